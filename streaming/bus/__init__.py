@@ -1,0 +1,10 @@
+"""How observations travel: framed, ordered, replayable. The bus knows no Spark.
+
+A *log* is one source's stream on one channel. A *position* is the number of bytes before a frame in that stream, so it
+only grows, and ``[start, end)`` always names the same frames.
+
+- ``publisher``   the interface that sources write to
+- ``frames``      one record on disk: magic, length, CRC-32C
+- ``directory``   ``<bus>/<channel>/<source>/<base position>.log``: the default, no broker needed
+- ``memory``      the test double that is shipped beside it
+"""

@@ -1,0 +1,124 @@
+"""Observation to bytes and back: one JSON object, with a schema version.
+
+The version is raised when a reader of the old one would misunderstand; new optional fields do not raise it.
+Fields that are None are left out. A reader ignores fields it does not know and refuses kinds and versions it does
+not know: those go to quarantine whole, to be replayed by a newer program.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import MISSING, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.observations import (
+    KINDS,
+    SCHEMA_VERSION,
+    Authority,
+    ConfigOrigin,
+    Observation,
+    SnapshotReason,
+    plain_types,
+)
+from streaming.errors import Quarantined
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_ENUMS: Final[dict[str, type[StrEnum]]] = {
+    "authority": Authority,
+    "origin": ConfigOrigin,
+    "reason": SnapshotReason,
+    "cause": Cause,
+    "evidence": Evidence,
+}
+_CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
+    "string": lambda value: isinstance(value, str),
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "long": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "double": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
+    "boolean": lambda value: isinstance(value, bool),
+    "int[]": lambda value: isinstance(value, (list, tuple)) and all(type(x) is int for x in value),
+    "string[]": lambda value: isinstance(value, (list, tuple)) and all(isinstance(x, str) for x in value),
+}
+
+
+def encode(observation: Observation) -> bytes:
+    """Write one observation as compact JSON in UTF-8."""
+    payload: dict[str, Any] = {"v": SCHEMA_VERSION, "kind": observation.kind}
+    for name in plain_types(type(observation)):
+        value = getattr(observation, name)
+        if value is not None:
+            payload[name] = value
+    return json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode(value: bytes) -> Observation:
+    """Read one observation.
+
+    Raises:
+        Quarantined: with the reason, for bytes that are not a valid observation of a known version.
+    """
+    try:
+        payload = json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise Quarantined(f"not JSON: {error}") from None
+    if not isinstance(payload, dict):
+        raise Quarantined("not a JSON object")
+    version = payload.get("v")
+    if version != SCHEMA_VERSION:
+        raise Quarantined(f"schema version {version!r}, this program reads {SCHEMA_VERSION}")
+    return from_fields(payload)
+
+
+def from_fields(values: Mapping[str, Any]) -> Observation:
+    """Build one observation from decoded fields (a JSON object, or a row of the Spark schema).
+
+    Raises:
+        Quarantined: an unknown kind, a missing field, a value of the wrong type, or an impossible observation.
+    """
+    kind = values.get("kind")
+    cls = KINDS.get(kind) if isinstance(kind, str) else None
+    if cls is None:
+        raise Quarantined(f"unknown kind {kind!r}")
+    arguments: dict[str, Any] = {}
+    for name, plain, required in _SIGNATURES[cls.kind]:
+        value = values.get(name)
+        if value is None:
+            if required:
+                raise Quarantined(f"{kind}: {name} is missing")
+            continue
+        if not _CHECKS[plain](value):
+            raise Quarantined(f"{kind}: {name} is not {plain}: {value!r}"[:200])
+        arguments[name] = _typed(name, plain, value)
+    return cls(**arguments)
+
+
+def _signature(cls: type[Observation]) -> tuple[tuple[str, str, bool], ...]:
+    """Name, plain type and whether it is required, of each field."""
+    plain = plain_types(cls)
+    return tuple(
+        (item.name, plain[item.name], item.default is MISSING and "None" not in str(item.type)) for item in fields(cls)
+    )
+
+
+_SIGNATURES: Final = {kind: _signature(cls) for kind, cls in KINDS.items()}
+
+
+def _typed(name: str, plain: str, value: Any) -> Any:  # noqa: ANN401 - any field of any kind
+    if name == "candidates":
+        return tuple(_member(Cause, name, item) for item in value)
+    if plain.endswith("[]"):
+        return tuple(value)
+    if name in _ENUMS:
+        return _member(_ENUMS[name], name, value)
+    return float(value) if plain == "double" else value
+
+
+def _member(enum: type[StrEnum], name: str, value: str) -> StrEnum:
+    try:
+        return enum(value)
+    except ValueError:
+        raise Quarantined(f"{name} has an unknown value {value!r}") from None

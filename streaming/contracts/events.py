@@ -1,0 +1,71 @@
+"""What happened, and why: the closed sets of event kinds, causes and evidence."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class EventKind(StrEnum):
+    """What happened. Partition events ride in a change; the others stand for themselves."""
+
+    ISR_SHRINK = "isr_shrink"
+    ISR_EXPAND = "isr_expand"
+    LEADER_CHANGE = "leader_change"
+    UNCLEAN_ELECTION = "unclean_election"
+    OFFLINE = "offline"
+    ONLINE = "online"
+    UNDER_REPLICATED_BEGAN = "under_replicated_began"
+    UNDER_REPLICATED_ENDED = "under_replicated_ended"
+    UNDER_MIN_ISR_BEGAN = "under_min_isr_began"
+    UNDER_MIN_ISR_ENDED = "under_min_isr_ended"
+    REASSIGNMENT_BEGAN = "reassignment_began"
+    REASSIGNMENT_COMPLETED = "reassignment_completed"
+    REASSIGNMENT_CANCELLED = "reassignment_cancelled"
+    TOPIC_CREATED = "topic_created"
+    TOPIC_DELETED = "topic_deleted"
+    MIN_ISR_CHANGE = "min_isr_change"
+    CHANGES_MISSED = "changes_missed"
+    PROTOCOL_VIOLATION = "protocol_violation"
+    REGISTERED = "registered"
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    SHUTTING_DOWN = "shutting_down"
+    LOG_DIR_OFFLINE = "log_dir_offline"
+    UNREGISTERED = "unregistered"
+    CONTROLLER_CHANGE = "controller_change"
+    AUTHORITY_CHANGE = "authority_change"
+
+
+class Cause(StrEnum):
+    """Why an ISR or a leader changed (the rules: ``streaming.sources.causes``)."""
+
+    LAG = "lag"
+    LEADER_STALL = "leader_stall"
+    FENCED = "fenced"
+    CONTROLLED_SHUTDOWN = "controlled_shutdown"
+    RESTART = "restart"
+    UNCLEAN_RESTART = "unclean_restart"
+    DIR_FAILURE = "dir_failure"
+    REASSIGNMENT = "reassignment"
+    PREFERRED_ELECTION = "preferred_election"
+    UNCLEAN_ELECTION = "unclean_election"
+    LAST_KNOWN_LEADER = "last_known_leader"
+    ELR_ELECTION = "elr_election"
+    UNFENCED = "unfenced"
+    EXPAND = "expand"
+    CREATED = "created"
+    DELETED = "deleted"
+    CONFIG = "config"
+    UNKNOWN = "unknown"
+
+
+class Evidence(StrEnum):
+    """How a cause is known.
+
+    ``proven``: the record sequence allows no other. ``ambiguous``: it allows the listed candidates.
+    ``inferred``: from two polls, or across a gap; nobody saw the step itself.
+    """
+
+    PROVEN = "proven"
+    AMBIGUOUS = "ambiguous"
+    INFERRED = "inferred"

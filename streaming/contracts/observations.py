@@ -1,0 +1,307 @@
+"""What a source saw. One frozen value an observation, validated at birth.
+
+Every observation carries the envelope fields of :class:`Observation`. ``FIELDS`` gives the plain type of every
+field of every kind: the codec and the Spark schema are projections of it.
+
+Order. A metadata-log source orders its observations by ``(metadata_offset, metadata_index)``; a poller by the
+``sequence`` that the bus gives to each of its observations. Snapshots are bracketed by :class:`SnapshotBegin` and
+:class:`SnapshotEnd`; the end names everything that exists, so whatever it does not name has vanished.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import ClassVar, Final
+
+from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, Offset, TopicId
+from streaming.errors import Quarantined
+
+SCHEMA_VERSION: Final = 1
+
+
+class Authority(StrEnum):
+    """Who orders a cluster's partitions; everybody else corroborates."""
+
+    METADATA_LOG = "metadata_log"
+    POLL = "poll"
+    NONE = "none"
+
+
+class Channel(StrEnum):
+    """The ways of the bus. What must keep one order shares a channel."""
+
+    REPLICATION = "replication"
+    OFFSETS = "offsets"
+    METRICS = "metrics"
+
+
+class SnapshotReason(StrEnum):
+    """Why a source sends everything it knows."""
+
+    START = "start"
+    PERIODIC = "periodic"
+    HISTORY_LOST = "history_lost"
+
+
+class ConfigOrigin(StrEnum):
+    """Who says so: the metadata log (dynamic), or a broker that was asked (effective, static defaults included)."""
+
+    LOG = "log"
+    DESCRIBE = "describe"
+
+
+def _require(condition: bool, reason: str) -> None:  # noqa: FBT001 - reads as a sentence
+    if not condition:
+        raise Quarantined(reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """The envelope that every observation shares.
+
+    Attributes:
+        cluster_id: Kafka's cluster id, the key.
+        cluster: the name that people gave it, a label.
+        source: who saw it, for example ``metadata_log:collector-1``; also its folder on the bus.
+        authority: the rank of this source for the order of partitions.
+        sequence: given by the bus on publishing, contiguous in one source from 1; 0 before.
+        occurred_not_before: earliest moment it can have happened.
+        occurred_not_after: latest moment; equal to the former where a log gives the time.
+        collected_at: when the source saw it.
+    """
+
+    kind: ClassVar[str] = ""
+    channel: ClassVar[Channel] = Channel.REPLICATION
+
+    cluster_id: ClusterId
+    cluster: str
+    source: str
+    authority: Authority
+    sequence: int = 0
+    occurred_not_before: Micros
+    occurred_not_after: Micros
+    collected_at: Micros
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be true of any observation."""
+        _require(bool(self.cluster_id), "cluster_id is empty")
+        _require(bool(self.source), "source is empty")
+        _require(
+            self.occurred_not_before <= self.occurred_not_after,
+            "occurred_not_before is after occurred_not_after",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionObserved(Observation):
+    """The state of one partition after a step, or in a snapshot or poll.
+
+    ``partition_epoch``, ``leader_epoch`` and the metadata position are None for pollers that cannot see them.
+    ``cause`` is what the source can tell of the step that led here; None within snapshots.
+    """
+
+    kind: ClassVar[str] = "partition"
+
+    metadata_offset: Offset | None = None
+    metadata_index: int = 0
+    in_snapshot: bool = False
+    topic_id: TopicId
+    topic: str
+    partition: int
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    elr: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
+    adding_replicas: tuple[BrokerId, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
+    leader: BrokerId
+    leader_epoch: int | None = None
+    partition_epoch: int | None = None
+    leader_recovering: bool = False
+    cause: Cause | None = None
+    evidence: Evidence | None = None
+    candidates: tuple[Cause, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a partition without identity or replicas; odd states are for the protocol checks."""
+        Observation.__post_init__(self)
+        _require(bool(self.topic_id) and bool(self.topic), "topic_id or topic is empty")
+        _require(self.partition >= 0, f"partition is negative: {self.partition}")
+        _require(bool(self.replicas), "replicas is empty")
+        _require((self.cause is None) == (self.evidence is None), "cause and evidence come together")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRemoved(Observation):
+    """A topic was deleted, and its partitions with it."""
+
+    kind: ClassVar[str] = "topic_removed"
+
+    metadata_offset: Offset | None = None
+    topic_id: TopicId
+    topic: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerObserved(Observation):
+    """The state of one broker after a step, or in a snapshot or poll. A poller leaves what it cannot see None."""
+
+    kind: ClassVar[str] = "broker"
+
+    metadata_offset: Offset | None = None
+    in_snapshot: bool = False
+    broker: BrokerId
+    broker_epoch: int | None = None
+    registered: bool = True
+    fenced: bool | None = None
+    in_controlled_shutdown: bool | None = None
+    rack: str | None = None
+    log_dirs: tuple[str, ...] | None = None
+    host: str | None = None
+    port: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerObserved(Observation):
+    """Who leads the metadata quorum, and in which raft epoch."""
+
+    kind: ClassVar[str] = "controller"
+
+    metadata_offset: Offset | None = None
+    controller: int
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigObserved(Observation):
+    """A configuration that matters to replication. ``topic`` "" is the cluster's default; ``value`` None unsets."""
+
+    kind: ClassVar[str] = "config"
+
+    metadata_offset: Offset | None = None
+    topic: str
+    key: str
+    value: str | None
+    origin: ConfigOrigin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat(Observation):
+    """Nothing happened up to ``occurred_not_after``: sight of the cluster is fresh."""
+
+    kind: ClassVar[str] = "heartbeat"
+
+    metadata_offset: Offset | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotBegin(Observation):
+    """What follows, up to the end marker of the same id, is everything the source knows."""
+
+    kind: ClassVar[str] = "snapshot_begin"
+
+    metadata_offset: Offset | None = None
+    snapshot_id: str
+    reason: SnapshotReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotEnd(Observation):
+    """The snapshot is complete.
+
+    ``topic_ids`` and ``partition_counts`` (same length) name every topic with its number of partitions (they are
+    numbered from 0), ``brokers`` every registered broker. What is not named does not exist.
+    """
+
+    kind: ClassVar[str] = "snapshot_end"
+
+    metadata_offset: Offset | None = None
+    snapshot_id: str
+    topic_ids: tuple[TopicId, ...]
+    partition_counts: tuple[int, ...]
+    brokers: tuple[BrokerId, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse a list of topics that does not match its list of counts."""
+        Observation.__post_init__(self)
+        _require(
+            len(self.topic_ids) == len(self.partition_counts),
+            "topic_ids and partition_counts differ in length",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaOffsetsObserved(Observation):
+    """Log positions of one replica. All are offsets; the last three are exclusive ends. None = not asked."""
+
+    kind: ClassVar[str] = "replica_offsets"
+    channel: ClassVar[Channel] = Channel.OFFSETS
+
+    topic_id: TopicId
+    topic: str
+    partition: int
+    broker: BrokerId
+    log_start_offset: Offset | None = None
+    last_stable_offset: Offset | None = None
+    high_watermark: Offset | None = None
+    log_end_offset: Offset | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerMetricObserved(Observation):
+    """One sample of a broker's own metric, under its JMX-exporter name in lower case (dialect A)."""
+
+    kind: ClassVar[str] = "broker_metric"
+    channel: ClassVar[Channel] = Channel.METRICS
+
+    broker: BrokerId
+    metric: str
+    metric_value: float
+
+
+KINDS: Final[dict[str, type[Observation]]] = {
+    cls.kind: cls
+    for cls in (
+        PartitionObserved,
+        TopicRemoved,
+        BrokerObserved,
+        ControllerObserved,
+        ConfigObserved,
+        Heartbeat,
+        SnapshotBegin,
+        SnapshotEnd,
+        ReplicaOffsetsObserved,
+        BrokerMetricObserved,
+    )
+}
+
+# Annotation -> plain type. "int" is 32 bits (Kafka's ids, epochs and indices), "long" 64 bits.
+_PLAIN: Final = {
+    "ClusterId": "string", "str": "string", "TopicId": "string", "Authority": "string", "ConfigOrigin": "string",
+    "SnapshotReason": "string", "str | None": "string", "Cause | None": "string", "Evidence | None": "string",
+    "int": "int", "int | None": "int", "BrokerId": "int",
+    "Micros": "long", "Offset | None": "long", "float": "double",
+    "bool": "boolean", "bool | None": "boolean",
+    "tuple[BrokerId, ...]": "int[]", "tuple[int, ...]": "int[]",
+    "tuple[Cause, ...]": "string[]", "tuple[TopicId, ...]": "string[]",
+    "tuple[str, ...]": "string[]", "tuple[str, ...] | None": "string[]",
+}  # fmt: skip
+_LONGS: Final = frozenset({"sequence", "broker_epoch"})
+
+
+def plain_types(cls: type[Observation]) -> dict[str, str]:
+    """Give the plain type of each field of one kind, in the order of the class.
+
+    Returns:
+        field name to one of string, int, long, double, boolean, int[], string[].
+    """
+    return {field.name: "long" if field.name in _LONGS else _PLAIN[str(field.type)] for field in fields(cls)}
+
+
+# Every field of every kind, once: kinds that share a name share its type.
+FIELDS: Final[dict[str, str]] = {name: plain for cls in KINDS.values() for name, plain in plain_types(cls).items()}
+REQUIRED: Final[dict[str, tuple[str, ...]]] = {
+    kind: tuple(field.name for field in fields(cls) if "None" not in str(field.type)) for kind, cls in KINDS.items()
+}

@@ -1,0 +1,156 @@
+"""Configuration: one TOML file, frozen values, every key checked.
+
+``conf/isrwatch.toml`` is the reference: every key with its default and a comment; a test keeps it equal to this file.
+A wrong key, type or value raises :class:`ConfigurationError` with one sentence that names the key and the fix.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """The Kafka cluster to watch.
+
+    ``client`` holds librdkafka properties as they are (security.protocol, sasl.username, ssl.ca.location, ...).
+    """
+
+    name: str = "kafka"
+    bootstrap_servers: str = ""
+    client: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectSettings:
+    """How ``isrwatch collect`` looks at the cluster. Seconds throughout."""
+
+    collector: str = "collector-1"
+    authority: str = "auto"
+    heartbeat_seconds: float = 5.0
+    snapshot_seconds: float = 3600.0
+    poll_seconds: float = 5.0
+    offsets_seconds: float = 10.0
+    config_seconds: float = 60.0
+    broker_metrics_seconds: float = 15.0
+    broker_metrics: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusSettings:
+    """The directory bus."""
+
+    directory: str = ".isrwatch/bus"
+    segment_bytes: int = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablesSettings:
+    """Where the Delta tables live."""
+
+    directory: str = ".isrwatch/tables"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSettings:
+    """The Spark job."""
+
+    checkpoint: str = ".isrwatch/checkpoint"
+    trigger_seconds: float = 0.0
+    projection_seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSettings:
+    """The exporter."""
+
+    listen: str = "127.0.0.1:9308"
+    refresh_seconds: float = 0.1
+    stale_after_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything that can be configured."""
+
+    cluster: ClusterSettings = field(default_factory=ClusterSettings)
+    collect: CollectSettings = field(default_factory=CollectSettings)
+    bus: BusSettings = field(default_factory=BusSettings)
+    tables: TablesSettings = field(default_factory=TablesSettings)
+    job: JobSettings = field(default_factory=JobSettings)
+    export: ExportSettings = field(default_factory=ExportSettings)
+
+
+def load(path: Path | None) -> Settings:
+    """Read a configuration file; None gives the defaults.
+
+    Raises:
+        ConfigurationError: the file is missing, is not TOML, or has a wrong key or value.
+    """
+    if path is None:
+        return Settings()
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot read the configuration {path}: {error.strerror}; start from conf/isrwatch.toml"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is not TOML: {error}") from None
+    return _checked(_build(Settings, document, ""))
+
+
+def _build(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
+    hints = get_type_hints(cls)
+    unknown = sorted(set(values) - set(hints))
+    if unknown:
+        known = ", ".join(hints)
+        raise ConfigurationError(f"unknown key {prefix}{unknown[0]}; known here: {known}")
+    return cls(**{name: _value(hints[name], values[name], prefix + name) for name in values})
+
+
+def _value(hint: Any, value: Any, key: str) -> Any:  # noqa: ANN401 - any value of a TOML file
+    if is_dataclass(hint):
+        if not isinstance(value, dict):
+            raise ConfigurationError(f"{key} must be a table: write [{key}]")
+        return _build(hint, value, f"{key}.")  # type: ignore[arg-type]
+    if hint is float and type(value) is int:
+        return float(value)
+    if hint == dict[str, str]:
+        if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
+            return value
+        raise ConfigurationError(f'{key} must be a table of strings, for example "name" = "value"')
+    if type(value) is not hint:
+        raise ConfigurationError(f"{key} must be {hint.__name__}, not {value!r}")
+    return value
+
+
+def _checked(settings: Settings) -> Settings:
+    if settings.collect.authority not in {"auto", "metadata_log", "poll"}:
+        raise ConfigurationError(f"collect.authority is {settings.collect.authority!r}; use auto, metadata_log or poll")
+    for section in (settings.collect, settings.export, settings.job):
+        for item in fields(section):
+            value = getattr(section, item.name)
+            if item.name.endswith("_seconds") and (value < 0 or (value == 0 and item.name != "trigger_seconds")):
+                raise ConfigurationError(f"{item.name} is {value}; it must be above 0")
+    if settings.bus.segment_bytes < 1024:  # noqa: PLR2004 - a segment must hold at least one observation
+        raise ConfigurationError("bus.segment_bytes must be at least 1024")
+    return settings
+
+
+def defaults(cls: type[Any]) -> dict[str, Any]:
+    """Give the default of every key of one section."""
+    return {
+        item.name: item.default_factory() if item.default_factory is not MISSING else item.default
+        for item in fields(cls)
+    }
