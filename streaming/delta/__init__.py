@@ -1,0 +1,10 @@
+"""The Delta tables: the only writers, and the tail that readers follow. No Spark, no JVM: delta-rs alone.
+
+- ``definitions``   contracts.tables spelled in Arrow; create a table, or check that it is ours
+- ``truth``         the writer of ``partition_changes``: one commit a batch, exactly at version N + 1
+- ``rows``          changes as rows, rows as state
+- ``projections``   what derives from the truth: events, partition, broker and cluster state, source progress
+- ``newest``        tables that keep the newest row of a key: replica offsets, broker metrics
+- ``quarantine``    what could not be understood
+- ``tail``          the rows that each new version added (the reading half, also the exporter's)
+"""

@@ -1,0 +1,96 @@
+"""``contracts.tables`` spelled in Arrow: create a table, or refuse one that is not ours.
+
+Deletion vectors, column mapping and v2 checkpoints stay off, so that every reader without a JVM can follow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+
+from streaming.contracts.tables import Column, Table
+from streaming.errors import TableRefused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LAYOUT_VERSION: Final = 1
+LAYOUT_PROPERTY: Final = "isrwatch.layoutVersion"
+
+_ARROW: Final = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "int[]": pa.list_(pa.int32()),
+    "string[]": pa.list_(pa.string()),
+}
+
+
+def arrow_type(plain: str | tuple[Column, ...] | list[tuple[Column, ...]]) -> pa.DataType:
+    """Spell a column's type in Arrow."""
+    if isinstance(plain, str):
+        return _ARROW[plain]
+    if isinstance(plain, list):
+        return pa.list_(arrow_type(plain[0]))
+    return pa.struct([pa.field(column.name, arrow_type(column.type)) for column in plain])
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """Spell a table in Arrow, in the order of its definition."""
+    return pa.schema([pa.field(column.name, arrow_type(column.type), column.nullable) for column in table.columns])
+
+
+def create_or_check(directory: Path, table: Table) -> DeltaTable:
+    """Open a table below ``directory``, creating it when it does not exist.
+
+    Raises:
+        TableRefused: another program's table, or one that a newer isrwatch wrote.
+    """
+    path = directory / table.name
+    if not DeltaTable.is_deltatable(str(path)):
+        path.mkdir(parents=True, exist_ok=True)
+        return _create(path, table)
+    opened = DeltaTable(str(path))
+    _check(opened, table)
+    return opened
+
+
+def _create(path: Path, table: Table) -> DeltaTable:
+    return DeltaTable.create(
+        str(path),
+        schema=arrow_schema(table),
+        partition_by=list(table.partitioned_by),
+        name=table.name,
+        description=table.comment,
+        mode="ignore",
+        configuration={
+            "delta.checkpointInterval": "10",
+            "delta.appendOnly": "true" if table.append_only else "false",
+            LAYOUT_PROPERTY: str(LAYOUT_VERSION),
+        },
+        raise_if_key_not_exists=False,
+    )
+
+
+def _check(opened: DeltaTable, table: Table) -> None:
+    found = opened.metadata().configuration.get(LAYOUT_PROPERTY)
+    if found is None:
+        raise TableRefused(f"{opened.table_uri} is not a table of isrwatch; point tables.directory at another folder")
+    if int(found) > LAYOUT_VERSION:
+        raise TableRefused(
+            f"{opened.table_uri} was written by a newer isrwatch (layout {found}, this program knows "
+            f"{LAYOUT_VERSION}); upgrade isrwatch"
+        )
+    expected = Schema.from_arrow(arrow_schema(table))
+    if opened.schema().to_json() != expected.to_json():
+        raise TableRefused(
+            f"the columns of {opened.table_uri} are not those of isrwatch's {table.name}; "
+            "move the folder away or point tables.directory at another one"
+        )
