@@ -125,6 +125,17 @@ CLUSTER_STATE: Final = (
     )], "what is known per topic"),
 )  # fmt: skip
 
+# How far one source has been applied.
+SOURCE_STATE: Final = (
+    Column("position", "long", "bus position up to which it is applied"),
+    Column("sequence", "long", "number of its last observation"),
+    Column("offset", "long", "metadata log offset of its last observation"),
+    Column("observed_until", "timestamp", "newest occurred_not_after: its watermark"),
+    Column("collected_at", "timestamp", "newest collected_at"),
+    Column("duplicates", "long", "observations dropped as equal, older or not of the authority"),
+    Column("quarantined", "long", "observations refused"),
+)
+
 EVENT: Final = (
     Column("event_id", "string", "deterministic: the same change gives the same id"),
     Column("event", "string", "kind of the event"),
@@ -172,6 +183,7 @@ PARTITION_CHANGES: Final = Table(
         Column("after", PARTITION_STATE, "the partition after"),
         Column("broker_after", BROKER_STATE, "the broker after"),
         Column("cluster_after", CLUSTER_STATE, "the cluster after"),
+        Column("source_after", SOURCE_STATE, "the source after"),
     ),
     key=("cluster_id", "topic_id", "partition"),
     partitioned_by=("date",),
@@ -302,13 +314,7 @@ SOURCE_PROGRESS: Final = Table(
         _required("channel", "string", "channel of the bus"),
         _required("source", "string", "folder of the bus"),
         Column("authority", "string", "rank of the source"),
-        Column("position", "long", "bus position up to which it is applied"),
-        Column("sequence", "long", "number of its last observation"),
-        Column("offset", "long", "metadata log offset of its last observation"),
-        Column("observed_until", "timestamp", "newest occurred_not_after: its watermark"),
-        Column("collected_at", "timestamp", "newest collected_at"),
-        Column("duplicates", "long", "observations dropped as equal or older"),
-        Column("quarantined", "long", "observations refused"),
+        *SOURCE_STATE,
         *AS_OF,
     ),
     key=("cluster_id", "channel", "source"),
