@@ -1,0 +1,100 @@
+"""The Spark session. What the user gave to Spark wins; ``conf/spark-defaults.conf`` fills the rest.
+
+Knows Spark's configuration and the environment of the process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.sql import SparkSession
+
+from streaming.resources import conf_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# A cluster manager knows better: addresses of the driver, and an atomic rename that object stores do not have.
+LOCAL_ONLY: Final = frozenset({
+    "spark.driver.bindAddress",
+    "spark.driver.host",
+    "spark.sql.streaming.checkpointFileManagerClass",
+})  # fmt: skip
+DELTA: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+
+def build_session(
+    app_name: str,
+    *,
+    jars: Sequence[Path] = (),
+    extra: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Start the Spark session, or join the running one.
+
+    Args:
+        app_name: what Spark calls the application, unless ``spark.app.name`` is given.
+        jars: put on the class path; Delta's extension and catalog are switched on when Delta's are among them.
+        extra: more configuration of our own; like all of it, it yields to what the user gave to Spark.
+    """
+    _use_this_python()
+    given = given_configuration()
+    wanted = {"spark.app.name": app_name, **measured_configuration(), **_of_jars(jars), **(extra or {})}
+    if not given.get("spark.master", wanted["spark.master"]).startswith("local"):
+        wanted = {key: value for key, value in wanted.items() if key not in LOCAL_ONLY}
+    unset: dict[str, bool | float | int | str | None] = {
+        key: value for key, value in wanted.items() if key not in given
+    }
+    return SparkSession.builder.config(map=unset).getOrCreate()
+
+
+def measured_configuration() -> dict[str, str]:
+    """Read our reference configuration, and point Spark's log to its own."""
+    log4j2 = f"-Dlog4j2.configurationFile={conf_path('log4j2.properties').as_uri()}"
+    return {
+        **parse_properties(conf_path("spark-defaults.conf").read_text(encoding="utf-8")),
+        "spark.driver.extraJavaOptions": log4j2,
+    }
+
+
+def given_configuration() -> dict[str, str]:
+    """Collect what the user gave: through spark-submit, or in the spark-defaults.conf of this Spark installation."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()  # noqa: SLF001 - under spark-submit only its JVM knows the command line
+    if SparkContext._jvm is not None:  # noqa: SLF001 - SparkConf asks the same
+        return dict(SparkConf().getAll())
+    directory = Path(os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf"))
+    defaults = directory / "spark-defaults.conf"
+    return parse_properties(defaults.read_text(encoding="utf-8")) if defaults.is_file() else {}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    r"""Read Spark's properties format: key, blanks or "=" or ":", value; "#" begins a comment line.
+
+    >>> parse_properties("# local\nspark.master   local[2]\nspark.ui.enabled=false")
+    {'spark.master': 'local[2]', 'spark.ui.enabled': 'false'}
+    """
+    lines = (line.strip() for line in text.splitlines())
+    found = (re.match(r"([^\s=:]+)\s*[=:]?\s*(.*)", line) for line in lines if not line.startswith(("#", "!")))
+    return {match[1]: match[2] for match in found if match}
+
+
+def _of_jars(jars: Sequence[Path]) -> dict[str, str]:
+    if not jars:
+        return {}
+    listed = {"spark.jars": ",".join(str(jar.resolve()) for jar in jars)}
+    return listed | DELTA if any(jar.name.startswith("delta-spark") for jar in jars) else listed
+
+
+def _use_this_python() -> None:
+    """Give Spark's workers this interpreter: they start ``python3`` of PATH otherwise, which lacks our packages."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

@@ -1,0 +1,35 @@
+"""Where the reference configuration lies: ``conf/`` of a checkout, ``streaming/conf/`` of an installed package.
+
+Knows the file system and nothing of what the files say.
+"""
+
+from __future__ import annotations
+
+import atexit
+from contextlib import ExitStack
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from streaming.errors import ConfigurationError
+
+_unpacked = ExitStack()
+atexit.register(_unpacked.close)
+
+
+def conf_path(name: str) -> Path:
+    """Find a file or a folder of the reference configuration, for example ``isrwatch.toml`` or ``scenarios``.
+
+    Raises:
+        ConfigurationError: this installation does not have it.
+    """
+    package = Path(__file__).parent
+    # The package first: beside an installed package, a folder called conf is somebody else's.
+    for directory in (package / "conf", package.parent / "conf"):
+        if (directory / name).exists():
+            return directory / name
+    zipped = files("streaming") / "conf" / name
+    if zipped.is_file():  # spark-submit --py-files: the package is imported from a zip
+        return _unpacked.enter_context(as_file(zipped))
+    raise ConfigurationError(
+        f"this installation has no conf/{name}; reinstall isrwatch, or run it from a full checkout"
+    )
