@@ -1,0 +1,67 @@
+"""``isrwatch jars``: which jars are used, which are here, fetch them, lock them anew."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from streaming.runtime import jars
+from streaming.runtime.folders import exclusive, reference
+
+app = typer.Typer(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.callback(invoke_without_command=True)
+def show(context: typer.Context) -> None:
+    """Show the jars that Spark and the sandbox use, and which of them are on this disk."""
+    if context.invoked_subcommand is not None:
+        return
+    table = Table("group", "coordinate", "kB", "cached")
+    for name, group in jars.groups().items():
+        for jar, checksum in sorted(group.jars.items()):
+            path = jars.jars_folder() / jar.path
+            size = f"{path.stat().st_size // 1024:,}" if path.exists() else ""
+            state = "yes" if jars.intact(jar, checksum) else "damaged" if path.exists() else "no"
+            table.add_row(name, str(jar), size, state)
+    table.columns[2].justify = "right"
+    console = Console()
+    console.print(table)
+    console.print(f"Folder: {jars.jars_folder()}. Fetch with: isrwatch jars fetch [GROUP...]", soft_wrap=True)
+
+
+@app.command()
+def fetch(
+    names: Annotated[Optional[list[str]], typer.Argument(metavar="[GROUP]...", help="All groups by default.")] = None,  # noqa: UP045 - typer reads it
+) -> None:
+    """Fetch the jars of some groups, and verify those that are here."""
+    console = Console()
+    known = jars.groups()
+    wanted = tuple(names or known)
+    with console.status("fetching jars") as status:
+        paths = jars.jar_paths(*wanted, progress=lambda file: status.update(f"fetched {file}"))
+        repaired = _repair(wanted)
+    console.print(f"{len(paths)} jars in {jars.jars_folder()}{f', {repaired} fetched again' if repaired else ''}")
+
+
+def _repair(names: tuple[str, ...]) -> int:
+    """Fetch again what is on the disk but is not what the lock says."""
+    known = jars.groups()
+    damaged = {
+        jar: checksum for name in names for jar, checksum in known[name].jars.items() if not jars.intact(jar, checksum)
+    }
+    with exclusive(jars.jars_folder()):
+        jars.install(damaged, lambda _: None)
+    return len(damaged)
+
+
+@app.command()
+def lock() -> None:
+    """Resolve the wishes of conf/jars.lock anew and write what they came to. For developers of isrwatch."""
+    console = Console()
+    with console.status("resolving") as status:
+        text = jars.relock(lambda file: status.update(f"resolving, fetched {file}"))
+    reference("jars.lock").write_text(text, encoding="utf-8")
+    console.print(f"wrote {reference('jars.lock')}")

@@ -1,0 +1,11 @@
+"""What isrwatch needs beside Python: a Java, the jars, and trust in the company's certificates.
+
+Everything is found or fetched once into one cache folder and only looked up from then on:
+
+- ``folders``     the cache folder, the reference configuration
+- ``java``        the Java that Spark and the sandbox run on
+- ``truststore``  the certificate authorities of the environment, in Java's form
+- ``lockfile``    which jars, by coordinate and SHA-256
+- ``ivy``         the resolver that pyspark's wheel carries, run as a program
+- ``jars``        the jars on this disk
+"""
