@@ -1,0 +1,151 @@
+"""The command line: ``isrwatch COMMAND``.
+
+A command is loaded only when it is called, so ``isrwatch --help`` imports no room, and a machine that only exports
+needs neither Spark nor Java. This file knows names and one-line helps, nothing of what the commands do.
+
+An error that is meant for the user is one red sentence and an exit code: 2 for what the user wrote (options,
+configuration), 1 for everything else. ``--debug`` adds the traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+from typer.core import TyperCommand, TyperGroup
+
+from streaming.errors import ConfigurationError, IsrwatchError, MissingTool
+
+OUR_PACKAGES: Final = frozenset({"streaming", "exporters", "dashboards"})
+HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One line of the table: where the command lives, and which extra brings what it imports."""
+
+    target: str
+    help: str
+    extra: str
+
+
+COMMANDS: Final[dict[str, Command]] = {
+    "demo": Command(
+        target="streaming.commands.demo:demo",
+        help="Run everything on a simulated cluster and watch it live.",
+        extra="all",
+    ),
+    "collect": Command(
+        target="streaming.commands.collect:collect",
+        help="Read a Kafka cluster (or simulate one) and write what it sees to the bus.",
+        extra="collect",
+    ),
+    "job": Command(
+        target="streaming.commands.job:job",
+        help="Run the Spark streaming job: bus in, Delta tables out.",
+        extra="job",
+    ),
+    "export": Command(
+        target="exporters.command:export",
+        help="Serve the Delta tables to Prometheus, and as JSON.",
+        extra="export",
+    ),
+    "dashboards": Command(
+        target="dashboards.command:app",
+        help="Render dashboards, recording rules and alerts from code.",
+        extra="dashboards",
+    ),
+    "jars": Command(
+        target="streaming.commands.jars:app",
+        help="Fetch and verify the jars that the Spark job needs.",
+        extra="job",
+    ),
+    "sandbox": Command(
+        target="deploy.sandbox.command:app",
+        help="Start a real Kafka cluster on this machine, and break it.",
+        extra="all",
+    ),
+}
+
+
+def load(name: str) -> Any:  # noqa: ANN401 - typer's command type is not public
+    """Import one command and give it in typer's own form."""
+    module, attribute = COMMANDS[name].target.split(":")
+    target = getattr(importlib.import_module(module), attribute)
+    if isinstance(target, typer.Typer):
+        return typer.main.get_command(target)
+    single = typer.Typer(add_completion=False, context_settings=HELP_OPTIONS)
+    single.command(name)(target)
+    return typer.main.get_command(single)
+
+
+def explained(name: str, error: ModuleNotFoundError) -> Exception:
+    """Turn a missing package into the pip command that brings it; a missing file of our own stays a bug."""
+    extra = COMMANDS[name].extra
+    package = (error.name or "").partition(".")[0]
+    if package in OUR_PACKAGES:
+        return error
+    if package == "deploy":
+        return MissingTool(f"isrwatch {name} runs in a checkout of the project only: call it from there")
+    return MissingTool(f"isrwatch {name} needs {package}: pip install 'isrwatch[{extra}]'")
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are names until one is called."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - handed on to typer
+        settings["commands"] = {name: TyperCommand(name, help=line.help) for name, line in COMMANDS.items()}
+        super().__init__(**settings)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer's types are not public
+        """Swap the name for the command, now that it is called."""
+        name, command, rest = super().resolve_command(ctx, args)
+        ctx.invoked_subcommand = name  # typer says so only after the import, which is what may fail
+        return name, command if name is None else load(name), rest
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's types are not public
+        """Run the command; tell a user's error in one sentence."""
+        try:
+            return super().invoke(ctx)
+        except (IsrwatchError, ModuleNotFoundError) as error:
+            told = explained(ctx.invoked_subcommand, error) if isinstance(error, ModuleNotFoundError) else error
+            if ctx.params["debug"] or not isinstance(told, IsrwatchError):
+                raise
+            Console(stderr=True).print(Text(str(told), style="red"), soft_wrap=True)
+            raise typer.Exit(2 if isinstance(told, ConfigurationError) else 1) from None
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"isrwatch {version('isrwatch')}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings=HELP_OPTIONS,
+)
+
+
+@app.callback()
+def _options(
+    *,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", envvar="ISRWATCH_DEBUG", help="Show tracebacks.")] = False,
+) -> None:
+    """Every Kafka leader and in-sync-replica change, with its cause, in Delta tables, Prometheus and Grafana."""
+
+
+def main() -> None:
+    """Run the console script."""
+    app(prog_name="isrwatch")

@@ -1,0 +1,166 @@
+"""The frame of the command line: lazy, helpful, one sentence an error."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import metadata, version
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from streaming import commands
+from streaming.commands import COMMANDS, Command, app, explained, load
+from streaming.errors import ConfigurationError, ConnectionRefused, MissingTool
+
+RUNNER = CliRunner()
+
+
+@pytest.fixture
+def fails_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], None]:
+    """Put a command "broken" into the table, which raises the given error."""
+
+    def arrange(error: Exception) -> None:
+        def broken() -> None:
+            raise error
+
+        monkeypatch.setitem(COMMANDS, "broken", Command(target="tests_frame_broken:broken", help="Break.", extra="all"))
+        module = type(sys)("tests_frame_broken")
+        module.broken = broken  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "tests_frame_broken", module)
+
+    return arrange
+
+
+def isrwatch(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "streaming.commands", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+
+
+def test_help_names_every_command_and_imports_no_room() -> None:
+    script = (
+        "import sys\n"
+        "sys.argv = ['isrwatch', '--help']\n"
+        "from streaming.commands import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(sorted(n for n in sys.modules if n.split('.')[0] in"
+        " {'streaming', 'exporters', 'dashboards', 'pyspark', 'deltalake', 'pyarrow', 'confluent_kafka'}))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    assert all(f"│ {name} " in run.stdout for name in COMMANDS)
+    assert run.stdout.splitlines()[-1] == "['streaming', 'streaming.commands', 'streaming.errors']"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_loads_and_has_help(name: str) -> None:
+    assert load(name).callback is not None or load(name).commands
+    result = RUNNER.invoke(app, [name, "--help"], prog_name="isrwatch")
+    assert result.exit_code == 0, result.output
+    assert f"Usage: isrwatch {name}" in result.output
+
+
+def test_version_is_the_version_of_the_distribution() -> None:
+    assert RUNNER.invoke(app, ["--version"]).output == f"isrwatch {version('isrwatch')}\n"
+
+
+def test_a_typing_mistake_is_answered_with_the_nearest_command() -> None:
+    result = RUNNER.invoke(app, ["exprt"])
+    assert (result.exit_code, "Did you mean 'export'?" in result.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConnectionRefused("broker-1:9092 refused us; check cluster.bootstrap_servers"), 1),
+        (ConfigurationError("unknown key [export].port"), 2),
+    ],
+)
+def test_an_error_for_the_user_is_one_plain_sentence_in_a_pipe(
+    error: Exception, code: int, fails_with: Callable[[Exception], None]
+) -> None:
+    fails_with(error)
+    result = RUNNER.invoke(app, ["broken"])
+    assert (result.exit_code, result.stdout, result.stderr) == (code, "", f"{error}\n")
+
+
+@pytest.mark.parametrize(("options", "environment"), [(["--debug"], {}), ([], {"ISRWATCH_DEBUG": "1"})])
+def test_debug_shows_the_error_itself(
+    options: list[str], environment: dict[str, str], fails_with: Callable[[Exception], None]
+) -> None:
+    error = ConnectionRefused("refused")
+    fails_with(error)
+    assert RUNNER.invoke(app, [*options, "broken"], env=environment).exception is error
+
+
+def test_our_own_bug_is_not_dressed_up_as_a_users_error(fails_with: Callable[[Exception], None]) -> None:
+    error = AssertionError("broken invariant")
+    fails_with(error)
+    assert RUNNER.invoke(app, ["broken"]).exception is error
+
+
+def test_a_missing_package_is_answered_with_the_pip_command(fails_with: Callable[[Exception], None]) -> None:
+    fails_with(ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow.dataset"))
+    result = RUNNER.invoke(app, ["broken"])
+    assert (result.exit_code, result.stderr) == (1, "isrwatch broken needs pyarrow: pip install 'isrwatch[all]'\n")
+
+
+def test_a_command_without_its_extra_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "deltalake", None)  # what Python finds when the package is not installed
+    for name in [name for name in sys.modules if name.startswith("exporters.")]:
+        monkeypatch.delitem(sys.modules, name)
+    result = RUNNER.invoke(app, ["export", "--tables", "nowhere"])
+    assert (result.exit_code, result.stderr) == (1, "isrwatch export needs deltalake: pip install 'isrwatch[export]'\n")
+
+
+def test_a_missing_file_of_our_own_stays_a_bug() -> None:
+    error = ModuleNotFoundError("No module named 'streaming.nowhere'", name="streaming.nowhere")
+    assert explained("job", error) is error
+
+
+def test_the_sandbox_outside_of_a_checkout_says_where_to_run_it() -> None:
+    told = explained("sandbox", ModuleNotFoundError("No module named 'deploy'", name="deploy"))
+    assert isinstance(told, MissingTool)
+    assert str(told) == "isrwatch sandbox runs in a checkout of the project only: call it from there"
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_errors_are_red_on_a_terminal_unless_no_color_is_set(
+    environment: dict[str, str], *, coloured: bool, tmp_path: Path
+) -> None:
+    controller, terminal = pty.openpty()
+    configuration = tmp_path / "isrwatch.toml"
+    configuration.write_text("[nowhere]\n")
+    clean = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "FORCE_COLOR", "TERM"}}
+    run = subprocess.run(
+        [sys.executable, "-m", "streaming.commands", "job", "--config", str(configuration)],
+        stderr=terminal,
+        check=False,
+        timeout=120,
+        env={**clean, "TERM": "xterm", **environment},
+    )
+    os.close(terminal)
+    written = os.read(controller, 10_000).decode()
+    os.close(controller)
+    assert run.returncode == 2
+    assert "unknown key nowhere" in written
+    assert coloured == ("\x1b[31m" in written)
+
+
+def test_the_module_is_the_script() -> None:
+    assert isrwatch("--version").stdout == f"isrwatch {version('isrwatch')}\n"
+
+
+def test_extras_named_in_the_table_exist() -> None:
+
+    extras = set(metadata("isrwatch").get_all("Provides-Extra") or ())
+    assert {line.extra for line in commands.COMMANDS.values()} <= extras

@@ -1,0 +1,95 @@
+"""The configuration: the reference file is the code's defaults, and a wrong key is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from streaming import settings
+from streaming.errors import ConfigurationError
+
+REFERENCE = Path(__file__).parents[1] / "conf" / "isrwatch.toml"
+DEFAULTS = dataclasses.asdict(settings.Settings())
+EMPTY = [
+    (section, key) for section, values in DEFAULTS.items() for key, default in values.items() if default in ("", {})
+]
+
+
+def uncommented() -> str:
+    """The reference with its examples switched on: a line "#key = ..." or "#[table]"."""
+    return re.sub(r"^#(?=[\[\"a-z])", "", REFERENCE.read_text(), flags=re.MULTILINE)
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "isrwatch.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_reference_gives_every_default() -> None:
+    assert settings.load(REFERENCE) == settings.Settings()
+
+
+def test_the_reference_spells_out_every_key_that_has_a_default() -> None:
+    written = tomllib.loads(REFERENCE.read_text())
+    expected = {
+        section: {key: value for key, value in values.items() if (section, key) not in EMPTY}
+        for section, values in DEFAULTS.items()
+    }
+    assert expected == written
+
+
+@pytest.mark.parametrize(("section", "key"), EMPTY)
+def test_the_reference_has_a_valid_example_of_every_key_that_is_empty_by_default(
+    section: str, key: str, tmp_path: Path
+) -> None:
+    loaded = dataclasses.asdict(settings.load(write(tmp_path, uncommented())))
+    assert loaded[section][key] != DEFAULTS[section][key]
+
+
+def test_examples_change_only_what_is_empty_by_default(tmp_path: Path) -> None:
+    loaded = dataclasses.asdict(settings.load(write(tmp_path, uncommented())))
+    changed = [
+        (section, key) for section, values in loaded.items() for key in values if values[key] != DEFAULTS[section][key]
+    ]
+    assert changed == EMPTY
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[colect]\n", "unknown key colect; known here: cluster, collect"),
+        ("[export]\nport = 1\n", "unknown key export.port; known here: listen, refresh_seconds"),
+        ("cluster = 3\n", r"cluster must be a table: write \[cluster\]"),
+        ("[bus]\nsegment_bytes = 'many'\n", "bus.segment_bytes must be int, not 'many'"),
+        ("[bus]\nsegment_bytes = 8\n", "bus.segment_bytes must be at least 1024"),
+        ("[bus]\nsegment_bytes = true\n", "bus.segment_bytes must be int, not True"),
+        ("[collect]\nauthority = 'zookeeper'\n", "use auto, metadata_log or poll"),
+        ("[collect]\npoll_seconds = 0\n", "poll_seconds is 0.0; it must be above 0"),
+        ("[job]\ntrigger_seconds = -1\n", "trigger_seconds is -1.0"),
+        ("[cluster.client]\nacks = 1\n", "cluster.client must be a table of strings"),
+        ("[cluster\n", "is not TOML"),
+    ],
+)
+def test_a_wrong_configuration_is_one_sentence_that_names_the_key(text: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        settings.load(write(tmp_path, text))
+
+
+def test_a_missing_file_is_named_with_where_to_start(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"no\.toml: No such file or directory; start from conf/isrwatch\.toml"
+    ):
+        settings.load(tmp_path / "no.toml")
+
+
+def test_a_whole_number_is_a_duration(tmp_path: Path) -> None:
+    assert settings.load(write(tmp_path, "[collect]\npoll_seconds = 2\n")).collect.poll_seconds == 2.0
+
+
+def test_no_file_gives_the_defaults() -> None:
+    assert settings.load(None) == settings.Settings()
