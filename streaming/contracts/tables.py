@@ -117,12 +117,12 @@ CLUSTER_STATE: Final = (
     Column("has_baseline", "boolean", "a first snapshot is complete"),
     Column("watermark", "timestamp", "newest applied moment; durations are told up to here"),
     Column("authority_watermark", "timestamp", "the same, of the authority's own observations"),
-    Column("default_min_isr", "int", "the cluster's dynamic min.insync.replicas"),
     Column("topic_min_isr", [(
         Column("topic", "string", "topic name"),
         Column("origin", "string", "log or describe"),
         Column("min_isr", "int", "min.insync.replicas"),
-    )], "what is known per topic"),
+        Column("offset", "long", "metadata log offset that set it"),
+    )], 'what is known per topic; the topic "" is the default of the cluster'),
 )  # fmt: skip
 
 # How far one source has been applied.

@@ -70,13 +70,21 @@ def _create(path: Path, table: Table) -> DeltaTable:
         name=table.name,
         description=table.comment,
         mode="ignore",
-        configuration={
-            "delta.checkpointInterval": "10",
-            "delta.appendOnly": "true" if table.append_only else "false",
-            LAYOUT_PROPERTY: str(LAYOUT_VERSION),
-        },
+        configuration=_configuration(table),
         raise_if_key_not_exists=False,
     )
+
+
+def _configuration(table: Table) -> dict[str, str | None]:
+    """Set the table's properties: what is overwritten often keeps no long past."""
+    retention = "interval 30 days" if table.append_only else "interval 1 hours"
+    return {
+        "delta.checkpointInterval": "10",
+        "delta.appendOnly": "true" if table.append_only else "false",
+        "delta.logRetentionDuration": retention,
+        "delta.deletedFileRetentionDuration": retention,
+        LAYOUT_PROPERTY: str(LAYOUT_VERSION),
+    }
 
 
 def _check(opened: DeltaTable, table: Table) -> None:

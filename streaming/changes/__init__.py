@@ -1,0 +1,15 @@
+"""What follows from observations. Pure: values in, values out; no clock, no IO, no Spark.
+
+``fold(state, observations)`` is the only place where the rule of a transition is written. It never guesses a cause:
+sources prove causes, because only they see the order of records.
+
+- ``state``       what is true now: partitions, brokers, clusters, sources
+- ``change``      one accepted step, with its events
+- ``fold``        observations applied one by one
+- ``authority``   who orders the partitions of a cluster
+- ``partitions``  the step of one partition: accept or drop, events, totals, durations
+- ``min_isr``     the effective ``min.insync.replicas`` of a topic
+- ``brokers``     the step of one broker
+- ``snapshots``   what vanished between two sights
+- ``protocol``    rules that Kafka never breaks, checked on live data
+"""

@@ -1,0 +1,84 @@
+"""The step of one broker: is it news, and what happened in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from streaming.changes.state import BrokerState
+from streaming.contracts.events import EventKind
+from streaming.contracts.observations import Authority
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streaming.changes.happened import Happening
+    from streaming.contracts.observations import BrokerObserved
+
+# Column of the state <- field of the observation; a field that is None says nothing.
+_TOLD: Final = {
+    "broker_epoch": "broker_epoch",
+    "is_fenced": "fenced",
+    "is_shutting_down": "in_controlled_shutdown",
+    "rack": "rack",
+    "host": "host",
+    "port": "port",
+    "log_dirs": "log_dirs",
+}
+
+
+def next_broker(before: BrokerState | None, observed: BrokerObserved) -> BrokerState | None:
+    """Apply one observation; None where it is older than the state."""
+    if before is not None and _is_older(before, observed):
+        return None
+    known = before or BrokerState(cluster_id=observed.cluster_id, cluster=observed.cluster, broker=observed.broker)
+    told = {column: getattr(observed, name) for column, name in _TOLD.items() if getattr(observed, name) is not None}
+    if observed.authority is Authority.POLL:
+        # Brokers list only whom they believe alive: being listed is all that a poll can tell.
+        told["is_fenced"] = False
+    offset = observed.metadata_offset
+    return replace(
+        known,
+        **told,
+        is_registered=observed.registered,
+        broker_metadata_offset=known.broker_metadata_offset if offset is None or observed.in_snapshot else offset,
+    )
+
+
+def _is_older(before: BrokerState, observed: BrokerObserved) -> bool:
+    if observed.metadata_offset is None or before.broker_metadata_offset is None:
+        return False
+    if observed.in_snapshot:
+        return observed.metadata_offset < before.broker_metadata_offset
+    return observed.metadata_offset <= before.broker_metadata_offset
+
+
+def broker_happenings(before: BrokerState | None, after: BrokerState) -> Iterator[Happening]:
+    """Tell what happened between two states of one broker."""
+    broker = after.broker
+    was_registered = before is not None and before.is_registered
+    if after.is_registered and (not was_registered or _is_new_epoch(before, after)):
+        yield EventKind.REGISTERED, broker, None
+    if not after.is_registered and was_registered:
+        yield EventKind.UNREGISTERED, broker, None
+        return
+    if before is None:
+        return
+    if after.is_fenced and before.is_fenced is False:
+        yield EventKind.FENCED, broker, None
+    if after.is_fenced is False and before.is_fenced:
+        yield EventKind.UNFENCED, broker, None
+    if after.is_shutting_down and not before.is_shutting_down:
+        yield EventKind.SHUTTING_DOWN, broker, None
+    if lost := _lost_log_dirs(before, after):
+        yield EventKind.LOG_DIR_OFFLINE, broker, ", ".join(lost)
+
+
+def _is_new_epoch(before: BrokerState | None, after: BrokerState) -> bool:
+    return before is not None and before.broker_epoch is not None and before.broker_epoch != after.broker_epoch
+
+
+def _lost_log_dirs(before: BrokerState, after: BrokerState) -> list[str]:
+    if before.log_dirs is None or after.log_dirs is None or _is_new_epoch(before, after):
+        return []
+    return [directory for directory in before.log_dirs if directory not in after.log_dirs]

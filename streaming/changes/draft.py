@@ -1,0 +1,96 @@
+"""A fold in progress: what it touched, laid over a state that it must not change."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from streaming.changes.state import ClusterState, ReplicationState, SourceState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streaming.changes.change import Change
+    from streaming.changes.state import BrokerState, ConfigKey, MinIsr, PartitionState
+    from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
+    from streaming.contracts.observations import Observation
+
+
+class Draft:
+    """Reads through to the state before; collects what changed."""
+
+    def __init__(self, before: ReplicationState) -> None:
+        self._before = before
+        self.touched = ReplicationState()
+        self.changes: list[Change] = []
+        self.duplicates: Counter[tuple[ClusterId, str]] = Counter()
+
+    def partition(self, cluster_id: ClusterId, topic_id: TopicId, number: int) -> PartitionState | None:
+        """Look one partition up."""
+        key = (cluster_id, topic_id)
+        touched = self.touched.topics.get(key, {}).get(number)
+        return touched or self._before.topics.get(key, {}).get(number)
+
+    def partitions_of(self, cluster_id: ClusterId, topic_id: TopicId) -> list[PartitionState]:
+        """List the partitions of one topic, tombstones included, by number."""
+        key = (cluster_id, topic_id)
+        merged = {**self._before.topics.get(key, {}), **self.touched.topics.get(key, {})}
+        return [merged[number] for number in sorted(merged)]
+
+    def topic_ids(self, cluster_id: ClusterId) -> Iterator[TopicId]:
+        """Iterate over the topics of one cluster, in a stable order."""
+        keys = {key for key in (*self._before.topics, *self.touched.topics) if key[0] == cluster_id}
+        yield from sorted(topic_id for _, topic_id in keys)
+
+    def topic_named(self, cluster_id: ClusterId, topic: str) -> list[TopicId]:
+        """Look a topic up by its name: one id, or none."""
+        key = (cluster_id, topic)
+        topic_id = self.touched.topic_ids.get(key) or self._before.topic_ids.get(key)
+        return [] if topic_id is None else [topic_id]
+
+    def broker(self, cluster_id: ClusterId, broker: BrokerId) -> BrokerState | None:
+        """Look one broker up."""
+        key = (cluster_id, broker)
+        return self.touched.brokers.get(key) or self._before.brokers.get(key)
+
+    def brokers_of(self, cluster_id: ClusterId) -> list[BrokerState]:
+        """List the brokers of one cluster, by id."""
+        merged = {**self._before.brokers, **self.touched.brokers}
+        return [merged[key] for key in sorted(merged) if key[0] == cluster_id]
+
+    def cluster(self, observed: Observation) -> ClusterState:
+        """Look the observation's cluster up; an unknown one is new."""
+        known = self.touched.clusters.get(observed.cluster_id) or self._before.clusters.get(observed.cluster_id)
+        return known or ClusterState(cluster_id=observed.cluster_id, cluster=observed.cluster)
+
+    def source(self, observed: Observation) -> SourceState:
+        """Look the observation's source up; an unknown one is new."""
+        key = (observed.cluster_id, observed.source)
+        known = self.touched.sources.get(key) or self._before.sources.get(key)
+        return known or SourceState(
+            cluster_id=observed.cluster_id,
+            cluster=observed.cluster,
+            source=observed.source,
+            authority=observed.authority,
+        )
+
+    def min_isr(self, key: ConfigKey) -> MinIsr | None:
+        """Look one configured minimum up."""
+        return self.touched.min_isr.get(key) or self._before.min_isr.get(key)
+
+    def put_partition(self, state: PartitionState) -> None:
+        """Remember the new state of a partition."""
+        self.touched.topics.setdefault((state.cluster_id, state.topic_id), {})[state.partition] = state
+        self.touched.topic_ids[state.cluster_id, state.topic] = state.topic_id
+
+    def put_broker(self, state: BrokerState) -> None:
+        """Remember the new state of a broker."""
+        self.touched.brokers[state.cluster_id, state.broker] = state
+
+    def put_cluster(self, state: ClusterState) -> None:
+        """Remember the new state of a cluster."""
+        self.touched.clusters[state.cluster_id] = state
+
+    def drop(self, observed: Observation) -> None:
+        """Count an observation that is equal, older, or not of the authority."""
+        self.duplicates[observed.cluster_id, observed.source] += 1

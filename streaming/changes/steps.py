@@ -1,0 +1,130 @@
+"""The steps of a partition, written into a draft: it appeared, changed, vanished, or its minimum became another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from streaming.changes import partitions
+from streaming.changes.change import Change, Subject
+from streaming.changes.happened import counted, happenings, left_isr, named
+from streaming.changes.min_isr import configured_min_isr
+from streaming.contracts.events import Cause, EventKind, Evidence
+
+if TYPE_CHECKING:
+    from streaming.changes.draft import Draft
+    from streaming.changes.happened import Happening
+    from streaming.changes.state import PartitionState
+    from streaming.contracts.identifiers import TopicId
+    from streaming.contracts.observations import ConfigObserved, Observation, PartitionObserved
+
+
+def appeared(before: PartitionState | None, observed: PartitionObserved, draft: Draft) -> None:
+    """Take a partition over that was not known, or came back: created, or first seen."""
+    minimum = configured_min_isr(draft.min_isr, observed.cluster_id, observed.topic)
+    after = partitions.first_sight(observed, minimum)
+    is_baseline = observed.in_snapshot and not draft.cluster(observed).has_baseline
+    missed = 0 if is_baseline else partitions.missed_between(None, observed)
+    cause, evidence = (observed.cause, observed.evidence) if observed.cause else (None, None)
+    if not is_baseline and cause is None:
+        cause, evidence = Cause.CREATED, Evidence.INFERRED
+    after = replace(after, missed_changes=missed, last_cause=cause, last_evidence=evidence)
+    if before is not None:
+        after = replace(after, change_number=before.change_number + 1)
+    happened: list[Happening] = [] if is_baseline else [(EventKind.TOPIC_CREATED, None, None)]
+    if missed:
+        happened.append((EventKind.CHANGES_MISSED, None, f"{missed} changes were not seen"))
+    draft.put_partition(after)
+    draft.changes.append(
+        Change(
+            subject=Subject.PARTITION,
+            observation=observed,
+            is_baseline=is_baseline,
+            cause=cause,
+            evidence=evidence,
+            candidates=observed.candidates,
+            missed=missed,
+            events=named(_identity(after), iter(happened)),
+            after=after,
+        )
+    )
+
+
+def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -> None:
+    """Take one accepted change of a known partition over."""
+    missed = partitions.missed_between(before, observed)
+    seen = draft.cluster(observed).authority_watermark
+    was = partitions.out_of_sight(before, seen, observed.occurred_not_after) if missed and seen else before
+    minimum = configured_min_isr(draft.min_isr, observed.cluster_id, observed.topic)
+    after = partitions.next_state(was, observed, minimum)
+    cause, evidence = observed.cause, observed.evidence
+    if cause is None:
+        cause, evidence = Cause.UNKNOWN, Evidence.INFERRED
+    after = counted(before, after, cause, missed)
+    left, joined = left_isr(before, after), left_isr(after, before)
+    if left or joined or before.leader != after.leader:
+        after = replace(after, last_cause=cause, last_evidence=evidence)
+    draft.put_partition(after)
+    draft.changes.append(
+        Change(
+            subject=Subject.PARTITION,
+            observation=observed,
+            cause=cause,
+            evidence=evidence,
+            candidates=observed.candidates,
+            missed=missed,
+            left_isr=left,
+            joined_isr=joined,
+            events=named(_identity(after), happenings(before, after, cause, missed)),
+            before=before,
+            after=after,
+        )
+    )
+
+
+def vanished(before: PartitionState, observed: Observation, evidence: Evidence, draft: Draft) -> None:
+    """Make a tombstone of a partition that does not exist any more."""
+    offset = getattr(observed, "metadata_offset", None)
+    after = partitions.deleted(before, observed.occurred_not_after, offset)
+    after = replace(after, change_number=before.change_number + 1, last_cause=Cause.DELETED, last_evidence=evidence)
+    draft.put_partition(after)
+    draft.changes.append(
+        Change(
+            subject=Subject.PARTITION,
+            observation=observed,
+            cause=Cause.DELETED,
+            evidence=evidence,
+            events=named(_identity(after), iter([(EventKind.TOPIC_DELETED, None, None)])),
+            before=before,
+            after=after,
+        )
+    )
+
+
+def reconfigured(topic_id: TopicId, observed: ConfigObserved, draft: Draft) -> None:
+    """Take a new minimum over into every partition of a topic; nothing where it stays the same."""
+    for before in draft.partitions_of(observed.cluster_id, topic_id):
+        minimum = configured_min_isr(draft.min_isr, before.cluster_id, before.topic)
+        if before.is_deleted or minimum == before.min_isr_configured:
+            continue
+        after = partitions.with_health(before, minimum, observed.occurred_not_after)
+        after = replace(after, change_number=before.change_number + 1, changed_at=before.changed_at)
+        draft.put_partition(after)
+        draft.changes.append(
+            Change(
+                subject=Subject.PARTITION,
+                observation=observed,
+                cause=Cause.CONFIG,
+                evidence=Evidence.PROVEN,
+                is_baseline=before.min_isr_configured is None,
+                events=()
+                if before.min_isr_configured is None
+                else named(_identity(after), happenings(before, after, Cause.CONFIG, 0)),
+                before=before,
+                after=after,
+            )
+        )
+
+
+def _identity(after: PartitionState) -> str:
+    return f"{after.cluster_id}/{after.topic_id}/{after.partition}/{after.change_number}"

@@ -1,0 +1,67 @@
+"""Tables that keep the newest row of a key: replica offsets, broker metrics.
+
+The rows live in memory and the table is overwritten, with the positions of the sources in the same commit. They are
+samples: the next one replaces them, so no history is kept here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, Transaction, write_deltalake
+
+from streaming.delta.definitions import arrow_schema, create_or_check
+from streaming.delta.rows import plain_type
+from streaming.delta.truth import NOTHING_APPLIED, position_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from streaming.contracts.tables import Table
+
+OVERWRITES_BETWEEN_VACUUMS = 100
+
+
+class NewestRows:
+    """The one writer of such a table."""
+
+    def __init__(self, directory: Path, table: Table) -> None:
+        self._definition = table
+        self._table = create_or_check(directory, table)
+        self._schema = arrow_schema(table)
+        self._positions: dict[str, int] = {}
+        self._overwrites = 0
+        self._rows: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+        plain = pa.schema([pa.field(item.name, plain_type(item.type)) for item in self._schema])
+        self._keep(self._table.to_pyarrow_table().cast(plain).to_pylist())
+
+    def position(self, source: str) -> int:
+        """Give the position of the last applied observation of a source, -1 for none."""
+        if source not in self._positions:
+            known = self._table.transaction_version(position_key(source))
+            self._positions[source] = NOTHING_APPLIED if known is None else known
+        return self._positions[source]
+
+    def put(self, rows: Iterable[Mapping[str, Any]], positions: Mapping[str, int]) -> None:
+        """Take newer rows over and write the whole table."""
+        self._keep(rows)
+        transactions = [Transaction(position_key(source), position) for source, position in positions.items()]
+        write_deltalake(
+            self._table,
+            pa.Table.from_pylist(list(self._rows.values()), schema=self._schema),
+            mode="overwrite",
+            commit_properties=CommitProperties(max_commit_retries=0, app_transactions=transactions),
+        )
+        self._positions.update(positions)
+        self._overwrites += 1
+        if self._overwrites % OVERWRITES_BETWEEN_VACUUMS == 0:
+            self._table.vacuum(retention_hours=1, enforce_retention_duration=False, dry_run=False)
+
+    def _keep(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        for row in rows:
+            key = tuple(row[name] for name in self._definition.key)
+            known = self._rows.get(key)
+            if known is None or row["collected_at"] >= known["collected_at"]:
+                self._rows[key] = row

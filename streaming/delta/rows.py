@@ -1,0 +1,216 @@
+"""Changes as rows of ``partition_changes``, and rows as state again. The two directions of one projection."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from streaming.changes.change import Change, Subject
+from streaming.changes.state import (
+    BrokerState,
+    ClusterState,
+    ConfigKey,
+    MinIsr,
+    PartitionState,
+    ReplicationState,
+    SourceState,
+)
+from streaming.contracts.observations import Authority, ConfigOrigin
+from streaming.contracts.tables import (
+    BROKER_STATE,
+    CLUSTER_STATE,
+    PARTITION_CHANGES,
+    PARTITION_STATE,
+    SOURCE_STATE,
+    Column,
+)
+from streaming.delta.definitions import arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from streaming.changes.change import Event
+
+EPOCH: Final = dt.date(1970, 1, 1)
+MICROS_A_DAY: Final = 86_400_000_000
+_SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
+_STATE_COLUMNS: Final = {
+    PartitionState: PARTITION_STATE,
+    BrokerState: BROKER_STATE,
+    ClusterState: CLUSTER_STATE,
+    SourceState: SOURCE_STATE,
+}
+
+
+def day(micros: int) -> dt.date:
+    """Give the UTC day of a moment."""
+    return EPOCH + dt.timedelta(days=micros // MICROS_A_DAY)
+
+
+def changes_to_arrow(changes: Iterable[Change]) -> pa.Table:
+    """Write changes as rows of ``partition_changes``, in their order."""
+    return pa.Table.from_pylist([_row(change) for change in changes], schema=_SCHEMA)
+
+
+def _row(change: Change) -> dict[str, Any]:
+    seen = change.observation
+    return {
+        "date": day(seen.occurred_not_after),
+        "cluster_id": seen.cluster_id,
+        "cluster": seen.cluster,
+        "subject": change.subject,
+        "is_baseline": change.is_baseline,
+        **_identity(change),
+        "occurred_not_before": seen.occurred_not_before,
+        "occurred_not_after": seen.occurred_not_after,
+        "collected_at": seen.collected_at,
+        "source": seen.source,
+        "authority": seen.authority,
+        "sequence": seen.sequence,
+        "offset": getattr(seen, "metadata_offset", None),
+        "cause": change.cause,
+        "evidence": change.evidence,
+        "candidates": change.candidates,
+        "missed": change.missed,
+        "left_isr": change.left_isr,
+        "joined_isr": change.joined_isr,
+        "events": [_event(event) for event in change.events],
+        "before": state_row(change.before),
+        "after": state_row(change.after),
+        "broker_after": state_row(change.broker_after),
+        "cluster_after": _cluster_row(change),
+        "source_after": state_row(change.source_after),
+    }
+
+
+def _identity(change: Change) -> dict[str, Any]:
+    if change.after is not None:
+        return {
+            "topic_id": change.after.topic_id,
+            "topic": change.after.topic,
+            "partition": change.after.partition,
+        }
+    return {"broker": None if change.broker_after is None else change.broker_after.broker}
+
+
+def _event(event: Event) -> dict[str, Any]:
+    return {
+        "event_id": event.event_id,
+        "event": event.event,
+        "event_broker": event.event_broker,
+        "detail": event.detail,
+    }
+
+
+def state_row(state: PartitionState | BrokerState | ClusterState | SourceState | None) -> dict[str, Any] | None:
+    """Project a state on its columns."""
+    if state is None:
+        return None
+    return {column.name: getattr(state, column.name, None) for column in _STATE_COLUMNS[type(state)]}
+
+
+def _cluster_row(change: Change) -> dict[str, Any] | None:
+    row = state_row(change.cluster_after)
+    if row is not None:
+        row["topic_min_isr"] = min_isr_rows(change.min_isr)
+    return row
+
+
+def min_isr_rows(known: Iterable[tuple[ConfigKey, MinIsr]]) -> list[dict[str, Any]]:
+    """Write configured minima as the structs of ``topic_min_isr``."""
+    return [
+        {"topic": key.topic, "origin": key.origin, "min_isr": told.min_isr, "offset": told.offset}
+        for key, told in known
+    ]
+
+
+def replay(state: ReplicationState, rows: pa.Table) -> None:
+    """Apply rows of ``partition_changes`` to a state: the state after a row is what the row says."""
+    for row in _plain(rows).to_pylist():
+        _REPLAY[Subject(row["subject"])](state, row)
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """Turn timestamps into microseconds, within structs, too."""
+    return rows.cast(pa.schema([pa.field(item.name, plain_type(item.type)) for item in rows.schema]))
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Give the same type with whole numbers for timestamps."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(item.name, plain_type(item.type)) for item in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(plain_type(kind.value_type))
+    return kind
+
+
+def _replay_partition(state: ReplicationState, row: Mapping[str, Any]) -> None:
+    put_partition(state, {**row, **row["after"]})
+
+
+def _replay_broker(state: ReplicationState, row: Mapping[str, Any]) -> None:
+    put_broker(state, {**row, **row["broker_after"]})
+
+
+def _replay_cluster(state: ReplicationState, row: Mapping[str, Any]) -> None:
+    put_cluster(state, {**row, **row["cluster_after"]})
+
+
+def _replay_source(state: ReplicationState, row: Mapping[str, Any]) -> None:
+    put_source(state, {**row, **row["source_after"]})
+
+
+_REPLAY: Final = {
+    Subject.PARTITION: _replay_partition,
+    Subject.BROKER: _replay_broker,
+    Subject.CLUSTER: _replay_cluster,
+    Subject.SOURCE: _replay_source,
+}
+
+
+def put_partition(state: ReplicationState, row: Mapping[str, Any]) -> None:
+    """Read a partition's state from the columns of one row."""
+    partition = PartitionState(**_arguments(PartitionState, row))
+    state.topics.setdefault((partition.cluster_id, partition.topic_id), {})[partition.partition] = partition
+    state.topic_ids[partition.cluster_id, partition.topic] = partition.topic_id
+
+
+def put_broker(state: ReplicationState, row: Mapping[str, Any]) -> None:
+    """Read a broker's state from the columns of one row."""
+    broker = BrokerState(**_arguments(BrokerState, row))
+    state.brokers[broker.cluster_id, broker.broker] = broker
+
+
+def put_cluster(state: ReplicationState, row: Mapping[str, Any]) -> None:
+    """Read a cluster's state and the configured minima that the row brings."""
+    arguments = _arguments(ClusterState, row)
+    cluster = ClusterState(**{**arguments, "authority": Authority(row["authority"])})
+    state.clusters[cluster.cluster_id] = cluster
+    for told in row["topic_min_isr"] or ():
+        key = ConfigKey(cluster.cluster_id, told["topic"], ConfigOrigin(told["origin"]))
+        state.min_isr[key] = MinIsr(told["min_isr"], told["offset"])
+
+
+def put_source(state: ReplicationState, row: Mapping[str, Any]) -> None:
+    """Read how far a source came; its watermark is its cluster's, too."""
+    source = SourceState(**{**_arguments(SourceState, row), "authority": Authority(row["authority"])})
+    state.sources[source.cluster_id, source.source] = source
+    state.watch(source)
+
+
+def _arguments(cls: type[Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        item.name: tuple(value) if isinstance(value := row.get(item.name), list) else value
+        for item in fields(cls)
+        if item.name in row and (row[item.name] is not None or item.default is None)
+    }
+
+
+def column_names(columns: Iterable[Column]) -> tuple[str, ...]:
+    """Name some columns, in order."""
+    return tuple(column.name for column in columns)

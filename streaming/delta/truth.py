@@ -1,0 +1,105 @@
+"""The writer of ``partition_changes``: one commit a batch, exactly at version N + 1.
+
+A commit carries, atomically, the changes, the last bus position of every source, and the writer's generation. It is
+never rebased: whoever finds another version than the one it folded on has lost a race and must stop, because its
+changes were derived from a state that is not true any more. Positions, not batch ids, tell what was applied: a new
+checkpoint starts again at batch 0, and a callback may outlive its JVM.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from deltalake import CommitProperties, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.definitions import create_or_check
+from streaming.errors import TableRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+GENERATION: Final = "generation"
+NOTHING_APPLIED: Final = -1
+COMMITS_BETWEEN_COMPACTIONS: Final = 500
+
+
+def position_key(source: str) -> str:
+    """Name the transaction that holds the position of one source."""
+    return f"position/{source}"
+
+
+class Truth:
+    """The one writer of ``partition_changes``. Opening it takes the next generation."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open or create the table below a directory.
+
+        Raises:
+            TableRefused: the table is not ours, or newer than this program.
+        """
+        self._table = create_or_check(directory, PARTITION_CHANGES)
+        self._generation = (self._table.transaction_version(GENERATION) or 0) + 1
+        self._positions: dict[str, int] = {}
+        self._commits = 0
+
+    @property
+    def version(self) -> int:
+        """The version that the next commit builds on."""
+        return self._table.version()
+
+    @property
+    def uri(self) -> str:
+        """Where the table is."""
+        return self._table.table_uri
+
+    def position(self, source: str) -> int:
+        """Give the position of the last applied observation of a source, -1 for none."""
+        if source not in self._positions:
+            known = self._table.transaction_version(position_key(source))
+            self._positions[source] = NOTHING_APPLIED if known is None else known
+        return self._positions[source]
+
+    def commit(self, rows: pa.Table, positions: Mapping[str, int]) -> int:
+        """Append changes and move positions, at exactly the next version.
+
+        Args:
+            rows: changes as ``rows.changes_to_arrow`` writes them.
+            positions: last applied position of every source in the batch.
+
+        Returns:
+            the new version.
+
+        Raises:
+            TableRefused: another writer came first; nothing was written.
+        """
+        transactions = [Transaction(position_key(source), position) for source, position in positions.items()]
+        properties = CommitProperties(
+            max_commit_retries=0,
+            app_transactions=[*transactions, Transaction(GENERATION, self._generation)],
+        )
+        expected = self.version + 1
+        try:
+            write_deltalake(self._table, rows, mode="append", commit_properties=properties)
+        except CommitFailedError as error:
+            raise TableRefused(
+                f"another job writes {self.uri} (version {expected} exists already); stop one of the two, "
+                "then start this one again: it goes on where the other stopped"
+            ) from error
+        if self.version != expected:
+            raise AssertionError(f"committed version {self.version} on top of {expected - 1}")
+        self._positions.update(positions)
+        self._commits += 1
+        return expected
+
+    def compact_if_due(self) -> bool:
+        """Merge small files now and then, so that reads and commits stay flat; readers ignore such a commit."""
+        if self._commits < COMMITS_BETWEEN_COMPACTIONS:
+            return False
+        self._commits = 0
+        self._table.optimize.compact(commit_properties=CommitProperties(max_commit_retries=0))
+        return True
