@@ -1,0 +1,90 @@
+# isrwatch. "make" alone lists what there is. Needs make, Python 3.11 or newer and a network; everything else
+# (Spark, Java, jars) comes from packages.
+
+PYTHON ?= python3
+VENV ?= .venv
+FOR ?=
+SCENARIO ?=
+
+BIN := $(VENV)/bin
+RUN_READY := $(VENV)/.ready-run
+DEV_READY := $(VENV)/.ready-dev
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+COMPILE := $(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header --quiet
+SAY := @printf '\033[1m%s\033[0m\n'
+ifneq ($(or $(NO_COLOR),$(CI)),)
+SAY := @printf '%s\n'
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help env env-dev jars tools demo test check format generated bench lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  make demo FOR=60 ends by itself; make PYTHON=python3.12 env chooses the Python; VENV=DIR its folder"
+
+env: $(RUN_READY) ## create .venv with everything that isrwatch needs to run
+
+env-dev: $(DEV_READY)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("isrwatch needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0] + "; try: make PYTHON=python3.12")'
+	$(SAY) "Creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "cannot create $(VENV): on Debian and Ubuntu install python3-venv" >&2; exit 1; }
+
+$(RUN_READY): requirements/run.txt pyproject.toml | $(BIN)/python
+	$(SAY) "Installing isrwatch and what it needs, checked by hash (Spark is 430 MB: a minute or more)"
+	@$(PIP) install --quiet --require-hashes -r requirements/run.txt
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV_READY): requirements/dev.txt $(RUN_READY)
+	$(SAY) "Installing the tools of development, checked by hash"
+	@$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@
+
+jars: $(RUN_READY) ## fetch and verify the jars: Delta, Kafka connector, the sandbox's Kafka
+	$(SAY) "Fetching and verifying jars"
+	@$(BIN)/isrwatch jars fetch
+
+demo: $(RUN_READY) ## watch a simulated cluster live: FOR=60 ends by itself, SCENARIO=NAME chooses what breaks
+	@$(BIN)/isrwatch demo $(if $(FOR),--for $(FOR)) $(if $(SCENARIO),--scenario $(SCENARIO))
+
+tools: ## install Prometheus and Alertmanager (Debian packages) where the tests find none
+	@./.ci/tools
+
+check: $(DEV_READY) ## format, lint, types, import contracts, spelling, generated files
+	$(SAY) "Checking format, lint, types, imports, spelling"
+	@$(BIN)/ruff format --check --quiet . || { echo "run: make format" >&2; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/codespell
+	@$(BIN)/validate-pyproject pyproject.toml
+	@$(BIN)/isrwatch dashboards check
+
+format: $(DEV_READY) ## write what the formatter and the safe fixes of the linter want
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format .
+
+generated: $(RUN_READY) ## render dashboards, rules and alerts anew
+	@$(BIN)/isrwatch dashboards render
+
+test: check jars tools ## check, then every test against real Spark, Kafka and Prometheus; a skipped test is a failure
+	$(SAY) "Running every test"
+	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m pytest $(ARGS)
+
+bench: $(DEV_READY) ## measure on this machine, and print what was measured
+	@$(BIN)/python -m pytest tests/bench -s --override-ini 'python_files=bench_*.py' $(ARGS)
+
+lock: $(DEV_READY) ## resolve the Python packages anew (with uv, installed for this only)
+	@$(PIP) install --quiet uv==0.13.8
+	$(SAY) "Resolving requirements/run.txt and requirements/dev.txt"
+	@$(COMPILE) --group build --output-file requirements/run.txt $(ARGS)
+	@$(COMPILE) --group dev --constraint requirements/run.txt --output-file requirements/dev.txt $(ARGS)
+
+clean: ## delete .venv, caches and builds (not .isrwatch: that is data)
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
