@@ -1,6 +1,6 @@
 """Ivy, the resolver that pyspark's wheel carries, run as a program. Knows coordinates and folders, no lock file.
 
-All jars of a run share one JVM: 87 exact jars take 9 seconds that way, against 1.6 seconds for each one alone.
+All jars of a run share one JVM: 87 exact jars take 9 seconds that way, against 1.6 seconds for each alone.
 """
 
 from __future__ import annotations
@@ -25,14 +25,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 _LIGHT: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_TRIES: Final = 3  # a registry that drops one of a hundred downloads is an ordinary day
+_TRIES: Final = 2  # a registry that drops one of a hundred downloads is an ordinary day
+_REASONS: Final = {  # what Ivy prints, and what it means; the most telling first
+    r"PKIX path building failed": "Java does not trust the repository; let SSL_CERT_FILE name your company's CA",
+    r"java\.net\.\S+|[Tt]imed out|UnknownHost\S*": "the repository cannot be reached ({0})",
+    r"(\S+)#(\S+);(\S+): not found": "{1}:{2}:{3} is not in the repository",
+    r"(?:Server access error|problem|[Ee]rror|Exception).*": "{0}",
+}
 _FETCHED: Final = "[organisation]/[module]-[revision].[ext]"
 
 
 def fetch(jars: Iterable[Coordinate], folder: Path, progress: Callable[[str], None]) -> str:
-    """Fetch exactly these jars into ``folder``; what could not be had is missing there.
+    """Fetch exactly these jars into ``folder``; when one cannot be had, none may be there.
 
-    Gives the resolver's own words, "" when it had no complaint. ``progress`` is told each file as it arrives.
+    Gives the reason, "" when all came. ``progress`` is told each file as it arrives.
     """
     wanted = list(jars)
     complaint = ""
@@ -139,11 +145,12 @@ def _pyspark_jars() -> Path:
 
 
 def _listen(lines: Iterable[str], progress: Callable[[str], None]) -> str:
-    """Hand on what arrives, keep what is complained about."""
-    complaints: dict[str, None] = {}
+    """Hand on what arrives; give the best reason why something did not, "" when nothing was complained about."""
+    reasons: dict[str, str] = {}
     for line in lines:
         if arrived := re.search(r"\[SUCCESSFUL \] \S+!(\S+)", line):
             progress(arrived[1])
-        elif re.search(r"not found|[Ee]rror|failed|PKIX|refused", line):
-            complaints[line.strip(" :\t\n")] = None
-    return "; ".join(list(complaints)[:3])
+        for pattern, meaning in _REASONS.items():
+            if pattern not in reasons and (found := re.search(pattern, line)):
+                reasons[pattern] = meaning.format(found[0].strip(), *found.groups())
+    return next((reasons[pattern] for pattern in _REASONS if pattern in reasons), "")

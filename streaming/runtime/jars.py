@@ -68,15 +68,17 @@ def install(wanted: Mapping[Coordinate, str], progress: Callable[[str], None]) -
     if not wanted:
         return
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=jars_folder()) as scratch:
-        complaint = ivy.fetch(wanted, Path(scratch), progress)
+        reason = ivy.fetch(wanted, Path(scratch), progress)
+        if reason:
+            raise MissingTool(
+                f"cannot fetch jars: {reason} (without network or behind a mirror name your own Ivy settings in "
+                "ISRWATCH_IVY_SETTINGS, see conf/ivysettings.xml)"
+            )
         for jar, checksum in wanted.items():
-            _install_one(jar, checksum, Path(scratch, jar.path), complaint)
+            _install_one(jar, checksum, Path(scratch, jar.path))
 
 
-def _install_one(jar: Coordinate, checksum: str, fetched: Path, complaint: str) -> None:
-    if not fetched.exists():
-        raise MissingTool(f"{jar} cannot be fetched ({complaint}): check the network, or name a mirror's settings in "
-                          "ISRWATCH_IVY_SETTINGS, see conf/ivysettings.xml")  # fmt: skip
+def _install_one(jar: Coordinate, checksum: str, fetched: Path) -> None:
     if (actual := sha256(fetched)) != checksum:
         raise MissingTool(
             f"{jar} as fetched has SHA-256 {actual}, jars.lock says {checksum}: the repository serves another file"
