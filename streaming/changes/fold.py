@@ -36,7 +36,9 @@ from streaming.contracts.observations import (
     ControllerObserved,
     Observation,
     PartitionObserved,
+    SnapshotBegin,
     SnapshotEnd,
+    SnapshotReason,
     TopicRemoved,
 )
 
@@ -81,7 +83,7 @@ def fold(state: ReplicationState, observations: Iterable[Observation]) -> Folded
 
 @singledispatch
 def _apply(observed: Observation, draft: Draft) -> None:
-    """Heartbeats and begin markers: time alone moves."""
+    """Heartbeats: time alone moves."""
     if may_order(draft.cluster(observed), observed):
         take_authority(observed, draft)
 
@@ -172,6 +174,16 @@ def _(observed: ConfigObserved, draft: Draft) -> None:
 
 
 @_apply.register
+def _(observed: SnapshotBegin, draft: Draft) -> None:
+    if not may_order(draft.cluster(observed), observed):
+        draft.drop(observed)
+        return
+    cluster = take_authority(observed, draft)
+    if observed.reason is not SnapshotReason.PERIODIC and cluster.has_baseline:
+        cluster_stepped(replace(cluster, sight_until=cluster.authority_watermark), observed, draft, ())
+
+
+@_apply.register
 def _(observed: SnapshotEnd, draft: Draft) -> None:
     if not may_order(draft.cluster(observed), observed):
         draft.drop(observed)
@@ -185,8 +197,9 @@ def _(observed: SnapshotEnd, draft: Draft) -> None:
     for broker in draft.brokers_of(observed.cluster_id):
         if broker.broker not in observed.brokers:
             broker_missing(broker, observed, draft)
-    if not cluster.has_baseline:
-        cluster_stepped(replace(draft.cluster(observed), has_baseline=True), observed, draft, ())
+    after = replace(draft.cluster(observed), has_baseline=True, sight_until=None)
+    if not cluster.has_baseline or cluster.sight_until is not None:
+        cluster_stepped(after, observed, draft, ())
 
 
 def _is_before(before: PartitionState, observed: SnapshotEnd) -> bool:

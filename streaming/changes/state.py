@@ -108,6 +108,7 @@ class ClusterState:
     has_baseline: bool = False
     watermark: Micros | None = None
     authority_watermark: Micros | None = None
+    sight_until: Micros | None = None
 
     def seen(self, moment: Micros, *, is_authority: bool) -> ClusterState:
         """Move the watermark forward, and the authority's if it is theirs."""

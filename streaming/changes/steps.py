@@ -14,8 +14,8 @@ from streaming.contracts.events import Cause, EventKind, Evidence
 if TYPE_CHECKING:
     from streaming.changes.draft import Draft
     from streaming.changes.happened import Happening
-    from streaming.changes.state import PartitionState
-    from streaming.contracts.identifiers import TopicId
+    from streaming.changes.state import ClusterState, PartitionState
+    from streaming.contracts.identifiers import Micros, TopicId
     from streaming.contracts.observations import ConfigObserved, Observation, PartitionObserved
 
 
@@ -53,8 +53,10 @@ def appeared(before: PartitionState | None, observed: PartitionObserved, draft: 
 def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -> None:
     """Take one accepted change of a known partition over."""
     missed = partitions.missed_between(before, observed)
-    seen = draft.cluster(observed).authority_watermark
-    was = partitions.out_of_sight(before, seen, observed.occurred_not_after) if missed and seen else before
+    was = before
+    if missed and (seen := _last_sight(draft.cluster(observed))) is not None:
+        was = partitions.out_of_sight(before, seen, observed.occurred_not_after)
+        observed = replace(observed, occurred_not_before=min(seen, observed.occurred_not_before))
     minimum = configured_min_isr(draft.min_isr, observed.cluster_id, observed.topic)
     after = partitions.next_state(was, observed, minimum)
     cause, evidence = observed.cause, observed.evidence
@@ -80,6 +82,11 @@ def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -
             after=after,
         )
     )
+
+
+def _last_sight(cluster: ClusterState) -> Micros | None:
+    """Give the moment up to which the authority saw everything: before the snapshot that is under way, if one is."""
+    return cluster.sight_until if cluster.sight_until is not None else cluster.authority_watermark
 
 
 def vanished(before: PartitionState, observed: Observation, evidence: Evidence, draft: Draft) -> None:

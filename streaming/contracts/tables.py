@@ -117,6 +117,7 @@ CLUSTER_STATE: Final = (
     Column("has_baseline", "boolean", "a first snapshot is complete"),
     Column("watermark", "timestamp", "newest applied moment; durations are told up to here"),
     Column("authority_watermark", "timestamp", "the same, of the authority's own observations"),
+    Column("sight_until", "timestamp", "while a snapshot is under way: where sight ended before it"),
     Column("topic_min_isr", [(
         Column("topic", "string", "topic name"),
         Column("origin", "string", "log or describe"),

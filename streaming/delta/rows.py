@@ -129,11 +129,11 @@ def min_isr_rows(known: Iterable[tuple[ConfigKey, MinIsr]]) -> list[dict[str, An
 
 def replay(state: ReplicationState, rows: pa.Table) -> None:
     """Apply rows of ``partition_changes`` to a state: the state after a row is what the row says."""
-    for row in _plain(rows).to_pylist():
+    for row in plain(rows).to_pylist():
         _REPLAY[Subject(row["subject"])](state, row)
 
 
-def _plain(rows: pa.Table) -> pa.Table:
+def plain(rows: pa.Table) -> pa.Table:
     """Turn timestamps into microseconds, within structs, too."""
     return rows.cast(pa.schema([pa.field(item.name, plain_type(item.type)) for item in rows.schema]))
 

@@ -1,0 +1,197 @@
+"""What derives from the truth, written behind it: events, partition, broker and cluster state, source progress.
+
+Each table remembers, in the commit that writes it, the version of ``partition_changes`` it is true of; so a crash
+between two of them is made good by the next round, and a start rebuilds the state from these tables and the changes
+after them. One thread writes all of them, off the path of the batches.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from copy import copy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, Transaction, write_deltalake
+
+from streaming.changes.state import ReplicationState
+from streaming.contracts.tables import (
+    BROKER_STATE_TABLE,
+    CLUSTER_STATE_TABLE,
+    PARTITION_CHANGES,
+    PARTITION_STATE_TABLE,
+    REPLICATION_EVENTS,
+    SOURCE_PROGRESS,
+    Table,
+)
+from streaming.delta import rows as row_forms
+from streaming.delta.definitions import arrow_schema, create_or_check
+from streaming.delta.events import events_of
+from streaming.delta.summaries import (
+    Departures,
+    broker_rows,
+    cluster_rows,
+    count_departures,
+    partition_rows,
+    source_rows,
+)
+from streaming.delta.tail import rows_between
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deltalake import DeltaTable
+
+SOURCE_VERSION: Final = PARTITION_CHANGES.name
+OVERWRITES_BETWEEN_VACUUMS: Final = 100
+# A round must leave the batches most of the time, however large the state is.
+REST_PER_WORK: Final = 5.0
+
+
+@dataclass(slots=True)
+class SharedState:
+    """The state at one version of the truth, shared between the batches and the projections."""
+
+    state: ReplicationState = field(default_factory=ReplicationState)
+    version: int = -1
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def applied(self, touched: ReplicationState, version: int) -> None:
+        """Make true what a committed batch touched."""
+        with self.lock:
+            self.state.apply(touched)
+            self.version = version
+
+    def seen(self) -> tuple[ReplicationState, int]:
+        """Give a copy that later batches do not change, and its version."""
+        with self.lock:
+            topics = {key: copy(partitions) for key, partitions in self.state.topics.items()}
+            frozen = ReplicationState(
+                topics=topics,
+                brokers=copy(self.state.brokers),
+                clusters=copy(self.state.clusters),
+                sources=copy(self.state.sources),
+                min_isr=copy(self.state.min_isr),
+            )
+            return frozen, self.version
+
+
+class Projections:
+    """The one writer of every table that derives from the truth."""
+
+    def __init__(self, directory: Path) -> None:
+        self._truth = directory / PARTITION_CHANGES.name
+        self._events = create_or_check(directory, REPLICATION_EVENTS)
+        self._tables = {
+            table.name: create_or_check(directory, table)
+            for table in (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
+        }
+        self._departures: Departures = Counter()
+        self._departures_version = self._version(self._tables[BROKER_STATE_TABLE.name])
+        self._overwrites = 0
+
+    def recover(self, version: int) -> SharedState:
+        """Rebuild the state at a version of the truth: the state tables, then the changes after them."""
+        state = ReplicationState()
+        for row in self._rows(BROKER_STATE_TABLE):
+            row_forms.put_broker(state, row)
+            for left in row["isr_departures"] or ():
+                self._departures[row["cluster_id"], row["broker"], left["cause"]] = left["departures"]
+        for table, put in (
+            (CLUSTER_STATE_TABLE, row_forms.put_cluster),
+            (PARTITION_STATE_TABLE, row_forms.put_partition),
+            (SOURCE_PROGRESS, row_forms.put_source),
+        ):
+            for row in self._rows(table):
+                put(state, row)
+        oldest = min(self._version(table) for table in self._tables.values())
+        row_forms.replay(state, rows_between(self._truth, oldest, version))
+        return SharedState(state=state, version=version)
+
+    def project(self, shared: SharedState) -> bool:
+        """Write every table that lags behind the state; give whether there was anything to do."""
+        state, version = shared.seen()
+        is_behind = self._version(self._events) < version
+        if is_behind:
+            self._append_events(version)
+        for name, make in self._makers(state, version):
+            if self._version(self._tables[name]) < version:
+                self._overwrite(name, make(), version)
+                is_behind = True
+        return is_behind
+
+    def _makers(self, state: ReplicationState, version: int) -> list[tuple[str, Callable[[], list[dict[str, Any]]]]]:
+        return [
+            (SOURCE_PROGRESS.name, lambda: source_rows(state, version)),
+            (CLUSTER_STATE_TABLE.name, lambda: cluster_rows(state, version)),
+            (BROKER_STATE_TABLE.name, lambda: self._broker_rows(state, version)),
+            (PARTITION_STATE_TABLE.name, lambda: partition_rows(state, version)),
+        ]
+
+    def _broker_rows(self, state: ReplicationState, version: int) -> list[dict[str, Any]]:
+        fresh = rows_between(self._truth, self._departures_version, version)
+        count_departures(self._departures, fresh.select(["cluster_id", "left_isr", "cause"]).to_pylist())
+        self._departures_version = version
+        return broker_rows(state, self._departures, version)
+
+    def _append_events(self, version: int) -> None:
+        fresh = rows_between(self._truth, self._version(self._events), version)
+        write_deltalake(self._events, events_of(fresh), mode="append", commit_properties=_commit(version))
+
+    def _overwrite(self, name: str, rows: list[dict[str, Any]], version: int) -> None:
+        table = self._tables[name]
+        data = pa.Table.from_pylist(rows, schema=_SCHEMAS[name])
+        write_deltalake(table, data, mode="overwrite", commit_properties=_commit(version))
+        self._overwrites += 1
+        if self._overwrites % OVERWRITES_BETWEEN_VACUUMS == 0:
+            for each in self._tables.values():
+                each.vacuum(retention_hours=1, enforce_retention_duration=False, dry_run=False)
+
+    def _rows(self, table: Table) -> list[dict[str, Any]]:
+        return row_forms.plain(self._tables[table.name].to_pyarrow_table()).to_pylist()
+
+    @staticmethod
+    def _version(table: DeltaTable) -> int:
+        known = table.transaction_version(SOURCE_VERSION)
+        return -1 if known is None else known
+
+
+_SCHEMAS: Final = {
+    table.name: arrow_schema(table)
+    for table in (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
+}
+
+
+def _commit(version: int) -> CommitProperties:
+    return CommitProperties(max_commit_retries=0, app_transactions=[Transaction(SOURCE_VERSION, version)])
+
+
+class ProjectionThread(threading.Thread):
+    """Projects again and again until it is stopped; keeps the error that ended it."""
+
+    def __init__(self, projections: Projections, shared: SharedState, seconds: float) -> None:
+        super().__init__(name="projections", daemon=True)
+        self._projections, self._shared, self._seconds = projections, shared, seconds
+        self._stopped = threading.Event()
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        """Project, rest, project."""
+        try:
+            pause = self._seconds
+            while not self._stopped.wait(pause):
+                began = time.monotonic()
+                self._projections.project(self._shared)
+                pause = max(self._seconds, (time.monotonic() - began) * REST_PER_WORK)
+            self._projections.project(self._shared)
+        except Exception as error:  # noqa: BLE001 - handed to the job, which stops and says so
+            self.error = error
+
+    def stop(self) -> None:
+        """Project once more and end."""
+        self._stopped.set()
+        self.join()

@@ -1,0 +1,155 @@
+"""Observations made by hand: a tiny cluster, seen through its metadata log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.observations import (
+    Authority,
+    BrokerObserved,
+    ConfigObserved,
+    ConfigOrigin,
+    ControllerObserved,
+    Heartbeat,
+    PartitionObserved,
+    SnapshotBegin,
+    SnapshotEnd,
+    SnapshotReason,
+    TopicRemoved,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streaming.contracts.observations import Observation
+
+SECOND = 1_000_000
+START = 1_700_000_000 * SECOND
+
+
+class Story:
+    """Writes observations of one source, in order; every call is one second later and one offset further."""
+
+    def __init__(self, source: str = "metadata_log:a", authority: Authority = Authority.METADATA_LOG) -> None:
+        self.source, self.authority = source, authority
+        self.offset, self.sequence, self.now = 10, 0, START
+        self.seen: list[Observation] = []
+
+    def envelope(self) -> dict[str, Any]:
+        self.sequence += 1
+        return {
+            "cluster_id": "cluster-1",
+            "cluster": "orders-eu",
+            "source": self.source,
+            "authority": self.authority,
+            "sequence": self.sequence,
+            "occurred_not_before": self.now,
+            "occurred_not_after": self.now,
+            "collected_at": self.now + 50_000,
+        }
+
+    def later(self, seconds: float = 1) -> Story:
+        self.now += int(seconds * SECOND)
+        self.offset += 1
+        return self
+
+    def add(self, observation: Observation) -> Observation:
+        self.seen.append(observation)
+        return observation
+
+    def partition(self, number: int = 0, **fields: Any) -> PartitionObserved:
+        told: dict[str, Any] = {
+            "topic_id": "topic-1",
+            "topic": "orders",
+            "partition": number,
+            "replicas": (1, 2, 3),
+            "isr": (1, 2, 3),
+            "leader": 1,
+            "leader_epoch": 0,
+            "partition_epoch": 0,
+            "metadata_offset": self.offset if self.authority is Authority.METADATA_LOG else None,
+        }
+        observed = PartitionObserved(**self.envelope(), **{**told, **fields})
+        self.add(observed)
+        return observed
+
+    def snapshot(self, partitions: Iterable[dict[str, Any]] = ({},), brokers: tuple[int, ...] = (1, 2, 3)) -> None:
+        offset = self.offset if self.authority is Authority.METADATA_LOG else None
+        self.add(SnapshotBegin(**self.envelope(), metadata_offset=offset, snapshot_id="s", reason=SnapshotReason.START))
+        for broker in brokers:
+            self.add(
+                BrokerObserved(
+                    **self.envelope(),
+                    metadata_offset=offset,
+                    in_snapshot=True,
+                    broker=broker,
+                    broker_epoch=5,
+                    fenced=False,
+                    in_controlled_shutdown=False,
+                    log_dirs=("d1",),
+                )
+            )
+        listed = list(partitions)
+        for number, fields in enumerate(listed):
+            self.partition(number, in_snapshot=True, **fields)
+        self.add(
+            SnapshotEnd(
+                **self.envelope(),
+                metadata_offset=offset,
+                snapshot_id="s",
+                topic_ids=("topic-1",) if listed else (),
+                partition_counts=(len(listed),) if listed else (),
+                brokers=brokers,
+            )
+        )
+
+    def config(self, value: str | None, origin: ConfigOrigin = ConfigOrigin.LOG, topic: str = "orders") -> None:
+        self.add(
+            ConfigObserved(
+                **self.envelope(),
+                metadata_offset=self.offset if origin is ConfigOrigin.LOG else None,
+                topic=topic,
+                key="min.insync.replicas",
+                value=value,
+                origin=origin,
+            )
+        )
+
+    def broker(self, broker: int, **fields: Any) -> None:
+        told = {"broker_epoch": 5, "fenced": False, "in_controlled_shutdown": False, **fields}
+        self.add(BrokerObserved(**self.envelope(), metadata_offset=self.offset, broker=broker, **told))
+
+    def removed(self) -> None:
+        self.add(TopicRemoved(**self.envelope(), metadata_offset=self.offset, topic_id="topic-1", topic="orders"))
+
+    def controller(self, controller: int, epoch: int) -> None:
+        self.add(
+            ControllerObserved(
+                **self.envelope(), metadata_offset=self.offset, controller=controller, controller_epoch=epoch
+            )
+        )
+
+    def heartbeat(self) -> None:
+        self.add(Heartbeat(**self.envelope(), metadata_offset=self.offset))
+
+    def told_by(self, source: str) -> list[Observation]:
+        """The same story, told by another collector."""
+        return [replace(observed, source=source) for observed in self.seen]
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story()
+
+
+@pytest.fixture
+def poll() -> Story:
+    return Story("admin:a", Authority.POLL)
+
+
+LAG = {"cause": Cause.LAG, "evidence": Evidence.PROVEN}
+EXPAND = {"cause": Cause.EXPAND, "evidence": Evidence.PROVEN}

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.changes.change import Change, Subject
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
+from streaming.contracts.events import Cause, EventKind, Evidence
+from streaming.contracts.observations import Authority, ConfigOrigin
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.contracts.observations import Observation
+
+LAG = {"cause": Cause.LAG, "evidence": Evidence.PROVEN}
+EXPAND = {"cause": Cause.EXPAND, "evidence": Evidence.PROVEN}
+
+
+def run(
+    observations: Sequence[Observation], state: ReplicationState | None = None
+) -> tuple[ReplicationState, list[Change]]:
+    state = state or ReplicationState()
+    folded = fold(state, observations)
+    state.apply(folded.touched)
+    return state, [change for change in folded.changes if change.subject is not Subject.SOURCE]
+
+
+def steps(changes: list[Change]) -> list[Change]:
+    return [change for change in changes if change.subject is Subject.PARTITION and not change.is_baseline]
+
+
+def kinds(change: Change) -> list[EventKind]:
+    return [event.event for event in change.events]
+
+
+def test_the_first_sight_of_a_cluster_writes_baseline_rows_without_events(story: Any) -> None:
+    story.snapshot([{}, {"isr": (1, 2)}])
+
+    state, changes = run(story.seen)
+
+    assert [change.is_baseline for change in changes if change.subject is not Subject.CLUSTER] == [True] * 5
+    assert [event for change in changes for event in change.events] == []
+    assert [partition.is_under_replicated for partition in state.partitions()] == [False, True]
+
+
+def test_a_shrink_below_the_minimum_tells_everything_that_began(story: Any) -> None:
+    story.config("2")
+    story.snapshot()
+    story.later().partition(isr=(1,), partition_epoch=1, **LAG)
+
+    state, changes = run(story.seen)
+    (change,) = steps(changes)
+
+    assert kinds(change) == [EventKind.ISR_SHRINK, EventKind.UNDER_REPLICATED_BEGAN, EventKind.UNDER_MIN_ISR_BEGAN]
+    assert change.left_isr == (2, 3)
+    assert (change.cause, change.evidence) == (Cause.LAG, Evidence.PROVEN)
+    assert next(state.partitions()).isr_shrinks == 1
+
+
+def test_durations_are_told_from_the_times_of_the_log_alone(story: Any) -> None:
+    story.config("3")
+    story.snapshot()
+    story.later(10).partition(isr=(1, 2), partition_epoch=1, **LAG)
+    story.later(2.5).partition(isr=(1, 2, 3), partition_epoch=2, **EXPAND)
+
+    state, _ = run(story.seen)
+    partition = next(state.partitions())
+
+    assert (partition.under_replicated_seconds, partition.under_min_isr_seconds) == (2.5, 2.5)
+    assert partition.under_replicated_since is None
+
+
+def test_an_epoch_jump_after_lost_history_counts_what_was_missed_and_invents_nothing(story: Any) -> None:
+    story.snapshot()
+    story.later(1).partition(isr=(1, 2), partition_epoch=1, **LAG)
+    story.later(100)
+    story.snapshot([{"isr": (1, 2, 3), "partition_epoch": 6}])
+
+    state, changes = run(story.seen)
+    partition, change = next(state.partitions()), steps(changes)[-1]
+
+    assert 4 == change.missed == partition.missed_changes
+    assert (change.cause, change.evidence) == (Cause.UNKNOWN, Evidence.INFERRED)
+    assert EventKind.CHANGES_MISSED in kinds(change)
+    assert (partition.under_replicated_seconds, partition.unknown_seconds) == (0.0, 100.0)
+
+
+def test_a_deleted_topic_leaves_healthy_tombstones_and_late_news_of_it_is_dropped(story: Any) -> None:
+    story.snapshot()
+    story.later().partition(isr=(1,), partition_epoch=1, **LAG)
+    late = story.seen[-1]
+    story.later().removed()
+
+    state, changes = run(story.seen)
+    _, after = run([*_renumbered([late], "metadata_log:b")], state)
+    partition = next(state.partitions())
+
+    assert kinds(steps(changes)[-1]) == [EventKind.TOPIC_DELETED]
+    assert after == []
+    assert (partition.is_deleted, partition.is_under_replicated, partition.is_offline) == (True, False, False)
+
+
+def test_a_snapshot_that_does_not_name_a_partition_removes_it(story: Any) -> None:
+    story.snapshot([{}, {}])
+    story.later()
+    story.snapshot([{}])
+
+    state, changes = run(story.seen)
+
+    assert [partition.is_deleted for partition in state.partitions()] == [False, True]
+    assert [change.evidence for change in steps(changes)] == [Evidence.INFERRED]
+
+
+def test_a_static_minimum_told_by_a_broker_fills_in_what_the_log_does_not_hold(story: Any) -> None:
+    story.snapshot([{"isr": (1,)}])
+    state, _ = run(story.seen)
+    assert next(state.partitions()).is_under_min_isr is None
+
+    story.seen.clear()
+    story.config("2", ConfigOrigin.DESCRIBE)
+    state, _ = run(story.seen, state)
+
+    assert next(state.partitions()).is_under_min_isr is True
+
+
+def test_a_minimum_in_the_log_outranks_what_a_broker_answers(story: Any) -> None:
+    story.config("1")
+    story.snapshot([{"isr": (1,)}])
+    story.config("2", ConfigOrigin.DESCRIBE)
+
+    state, _ = run(story.seen)
+
+    assert next(state.partitions()).min_isr_configured == 1
+
+
+def test_a_poller_corroborates_while_the_log_is_heard_and_takes_over_after_its_silence(story: Any, poll: Any) -> None:
+    story.snapshot()
+    poll.now = story.now
+    poll.later(30).partition(isr=(1, 2), partition_epoch=None, in_snapshot=True)
+    state, changes = run([*story.seen, *poll.seen])
+    assert steps(changes) == []
+
+    poll.seen.clear()
+    poll.later(31).partition(isr=(1, 2), partition_epoch=None, in_snapshot=True)
+    state, changes = run(poll.seen, state)
+
+    assert [change.cause for change in steps(changes)] == [Cause.UNKNOWN]
+    assert kinds(changes[0]) == [EventKind.AUTHORITY_CHANGE]
+    assert Authority.POLL is state.clusters["cluster-1"].authority
+
+
+def test_a_broker_that_polls_stop_listing_is_taken_for_fenced(poll: Any) -> None:
+    poll.snapshot()
+    poll.later()
+    poll.snapshot(brokers=(1, 2))
+
+    state, changes = run(poll.seen)
+
+    assert [broker.is_fenced for broker in state.brokers.values()] == [False, False, True]
+    assert [event.event for change in changes for event in change.events] == [EventKind.FENCED]
+
+
+def test_a_controller_that_fails_over_is_an_event(story: Any) -> None:
+    story.controller(101, 1)
+    story.snapshot()
+    story.later().controller(102, 2)
+
+    state, changes = run(story.seen)
+
+    assert [event.event for change in changes for event in change.events] == [EventKind.CONTROLLER_CHANGE]
+    assert (state.clusters["cluster-1"].controller, state.clusters["cluster-1"].controller_changes) == (102, 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"leader": 3, "isr": (1, 2)}, "leader 3 is not in the ISR"),
+        ({"isr": (1, 9)}, "not within the replicas"),
+        ({"elr": (1,), "isr": (1, 2)}, "overlap"),
+        ({"leader": 3, "isr": (3,), "leader_epoch": 3}, "elected from outside"),
+    ],
+)
+def test_a_breach_of_the_protocol_is_an_event_not_a_crash(story: Any, fields: dict[str, Any], sentence: str) -> None:
+    story.snapshot([{"isr": (1, 2), "leader": 1}])
+    story.later().partition(partition_epoch=1, **{"isr": (1, 2), "leader": 1, **fields}, **LAG)
+
+    _, changes = run(story.seen)
+    told = [event.detail or "" for change in changes for event in change.events]
+
+    assert any(sentence in detail for detail in told), told
+
+
+def _renumbered(observations: Sequence[Observation], source: str) -> list[Observation]:
+    from dataclasses import replace  # noqa: PLC0415
+
+    return [replace(item, source=source, sequence=n) for n, item in enumerate(observations, start=1)]
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> list[Observation]:
+    """A log of random steps of three partitions, with deletions, as one collector tells it."""
+    from tests.changes.conftest import Story  # noqa: PLC0415
+
+    story = Story()
+    story.snapshot([{}, {}, {}])
+    epochs = [0, 0, 0]
+    for number in draw(st.lists(st.integers(0, 2), max_size=12)):
+        isr = draw(st.sampled_from([(1, 2, 3), (1, 2), (1,), (2, 3)]))
+        epochs[number] += 1
+        story.later(draw(st.integers(0, 3)))
+        story.partition(
+            number, isr=isr, leader=isr[0], partition_epoch=epochs[number], leader_epoch=epochs[number], **LAG
+        )
+    if draw(st.booleans()):
+        story.later().removed()
+    return story.seen
+
+
+@settings(max_examples=60, deadline=None)
+@given(told=stories(), data=st.data())
+def test_any_interleaving_of_two_collectors_with_any_repetition_gives_the_same_changes(
+    told: list[Observation], data: st.DataObject
+) -> None:
+    alone, expected = run(told)
+    others = _renumbered(told, "metadata_log:b")
+    mixed: list[Observation] = []
+    left, right = list(told), list(others)
+    while left or right:
+        take_left = bool(left) and (not right or data.draw(st.booleans()))
+        mixed.append((left if take_left else right).pop(0))
+        if mixed and data.draw(st.booleans()):
+            mixed.append(data.draw(st.sampled_from(mixed)))
+
+    both, changes = run(mixed)
+
+    def essence(items: list[Change]) -> list[Any]:
+        return [(c.after, c.cause, [e.event_id for e in c.events]) for c in items if c.subject is Subject.PARTITION]
+
+    assert essence(expected) == essence(changes)
+    assert alone.topics == both.topics
+
+
+@settings(max_examples=40, deadline=None)
+@given(told=stories(), cuts=st.lists(st.integers(0, 40), max_size=4))
+def test_batches_cut_anywhere_give_the_same_changes(told: list[Observation], cuts: list[int]) -> None:
+    _, expected = run(told)
+    state = ReplicationState()
+    changes: list[Change] = []
+    bounds = sorted({0, len(told), *(min(cut, len(told)) for cut in cuts)})
+    for start, end in itertools.pairwise(bounds):
+        state, more = run(told[start:end], state)
+        changes += more
+
+    assert [c.after for c in expected] == [c.after for c in changes]
+    assert [c.events for c in expected] == [c.events for c in changes]
