@@ -46,6 +46,7 @@ class Cause(StrEnum):
     RESTART = "restart"
     UNCLEAN_RESTART = "unclean_restart"
     DIR_FAILURE = "dir_failure"
+    UNREGISTERED = "unregistered"
     REASSIGNMENT = "reassignment"
     PREFERRED_ELECTION = "preferred_election"
     UNCLEAN_ELECTION = "unclean_election"

@@ -1,0 +1,73 @@
+"""A metadata state as a JSON document and back, for checkpoints.
+
+Pure. Partitions and brokers are rows under a header of field names, so that a document of 100,000 partitions stays
+small and one written by an older program is still read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, astuple, fields
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from streaming.contracts.records import LeaderChange, Partition, RegisterBroker
+from streaming.sources.image_state import MetadataState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from _typeshed import DataclassInstance
+
+R = TypeVar("R")
+
+_PARTITION_FIELDS: Final = tuple(item.name for item in fields(Partition))
+_BROKER_FIELDS: Final = tuple(item.name for item in fields(RegisterBroker))
+
+
+def state_document(state: MetadataState) -> dict[str, Any]:
+    """Write everything a state holds as JSON values."""
+    partitions = (one for parts in state.partitions.values() for one in parts.values())
+    return {
+        "topics": dict(state.topics),
+        "partition_fields": list(_PARTITION_FIELDS),
+        "partitions": _rows(partitions),
+        "broker_fields": list(_BROKER_FIELDS),
+        "brokers": _rows(state.brokers.values()),
+        "configs": [[topic, key, value] for (topic, key), value in state.configs.items()],
+        "controller": None if state.controller is None else asdict(state.controller),
+    }
+
+
+def state_from_document(document: Mapping[str, Any]) -> MetadataState:
+    """Read a state back.
+
+    Raises:
+        KeyError, TypeError, ValueError: the document is not one of ours.
+    """
+    state = MetadataState()
+    for topic_id, topic in document["topics"].items():
+        state.add_topic(topic_id, topic)
+    for partition in _records(Partition, document["partition_fields"], document["partitions"]):
+        state.partitions[partition.topic_id][partition.partition] = partition
+    for broker in _records(RegisterBroker, document["broker_fields"], document["brokers"]):
+        state.brokers[broker.broker] = broker
+    state.configs = {(topic, key): value for topic, key, value in document["configs"]}
+    controller = document["controller"]
+    state.controller = None if controller is None else LeaderChange(**controller)
+    return state
+
+
+def _rows(records: Iterable[DataclassInstance]) -> list[list[Any]]:
+    return [[list(value) if isinstance(value, tuple) else value for value in astuple(record)] for record in records]
+
+
+def _records(cls: type[R], names: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[R]:
+    header = tuple(names)
+    return [
+        cls(
+            **{
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in zip(header, row, strict=True)
+            }
+        )
+        for row in rows
+    ]

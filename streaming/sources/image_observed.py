@@ -1,0 +1,84 @@
+"""What an image's change looks like as an observation. Pure; the envelope is the caller's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streaming.contracts.observations import (
+    BrokerObserved,
+    ConfigObserved,
+    ConfigOrigin,
+    ControllerObserved,
+    Observation,
+    PartitionObserved,
+    TopicRemoved,
+)
+from streaming.contracts.records import RECOVERING, LeaderChange
+from streaming.sources.image_state import BrokerStep, ConfigStep, Effect, PartitionStep, TopicGone
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming.sources.causes import Explanation
+
+
+def observed(effect: Effect, envelope: Mapping[str, Any], why: Explanation | None, index: int) -> Observation:
+    """Tell one change; ``index`` counts the changes of one record, ``why`` is for partitions only."""
+    match effect:
+        case PartitionStep():
+            return partition_observed(effect, envelope, why, index)
+        case BrokerStep():
+            return broker_observed(effect, envelope)
+        case ConfigStep(topic=topic, key=key, value=value):
+            return ConfigObserved(**envelope, topic=topic, key=key, value=value, origin=ConfigOrigin.LOG)
+        case TopicGone(topic=topic, topic_id=topic_id):
+            return TopicRemoved(**envelope, topic_id=topic_id, topic=topic)
+        case LeaderChange(controller=controller, epoch=epoch):
+            return ControllerObserved(**envelope, controller=controller, controller_epoch=epoch)
+        case _:
+            raise AssertionError(f"nothing is observed of {effect!r}")
+
+
+def partition_observed(
+    step: PartitionStep, envelope: Mapping[str, Any], why: Explanation | None = None, index: int = 0
+) -> PartitionObserved:
+    """Tell the state of one partition, after a step or (without ``why``) in a snapshot."""
+    after = step.after
+    return PartitionObserved(
+        **envelope,
+        metadata_index=index,
+        topic_id=after.topic_id,
+        topic=step.topic,
+        partition=after.partition,
+        replicas=after.replicas,
+        isr=after.isr,
+        elr=after.elr,
+        last_known_elr=after.last_known_elr,
+        adding_replicas=after.adding_replicas,
+        removing_replicas=after.removing_replicas,
+        leader=after.leader,
+        leader_epoch=after.leader_epoch,
+        partition_epoch=after.partition_epoch,
+        leader_recovering=after.leader_recovery_state == RECOVERING,
+        cause=None if why is None else why.cause,
+        evidence=None if why is None else why.evidence,
+        candidates=() if why is None else why.candidates,
+    )
+
+
+def broker_observed(step: BrokerStep, envelope: Mapping[str, Any]) -> BrokerObserved:
+    """Tell the state of one broker; of a removed one only that it is gone."""
+    broker = step.broker
+    if not step.registered:
+        return BrokerObserved(**envelope, broker=broker.broker, broker_epoch=broker.broker_epoch, registered=False)
+    return BrokerObserved(
+        **envelope,
+        broker=broker.broker,
+        broker_epoch=broker.broker_epoch,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        rack=broker.rack,
+        log_dirs=broker.log_dirs,
+        host=broker.host,
+        port=broker.port,
+    )

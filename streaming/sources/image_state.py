@@ -1,0 +1,248 @@
+"""A cluster's metadata as a value, and what each metadata record does to it.
+
+Pure: knows metadata records only. Merging follows ``PartitionRegistration.merge``, ``ClusterControlManager`` and
+``ReplicationControlManager`` of Apache Kafka (KIP-631; ELR fields KIP-966).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import singledispatchmethod
+from typing import TYPE_CHECKING, Final
+
+from streaming.contracts.records import (
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    BrokerRegistrationChange,
+    ClearElr,
+    Config,
+    LeaderChange,
+    MetadataRecord,
+    Partition,
+    PartitionChange,
+    RegisterBroker,
+    RemoveTopic,
+    Topic,
+    Undecodable,
+    UnregisterBroker,
+)
+
+if TYPE_CHECKING:
+    from streaming.contracts.identifiers import BrokerId, TopicId
+
+MIN_ISR: Final = "min.insync.replicas"
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+CONFIG_KEYS: Final = frozenset({MIN_ISR, UNCLEAN_ELECTION})
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStep:
+    """A partition was created (``before`` is None) or took one step."""
+
+    topic: str
+    before: Partition | None
+    after: Partition
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStep:
+    """A broker changed; its state is told in the fields of its registration."""
+
+    broker: RegisterBroker
+    registered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGone:
+    """A topic was deleted."""
+
+    topic: str
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigStep:
+    """A configuration that matters to replication was set or unset; ``topic`` "" is the cluster's default."""
+
+    topic: str
+    key: str
+    value: str | None
+
+
+Effect = PartitionStep | BrokerStep | TopicGone | ConfigStep | LeaderChange | Undecodable
+
+
+class MetadataState:
+    """Topics, partitions, brokers and the configurations that matter. Partitions are whole ``Partition`` records."""
+
+    def __init__(self) -> None:
+        self.topics: dict[TopicId, str] = {}
+        self.partitions: dict[TopicId, dict[int, Partition]] = {}
+        self.brokers: dict[BrokerId, RegisterBroker] = {}
+        self.configs: dict[tuple[str, str], str] = {}
+        self.controller: LeaderChange | None = None
+        self._ids: dict[str, TopicId] = {}
+
+    def shutting_down(self) -> frozenset[BrokerId]:
+        """Name the brokers in controlled shutdown."""
+        return frozenset(broker for broker, state in self.brokers.items() if state.in_controlled_shutdown)
+
+    def unclean_enabled(self, topic_id: TopicId) -> bool:
+        """Tell whether the log holds a permission for unclean elections (a static broker default is not in it)."""
+        topic = self.topics.get(topic_id, "")
+        value = self.configs.get((topic, UNCLEAN_ELECTION), self.configs.get(("", UNCLEAN_ELECTION)))
+        return value == "true"
+
+    def add_topic(self, topic_id: TopicId, topic: str) -> None:
+        """Make room for a topic's partitions."""
+        self.topics[topic_id] = topic
+        self.partitions[topic_id] = {}
+        self._ids[topic] = topic_id
+
+    @singledispatchmethod
+    def apply(self, record: MetadataRecord) -> list[Effect]:
+        """Apply one record and tell what it changed; records that say nothing about replication change nothing.
+
+        A record that contradicts the image is given back as ``Undecodable`` with the reason.
+        """
+        del record
+        return []
+
+    @apply.register
+    def _(self, record: Topic) -> list[Effect]:
+        if not record.topic or not record.topic_id:
+            return [_refused(record, "topic without name or id")]
+        self.add_topic(record.topic_id, record.topic)
+        return []
+
+    @apply.register
+    def _(self, record: RemoveTopic) -> list[Effect]:
+        topic = self.topics.pop(record.topic_id, None)
+        if topic is None:
+            return [_refused(record, "removal of an unknown topic")]
+        del self.partitions[record.topic_id]
+        self._ids.pop(topic, None)
+        keys = sorted(key for name, key in self.configs if name == topic)
+        for key in keys:
+            del self.configs[topic, key]
+        return [TopicGone(topic, record.topic_id), *(ConfigStep(topic, key, None) for key in keys)]
+
+    @apply.register
+    def _(self, record: Partition) -> list[Effect]:
+        topic = self.topics.get(record.topic_id)
+        if topic is None:
+            return [_refused(record, "partition of an unknown topic")]
+        if not record.replicas or record.partition < 0:
+            return [_refused(record, "partition without replicas or with a negative number")]
+        self.partitions[record.topic_id][record.partition] = record
+        return [PartitionStep(topic, None, record)]
+
+    @apply.register
+    def _(self, record: PartitionChange) -> list[Effect]:
+        before = self.partitions.get(record.topic_id, {}).get(record.partition)
+        if before is None:
+            return [_refused(record, "change of an unknown partition")]
+        if record.replicas == ():
+            return [_refused(record, "change that leaves no replica")]
+        return [self._merge(before, record)]
+
+    @apply.register
+    def _(self, record: ClearElr) -> list[Effect]:
+        if record.topic and record.topic not in self._ids:
+            return [_refused(record, "clearing of an unknown topic's eligible leader replicas")]
+        topic_ids = [self._ids[record.topic]] if record.topic else list(self.topics)
+        holders = [
+            partition
+            for topic_id in topic_ids
+            for _, partition in sorted(self.partitions[topic_id].items())
+            if partition.elr or partition.last_known_elr
+        ]
+        return [
+            self._merge(
+                before,
+                PartitionChange(topic_id=before.topic_id, partition=before.partition, elr=(), last_known_elr=()),
+            )
+            for before in holders
+        ]
+
+    def _merge(self, before: Partition, change: PartitionChange) -> PartitionStep:
+        after = merge(before, change)
+        self.partitions[before.topic_id][before.partition] = after
+        return PartitionStep(self.topics[before.topic_id], before, after)
+
+    @apply.register
+    def _(self, record: RegisterBroker) -> list[Effect]:
+        self.brokers[record.broker] = record
+        return [BrokerStep(record)]
+
+    @apply.register
+    def _(self, record: BrokerRegistrationChange) -> list[Effect]:
+        before = self.brokers.get(record.broker)
+        if before is None:
+            return [_refused(record, "change of an unregistered broker")]
+        after = replace(
+            before,
+            broker_epoch=record.broker_epoch,
+            fenced=before.fenced if record.fenced == 0 else record.fenced > 0,
+            in_controlled_shutdown=before.in_controlled_shutdown or record.in_controlled_shutdown > 0,
+            log_dirs=before.log_dirs if record.log_dirs is None else record.log_dirs,
+        )
+        self.brokers[record.broker] = after
+        # After a clean stop a second fencing follows one session later: it repeats what is known.
+        return [BrokerStep(after)] if after != before else []
+
+    @apply.register
+    def _(self, record: UnregisterBroker) -> list[Effect]:
+        before = self.brokers.pop(record.broker, None)
+        if before is None:
+            return [_refused(record, "removal of an unregistered broker")]
+        return [BrokerStep(before, registered=False)]
+
+    @apply.register
+    def _(self, record: Config) -> list[Effect]:
+        topical = record.resource_type == RESOURCE_TOPIC
+        default = record.resource_type == RESOURCE_BROKER and not record.resource_name
+        if record.key not in CONFIG_KEYS or not (topical or default):
+            return []
+        name = record.resource_name if topical else ""
+        if record.value is None:
+            self.configs.pop((name, record.key), None)
+        else:
+            self.configs[name, record.key] = record.value
+        return [ConfigStep(name, record.key, record.value)]
+
+    @apply.register
+    def _(self, record: LeaderChange) -> list[Effect]:
+        self.controller = record
+        return [record]
+
+    @apply.register
+    def _(self, record: Undecodable) -> list[Effect]:
+        return [record]
+
+
+def merge(before: Partition, change: PartitionChange) -> Partition:
+    """Apply one change to one partition (``PartitionRegistration.merge``).
+
+    The partition epoch always grows by one, the leader epoch iff the change names a leader, itself included.
+    """
+    led = change.leader is not None
+    recovery = change.leader_recovery_state
+    return Partition(
+        topic_id=before.topic_id,
+        partition=before.partition,
+        replicas=before.replicas if change.replicas is None else change.replicas,
+        isr=before.isr if change.isr is None else change.isr,
+        removing_replicas=before.removing_replicas if change.removing_replicas is None else change.removing_replicas,
+        adding_replicas=before.adding_replicas if change.adding_replicas is None else change.adding_replicas,
+        leader=before.leader if change.leader is None else change.leader,
+        leader_recovery_state=before.leader_recovery_state if recovery is None else recovery,
+        leader_epoch=before.leader_epoch + led,
+        partition_epoch=before.partition_epoch + 1,
+        elr=before.elr if change.elr is None else change.elr,
+        last_known_elr=before.last_known_elr if change.last_known_elr is None else change.last_known_elr,
+    )
+
+
+def _refused(record: MetadataRecord, reason: str) -> Undecodable:
+    return Undecodable(reason=f"{type(record).__name__}: {reason}", value=repr(record).encode())
