@@ -1,0 +1,150 @@
+"""The rows that each new version of a table added. The reading half of the tables: also the exporter's.
+
+A version is a file of the Delta log, so an idle look costs one look-up of a name, and a new version costs its own rows
+whatever the size of the table. Compaction and metadata add no rows (``dataChange`` is false, or there is no file).
+Knows the definitions and pyarrow; writes nothing, and needs no lock against the writer.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming.contracts.tables import PARTITION_CHANGES, Table
+from streaming.delta.definitions import arrow_schema
+from streaming.errors import IsrwatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BEFORE_FIRST: Final = -1
+"""The version that stands before the first one, and of a table that does not exist yet."""
+
+
+class TailGap(IsrwatchError):
+    """The rows after a version cannot be told any more: read the table anew."""
+
+
+class ChangeTail:
+    """Follows one table, version by version."""
+
+    def __init__(self, path: Path, after_version: int = BEFORE_FIRST, table: Table = PARTITION_CHANGES) -> None:
+        """Start after a version.
+
+        Args:
+            path: the folder of the table; it need not exist yet.
+            after_version: newest version that the caller has read.
+            table: the definition of the rows.
+        """
+        self._log = path / "_delta_log"
+        self._path = path
+        self._schema = arrow_schema(table)
+        self._version = after_version
+        self._identity = self._identify(after_version)
+
+    @property
+    def version(self) -> int:
+        """The newest version that was read."""
+        return self._version
+
+    def poll(self, to_version: int | None = None) -> list[tuple[int, pa.Table]]:
+        """Read what the versions since the last call added, oldest first; those that added no row are left out.
+
+        Args:
+            to_version: where to stop; None reads everything there is.
+
+        Raises:
+            TailGap: a version or one of its files is gone, or the table was made anew. The tail stays where it was.
+        """
+        added: list[tuple[int, pa.Table]] = []
+        version, identity = self._version, self._identity
+        while to_version is None or version < to_version:
+            rows = self._added_by(version + 1)
+            if rows is None:
+                break
+            version += 1
+            if rows.num_rows:
+                added.append((version, rows))
+        if version == self._version:
+            self._check_still_there()
+        else:
+            identity = self._identify(version)
+        self._version, self._identity = version, identity
+        return added
+
+    def _added_by(self, version: int) -> pa.Table | None:
+        """Read the rows of one version; None while it does not exist."""
+        try:
+            commit = self._entry(version).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        files = sorted(_files_added(commit, version), key=lambda file: sorted(file["partitionValues"].items()))
+        return pa.concat_tables([self._rows_of(file) for file in files]) if files else self._schema.empty_table()
+
+    def _rows_of(self, file: dict[str, Any]) -> pa.Table:
+        try:
+            rows = pq.ParquetFile(self._path / unquote(file["path"])).read()
+        except FileNotFoundError:
+            raise TailGap(f"{self._path / unquote(file['path'])} was vacuumed before it was read") from None
+        for name, value in file["partitionValues"].items():
+            constant = pa.scalar(value).cast(self._schema.field(name).type)
+            rows = rows.append_column(name, pa.repeat(constant, rows.num_rows))
+        return rows.select(self._schema.names).cast(self._schema)
+
+    def _entry(self, version: int) -> Path:
+        return self._log / f"{version:020}.json"
+
+    def _identify(self, version: int) -> tuple[int, int] | None:
+        try:
+            status = self._entry(version).stat()
+        except FileNotFoundError:
+            return None
+        return status.st_ino, status.st_mtime_ns
+
+    def _check_still_there(self) -> None:
+        """Notice a log that was cleaned beyond us, and a table that was made anew under our feet."""
+        if self._version == BEFORE_FIRST and self._newest_checkpoint() is None:
+            return
+        if self._identity is None or self._identify(self._version) != self._identity:
+            newest = self._newest_checkpoint()
+            if newest is None or newest != self._version:
+                raise TailGap(f"version {self._version + 1} of {self._path} is gone from its log")
+            if self._identity is not None:
+                raise TailGap(f"{self._path} was made anew")
+
+    def _newest_checkpoint(self) -> int | None:
+        try:
+            return int(json.loads((self._log / "_last_checkpoint").read_text(encoding="utf-8"))["version"])
+        except FileNotFoundError:
+            return None
+
+
+def rows_between(path: Path, after_version: int, to_version: int, table: Table = PARTITION_CHANGES) -> pa.Table:
+    """Read the rows that the versions after one, up to another, added.
+
+    Raises:
+        TailGap: some of them are gone.
+    """
+    tail = ChangeTail(path, after_version, table)
+    added = [rows for _, rows in tail.poll(to_version)]
+    if tail.version < to_version:
+        raise TailGap(f"version {tail.version + 1} of {path} is gone from its log")
+    return pa.concat_tables(added) if added else arrow_schema(table).empty_table()
+
+
+def _files_added(commit: str, version: int) -> Iterator[dict[str, Any]]:
+    """Name the files whose rows are new in a commit.
+
+    Raises:
+        TailGap: the commit rewrote rows, so which of them are new cannot be told.
+    """
+    actions = [json.loads(line) for line in commit.splitlines() if line]
+    added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
+    if added and any(action.get("remove", {}).get("dataChange") for action in actions):
+        raise TailGap(f"version {version} rewrote rows")
+    yield from added
