@@ -4,7 +4,10 @@ A *log* is one source's stream on one channel. A *position* is the number of byt
 only grows, and ``[start, end)`` always names the same frames.
 
 - ``publisher``   the interface that sources write to
-- ``frames``      one record on disk: magic, length, CRC-32C
+- ``reader``      the interface that jobs read from
+- ``frames``      one record on disk: magic, length, CRC-32
+- ``segments``    the files of one log
+- ``log``         one log that is open for writing
 - ``directory``   ``<bus>/<channel>/<source>/<base position>.log``: the default, no broker needed
 - ``memory``      the test double that is shipped beside it
 """
