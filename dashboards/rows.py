@@ -1,0 +1,89 @@
+"""Rows of the overview: a question, and the panels that answer it, with their sizes on Grafana's 24 columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import attr
+from grafanalib import core
+
+from dashboards import panels, style
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GRID_WIDTH: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A heading and its panels: each line is one height and the panels with their widths, left to right."""
+
+    title: str
+    lines: tuple[tuple[int, tuple[tuple[style.Panel, int], ...]], ...]
+
+
+ROWS: Final = (
+    Row(
+        "Is data at risk now?",
+        (
+            (
+                4,
+                (
+                    (panels.OFFLINE, 4),
+                    (panels.UNDER_MIN_ISR, 4),
+                    (panels.AT_MIN_ISR, 4),
+                    (panels.UNDER_REPLICATED, 4),
+                    (panels.FENCED_BROKERS, 4),
+                    (panels.SIGHT_AGE, 4),
+                ),
+            ),
+            (7, ((panels.AT_RISK, 24),)),
+        ),
+    ),
+    Row(
+        "Which broker left in-sync replicas, why, since when?",
+        (
+            (8, ((panels.SUSPECTS, 8), (panels.DEPARTURES, 16))),
+            (8, ((panels.CAUSES, 8), (panels.IN_SYNC_SHARE, 16))),
+        ),
+    ),
+    Row("Which topics?", ((8, ((panels.TOPICS, 11), (panels.PARTITIONS, 13))),)),
+    Row(
+        "What changed?",
+        (
+            (7, ((panels.ISR_CHANGES, 12), (panels.LEADER_CHANGES, 12))),
+            (4, ((panels.UNCLEAN_ELECTIONS, 12), (panels.OFF_PREFERRED_LEADER, 12))),
+        ),
+    ),
+    Row("The brokers", ((8, ((panels.BROKERS, 24),)),)),
+    Row(
+        "Can this page be trusted?",
+        ((7, ((panels.SOURCE_AGE, 12), (panels.MISSED_CHANGES, 6), (panels.QUARANTINED, 6))),),
+    ),
+)
+
+
+def placed(rows: tuple[Row, ...]) -> list[style.Panel]:
+    """Give every panel its place, top-down, headings included."""
+    result: list[style.Panel] = []
+    top = 0
+    for row in rows:
+        result.append(_at(style.row(row.title), 0, top, GRID_WIDTH, 1))
+        top += 1
+        for height, line in row.lines:
+            result.extend(_line(line, top, height))
+            top += height
+    return result
+
+
+def _line(line: tuple[tuple[style.Panel, int], ...], top: int, height: int) -> Iterator[style.Panel]:
+    left = 0
+    for panel, width in line:
+        yield _at(panel, left, top, width, height)
+        left += width
+
+
+def _at(panel: style.Panel, left: int, top: int, width: int, height: int) -> style.Panel:
+    return attr.evolve(panel, gridPos=core.GridPos(h=height, w=width, x=left, y=top))

@@ -1,0 +1,180 @@
+"""The house look: the few forms of panels we use, over grafanalib.
+
+Knows grafanalib and Grafana's panel options, no metric. grafanalib 0.7.1 is the last release and predates much of what
+Grafana reads today; what it cannot say goes through ``extraJson``, and ``normalise`` removes what it should not say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from grafanalib import core
+
+from dashboards.promql import Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
+
+GREEN: Final = "green"
+YELLOW: Final = "yellow"
+ORANGE: Final = "orange"
+RED: Final = "red"
+BLUE: Final = "blue"
+
+Panel: TypeAlias = core.Panel
+Steps: TypeAlias = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One PromQL query of a panel; the legend is a template over labels, the colour fixed or Grafana's choice."""
+
+    expression: str
+    legend: str = ""
+    color: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table: what it asks, how it looks."""
+
+    title: str
+    expression: str
+    unit: Unit = Unit.COUNT
+    steps: Steps | None = None
+
+
+def steps(base: str, *above: tuple[float, str]) -> Steps:
+    """Colour by value: the base colour, then (from this value on, colour)."""
+    return [{"color": base, "value": None}, *({"color": color, "value": value} for value, color in above)]
+
+
+def alarm_above_zero(color: str) -> Steps:
+    """Green at zero, the colour from one on."""
+    return steps(GREEN, (1, color))
+
+
+def stat(title: str, description: str, expression: str, colors: Steps, unit: Unit = Unit.COUNT) -> Panel:
+    """One big number with its recent course; says so where we cannot see, instead of showing zero."""
+    return core.Stat(
+        **_frame(title, description),
+        targets=_targets([Query(expression)]),
+        format=unit.value,
+        thresholds=colors,
+        reduceCalc="lastNotNull",
+        graphMode="area",
+        colorMode="background",
+        noValue="no sight",
+        extraJson={"options": {"wideLayout": True}},
+    )
+
+
+def timeseries(
+    title: str,
+    description: str,
+    queries: Sequence[Query],
+    unit: Unit,
+    *,
+    bars: bool = False,
+) -> Panel:
+    """Lines (or stacked bars, for events) over time."""
+    return core.TimeSeries(
+        **_frame(title, description),
+        targets=_targets(queries),
+        unit=unit.value,
+        drawStyle="bars" if bars else "line",
+        fillOpacity=60 if bars else 10,
+        stacking={"mode": "normal", "group": "A"} if bars else {"mode": "none", "group": "A"},
+        tooltipMode="multi",
+        tooltipSort="desc",
+        overrides=[_color(_letter(index), query.color) for index, query in enumerate(queries) if query.color],
+        extraJson={
+            "fieldConfig": {"defaults": {"custom": {"axisSoftMin": 0}, "min": 0}},
+            "options": {"legend": {"showLegend": True}},
+        },
+    )
+
+
+def state_timeline(title: str, description: str, queries: Sequence[Query], unit: Unit, colors: Steps) -> Panel:
+    """One band a series, coloured by value."""
+    return core.StateTimeline(
+        **_frame(title, description),
+        targets=_targets(queries),
+        showValue="never",
+        mergeValues=True,
+        extraJson={
+            "fieldConfig": {"defaults": {"unit": unit.value, "thresholds": {"mode": "absolute", "steps": colors}}},
+            "options": {"legend": {"showLegend": True}},
+        },
+    )
+
+
+def table(title: str, description: str, keys: Sequence[str], columns: Sequence[Column], sort_by: str) -> Panel:
+    """Rows by key labels, one column a query, the largest of one column first."""
+    return core.Table(
+        **_frame(title, description),
+        targets=_targets([Query(column.expression) for column in columns], as_table=True),
+        transformations=_as_one_table(keys, columns),
+        overrides=[_column_look(column) for column in columns],
+        sortBy=[core.TableSortByField(sort_by, desc=True)],
+        extraJson={
+            "fieldConfig": {"defaults": {"custom": {"cellOptions": {"type": "auto"}}, "unit": Unit.COUNT.value}},
+            "options": {"cellHeight": "sm"},
+        },
+    )
+
+
+def row(title: str) -> Panel:
+    """A heading over the panels that follow."""
+    return core.RowPanel(title=title)
+
+
+def _frame(title: str, description: str) -> dict[str, Any]:
+    return {"title": title, "description": description, "dataSource": DATASOURCE}
+
+
+def _targets(queries: Sequence[Query], *, as_table: bool = False) -> list[core.Target]:
+    return [
+        core.Target(
+            expr=query.expression,
+            legendFormat=query.legend or "__auto",
+            refId=_letter(index),
+            format="table" if as_table else "time_series",
+            instant=as_table,
+            datasource=DATASOURCE,
+        )
+        for index, query in enumerate(queries)
+    ]
+
+
+def _letter(index: int) -> str:
+    return chr(ord("A") + index)
+
+
+def _as_one_table(keys: Sequence[str], columns: Sequence[Column]) -> list[dict[str, Any]]:
+    """Join the answers on their labels, name the columns, leave the time out."""
+    titles = {_value_field(index, columns): column.title for index, column in enumerate(columns)}
+    order = {name: position for position, name in enumerate((*keys, *titles))}
+    organize = {"excludeByName": {"Time": True}, "indexByName": order, "renameByName": titles}
+    return [{"id": "merge", "options": {}}, {"id": "organize", "options": organize}]
+
+
+def _value_field(index: int, columns: Sequence[Column]) -> str:
+    """Grafana adds the query's letter to the name of a value only where there are several queries."""
+    return f"Value #{_letter(index)}" if len(columns) > 1 else "Value"
+
+
+def _column_look(column: Column) -> dict[str, Any]:
+    look: list[dict[str, Any]] = [{"id": "unit", "value": column.unit.value}]
+    if column.steps:
+        look.append({"id": "thresholds", "value": {"mode": "absolute", "steps": column.steps}})
+        look.append({"id": "custom.cellOptions", "value": {"type": "color-background", "mode": "basic"}})
+    return {"matcher": {"id": "byName", "options": column.title}, "properties": look}
+
+
+def _color(query: str, color: str) -> dict[str, Any]:
+    look = [{"id": "color", "value": {"mode": "fixed", "fixedColor": color}}]
+    return {"matcher": {"id": "byFrameRefID", "options": query}, "properties": look}
