@@ -12,9 +12,9 @@ DEV_READY := $(VENV)/.ready-dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE := $(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --quiet
-SAY := @printf '\033[1m%s\033[0m\n'
-ifneq ($(or $(NO_COLOR),$(CI)),)
 SAY := @printf '%s\n'
+ifeq ($(shell [ -t 2 ] && [ -z "$$NO_COLOR" ] && echo terminal),terminal)
+SAY := @printf '\033[1m%s\033[0m\n'
 endif
 
 .DEFAULT_GOAL := help
