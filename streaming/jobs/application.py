@@ -1,0 +1,113 @@
+"""The application: every query, the projections behind them, and a clean end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from streaming.contracts.observations import Channel
+from streaming.contracts.tables import BROKER_METRICS, REPLICA_OFFSETS
+from streaming.delta.projections import ProjectionThread
+from streaming.errors import IsrwatchError
+from streaming.jobs import bus_source
+from streaming.jobs.batch import ReplicationBatch
+from streaming.jobs.newest import NewestBatch
+from streaming.jobs.queries import start_query
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from streaming.settings import Settings
+
+SAMPLES_TRIGGER_SECONDS: Final = 1.0
+SECONDS_TO_FINISH_A_BATCH: Final = 30.0
+
+
+class Application:
+    """Runs until it is told to stop, or until a query fails."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, *, bus: Path, tables: Path, checkpoint: Path) -> None:
+        """Open the tables; nothing runs yet.
+
+        Raises:
+            TableRefused: a table is not ours, or newer than this program.
+        """
+        self._spark, self._settings = spark, settings
+        self._bus, self._tables, self._checkpoint = bus, tables, checkpoint
+        self._stopping = threading.Event()
+        self._queries: list[StreamingQuery] = []
+        self._replication = ReplicationBatch(tables)
+        self._projections = ProjectionThread(
+            self._replication.projections, self._replication.shared, settings.job.projection_seconds
+        )
+
+    def start(self) -> None:
+        """Start the queries and the projections."""
+        bus_source.register(self._spark)
+        samples = (
+            (Channel.OFFSETS, NewestBatch(self._tables, REPLICA_OFFSETS, Channel.OFFSETS)),
+            (Channel.METRICS, NewestBatch(self._tables, BROKER_METRICS, Channel.METRICS)),
+        )
+        self._start(Channel.REPLICATION, self._replication, self._settings.job.trigger_seconds)
+        for channel, batch in samples:
+            self._start(channel, batch, SAMPLES_TRIGGER_SECONDS)
+        self._projections.start()
+
+    def _start(self, channel: Channel, batch: ReplicationBatch | NewestBatch, trigger_seconds: float) -> None:
+        query = start_query(
+            self._spark,
+            channel,
+            batch,
+            bus=self._bus,
+            checkpoint=self._checkpoint,
+            trigger_seconds=trigger_seconds,
+        )
+        self._queries.append(query)
+
+    def request_stop(self) -> None:
+        """Ask for a clean end; safe in a signal handler."""
+        self._stopping.set()
+
+    def wait(self) -> None:
+        """Run until asked to stop.
+
+        Raises:
+            IsrwatchError: a query or the projections failed; what was committed stays.
+        """
+        try:
+            while not self._stopping.wait(0.2):
+                self._check()
+        finally:
+            self._finish()
+        self._check()
+
+    def _check(self) -> None:
+        if self._projections.error is not None:
+            raise IsrwatchError(f"writing the derived tables failed: {self._projections.error}")
+        for query in self._queries:
+            if failure := query.exception():
+                raise IsrwatchError(f"the query {query.name} failed: {_last_line(str(failure))}")
+
+    def _finish(self) -> None:
+        for query in self._queries:
+            _stop_between_batches(query)
+        self._projections.stop()
+
+
+def _stop_between_batches(query: StreamingQuery) -> None:
+    """Stop while no batch runs: stopping in the middle of one has overflowed the stack of Spark's stream thread."""
+    deadline = time.monotonic() + SECONDS_TO_FINISH_A_BATCH
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        time.sleep(0.005)
+    query.stop()
+
+
+def _last_line(text: str) -> str:
+    """Give the line that says why: the Python error at the end of Spark's trace, else the first line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    named = [line for line in lines if line.startswith("streaming.errors.")]
+    return named[-1].split(": ", 1)[-1] if named else lines[0] if lines else "no reason given"

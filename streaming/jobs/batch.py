@@ -1,0 +1,157 @@
+"""One micro-batch of the replication query: decoded rows in, one commit to the truth out.
+
+What was applied already is skipped by position, so a batch may come again in any cut: after a crash of the driver, of
+its JVM or of its Python, or with a new checkpoint. Knows Arrow and the tables, no Spark.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import pyarrow.compute as pc
+
+from streaming.changes.change import Change, Subject
+from streaming.changes.fold import fold
+from streaming.contracts.codec import from_fields
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import Channel
+from streaming.delta.projections import Projections
+from streaming.delta.quarantine import Quarantine, Refused
+from streaming.delta.rows import changes_to_arrow
+from streaming.delta.truth import Truth
+from streaming.errors import Quarantined
+from streaming.transforms.decode import BUS_SOURCE, PAYLOAD, POSITION, REASON
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from streaming.contracts.observations import Observation
+
+MICROS: Final = 1_000_000
+
+
+class Positions(Protocol):
+    """Whoever knows how far each source was applied."""
+
+    def position(self, source: str) -> int:
+        """Give the position of the last applied observation of a source, -1 for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """A batch after reading: observations in order, what was refused, and how far each source came."""
+
+    observations: tuple[Observation, ...]
+    refused: tuple[Refused, ...]
+    positions: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What one batch did."""
+
+    observations: int
+    changes: int
+    refused: int
+    version: int
+    seconds: float
+
+
+def now() -> Micros:
+    """Give the wall clock; only for columns that say when something was written."""
+    return Micros(time.time_ns() // 1000)
+
+
+def understand(rows: pa.Table, applied: Positions) -> Understood:
+    """Read the rows of a batch that were not applied yet, ordered by source and position."""
+    fresh = _fresh(rows, applied).sort_by([(BUS_SOURCE, "ascending"), (POSITION, "ascending")])
+    observations: list[Observation] = []
+    refused: list[Refused] = []
+    positions: dict[str, int] = {}
+    for row in fresh.to_pylist():
+        positions[row[BUS_SOURCE]] = row[POSITION]
+        try:
+            observations.append(_observation(row))
+        except Quarantined as reason:
+            refused.append(
+                Refused(source=row[BUS_SOURCE], position=row[POSITION], reason=str(reason), raw=row[PAYLOAD])
+            )
+    return Understood(tuple(observations), tuple(refused), positions)
+
+
+def _fresh(rows: pa.Table, applied: Positions) -> pa.Table:
+    sources = pc.unique(rows[BUS_SOURCE]).to_pylist()
+    keep = None
+    for source in sources:
+        newer = pc.and_(pc.equal(rows[BUS_SOURCE], source), pc.greater(rows[POSITION], applied.position(source)))
+        keep = newer if keep is None else pc.or_(keep, newer)
+    return rows if keep is None else rows.filter(keep)
+
+
+def _observation(row: Mapping[str, Any]) -> Observation:
+    if row[REASON] is not None:
+        raise Quarantined(row[REASON])
+    return from_fields(row)
+
+
+class ReplicationBatch:
+    """Folds batches into the truth. The one writer of ``partition_changes``."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open the tables and rebuild the state from them.
+
+        Raises:
+            TableRefused: a table is not ours, or newer than this program.
+        """
+        self._truth = Truth(directory)
+        self._quarantine = Quarantine(directory, Channel.REPLICATION)
+        self.projections = Projections(directory)
+        self.shared = self.projections.recover(self._truth.version)
+
+    def apply(self, rows: pa.Table) -> Applied:
+        """Apply one batch.
+
+        Raises:
+            TableRefused: another job writes the same tables; nothing was written.
+        """
+        began = time.perf_counter()
+        understood = understand(rows, self._truth)
+        folded = fold(self.shared.state, understood.observations)
+        self._quarantine.add(understood.refused, now())
+        if understood.observations:
+            placed = _placed(folded.changes, understood)
+            version = self._truth.commit(changes_to_arrow(placed), understood.positions)
+            for change in placed:
+                if change.source_after is not None:
+                    after = change.source_after
+                    folded.touched.sources[after.cluster_id, after.source] = after
+            self.shared.applied(folded.touched, version)
+            self._truth.compact_if_due()
+        return Applied(
+            observations=len(understood.observations),
+            changes=len(folded.changes),
+            refused=len(understood.refused),
+            version=self.shared.version,
+            seconds=time.perf_counter() - began,
+        )
+
+
+def _placed(changes: Iterable[Change], understood: Understood) -> list[Change]:
+    """Tell sources their positions, which only the bus knows."""
+    refused = Counter(record.source for record in understood.refused)
+    return [_with_position(change, understood.positions, refused) for change in changes]
+
+
+def _with_position(change: Change, positions: Mapping[str, int], refused: Counter[str]) -> Change:
+    after = change.source_after
+    if change.subject is not Subject.SOURCE or after is None:
+        return change
+    position = positions.get(after.source, after.position)
+    quarantined = after.quarantined + refused[after.source]
+    return replace(change, source_after=replace(after, position=position, quarantined=quarantined))

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
+from streaming.contracts.events import Cause, Evidence
+from streaming.delta.projections import Projections
+from streaming.delta.rows import changes_to_arrow, replay
+from streaming.delta.tail import rows_between
+from streaming.delta.truth import NOTHING_APPLIED, Truth
+from streaming.errors import TableRefused
+from tests.changes.conftest import Story
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+LAG: dict[str, Any] = {"cause": Cause.LAG, "evidence": Evidence.PROVEN}
+
+
+def told() -> Story:
+    story = Story()
+    story.controller(101, 1)
+    story.config("2")
+    story.snapshot([{}, {}])
+    story.later().partition(0, isr=(1,), partition_epoch=1, **LAG)
+    story.later().broker(3, fenced=True)
+    story.later().partition(1, isr=(1, 2), partition_epoch=1, **LAG)
+    return story
+
+
+def changed() -> tuple[ReplicationState, pa.Table]:
+    state = ReplicationState()
+    folded = fold(state, told().seen)
+    state.apply(folded.touched)
+    return state, changes_to_arrow(folded.changes)
+
+
+def test_a_commit_carries_the_changes_and_the_position_of_every_source(tmp_path: Path) -> None:
+    _, rows = changed()
+    truth = Truth(tmp_path)
+    assert truth.position("a") == NOTHING_APPLIED
+
+    version = truth.commit(rows, {"a": 17, "b": 4})
+    again = Truth(tmp_path)
+
+    assert (again.version, again.position("a"), again.position("b")) == (version, 17, 4)
+    assert rows_between(tmp_path / "partition_changes", -1, version).equals(rows)
+
+
+def test_the_loser_of_a_race_stops_and_writes_nothing(tmp_path: Path) -> None:
+    _, rows = changed()
+    first, second = Truth(tmp_path), Truth(tmp_path)
+    first.commit(rows, {"a": 1})
+
+    with pytest.raises(TableRefused, match="another job writes"):
+        second.commit(rows, {"a": 2})
+
+    assert Truth(tmp_path).position("a") == 1
+
+
+def test_rows_read_back_are_the_state_that_wrote_them(tmp_path: Path) -> None:
+    state, rows = changed()
+    Truth(tmp_path).commit(rows, {"a": 1})
+
+    again = ReplicationState()
+    replay(again, rows_between(tmp_path / "partition_changes", -1, 1))
+
+    assert again == state
+
+
+def test_compaction_neither_adds_rows_nor_moves_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.delta.truth.COMMITS_BETWEEN_COMPACTIONS", 2)
+    _, rows = changed()
+    truth = Truth(tmp_path)
+    truth.commit(rows, {"a": 1})
+    assert not truth.compact_if_due()
+    truth.commit(rows, {"a": 2})
+
+    assert truth.compact_if_due()
+
+    assert rows_between(tmp_path / "partition_changes", 2, truth.version).num_rows == 0
+    assert (Truth(tmp_path).position("a"), truth.commit(rows, {"a": 3})) == (2, truth.version)
+
+
+@pytest.mark.parametrize("crash_after", [0, 1, 2])
+def test_a_start_rebuilds_the_state_from_derived_tables_however_far_they_lag(tmp_path: Path, crash_after: int) -> None:
+    """The truth is committed in three parts; the derived tables are written after some of them only."""
+    state = ReplicationState()
+    truth = Truth(tmp_path)
+    seen = told().seen
+    for number, part in enumerate((seen[:4], seen[4:8], seen[8:])):
+        folded = fold(state, part)
+        state.apply(folded.touched)
+        version = truth.commit(changes_to_arrow(folded.changes), {"a": number})
+        if number == crash_after:
+            projections = Projections(tmp_path)
+            projections.project(projections.recover(version))
+
+    recovered = Projections(tmp_path).recover(truth.version)
+
+    assert recovered.state == state
+
+
+def test_derived_tables_hold_every_event_once_and_the_sums_of_the_brokers(tmp_path: Path) -> None:
+    _, rows = changed()
+    truth = Truth(tmp_path)
+    version = truth.commit(rows, {"a": 1})
+    projections = Projections(tmp_path)
+    shared = projections.recover(version)
+
+    assert projections.project(shared)
+    assert not projections.project(shared)
+
+    events = _read(tmp_path, "replication_events")
+    ids = [event["event_id"] for event in events]
+    brokers = {row["broker"]: row for row in _read(tmp_path, "broker_state")}
+    assert len(ids) == len(set(ids)) == 6
+    assert [brokers[2]["led_partitions"], brokers[2]["hosted_partitions"], brokers[2]["in_sync_partitions"]] == [
+        0,
+        2,
+        1,
+    ]
+    assert brokers[3]["isr_departures"] == [{"cause": "lag", "departures": 2}]
+    assert brokers[3]["is_fenced"] is True
+
+
+def _read(directory: Path, name: str) -> list[dict[str, Any]]:
+    from deltalake import DeltaTable  # noqa: PLC0415
+
+    rows: list[dict[str, Any]] = DeltaTable(str(directory / name)).to_pyarrow_table().to_pylist()
+    return rows
