@@ -2,7 +2,7 @@
 
 Knows PromQL and Grafana's unit ids, no metric by name.
 
-Every expression first takes one value an identity (cluster, topic, partition, broker...): the maximum, or the minimum of
+Every expression first takes one value an identity (cluster, topic, partition...): the maximum, or the minimum of
 ages. Two exporters that serve the same tables, or one that moved to another address, therefore never double a number.
 """
 
