@@ -8,13 +8,14 @@ not know: those go to quarantine whole, to be replayed by a newer program.
 from __future__ import annotations
 
 import json
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.observations import (
     KINDS,
+    REQUIRED,
     SCHEMA_VERSION,
     Authority,
     ConfigOrigin,
@@ -34,14 +35,25 @@ _ENUMS: Final[dict[str, type[StrEnum]]] = {
     "cause": Cause,
     "evidence": Evidence,
 }
+
+
+def _is_text(value: Any) -> bool:  # noqa: ANN401 - any value of a JSON object
+    """Tell whether this is text that can be written as UTF-8: JSON can escape half a character."""
+    return isinstance(value, str) and (value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value))
+
+
+def _is_integer(value: Any, bits: int) -> bool:  # noqa: ANN401 - any value of a JSON object
+    return isinstance(value, int) and not isinstance(value, bool) and -(1 << bits - 1) <= value < 1 << bits - 1
+
+
 _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
-    "string": lambda value: isinstance(value, str),
-    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "long": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "double": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
+    "string": _is_text,
+    "int": lambda value: _is_integer(value, 32),
+    "long": lambda value: _is_integer(value, 64),
+    "double": lambda value: isinstance(value, float) or _is_integer(value, 1024),
     "boolean": lambda value: isinstance(value, bool),
-    "int[]": lambda value: isinstance(value, (list, tuple)) and all(type(x) is int for x in value),
-    "string[]": lambda value: isinstance(value, (list, tuple)) and all(isinstance(x, str) for x in value),
+    "int[]": lambda value: isinstance(value, (list, tuple)) and all(_is_integer(x, 32) for x in value),
+    "string[]": lambda value: isinstance(value, (list, tuple)) and all(map(_is_text, value)),
 }
 
 
@@ -62,13 +74,13 @@ def decode(value: bytes) -> Observation:
         Quarantined: with the reason, for bytes that are not a valid observation of a known version.
     """
     try:
-        payload = json.loads(value)
+        payload = json.loads(value.decode())
     except (ValueError, RecursionError) as error:
         raise Quarantined(f"not JSON: {error}") from None
     if not isinstance(payload, dict):
         raise Quarantined("not a JSON object")
     version = payload.get("v")
-    if version != SCHEMA_VERSION:
+    if type(version) is not int or version != SCHEMA_VERSION:  # true and 1.0 equal 1 in Python only
         raise Quarantined(f"schema version {version!r}, this program reads {SCHEMA_VERSION}")
     return from_fields(payload)
 
@@ -99,9 +111,7 @@ def from_fields(values: Mapping[str, Any]) -> Observation:
 def _signature(cls: type[Observation]) -> tuple[tuple[str, str, bool], ...]:
     """Name, plain type and whether it is required, of each field."""
     plain = plain_types(cls)
-    return tuple(
-        (item.name, plain[item.name], item.default is MISSING and "None" not in str(item.type)) for item in fields(cls)
-    )
+    return tuple((item.name, plain[item.name], item.name in REQUIRED[cls.kind]) for item in fields(cls))
 
 
 _SIGNATURES: Final = {kind: _signature(cls) for kind, cls in KINDS.items()}

@@ -10,7 +10,7 @@ Order. A metadata-log source orders its observations by ``(metadata_offset, meta
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
 from typing import ClassVar, Final
 
@@ -302,6 +302,8 @@ def plain_types(cls: type[Observation]) -> dict[str, str]:
 
 # Every field of every kind, once: kinds that share a name share its type.
 FIELDS: Final[dict[str, str]] = {name: plain for cls in KINDS.values() for name, plain in plain_types(cls).items()}
+# The fields that an encoded observation must carry: those without a default that cannot be None.
 REQUIRED: Final[dict[str, tuple[str, ...]]] = {
-    kind: tuple(field.name for field in fields(cls) if "None" not in str(field.type)) for kind, cls in KINDS.items()
+    kind: tuple(field.name for field in fields(cls) if field.default is MISSING and "None" not in str(field.type))
+    for kind, cls in KINDS.items()
 }
