@@ -1,0 +1,64 @@
+"""Where a collector stands, on disk: one JSON file, replaced as a whole. Knows no Kafka.
+
+It lives below the bus, because it says what that bus holds: without the bus it would be wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from streaming.errors import ConfigurationError, IsrwatchError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    """Read a checkpoint; None where there is none yet.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or is not a JSON object.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise unusable(path, str(error)) from None
+    if not isinstance(document, dict):
+        raise unusable(path, "not a JSON object")
+    return document
+
+
+def write(path: Path, document: dict[str, Any]) -> None:
+    """Replace the checkpoint; after a crash there is the old one or the new one.
+
+    Raises:
+        IsrwatchError: the disk does not take it.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("w", encoding="utf-8") as file:
+            json.dump(document, file, separators=(",", ":"))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise IsrwatchError(
+            f"cannot write the checkpoint {path}: {error.strerror}; free space or repair the disk"
+        ) from error
+
+
+def unusable(path: Path, reason: str) -> ConfigurationError:
+    """Say that a checkpoint is of no use, and what to do."""
+    return ConfigurationError(
+        f"the checkpoint {path} cannot be used: {reason}; remove it, and collecting begins with a full snapshot"
+    )

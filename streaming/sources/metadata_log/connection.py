@@ -1,0 +1,157 @@
+"""One blocking socket to one Kafka node: requests out, answers in, one at a time. Knows no quorum and no log."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+from streaming.errors import ConnectionRefused
+
+if TYPE_CHECKING:
+    from streaming.sources.metadata_log.security import Security
+
+CLIENT_ID: Final = "isrwatch"
+CONNECT_SECONDS: Final = 3.0
+ANSWER_SECONDS: Final = 10.0
+_LARGEST_ANSWER: Final = 256 * 1024 * 1024
+_SIZE: Final = struct.Struct(">i")
+
+
+class NotPermitted(ConnectionRefused):
+    """The node is there and says no: wrong credentials, or a missing permission. Asking again changes nothing."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    """Where a node listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Connection:
+    """A logged-in connection that knows which versions the node speaks.
+
+    Raises:
+        ConnectionRefused: from every method: unreachable, closed, too slow, or not Kafka. The connection is then over.
+        NotPermitted: the login failed.
+    """
+
+    def __init__(self, address: Address, security: Security, *, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self.address = address
+        self._correlation = 0
+        self._socket = self._open(security)
+        self._socket.settimeout(answer_seconds)
+        try:
+            self._versions = self._ask_versions()
+            if security.mechanism is not None:
+                self._log_in(security)
+        except BaseException:
+            self.close()
+            raise
+
+    def newest(self, api_key: int, known: int) -> int:
+        """Give the newest version that both sides speak, -1 where the node does not have this request at all."""
+        return min(known, self._versions.get(api_key, -1))
+
+    def call(self, request: Any, response: Any) -> Any:  # noqa: ANN401 - kafka-python's messages ship no types
+        """Send one request and wait for its answer (``response`` is the class of it)."""
+        self._correlation += 1
+        request.with_header(correlation_id=self._correlation, client_id=CLIENT_ID)
+        try:
+            self._socket.sendall(request.encode(header=True, framed=True))
+            (size,) = _SIZE.unpack(self._receive(_SIZE.size))
+            if not 0 < size <= _LARGEST_ANSWER:
+                raise ConnectionRefused(
+                    f"{self.address} does not answer in Kafka's protocol; check security.protocol and the port"
+                )
+            data = self._receive(size)
+        except TimeoutError:
+            raise ConnectionRefused(f"{self.address} did not answer in time") from None
+        except OSError as error:
+            raise ConnectionRefused(f"{self.address} closed the connection: {error}") from None
+        return self._decoded(data, request, response)
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._socket.close()
+
+    def _open(self, security: Security) -> socket.socket:
+        try:
+            plain = socket.create_connection((self.address.host, self.address.port), CONNECT_SECONDS)
+        except OSError as error:
+            raise ConnectionRefused(f"{self.address} cannot be reached: {error.strerror or error}") from None
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if security.tls is None:
+            return plain
+        try:
+            return security.tls.wrap_socket(plain, server_hostname=self.address.host)
+        except OSError as error:
+            plain.close()
+            raise ConnectionRefused(
+                f"{self.address} refuses TLS: {error}; check the ssl keys of cluster.client"
+            ) from None
+
+    def _decoded(self, data: bytes, request: Any, response: Any) -> Any:  # noqa: ANN401 - as above
+        try:
+            answer = response.decode(data, version=request.API_VERSION, header=True)
+        except (ValueError, IndexError, struct.error, TypeError) as error:
+            raise ConnectionRefused(f"{self.address} sent an answer that cannot be read: {error}") from None
+        if answer.header.correlation_id != self._correlation:
+            raise ConnectionRefused(f"{self.address} answered another request than the one sent")
+        return answer
+
+    def _receive(self, size: int) -> bytes:
+        data = bytearray(size)
+        view, filled = memoryview(data), 0
+        while filled < size:
+            received = self._socket.recv_into(view[filled:])
+            if not received:
+                raise ConnectionError("end of stream")
+            filled += received
+        return bytes(data)
+
+    def _ask_versions(self) -> dict[int, int]:
+        request = ApiVersionsRequest(version=3, client_software_name=CLIENT_ID, client_software_version="1")
+        answer = self.call(request, ApiVersionsResponse)
+        if answer.error_code:
+            raise ConnectionRefused(f"{self.address} is too old: it does not know ApiVersions 3 (Kafka 2.4)")
+        return {item.api_key: item.max_version for item in answer.api_keys}
+
+    def _log_in(self, security: Security) -> None:
+        handshake = self.call(SaslHandshakeRequest(version=1, mechanism=security.mechanism), SaslHandshakeResponse)
+        if handshake.error_code:
+            offered = ", ".join(handshake.mechanisms)
+            raise NotPermitted(
+                f"{self.address} does not offer {security.mechanism}; "
+                f"set cluster.client sasl.mechanism to one of {offered}"
+            )
+        exchange = security.exchange()
+        while not exchange.is_done():
+            request = SaslAuthenticateRequest(version=1, auth_bytes=exchange.auth_bytes())
+            answer = self.call(request, SaslAuthenticateResponse)
+            if answer.error_code:
+                raise self._login_failed(security, answer.error_message)
+            try:
+                exchange.receive(answer.auth_bytes)
+            except (ValueError, KeyError) as error:
+                raise self._login_failed(security, str(error)) from None
+
+    def _login_failed(self, security: Security, reason: str | None) -> NotPermitted:
+        return NotPermitted(
+            f"{self.address} refuses the login of {security.username!r}: {reason}; "
+            "check sasl.username and sasl.password of cluster.client"
+        )

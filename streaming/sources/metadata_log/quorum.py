@@ -1,0 +1,128 @@
+"""Which cluster this is, which controllers it has, and who leads them: asked of the brokers. Knows no log."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from kafka.protocol.admin import DescribeQuorumRequest, DescribeQuorumResponse
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from streaming.contracts.identifiers import ClusterId
+from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources.metadata_log.connection import Address, Connection, NotPermitted
+from streaming.sources.metadata_log.messages import Quorum, describe_quorum_request, read_quorum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.sources.metadata_log.security import Security
+
+T = TypeVar("T")
+
+CLUSTER_AUTHORIZATION_FAILED: Final = 31
+_ENDPOINTS_SINCE: Final = 2
+_METADATA_NEWEST: Final = 12
+_DISCOVERY_SECONDS: Final = 3.0
+_SERVER: Final = re.compile(r"^(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^:\s\[\]]+)):(?P<port>\d{1,5})$")
+
+
+class Dial(Protocol):
+    """Opens a connection; tests bring their own."""
+
+    def __call__(self, address: Address, *, answer_seconds: float) -> Connection:
+        """Connect and log in."""
+
+
+def dialer(security: Security) -> Dial:
+    """Open connections with one set of credentials."""
+
+    def dial(address: Address, *, answer_seconds: float) -> Connection:
+        return Connection(address, security, answer_seconds=answer_seconds)
+
+    return dial
+
+
+def parse_servers(bootstrap_servers: str) -> tuple[Address, ...]:
+    """Read ``host:port,host:port``.
+
+    Raises:
+        ConfigurationError: nothing there, or an entry without a port.
+    """
+    addresses = []
+    for entry in filter(None, (part.strip() for part in bootstrap_servers.split(","))):
+        match = _SERVER.match(entry)
+        if match is None or not 0 < int(match["port"]) < 1 << 16:
+            raise ConfigurationError(f"cluster.bootstrap_servers has {entry!r}; write host:port, separated by commas")
+        addresses.append(Address(match["six"] or match["host"], int(match["port"])))
+    if not addresses:
+        raise ConfigurationError(
+            "cluster.bootstrap_servers is empty; name a broker as host:port (or --bootstrap-servers)"
+        )
+    return tuple(addresses)
+
+
+class Bootstrap:
+    """Asks the brokers in turn; the first that answers is asked first the next time.
+
+    Raises:
+        ConnectionRefused: from every method: no broker can be reached.
+        NotPermitted: a broker refuses the login, or lacks a permission for us.
+    """
+
+    def __init__(self, servers: tuple[Address, ...], dial: Dial) -> None:
+        self._servers = list(servers)
+        self._dial = dial
+
+    def cluster_id(self) -> ClusterId:
+        """Ask for Kafka's cluster id."""
+        return self._first(_cluster_id)
+
+    def quorum(self) -> Quorum:
+        """Ask for the leader of the metadata quorum and the controllers' addresses; needs Describe on the cluster."""
+        return self._first(_quorum)
+
+    def _first(self, ask: Callable[[Connection], T]) -> T:
+        refusals: list[str] = []
+        for server in tuple(self._servers):
+            try:
+                connection = self._dial(server, answer_seconds=_DISCOVERY_SECONDS)
+                try:
+                    answer = ask(connection)
+                finally:
+                    connection.close()
+            except NotPermitted:
+                raise
+            except ConnectionRefused as refusal:
+                refusals.append(str(refusal))
+                continue
+            self._servers.sort(key=lambda other: other != server)
+            return answer
+        raise ConnectionRefused(f"no broker of cluster.bootstrap_servers answers: {'; '.join(refusals)}")
+
+
+def _cluster_id(connection: Connection) -> ClusterId:
+    version = connection.newest(MetadataRequest.API_KEY, _METADATA_NEWEST)
+    request: Any = MetadataRequest(version=version, topics=[], allow_auto_topic_creation=False)
+    answer = connection.call(request, MetadataResponse)
+    if not answer.cluster_id:
+        raise ConnectionRefused(f"{connection.address} tells no cluster id; it is older than Kafka 0.10.1")
+    return ClusterId(answer.cluster_id)
+
+
+def _quorum(connection: Connection) -> Quorum:
+    version = connection.newest(DescribeQuorumRequest.API_KEY, _ENDPOINTS_SINCE)
+    if version < _ENDPOINTS_SINCE:
+        raise ConnectionRefused(
+            f"{connection.address} does not tell where its controllers listen (Kafka 3.9 and later do); "
+            'set collect.authority = "poll"'
+        )
+    quorum = read_quorum(connection.call(describe_quorum_request(version), DescribeQuorumResponse))
+    if quorum.error == CLUSTER_AUTHORIZATION_FAILED:
+        raise NotPermitted(
+            f"{connection.address} refuses DescribeQuorum: grant Describe and ClusterAction on the Cluster resource, "
+            'or set collect.authority = "poll", which needs only Describe'
+        )
+    if quorum.error or quorum.leader.node not in quorum.nodes:
+        raise ConnectionRefused(f"{connection.address} knows no leader of the controllers (error {quorum.error})")
+    return quorum

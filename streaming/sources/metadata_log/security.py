@@ -1,0 +1,96 @@
+"""How a connection proves who it is: librdkafka properties, as far as they concern one connection.
+
+Understood: security.protocol, sasl.mechanism(s), sasl.username, sasl.password, ssl.ca.location,
+ssl.certificate.location, ssl.key.location, ssl.key.password, ssl.endpoint.identification.algorithm,
+enable.ssl.certificate.verification. Others are for other clients and are left alone. Knows no socket.
+"""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.net.sasl import get_sasl_mechanism
+
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Whether to encrypt, and how to log in. ``mechanism`` is None where nobody logs in."""
+
+    tls: ssl.SSLContext | None = None
+    mechanism: str | None = None
+    username: str = ""
+    password: str = ""
+
+    def exchange(self) -> Any:  # noqa: ANN401 - kafka-python's SaslMechanism ships no types
+        """Begin one login: an object that turns the server's bytes into the next bytes to send."""
+        return get_sasl_mechanism(self.mechanism)(
+            sasl_mechanism=self.mechanism,
+            sasl_plain_username=self.username,
+            sasl_plain_password=self.password,
+        )
+
+    def __repr__(self) -> str:
+        return f"Security(tls={self.tls is not None}, mechanism={self.mechanism!r}, username={self.username!r})"
+
+
+def from_client(client: Mapping[str, str]) -> Security:
+    """Read the table ``[cluster.client]``.
+
+    Raises:
+        ConfigurationError: a value that this program does not support, a missing password, an unreadable file.
+    """
+    protocol = client.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in _PROTOCOLS:
+        raise ConfigurationError(
+            f"cluster.client security.protocol is {protocol!r}; use one of {', '.join(_PROTOCOLS)}"
+        )
+    tls = _tls(client) if protocol.endswith("SSL") else None
+    if not protocol.startswith("SASL"):
+        return Security(tls)
+    key = "sasl.mechanisms" if "sasl.mechanisms" in client else "sasl.mechanism"
+    mechanism = client.get(key, "").upper()
+    if mechanism not in _MECHANISMS:
+        raise ConfigurationError(
+            f"cluster.client {key} is {mechanism!r}; the metadata log is read with one of {', '.join(_MECHANISMS)}"
+        )
+    for needed in ("sasl.username", "sasl.password"):
+        if needed not in client:
+            raise ConfigurationError(f"cluster.client {needed} is missing; {mechanism} needs it")
+    return Security(tls, mechanism, client["sasl.username"], client["sasl.password"])
+
+
+def _tls(client: Mapping[str, str]) -> ssl.SSLContext:
+    with _blaming("ssl.ca.location", client):
+        context = ssl.create_default_context(cafile=client.get("ssl.ca.location"))
+    if "ssl.certificate.location" in client:
+        with _blaming("ssl.certificate.location", client):
+            context.load_cert_chain(
+                client["ssl.certificate.location"],
+                client.get("ssl.key.location"),
+                client.get("ssl.key.password", ""),  # without one, ssl would ask on the terminal
+            )
+    if client.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
+        context.check_hostname = False
+    if client.get("enable.ssl.certificate.verification", "true").lower() == "false":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+@contextmanager
+def _blaming(key: str, client: Mapping[str, str]) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:  # ssl.SSLError is one, too
+        raise ConfigurationError(f"cluster.client {key} cannot be used: {client[key]}: {error}") from None

@@ -1,0 +1,316 @@
+"""A controller quorum in threads: it speaks Kafka's protocol as 4.3 was seen to do, and fails when it is told to."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+from kafka.protocol.admin import DescribeQuorumRequest, DescribeQuorumResponse
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+from streaming.sources.metadata_log import messages
+from streaming.sources.metadata_log.batches import Frame, split
+from streaming.sources.metadata_log.connection import Address
+from streaming.sources.metadata_log.messages import FetchSnapshotRequest, FetchSnapshotResponse, LogEnd
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "metadata_log"
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+TYPES = {
+    request.API_KEY: (request, response)
+    for request, response in (
+        (ApiVersionsRequest, ApiVersionsResponse),
+        (MetadataRequest, MetadataResponse),
+        (DescribeQuorumRequest, DescribeQuorumResponse),
+        (FetchRequest, FetchResponse),
+        (FetchSnapshotRequest, FetchSnapshotResponse),
+        (SaslHandshakeRequest, SaslHandshakeResponse),
+        (SaslAuthenticateRequest, SaslAuthenticateResponse),
+    )
+}
+
+
+class Hang(Exception):
+    """A handler that raises this closes the connection without an answer."""
+
+
+@dataclass
+class Quorum:
+    """What all nodes share: who leads, the log, and what goes wrong next.
+
+    ``faults`` are called in turn for each Fetch before anything else; one that returns a response replaces the answer.
+    """
+
+    log: list[Frame] = field(default_factory=list)
+    epoch: int = 1
+    leader: int = 1
+    high_watermark: int | None = None
+    log_start: int = 0
+    snapshot: tuple[LogEnd, bytes] | None = None
+    answer_bytes: int = 1 << 20
+    snapshot_bytes: int = 100_000
+    versions: dict[int, int] = field(default_factory=dict)
+    quorum_error: int = 0
+    fetch_error: int = 0
+    faults: deque[Any] = field(default_factory=deque)
+    nodes: dict[int, Node] = field(default_factory=dict)
+    requests: list[Any] = field(default_factory=list)
+    news: threading.Condition = field(default_factory=threading.Condition)
+
+    @property
+    def end(self) -> int:
+        return self.log[-1].last_offset + 1 if self.log else self.log_start
+
+    def watermark(self) -> int:
+        return self.end if self.high_watermark is None else self.high_watermark
+
+    def append(self, *frames: Frame) -> None:
+        with self.news:
+            self.log.extend(frames)
+            self.news.notify_all()
+
+    def elect(self, leader: int, epoch: int) -> None:
+        with self.news:
+            self.leader, self.epoch = leader, epoch
+
+    def addresses(self) -> str:
+        return ",".join(f"127.0.0.1:{node.port}" for node in self.nodes.values())
+
+
+class Node:
+    """One listening node; controllers and brokers answer alike here, but only the leader serves the log."""
+
+    def __init__(self, quorum: Quorum, node_id: int) -> None:
+        self.quorum, self.node_id = quorum, node_id
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def stop(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        for connection in self._open:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._open.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, suppress(OSError, Hang, struct.error):
+            stream = connection.makefile("rb")
+            while True:
+                (size,) = struct.unpack(">i", stream.read(4))
+                data = stream.read(size)
+                key, version, correlation = struct.unpack(">hhi", data[:8])
+                request_type, _ = TYPES[key]
+                request = request_type.decode(data, version=version, header=True)
+                response = getattr(self, f"answer_{request_type.__name__}")(request)
+                response.API_VERSION = version
+                response.with_header(correlation_id=correlation)
+                connection.sendall(response.encode(header=True, framed=True))
+
+    def answer_ApiVersionsRequest(self, _: Any) -> Any:  # noqa: N802
+        version = ApiVersionsResponse.ApiVersion
+        newest = {1: 18, 3: 12, 17: 1, 18: 3, 36: 2, 55: 2, 59: 1} | self.quorum.versions
+        keys = [version(api_key=key, min_version=0, max_version=top) for key, top in newest.items()]
+        return ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0)
+
+    def answer_MetadataRequest(self, _: Any) -> Any:  # noqa: N802
+        return MetadataResponse(throttle_time_ms=0, brokers=[], cluster_id=CLUSTER_ID, controller_id=1, topics=[])
+
+    def answer_DescribeQuorumRequest(self, _: Any) -> Any:  # noqa: N802
+        topic = DescribeQuorumResponse.TopicData
+        part = topic.PartitionData
+        node = DescribeQuorumResponse.Node
+        quorum = self.quorum
+        described = part(
+            partition_index=0, error_code=0, error_message=None, leader_id=quorum.leader, leader_epoch=quorum.epoch,
+            high_watermark=quorum.watermark(), current_voters=[], observers=[],
+        )  # fmt: skip
+        nodes = [
+            node(node_id=one, listeners=[node.Listener(name="CONTROLLER", host="127.0.0.1", port=other.port)])
+            for one, other in quorum.nodes.items()
+        ]
+        return DescribeQuorumResponse(
+            error_code=quorum.quorum_error,
+            error_message=None,
+            topics=[topic(topic_name="__cluster_metadata", partitions=[described])],
+            nodes=nodes,
+        )
+
+    def answer_FetchRequest(self, request: Any) -> Any:  # noqa: N802
+        quorum = self.quorum
+        quorum.requests.append(request)
+        if quorum.faults:
+            replaced = quorum.faults.popleft()(self, request)
+            if replaced is not None:
+                return replaced
+        asked = request.topics[0].partitions[0]
+        if quorum.fetch_error:
+            return self.fetched(quorum.fetch_error)
+        if quorum.leader != self.node_id:
+            return self.fetched(6)
+        if asked.current_leader_epoch != quorum.epoch:
+            return self.fetched(74 if asked.current_leader_epoch < quorum.epoch else 75)
+        has_snapshot = quorum.snapshot is not None
+        if asked.fetch_offset < quorum.log_start or (asked.fetch_offset == 0 and has_snapshot):
+            assert quorum.snapshot is not None
+            return self.fetched(0, snapshot=quorum.snapshot[0])
+        diverging = self._diverging(asked.fetch_offset, asked.last_fetched_epoch)
+        if diverging is not None:
+            return self.fetched(0, diverging=diverging)
+        with quorum.news:
+            if asked.fetch_offset >= quorum.end:
+                quorum.news.wait(timeout=min(request.max_wait_ms, 20) / 1000)
+            data = b"".join(frame.data for frame in quorum.log if frame.last_offset >= asked.fetch_offset)
+            first = next((frame for frame in quorum.log if frame.last_offset >= asked.fetch_offset), None)
+        least = 0 if first is None else len(first.data)
+        return self.fetched(0, records=data[: max(least, quorum.answer_bytes)])
+
+    def _diverging(self, offset: int, epoch: int) -> LogEnd | None:
+        quorum = self.quorum
+        if offset == quorum.log_start and (quorum.snapshot is None or quorum.snapshot[0] == LogEnd(offset, epoch)):
+            return None
+        if quorum.snapshot is not None and quorum.snapshot[0] == LogEnd(offset, epoch):
+            return None
+        before = next((f for f in quorum.log if f.base_offset <= offset - 1 <= f.last_offset), None)
+        if before is not None and before.epoch == epoch:
+            return None
+        older = [f for f in quorum.log if f.epoch <= epoch]
+        return LogEnd(older[-1].last_offset + 1, older[-1].epoch) if older else LogEnd(quorum.log_start, 0)
+
+    def fetched(
+        self, error: int, records: bytes = b"", diverging: LogEnd | None = None, snapshot: LogEnd | None = None
+    ) -> Any:
+        topic = FetchResponse.FetchableTopicResponse
+        part = topic.PartitionData
+        quorum = self.quorum
+        content = part(
+            partition_index=0, error_code=error, high_watermark=-1 if error else quorum.watermark(),
+            last_stable_offset=-1, log_start_offset=quorum.log_start, aborted_transactions=None,
+            preferred_read_replica=-1, records=records,
+        )  # fmt: skip
+        if diverging is not None:
+            content.diverging_epoch = part.EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.offset)
+        if snapshot is not None:
+            content.snapshot_id = part.SnapshotId(end_offset=snapshot.offset, epoch=snapshot.epoch)
+        nodes = []
+        if error in {6, 74, 75}:
+            content.current_leader = part.LeaderIdAndEpoch(leader_id=quorum.leader, leader_epoch=quorum.epoch)
+            nodes = [
+                FetchResponse.NodeEndpoint(node_id=one, host="127.0.0.1", port=other.port, rack=None)
+                for one, other in quorum.nodes.items()
+            ]
+        return FetchResponse(
+            throttle_time_ms=0, error_code=0, session_id=0,
+            responses=[topic(topic_id=messages.TOPIC_ID, partitions=[content])], node_endpoints=nodes,
+        )  # fmt: skip
+
+    def answer_FetchSnapshotRequest(self, request: Any) -> Any:  # noqa: N802
+        topic = FetchSnapshotResponse.TopicSnapshot
+        part = topic.PartitionSnapshot
+        asked = request.topics[0].partitions[0]
+        wanted = LogEnd(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+        if self.quorum.snapshot is None or self.quorum.snapshot[0] != wanted:
+            return FetchSnapshotResponse(throttle_time_ms=0, error_code=-1, topics=[])
+        data = self.quorum.snapshot[1]
+        piece = data[asked.position : asked.position + self.quorum.snapshot_bytes]
+        content = part(
+            index=0, error_code=0, snapshot_id=part.SnapshotId(end_offset=wanted.offset, epoch=wanted.epoch),
+            size=len(data), position=asked.position, unaligned_records=piece,
+        )  # fmt: skip
+        return FetchSnapshotResponse(
+            throttle_time_ms=0, error_code=0, topics=[topic(name="__cluster_metadata", partitions=[content])]
+        )
+
+
+@pytest.fixture
+def quorum() -> Any:
+    """A quorum of three nodes; node 1 leads an empty log at epoch 1."""
+    made = Quorum()
+    for node_id in (1, 2, 3):
+        made.nodes[node_id] = Node(made, node_id)
+    yield made
+    for node in made.nodes.values():
+        node.stop()
+
+
+def batch(base_offset: int, epoch: int, *values: bytes, timestamp: int = 1_000, attributes: int = 0) -> Frame:
+    """Write one record batch: a data batch of record values, or (attributes 0x20) a LeaderChange."""
+    written = b""
+    for index, value in enumerate(values):
+        body = b"\0\0" + _varint(index) + (_keyed(value) if attributes & 0x20 else b"\1" + _varint(len(value)) + value)
+        body += b"\0"
+        written += _varint(len(body)) + body
+    tail = (
+        struct.pack(">hiqqqhii", attributes, len(values) - 1, timestamp, timestamp, -1, -1, -1, len(values)) + written
+    )
+    data = struct.pack(">qiibI", base_offset, len(tail) + 9, epoch, 2, crc32c(tail)) + tail
+    (frame,) = split(data)
+    return frame
+
+
+def _keyed(leader: bytes) -> bytes:
+    key = struct.pack(">hh", 0, 2)
+    value = struct.pack(">h", 0) + leader
+    return _varint(len(key)) + key + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    number, out = (value << 1) ^ (value >> 63), bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+@pytest.fixture
+def make_batch() -> Any:
+    return batch
+
+
+@pytest.fixture(scope="session")
+def segment() -> bytes:
+    """The raw controller segment of a real cluster: 154 batches, 192 records."""
+    return (FIXTURES / "segment.log").read_bytes()
+
+
+@pytest.fixture(scope="session")
+def frames(segment: bytes) -> tuple[Frame, ...]:
+    return tuple(split(segment))
+
+
+@pytest.fixture(scope="session")
+def fixtures() -> Path:
+    return FIXTURES
+
+
+@pytest.fixture
+def server_address() -> Any:
+    return lambda node: Address("127.0.0.1", node.port)
