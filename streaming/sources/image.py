@@ -26,7 +26,8 @@ from streaming.contracts.records import (
     TransactionMarker,
     Undecodable,
 )
-from streaming.sources.causes import Explanation, Step, explain, proven
+from streaming.sources.causes import explain
+from streaming.sources.causes_moves import Explanation, Step, proven
 from streaming.sources.image_document import state_document, state_from_document
 from streaming.sources.image_observed import observed
 from streaming.sources.image_state import BrokerStep, ConfigStep, Effect, MetadataState, PartitionStep

@@ -19,7 +19,7 @@ from streaming.sources.image_state import BrokerStep, ConfigStep, Effect, Partit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming.sources.causes import Explanation
+    from streaming.sources.causes_moves import Explanation
 
 
 def observed(effect: Effect, envelope: Mapping[str, Any], why: Explanation | None, index: int) -> Observation:

@@ -1,0 +1,345 @@
+"""Causes, against what was done to real clusters, and against record sequences that they did not produce."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.identifiers import BrokerEpoch, BrokerId, ClusterId, Micros, Offset, TopicId
+from streaming.contracts.observations import PartitionObserved
+from streaming.contracts.records import (
+    BrokerRegistrationChange,
+    Config,
+    MetadataRecord,
+    Partition,
+    PartitionChange,
+    RecordBatch,
+    RegisterBroker,
+    Topic,
+    UnregisterBroker,
+)
+from streaming.sources.image import ClusterImage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+TOPIC = TopicId("AAAAAAAAAAAAAAAAAAAAAQ")
+
+# What was done to the cluster, and the offsets of the changes that followed.
+SCENARIOS = [
+    ("one_controller", "kill -9 of broker 3: lag first, its leadership at the session's end", Cause.LAG, (55, 56, 58)),
+    ("one_controller", "the same", Cause.FENCED, (65,)),
+    ("one_controller", "restart after the crash", Cause.EXPAND, (87, 88, 89, 90)),
+    ("one_controller", "preferred leader election", Cause.PREFERRED_ELECTION, (93, 125, 126, 182, 220)),
+    ("one_controller", "SIGTERM of broker 2, which leads", Cause.CONTROLLED_SHUTDOWN, (98, 99, 100, 101)),
+    ("one_controller", "SIGSTOP for 5 s", Cause.LAG, (133, 134, 136)),
+    ("one_controller", "SIGSTOP for 9 s", Cause.LAG, (155, 157, 159)),
+    ("one_controller", "the same", Cause.FENCED, (165,)),
+    ("one_controller", "SIGCONT", Cause.EXPAND, (174, 175, 176, 177)),
+    ("one_controller", "kill -9 and restart at once: expanded by the old registration", Cause.EXPAND, (197, 198, 199)),
+    ("one_controller", "the same, then the session ends", Cause.FENCED, (202, 203, 204, 205)),
+    ("one_controller", "reassignment and back", Cause.REASSIGNMENT, (222, 224, 299, 300)),
+    ("one_controller", "another replica order", Cause.REASSIGNMENT, (228, 230)),
+    ("one_controller", "kill -9 of 3, then of 2: leaderless", Cause.FENCED, (321, 338, 339)),
+    ("one_controller", "unclean election by an administrator", Cause.UNCLEAN_ELECTION, (358,)),
+    ("one_controller", "unclean election by topic configuration", Cause.UNCLEAN_ELECTION, (440,)),
+    ("one_controller", "the unclean leader has recovered", Cause.EXPAND, (387, 467)),
+    ("one_controller", "clean stop of all", Cause.CONTROLLED_SHUTDOWN, (*range(474, 478), *range(483, 487), 492)),
+    ("one_controller", "an eligible leader replica returns first", Cause.ELR_ELECTION, (510, 511, 512, 513)),
+    ("replication_links", "the link 1 to 3 is held", Cause.LAG, (42,)),
+    ("replication_links", "the link 1 to 3 is slow", Cause.LAG, (56,)),
+    ("replication_links", "both links of leader 1 are cut", Cause.LAG, (81, 84)),
+    ("replication_links", "unclean restart of eligible broker 2", Cause.UNCLEAN_RESTART, (130, 131, 132, 133)),
+    ("replication_links", "the last leader returns after an unclean restart", Cause.LAST_KNOWN_LEADER, (137,)),
+    ("replication_links", "one more partition", Cause.CREATED, (190,)),
+    ("controller_failover", "a topic of three partitions", Cause.CREATED, (31, 32, 33)),
+]
+
+
+def image() -> ClusterImage:
+    return ClusterImage(cluster_id=ClusterId("C"), cluster="test", source="metadata_log:test")
+
+
+def replay(batches: Iterable[RecordBatch]) -> dict[int, PartitionObserved]:
+    """Replay a log; the partition observations by offset."""
+    cluster = image()
+    observed = [item for batch in batches for item in cluster.apply(batch, Micros(0))]
+    return {item.metadata_offset: item for item in observed if isinstance(item, PartitionObserved)}  # type: ignore[misc]
+
+
+def why(observation: PartitionObserved) -> tuple[Cause | None, Evidence | None, tuple[Cause, ...]]:
+    return observation.cause, observation.evidence, observation.candidates
+
+
+@pytest.mark.parametrize(("log", "done", "cause", "offsets"), SCENARIOS)
+def test_what_was_done_to_a_real_cluster_is_the_proven_cause(
+    recorded_log: Callable[[str], list[RecordBatch]], log: str, done: str, cause: Cause, offsets: tuple[int, ...]
+) -> None:
+    observed = replay(recorded_log(log))
+    assert dict.fromkeys(offsets, (cause, Evidence.PROVEN, ())) == {
+        offset: why(observed[offset]) for offset in offsets
+    }, done
+
+
+def test_a_leader_that_was_frozen_and_drops_all_its_followers_is_told_from_lag_with_a_doubt(
+    recorded_log: Callable[[str], list[RecordBatch]],
+) -> None:
+    observed = replay(recorded_log("one_controller"))
+    assert why(observed[143]) == (Cause.LEADER_STALL, Evidence.AMBIGUOUS, (Cause.LEADER_STALL, Cause.LAG))
+
+
+def test_a_clean_stop_of_a_broker_that_leads_nothing_may_be_a_session_expiry(
+    recorded_log: Callable[[str], list[RecordBatch]],
+) -> None:
+    observed = replay(recorded_log("replication_links"))
+    expected = (Cause.FENCED, Evidence.AMBIGUOUS, (Cause.FENCED, Cause.CONTROLLED_SHUTDOWN))
+    assert [expected] * 4 == [why(observed[offset]) for offset in range(163, 167)]
+
+
+@settings(deadline=None, print_blob=True)
+@given(st.data())
+def test_records_of_several_operations_in_one_batch_keep_their_causes(
+    recorded_log: Callable[[str], list[RecordBatch]], data: st.DataObject
+) -> None:
+    """The controller may join neighbouring operations. A lag shrink right before a fencing drowns in its run."""
+    batches = recorded_log("one_controller")
+    apart = replay(batches)
+    joined = replay(_joined(batches, data.draw(st.sets(st.integers(0, len(batches) - 1), max_size=200))))
+    assert apart.keys() == joined.keys()
+    for offset, observation in apart.items():
+        now = joined[offset]
+        assert why(observation) == why(now) or (observation.cause, now.cause) == (Cause.LAG, Cause.FENCED)
+
+
+def _joined(batches: list[RecordBatch], seams: set[int]) -> list[RecordBatch]:
+    """Join each batch whose index is a seam with the one before it."""
+    result: list[RecordBatch] = []
+    for index, batch in enumerate(batches):
+        if result and index in seams:
+            last = result.pop()
+            records = (*last.records, *batch.records)
+            batch = RecordBatch(  # noqa: PLW2901 - the joined batch takes its place
+                base_offset=last.base_offset, epoch=last.epoch, timestamp=last.timestamp, records=records
+            )
+        result.append(batch)
+    return result
+
+
+def brokers(*ids: int) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(broker) for broker in ids)
+
+
+def partition(
+    number: int = 0, *, isr: tuple[int, ...] = (1, 2, 3), leader: int = 1, replicas: tuple[int, ...] = (1, 2, 3)
+) -> Partition:
+    return Partition(
+        topic_id=TOPIC,
+        partition=number,
+        replicas=brokers(*replicas),
+        isr=brokers(*isr),
+        leader=BrokerId(leader),
+        leader_epoch=0,
+        partition_epoch=0,
+    )
+
+
+def change(
+    number: int = 0,
+    *,
+    leader: int | None = None,
+    recovery: int | None = None,
+    **lists: tuple[int, ...],
+) -> PartitionChange:
+    return PartitionChange(
+        topic_id=TOPIC,
+        partition=number,
+        leader=None if leader is None else BrokerId(leader),
+        leader_recovery_state=recovery,
+        **{name: brokers(*ids) for name, ids in lists.items()},
+    )
+
+
+def registered(broker: int, *, epoch: int = 1) -> RegisterBroker:
+    return RegisterBroker(
+        broker=BrokerId(broker),
+        broker_epoch=BrokerEpoch(epoch),
+        incarnation_id=f"{broker}-{epoch}",
+        log_dirs=("a", "b"),
+    )
+
+
+def registration(
+    broker: int, *, fenced: int = 0, shutdown: int = 0, log_dirs: tuple[str, ...] | None = None
+) -> BrokerRegistrationChange:
+    return BrokerRegistrationChange(
+        broker=BrokerId(broker),
+        broker_epoch=BrokerEpoch(1),
+        fenced=fenced,
+        in_controlled_shutdown=shutdown,
+        log_dirs=log_dirs,
+    )
+
+
+def causes(*batches: tuple[MetadataRecord, ...], given: tuple[Partition, ...] = ()) -> list[object]:
+    """Apply batches to a cluster of three running brokers; the causes of their partition changes in order."""
+    start: tuple[MetadataRecord, ...] = (
+        *(registered(broker) for broker in (1, 2, 3)),
+        *(registration(broker, fenced=-1) for broker in (1, 2, 3)),
+        Topic(topic="orders", topic_id=TOPIC),
+        *(given or (partition(),)),
+    )
+    cluster, offset = image(), 0
+    found: list[object] = []
+    for number, records in enumerate((start, *batches)):
+        batch = RecordBatch(base_offset=Offset(offset), epoch=1, timestamp=Micros(number), records=records)
+        offset += len(records)
+        observed = cluster.apply(batch, Micros(0))
+        if number:
+            found += [why(item) for item in observed if isinstance(item, PartitionObserved)]
+    assert cluster.undecodable == []
+    return found
+
+
+def proven(*names: Cause) -> list[object]:
+    return [(name, Evidence.PROVEN, ()) for name in names]
+
+
+def ambiguous(*names: Cause) -> tuple[Cause, Evidence, tuple[Cause, ...]]:
+    return names[0], Evidence.AMBIGUOUS, names
+
+
+def test_changes_right_before_lost_directories_are_a_directory_failure() -> None:
+    batch = (change(isr=(1, 2)), registration(3, log_dirs=("a",)))
+    assert proven(Cause.DIR_FAILURE) == causes(batch)
+
+
+def test_changes_right_before_a_new_registration_are_a_restart() -> None:
+    assert proven(Cause.RESTART) == causes((change(isr=(1, 2)), registered(3, epoch=2)))
+
+
+def test_a_restart_that_costs_eligibility_anywhere_is_unclean_everywhere() -> None:
+    two = (partition(0), partition(1))
+    shrunk = (change(0, isr=(1,), elr=(2, 3)),)
+    batch = (change(0, elr=(2,)), change(1, isr=(1, 2)), registered(3, epoch=2))
+    expected = [ambiguous(Cause.LEADER_STALL, Cause.LAG), *proven(Cause.UNCLEAN_RESTART, Cause.UNCLEAN_RESTART)]
+    assert expected == causes(shrunk, batch, given=two)
+
+
+def test_changes_right_before_an_unregistration_are_told_so() -> None:
+    batch = (change(isr=(1, 2)), UnregisterBroker(broker=BrokerId(3), broker_epoch=BrokerEpoch(1)))
+    assert proven(Cause.UNREGISTERED) == causes(batch)
+
+
+def test_without_elr_the_last_member_stays_in_the_isr_when_its_broker_is_fenced_and_leads_again_when_unfenced() -> None:
+    alone = partition(isr=(3,), leader=3, replicas=(3,))
+    fenced = (change(leader=-1), registration(3, fenced=1))
+    unfenced = (registration(3, fenced=-1), change(leader=3))
+    assert proven(Cause.FENCED, Cause.UNFENCED) == causes(fenced, unfenced, given=(alone,))
+
+
+def test_a_leader_that_returns_apart_from_any_unfencing_may_have_been_elected_by_an_administrator() -> None:
+    alone = partition(isr=(3,), leader=3, replicas=(3,))
+    fenced = (change(leader=-1), registration(3, fenced=1))
+    expected = [*proven(Cause.FENCED), ambiguous(Cause.UNFENCED, Cause.PREFERRED_ELECTION)]
+    assert expected == causes(fenced, (change(leader=3),), given=(alone,))
+
+
+def test_a_lag_shrink_of_another_broker_does_not_join_the_run_of_a_fencing() -> None:
+    two = (partition(0), partition(1, leader=3))
+    batch = (change(0, isr=(1, 3)), change(1, isr=(1, 2), leader=1), registration(3, fenced=1))
+    assert proven(Cause.LAG, Cause.FENCED) == causes(batch, given=two)
+
+
+def test_two_fencings_in_one_batch_keep_apart() -> None:
+    two = (partition(0, leader=2), partition(1, leader=3))
+    batch = (
+        change(0, isr=(1, 3), leader=1),
+        change(1, isr=(1, 3)),
+        registration(2, fenced=1),
+        change(0, isr=(1,)),
+        change(1, isr=(1,), leader=1),
+        registration(3, fenced=1),
+    )
+    assert proven(*[Cause.FENCED] * 4) == causes(batch, given=two)
+
+
+def test_a_preferred_election_right_before_a_fencing_of_the_old_leader_stays_one() -> None:
+    batch = (change(leader=1), registration(3, fenced=1))
+    assert proven(Cause.PREFERRED_ELECTION) == causes(batch, given=(partition(leader=3),))
+
+
+def test_a_fencing_while_the_broker_shuts_down_is_part_of_the_shutdown() -> None:
+    begun = (registration(3, shutdown=1),)
+    batch = (change(isr=(1, 2)), registration(3, fenced=1))
+    assert proven(Cause.CONTROLLED_SHUTDOWN) == causes(begun, batch)
+
+
+def test_a_controlled_shutdown_may_go_on_in_later_batches_and_ends_with_the_next_registration() -> None:
+    batches = ((registration(3, shutdown=1),), (change(isr=(1, 2)),), (registered(3, epoch=2),))
+    back = ((change(isr=(1, 2, 3)),), (change(isr=(1, 2)),))
+    assert proven(Cause.CONTROLLED_SHUTDOWN, Cause.EXPAND, Cause.LAG) == causes(*batches, *back)
+
+
+def test_a_departure_whose_registration_record_is_in_a_later_batch_names_its_candidates() -> None:
+    two = (partition(0), partition(1, leader=3))
+    batch = (change(0, isr=(1, 2)), change(1, isr=(1, 2), leader=1))
+    expected = ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.RESTART)
+    assert [expected, expected] == causes(batch, given=two)
+
+
+def test_a_reassignment_that_replaces_the_leader_is_no_departure() -> None:
+    batch = (change(isr=(1, 2), leader=1, replicas=(1, 2)),)
+    assert proven(Cause.REASSIGNMENT) == causes(batch, given=(partition(leader=3),))
+
+
+def test_a_reassignment_that_ends_beside_a_fencing_may_have_been_ended_by_it() -> None:
+    batch = (change(isr=(1, 2), leader=1, replicas=(1, 2)), registration(3, fenced=1))
+    assert [ambiguous(Cause.REASSIGNMENT, Cause.FENCED)] == causes(batch, given=(partition(leader=3),))
+
+
+def test_an_unclean_election_outranks_the_fencing_that_set_it_off() -> None:
+    batch = (change(isr=(2,), leader=2, recovery=1), registration(3, fenced=1))
+    assert proven(Cause.UNCLEAN_ELECTION) == causes(batch, given=(partition(isr=(3,), leader=3),))
+
+
+@pytest.mark.parametrize(
+    ("permission", "unfencing", "expected"),
+    [
+        ((), (registration(3, fenced=-1),), proven(Cause.LAST_KNOWN_LEADER)),
+        ((), (), [ambiguous(Cause.LAST_KNOWN_LEADER, Cause.UNCLEAN_ELECTION)]),
+        (
+            (Config(resource_type=2, resource_name="orders", key="unclean.leader.election.enable", value="true"),),
+            (registration(3, fenced=-1),),
+            [ambiguous(Cause.LAST_KNOWN_LEADER, Cause.UNCLEAN_ELECTION)],
+        ),
+        (
+            (Config(resource_type=4, resource_name="", key="unclean.leader.election.enable", value="true"),),
+            (registration(3, fenced=-1),),
+            [ambiguous(Cause.LAST_KNOWN_LEADER, Cause.UNCLEAN_ELECTION)],
+        ),
+    ],
+)
+def test_the_last_known_leader_is_proven_only_where_nobody_permitted_or_ordered_an_unclean_election(
+    permission: tuple[MetadataRecord, ...], unfencing: tuple[MetadataRecord, ...], expected: list[object]
+) -> None:
+    alone = partition(isr=(3,), leader=3, replicas=(3,))
+    lost = (change(isr=(), leader=-1, elr=(3,), last_known_elr=(3,)), registration(3, fenced=1))
+    struck = (change(elr=()), registered(3, epoch=2))
+    elected = (*unfencing, change(isr=(3,), leader=3, recovery=1, last_known_elr=()))
+    before = proven(Cause.FENCED, Cause.UNCLEAN_RESTART)
+    assert before + expected == causes((*permission, *lost), struck, elected, given=(alone,))
+
+
+def test_a_change_of_neither_isr_nor_leader_has_no_cause() -> None:
+    assert causes((change(recovery=0),)) == [(None, None, ())]
+
+
+def test_what_no_rule_knows_is_unknown() -> None:
+    replaced = change(isr=(1, 2))
+    mixed = change(isr=(1, 3))
+    expected = [*proven(Cause.LAG), (Cause.UNKNOWN, Evidence.AMBIGUOUS, ())]
+    assert expected == causes((replaced,), (mixed,))

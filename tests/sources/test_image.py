@@ -1,0 +1,368 @@
+"""The image of a cluster: recorded logs of real clusters, and records that they did not hold."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.contracts import observations as seen
+from streaming.contracts.codec import decode, encode
+from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.identifiers import BrokerEpoch, BrokerId, ClusterId, Micros, Offset, TopicId
+from streaming.contracts.records import (
+    BrokerRegistrationChange,
+    ClearElr,
+    Config,
+    LeaderChange,
+    MetadataRecord,
+    NoOp,
+    Partition,
+    PartitionChange,
+    RecordBatch,
+    RegisterBroker,
+    RemoveTopic,
+    Skipped,
+    Topic,
+    TransactionMarker,
+    Undecodable,
+    UnregisterBroker,
+)
+from streaming.sources.image import ClusterImage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from streaming.contracts.observations import Observation
+
+    RecordedLog = Callable[[str], list[RecordBatch]]
+
+T = TypeVar("T")
+LOGS = ("one_controller", "controller_failover", "replication_links")
+TOPIC = TopicId("AAAAAAAAAAAAAAAAAAAAAQ")
+NOW = Micros(7)
+MIN_ISR = "min.insync.replicas"
+
+
+def image() -> ClusterImage:
+    return ClusterImage(cluster_id=ClusterId("C"), cluster="test", source="metadata_log:test")
+
+
+def applied(cluster: ClusterImage, batches: Iterable[RecordBatch]) -> list[Observation]:
+    return [item for batch in batches for item in cluster.apply(batch, NOW)]
+
+
+def of(kind: type[T], found: Iterable[object]) -> list[T]:
+    return [item for item in found if isinstance(item, kind)]
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_each_partition_record_gives_exactly_one_observation(recorded_log: RecordedLog, log: str) -> None:
+    batches = recorded_log(log)
+    written = [
+        batch.base_offset + index
+        for batch in batches
+        for index, record in enumerate(batch.records)
+        if isinstance(record, Partition | PartitionChange)
+    ]
+    cluster = image()
+    assert written == [item.metadata_offset for item in of(seen.PartitionObserved, applied(cluster, batches))]
+    assert cluster.undecodable == []
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_partition_epochs_grow_by_one_and_leader_epochs_with_each_new_leader(
+    recorded_log: RecordedLog, log: str
+) -> None:
+    last: dict[tuple[str, int], seen.PartitionObserved] = {}
+    for item in of(seen.PartitionObserved, applied(image(), recorded_log(log))):
+        before = last.get((item.topic_id, item.partition))
+        assert item.leader in (*item.isr, -1)
+        if before is None:
+            assert (item.leader_epoch, item.partition_epoch) == (0, 0)
+        else:
+            assert before.partition_epoch + 1 == item.partition_epoch  # type: ignore[operator]
+            assert (before.leader == item.leader) or item.leader_epoch == before.leader_epoch + 1  # type: ignore[operator]
+        last[item.topic_id, item.partition] = item
+
+
+def test_the_state_at_the_end_of_a_real_log_is_the_known_one(recorded_log: RecordedLog) -> None:
+    cluster = image()
+    applied(cluster, recorded_log("one_controller"))
+    snapshot = cluster.snapshot(snapshot_id="s", reason=seen.SnapshotReason.START, collected_at=NOW)
+    assert [
+        (item.topic, item.partition, item.replicas, item.isr, item.leader, item.leader_epoch, item.partition_epoch)
+        for item in of(seen.PartitionObserved, snapshot)
+    ] == [
+        ("orders", 0, (1, 2, 3), (1, 2, 3), 2, 2, 28),
+        ("orders", 1, (2, 3, 1), (1, 2, 3), 2, 9, 29),
+        ("orders", 2, (3, 1, 2), (1, 2, 3), 2, 13, 30),
+        ("loose", 0, (2, 3), (2, 3), 2, 12, 31),
+    ]
+    assert [(item.broker, item.fenced) for item in of(seen.BrokerObserved, snapshot)] == [
+        (1, False),
+        (2, False),
+        (3, False),
+    ]
+    assert {("", MIN_ISR, "1"), ("orders", MIN_ISR, "2"), ("loose", "unclean.leader.election.enable", "true")} == {
+        (item.topic, item.key, item.value) for item in of(seen.ConfigObserved, snapshot)
+    }
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_times_never_run_backwards_and_a_heartbeat_comes_each_five_seconds(recorded_log: RecordedLog, log: str) -> None:
+    batches = recorded_log(log)
+    found = applied(image(), batches)
+    times = [item.occurred_not_after for item in found]
+    assert times == sorted(times)
+    assert all(item.occurred_not_before == item.occurred_not_after for item in found)
+    gaps = [after - before for before, after in pairwise(times)]
+    # A controller's death leaves at most 2.8 s without any record in these logs.
+    assert max(gaps) < 5_000_000 + 2_900_000
+    beats = [index for index, item in enumerate(found) if isinstance(item, seen.Heartbeat)]
+    assert all(gaps[index - 1] >= 5_000_000 for index in beats if index)
+    assert len(beats) < len(batches) / 8
+
+
+def test_a_fencing_that_repeats_what_is_known_is_not_told(recorded_log: RecordedLog) -> None:
+    brokers = of(seen.BrokerObserved, applied(image(), recorded_log("one_controller")))
+    offsets = {item.metadata_offset for item in brokers}
+    assert {402, 423, 488, 495} <= offsets
+    assert offsets.isdisjoint({16, 418, 504, 517})
+
+
+def test_a_broker_is_told_through_crash_clean_stop_and_return(recorded_log: RecordedLog) -> None:
+    brokers = of(seen.BrokerObserved, applied(image(), recorded_log("one_controller")))
+    told = [(item.metadata_offset, item.fenced, item.in_controlled_shutdown) for item in brokers if item.broker == 2]
+    assert told[:6] == [
+        (20, True, False),
+        (23, False, False),
+        (97, False, True),
+        (103, True, True),
+        (116, True, False),
+        (117, False, False),
+    ]
+
+
+def test_the_controllers_of_a_failover_are_told(recorded_log: RecordedLog) -> None:
+    told = of(seen.ControllerObserved, applied(image(), recorded_log("controller_failover")))
+    assert [(item.metadata_offset, item.controller) for item in told] == [(0, 101), (217, 102)]
+    assert told[0].controller_epoch < told[1].controller_epoch
+
+
+def test_only_configurations_that_matter_are_told(recorded_log: RecordedLog) -> None:
+    told = of(seen.ConfigObserved, applied(image(), recorded_log("one_controller")))
+    assert [(item.metadata_offset, item.topic, item.key, item.value) for item in told] == [
+        (8, "", MIN_ISR, "1"),
+        (26, "orders", MIN_ISR, "2"),
+        (43, "tmp", MIN_ISR, "2"),
+        (47, "tmp", MIN_ISR, None),
+        (394, "loose", "unclean.leader.election.enable", "true"),
+    ]
+
+
+@pytest.mark.parametrize("log", LOGS)
+def test_every_observation_survives_the_codec(recorded_log: RecordedLog, log: str) -> None:
+    found = applied(image(), recorded_log(log))
+    assert found == [decode(encode(item)) for item in found]
+
+
+@pytest.mark.parametrize("log", LOGS)
+@settings(deadline=None, max_examples=40, print_blob=True)
+@given(st.data())
+def test_a_checkpoint_anywhere_changes_nothing_of_what_follows(
+    recorded_log: RecordedLog, log: str, data: st.DataObject
+) -> None:
+    batches = recorded_log(log)
+    cut = data.draw(st.integers(0, len(batches)))
+    straight = image()
+    applied(straight, batches[:cut])
+    resumed = ClusterImage.from_document(json.loads(json.dumps(straight.to_document())))
+    # Whoever resumes may fetch a little too early.
+    again = batches[max(0, cut - 2) :]
+    assert applied(straight, batches[cut:]) == applied(resumed, again)
+    assert straight.to_document() == resumed.to_document()
+
+
+def test_a_snapshot_tells_everything_and_changes_nothing(recorded_log: RecordedLog) -> None:
+    batches = recorded_log("one_controller")
+    asked, unasked = image(), image()
+    for batch in batches:
+        asked.snapshot(snapshot_id="s", reason=seen.SnapshotReason.PERIODIC, collected_at=NOW)
+        assert unasked.apply(batch, NOW) == asked.apply(batch, NOW)
+    snapshot = asked.snapshot(snapshot_id="s", reason=seen.SnapshotReason.PERIODIC, collected_at=NOW)
+    begin, end = snapshot[0], snapshot[-1]
+    assert isinstance(begin, seen.SnapshotBegin)
+    assert isinstance(end, seen.SnapshotEnd)
+    parts = of(seen.PartitionObserved, snapshot)
+    assert Counter(item.topic_id for item in parts) == dict(zip(end.topic_ids, end.partition_counts, strict=True))
+    assert tuple(item.broker for item in of(seen.BrokerObserved, snapshot)) == end.brokers
+    assert {(True, None)} == {(item.in_snapshot, item.cause) for item in parts}
+    assert {(565, asked.image_timestamp)} == {(item.metadata_offset, item.occurred_not_after) for item in snapshot}  # type: ignore[attr-defined]
+
+
+def test_a_loaded_kraft_snapshot_is_silent_and_then_goes_on_at_the_given_offset(recorded_log: RecordedLog) -> None:
+    batches = recorded_log("replication_links")
+    source = image()
+    applied(source, batches[:-2])
+    state = source._state
+    rows: list[MetadataRecord] = [*state.brokers.values()]
+    for topic_id, parts in state.partitions.items():
+        rows += [Topic(topic=state.topics[topic_id], topic_id=topic_id), *parts.values()]
+    loaded = image()
+    loaded.load([RecordBatch(base_offset=Offset(0), epoch=0, timestamp=batches[-3].timestamp, records=tuple(rows))])
+    loaded.image_offset, loaded.image_epoch = source.image_offset, source.image_epoch
+    assert source._state.partitions == loaded._state.partitions
+    expected = of(seen.PartitionObserved, applied(source, batches[-2:]))
+    assert expected == of(seen.PartitionObserved, applied(loaded, batches[-2:]))
+    assert [item.metadata_offset for item in expected] == [190]
+
+
+def batch(offset: int, *records: MetadataRecord, seconds: float = 0.0) -> RecordBatch:
+    return RecordBatch(base_offset=Offset(offset), epoch=1, timestamp=Micros(int(seconds * 1_000_000)), records=records)
+
+
+def partition(number: int = 0, *, elr: Sequence[int] = (), last_known_elr: Sequence[int] = ()) -> Partition:
+    return Partition(
+        topic_id=TOPIC,
+        partition=number,
+        replicas=(BrokerId(1), BrokerId(2)),
+        isr=(BrokerId(1),),
+        leader=BrokerId(1),
+        leader_epoch=4,
+        partition_epoch=9,
+        elr=tuple(BrokerId(broker) for broker in elr),
+        last_known_elr=tuple(BrokerId(broker) for broker in last_known_elr),
+    )
+
+
+ORDERS = Topic(topic="orders", topic_id=TOPIC)
+
+
+@pytest.mark.parametrize("name", ["orders", ""])
+def test_clearing_eligible_replicas_is_a_step_of_each_partition_that_had_any(name: str) -> None:
+    """Kafka merges an empty list into each of them, which raises its partition epoch."""
+    cluster = image()
+    cluster.apply(batch(0, ORDERS, partition(0, elr=(2,)), partition(1), partition(2, last_known_elr=(2,))), NOW)
+    found = of(seen.PartitionObserved, cluster.apply(batch(4, ClearElr(topic=name)), NOW))
+    assert [(item.partition, item.metadata_index, item.partition_epoch, item.leader_epoch) for item in found] == [
+        (0, 0, 10, 4),
+        (2, 1, 10, 4),
+    ]
+    assert {((), (), Cause.CONFIG, Evidence.PROVEN)} == {
+        (item.elr, item.last_known_elr, item.cause, item.evidence) for item in found
+    }
+
+
+def test_absent_lists_stay_and_empty_lists_clear() -> None:
+    cluster = image()
+    cluster.apply(batch(0, ORDERS, partition(0, elr=(2,), last_known_elr=(2,))), NOW)
+    change = PartitionChange(topic_id=TOPIC, partition=0, elr=(), leader=BrokerId(1))
+    (found,) = of(seen.PartitionObserved, cluster.apply(batch(2, change), NOW))
+    assert (
+        found.elr,
+        found.last_known_elr,
+        found.isr,
+        found.leader_epoch,
+        found.partition_epoch,
+    ) == ((), (2,), (1,), 5, 10)
+
+
+def test_a_deleted_topic_is_gone_with_its_configuration() -> None:
+    cluster = image()
+    setting = Config(resource_type=2, resource_name="orders", key=MIN_ISR, value="2")
+    cluster.apply(batch(0, ORDERS, setting, partition()), NOW)
+    removed, unset = cluster.apply(batch(3, RemoveTopic(topic_id=TOPIC)), NOW)
+    assert isinstance(removed, seen.TopicRemoved)
+    assert isinstance(unset, seen.ConfigObserved)
+    assert (removed.topic, removed.topic_id, unset.topic, unset.value) == ("orders", TOPIC, "orders", None)
+    snapshot = cluster.snapshot(snapshot_id="s", reason=seen.SnapshotReason.START, collected_at=NOW)
+    assert [item.kind for item in snapshot] == ["snapshot_begin", "snapshot_end"]
+
+
+def test_a_broker_that_is_unregistered_is_gone() -> None:
+    cluster = image()
+    born = RegisterBroker(broker=BrokerId(4), broker_epoch=BrokerEpoch(0), incarnation_id="i", rack="r1")
+    gone = UnregisterBroker(broker=BrokerId(4), broker_epoch=BrokerEpoch(0))
+    first, last = of(seen.BrokerObserved, cluster.apply(batch(0, born, gone), NOW))
+    assert (
+        (first.registered, first.fenced, first.rack),
+        (last.registered, last.fenced, last.rack),
+    ) == ((True, True, "r1"), (False, None, None))
+
+
+def test_the_settings_of_one_broker_are_not_the_cluster_default() -> None:
+    cluster = image()
+    own = Config(resource_type=4, resource_name="3", key=MIN_ISR, value="2")
+    other = Config(resource_type=2, resource_name="orders", key="retention.ms", value="1")
+    assert of(seen.ConfigObserved, cluster.apply(batch(0, own, other), NOW)) == []
+
+
+def test_a_transaction_takes_effect_at_its_end_and_an_aborted_one_never() -> None:
+    cluster = image()
+    begin, end, abort = (TransactionMarker(marker=marker) for marker in (23, 24, 25))
+    assert cluster.apply(batch(0, NoOp(), begin, ORDERS), NOW) == []
+    assert cluster.apply(batch(3, partition(0)), NOW) == []
+    told = cluster.apply(batch(4, partition(1), end, partition(2), seconds=3), NOW)
+    assert [
+        (item.metadata_offset, item.partition, item.occurred_not_after) for item in of(seen.PartitionObserved, told)
+    ] == [(3, 0, 3_000_000), (4, 1, 3_000_000), (6, 2, 3_000_000)]
+    assert cluster.apply(batch(7, begin, partition(3), abort), NOW) == []
+    assert {0, 1, 2} == cluster._state.partitions[TOPIC].keys()
+
+
+def test_a_checkpoint_inside_a_transaction_reads_the_transaction_again() -> None:
+    begin, end = TransactionMarker(marker=23), TransactionMarker(marker=24)
+    opened = batch(0, ORDERS, begin, partition(0), seconds=1)
+    ended = batch(3, end, seconds=2)
+    straight = image()
+    straight.apply(opened, NOW)
+    resumed = ClusterImage.from_document(straight.to_document())
+    assert (resumed.image_offset, straight.image_offset) == (0, 2)
+    assert resumed.apply(opened, NOW) == []
+    assert straight.apply(ended, NOW) == resumed.apply(ended, NOW)
+    assert straight.to_document() == resumed.to_document()
+
+
+def test_a_clock_that_runs_backwards_is_held() -> None:
+    cluster = image()
+    cluster.apply(batch(0, LeaderChange(controller=101, epoch=1), seconds=9), NOW)
+    (late,) = cluster.apply(batch(1, LeaderChange(controller=102, epoch=2), seconds=8), NOW)
+    assert (late.occurred_not_before, late.occurred_not_after) == (9_000_000, 9_000_000)
+
+
+def test_a_log_busy_with_other_things_still_beats() -> None:
+    cluster = image()
+    cluster.apply(batch(0, LeaderChange(controller=101, epoch=1), seconds=1), NOW)
+    busy = [batch(number, Skipped(api_key=14, version=0), seconds=number) for number in range(1, 14)]
+    assert [item.metadata_offset for item in of(seen.Heartbeat, applied(cluster, busy))] == [6, 11]
+
+
+def test_what_cannot_be_understood_is_put_aside_with_its_offset_and_the_rest_goes_on() -> None:
+    cluster = image()
+    stranger = PartitionChange(topic_id=TOPIC, partition=5, isr=())
+    unknown = BrokerRegistrationChange(broker=BrokerId(8), broker_epoch=BrokerEpoch(1), fenced=1)
+    torn = Undecodable(reason="record type 99 is unknown", value=b"\x01\x63")
+    found = cluster.apply(
+        batch(0, stranger, ORDERS, torn, unknown, RemoveTopic(topic_id=TopicId("x")), partition()), NOW
+    )
+    assert [item.metadata_offset for item in of(seen.PartitionObserved, found)] == [5]
+    assert [(offset, item.reason) for offset, item in cluster.undecodable] == [
+        (0, "PartitionChange: change of an unknown partition"),
+        (2, "record type 99 is unknown"),
+        (3, "BrokerRegistrationChange: change of an unregistered broker"),
+        (4, "RemoveTopic: removal of an unknown topic"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "document", [{}, {"version": 2}, {"version": 1, "cluster_id": "C"}, {"version": 1, "state": 3}]
+)
+def test_a_document_that_is_not_an_image_is_refused(document: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="image"):
+        ClusterImage.from_document(document)
