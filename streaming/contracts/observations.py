@@ -183,7 +183,7 @@ class ConfigObserved(Observation):
     metadata_offset: Offset | None = None
     topic: str
     key: str
-    value: str | None
+    value: str | None = None
     origin: ConfigOrigin
 
 
