@@ -63,7 +63,7 @@ check: $(DEV_READY) ## format, lint, types, import contracts, spelling, generate
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/codespell
 	@$(BIN)/validate-pyproject pyproject.toml
-	@$(BIN)/isrwatch dashboards check
+	@$(BIN)/isrwatch dashboards render --check
 
 format: $(DEV_READY) ## write what the formatter and the safe fixes of the linter want
 	@$(BIN)/ruff check --quiet --fix .

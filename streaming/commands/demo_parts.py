@@ -93,7 +93,11 @@ class Parts:
                 )
 
     def stop(self) -> None:
-        """Stop every part: politely, then after a grace period by force. Nothing of them is left."""
+        """Stop every part: politely, then after a grace period by force. Nothing of them is left.
+
+        An impatient second Ctrl-C must not leave any of them behind.
+        """
+        handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
         for part in self.running:
             part.process.terminate()  # the part alone: what it started is its own to stop
         deadline = time.monotonic() + GRACE_SECONDS
@@ -103,3 +107,5 @@ class Parts:
             part.signal(signal.SIGKILL)
             part.process.wait()
         self.running.clear()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

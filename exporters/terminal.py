@@ -1,0 +1,186 @@
+"""What a terminal shows of a snapshot: values in, text out. No files, no clock, no processes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from exporters.draft import AT_MIN_ISR, OFFLINE, PARTITIONS, UNDER_MIN_ISR, UNDER_REPLICATED
+from exporters.snapshot import SECOND
+from streaming.contracts.events import EventKind
+from streaming.contracts.identifiers import NO_LEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from rich.console import RenderableType
+
+    from exporters.snapshot import Broker, ClusterSnapshot, Event, ReplicationSnapshot
+
+STATES: Final = {
+    PARTITIONS: "partitions",
+    UNDER_REPLICATED: "under-replicated",
+    AT_MIN_ISR: "at min ISR",
+    UNDER_MIN_ISR: "under min ISR",
+    OFFLINE: "offline",
+}
+EVENT_STYLES: Final = {
+    EventKind.UNCLEAN_ELECTION: "bold red",
+    EventKind.OFFLINE: "bold red",
+    EventKind.UNDER_MIN_ISR_BEGAN: "red",
+    EventKind.LOG_DIR_OFFLINE: "red",
+    EventKind.ISR_SHRINK: "yellow",
+    EventKind.FENCED: "yellow",
+    EventKind.UNDER_REPLICATED_BEGAN: "yellow",
+    EventKind.ISR_EXPAND: "green",
+    EventKind.ONLINE: "green",
+    EventKind.UNFENCED: "green",
+    EventKind.UNDER_MIN_ISR_ENDED: "green",
+    EventKind.UNDER_REPLICATED_ENDED: "green",
+}
+STATE_STYLES: Final = {
+    UNDER_REPLICATED: "yellow",
+    AT_MIN_ISR: "yellow",
+    UNDER_MIN_ISR: "red",
+    OFFLINE: "bold red",
+}
+
+
+def clock(micros: int) -> str:
+    """Write a moment as UTC time of day.
+
+    >>> clock(3_723_004_000)
+    '01:02:03.004'
+    """
+    return datetime.fromtimestamp(micros / SECOND, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def subject(event: Event) -> str:
+    """Name what an event is about, as Kafka prints it: ``orders-3`` for a partition."""
+    if event.topic is not None and event.partition is not None:
+        return f"{event.topic}-{event.partition}"
+    if event.topic is not None:
+        return event.topic
+    if event.event_broker is not None:
+        return f"broker {event.event_broker}"
+    return event.source if event.subject == "source" else event.cluster
+
+
+def what(event: Event) -> str:
+    """Tell what happened to whom: who left or joined the ISR, who leads now."""
+    if event.event == EventKind.ISR_SHRINK:
+        return f"{_brokers(event.left_isr)} left {_isr(event)}"
+    if event.event == EventKind.ISR_EXPAND:
+        return f"{_brokers(event.joined_isr)} joined {_isr(event)}"
+    if event.event in {EventKind.LEADER_CHANGE, EventKind.UNCLEAN_ELECTION}:
+        return f"leader {_leader(event.leader_before)} → {_leader(event.leader_after)}"
+    return event.detail or ""
+
+
+def why(event: Event) -> str:
+    """Tell the cause and how it is known; an ambiguous one with its candidates."""
+    if event.cause is None:
+        return ""
+    others = [candidate for candidate in event.candidates if candidate != event.cause]
+    return f"{event.cause} ({event.evidence}{', or ' + ' or '.join(others) if others else ''})"
+
+
+def event_line(event: Event) -> str:
+    """Write one event as one line, for a pipe or a log."""
+    parts = (clock(event.occurred_not_after), subject(event), event.event, what(event), why(event))
+    return "  ".join(part for part in parts if part)
+
+
+def view(snapshot: ReplicationSnapshot, *, now: int, lines: int) -> RenderableType:
+    """Show every cluster and the newest events.
+
+    Args:
+        snapshot: what the tables say.
+        now: UTC microseconds, for the age of our sight.
+        lines: how many events there is room for.
+    """
+    clusters = [
+        part for cluster in snapshot.by_name().values() for part in (_heading(cluster, now), _brokers_of(cluster))
+    ]
+    return Group(*clusters, Text(), _events(snapshot.recent_events[-max(1, lines) :]))
+
+
+def summary(counts: Mapping[tuple[str, str], int]) -> RenderableType:
+    """Show how often each event happened, by cause."""
+    table = Table("event", "cause", "count", box=None, header_style="dim", pad_edge=False)
+    table.columns[2].justify = "right"
+    for (event, cause), count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
+        table.add_row(Text(event, style=_style(event)), cause, f"{count:,}")
+    return table
+
+
+def _heading(cluster: ClusterSnapshot, now: int) -> Text:
+    age = cluster.age_seconds(now)
+    text = Text.assemble(("cluster ", "dim"), (cluster.name, "bold"))
+    text.append("  nothing seen yet" if age is None else f"  seen {age:.1f} s ago", style="dim")
+    for state, label in STATES.items():
+        count = cluster.tally.states.get(state, 0)
+        text.append(f"  {label} ")
+        text.append(f"{count:,}", style=STATE_STYLES.get(state, "bold") if count else "green")
+    totals = cluster.totals
+    text.append(f"  ISR shrinks {totals.isr_shrinks:,}, expands {totals.isr_expands:,}", style="dim")
+    text.append(f", leader changes {totals.leader_changes:,}, unclean {totals.unclean_elections:,}", style="dim")
+    return text
+
+
+def _brokers_of(cluster: ClusterSnapshot) -> Table:
+    table = Table("broker", "state", "leads", "in sync", box=None, header_style="dim", pad_edge=False)
+    tally = cluster.tally
+    for number in cluster.known_brokers():
+        state, style = _broker_state(cluster.brokers.get(number))
+        in_sync, hosted = tally.in_sync.get(number, 0), tally.hosted.get(number, 0)
+        table.add_row(
+            str(number),
+            Text(state, style=style),
+            f"{tally.led.get(number, 0):,}",
+            Text(f"{in_sync:,} of {hosted:,}", style="yellow" if in_sync < hosted else ""),
+        )
+    return table
+
+
+def _broker_state(broker: Broker | None) -> tuple[str, str]:
+    if broker is None:
+        return "unknown", "dim"
+    if not broker.is_registered:
+        return "unregistered", "dim"
+    if broker.is_fenced:
+        return "fenced", "red"
+    if broker.is_shutting_down:
+        return "shutting down", "yellow"
+    return ("unknown", "dim") if broker.is_fenced is None else ("active", "green")
+
+
+def _events(events: Sequence[Event]) -> Table:
+    table = Table("time (UTC)", "subject", "event", "what", "cause", box=None, header_style="dim", pad_edge=False)
+    for column in table.columns:
+        column.no_wrap = True
+    for event in reversed(events):
+        row = (clock(event.occurred_not_after), subject(event), event.event, what(event), why(event))
+        table.add_row(*row, style=_style(event.event))
+    return table
+
+
+def _style(event: str) -> str:
+    return next((style for kind, style in EVENT_STYLES.items() if kind == event), "")
+
+
+def _brokers(brokers: Iterable[int]) -> str:
+    numbers = [str(number) for number in brokers]
+    return f"broker{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
+
+
+def _isr(event: Event) -> str:
+    return "" if event.isr_after is None else f"(ISR {', '.join(map(str, event.isr_after)) or 'empty'})"
+
+
+def _leader(broker: int | None) -> str:
+    return "none" if broker is None or broker == NO_LEADER else str(broker)

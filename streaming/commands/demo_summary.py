@@ -1,0 +1,78 @@
+"""What a demo has shown: counts from the tables, latencies as seen, and what to try next."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+from rich.text import Text
+
+from exporters.terminal import summary
+from streaming.contracts.tables import REPLICATION_EVENTS, WHY
+from streaming.errors import IsrwatchError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from streaming.commands.demo_live import Watched
+
+EVENT, CAUSE = "event", WHY[0].name
+
+
+class NothingFlowed(IsrwatchError):
+    """The demo ran, but what should have reached the other end has not."""
+
+
+def counted_events(tables: Path) -> Counter[tuple[str, str]]:
+    """Count the recorded events by kind and cause; a kind without a cause has an empty one."""
+    table = DeltaTable(tables / REPLICATION_EVENTS.name).to_pyarrow_table(columns=[EVENT, CAUSE])
+    return Counter(
+        (event, cause or "") for event, cause in zip(*(column.to_pylist() for column in table.columns), strict=True)
+    )
+
+
+def missing(watched: Watched, events: int, metrics: str) -> str | None:
+    """Say what did not reach the other end; None if everything did.
+
+    A cluster at rest has no events, but its heartbeats must move the watermark.
+    """
+    if not watched.partitions():
+        return "no partition is known"
+    if not events and not watched.moved():
+        return "no event was recorded and no heartbeat arrived"
+    if "\nkafka_replication_" not in metrics:
+        return "/metrics tells nothing of the cluster"
+    return None
+
+
+def print_summary(console: Console, watched: Watched, tables: Path, metrics_url: str) -> None:
+    """Tell what was recorded, how fast, where it is, and what to do with it."""
+    counts = counted_events(tables)
+    console.print()
+    partitions = watched.partitions()
+    console.print(Text(f"{counts.total():,} events recorded on {partitions:,} partitions", style="bold"))
+    console.print(summary(counts))
+    if latency := _latency(watched.latencies):
+        console.print(Text(f"\nfrom happening to visible here: {latency}"), soft_wrap=True)
+    console.print(Text(f"tables: {tables}"), soft_wrap=True)
+    for line in (
+        "",
+        "what next:",
+        f"  isrwatch export --tables {tables}          serves them again at {metrics_url}",
+        "  isrwatch demo --scenario NAME              another failure: isrwatch demo --help lists them",
+        "  isrwatch collect --help                    your own cluster",
+    ):
+        console.print(Text(line), soft_wrap=True)
+
+
+def _latency(seconds: list[float]) -> str:
+    """Give median, 95th percentile and maximum of what was measured, once there is enough to speak of."""
+    enough = 2
+    if len(seconds) < enough:
+        return ""
+    p95 = statistics.quantiles(seconds, n=20, method="inclusive")[-1]
+    return f"median {statistics.median(seconds):.2f} s, p95 {p95:.2f} s, worst {max(seconds):.2f} s"
