@@ -64,9 +64,7 @@ def _unclean(move: Move) -> Explanation | None:
     """Somebody leads who may lack committed records: by permission, or as the last known leader (KIP-966)."""
     if not move.elected or move.after.leader_recovery_state != RECOVERING:
         return None
-    before = move.before
-    last_known = not before.isr and not before.elr and before.last_known_elr == (move.after.leader,)
-    if not last_known:
+    if move.before.last_known_elr != (move.after.leader,):
         return proven(Cause.UNCLEAN_ELECTION)
     # Away from an unfencing it may also be an administrator's election, which leaves the same record.
     if move.unclean_enabled or not move.broker_unfenced:

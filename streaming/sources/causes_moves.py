@@ -193,7 +193,7 @@ def _mark_unfinished_departure(moves: Sequence[Move | None]) -> None:
     last = moves[-1] if moves else None
     if last is None:
         return
-    for broker in last.left - last.shutting_down:
+    for broker in set(last.before.isr) - last.shutting_down:
         run = _run_before(moves, len(moves), broker, Move.gives_up_in_place)
-        if any(move.before.leader == broker and broker in move.left for move in run):
+        if any(move.before.leader == broker for move in run):
             _depart(run, ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.RESTART))

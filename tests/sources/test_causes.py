@@ -248,6 +248,14 @@ def test_a_leader_that_returns_apart_from_any_unfencing_may_have_been_elected_by
     assert expected == causes(fenced, (change(leader=3),), given=(alone,))
 
 
+def test_an_election_beyond_the_run_of_an_unfencing_is_not_its_work() -> None:
+    two = (partition(0, isr=(3,), leader=3, replicas=(3,)), partition(1))
+    fenced = (change(0, leader=-1), registration(3, fenced=1))
+    batch = (registration(3, fenced=-1), change(1, isr=(1, 2)), change(0, leader=3))
+    expected = [*proven(Cause.FENCED, Cause.LAG), ambiguous(Cause.UNFENCED, Cause.PREFERRED_ELECTION)]
+    assert expected == causes(fenced, batch, given=two)
+
+
 def test_a_lag_shrink_of_another_broker_does_not_join_the_run_of_a_fencing() -> None:
     two = (partition(0), partition(1, leader=3))
     batch = (change(0, isr=(1, 3)), change(1, isr=(1, 2), leader=1), registration(3, fenced=1))
@@ -289,6 +297,12 @@ def test_a_departure_whose_registration_record_is_in_a_later_batch_names_its_can
     batch = (change(0, isr=(1, 2)), change(1, isr=(1, 2), leader=1))
     expected = ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.RESTART)
     assert [expected, expected] == causes(batch, given=two)
+
+
+def test_the_same_holds_where_the_last_member_stays_in_the_isr() -> None:
+    alone = partition(isr=(3,), leader=3, replicas=(3,))
+    expected = ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.RESTART)
+    assert [expected] == causes((change(leader=-1),), given=(alone,))
 
 
 def test_a_reassignment_that_replaces_the_leader_is_no_departure() -> None:
