@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 def job(
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
-    bus: Annotated[Path | None, typer.Option(help="Directory of the bus; default: bus.directory.")] = None,
-    tables: Annotated[Path | None, typer.Option(help="Directory of the Delta tables; default: tables.directory.")] = None,
+    bus: Annotated[Path | None, typer.Option(help="Directory of the bus; default: bus.directory")] = None,
+    tables: Annotated[
+        Path | None, typer.Option(help="Directory of the Delta tables; default: tables.directory")
+    ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Directory of Spark's checkpoints; default: job.checkpoint.")
     ] = None,
@@ -32,6 +34,7 @@ def job(
     Example: isrwatch job --config conf/isrwatch.toml
     """
     from streaming.jobs.application import Application
+    from streaming.jobs.queries import Places
     from streaming.jobs.session import build_session
     from streaming.runtime.java import java_environment
 
@@ -39,16 +42,15 @@ def job(
     _say("starting Spark")
     java_environment()
     spark = build_session("isrwatch")
-    application = Application(
-        spark,
-        settings,
+    places = Places(
         bus=bus or Path(settings.bus.directory),
         tables=tables or Path(settings.tables.directory),
         checkpoint=checkpoint or Path(settings.job.checkpoint),
     )
+    application = Application(spark, settings.job, places)
     _stop_on_signal(application)
     application.start()
-    _say(f"running; tables in {tables or settings.tables.directory}; Ctrl-C stops it cleanly")
+    _say(f"running; tables in {places.tables}; Ctrl-C stops it cleanly")
     application.wait()
     spark.stop()
     _say("stopped; everything that was applied is in the tables")

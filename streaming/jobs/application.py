@@ -13,15 +13,13 @@ from streaming.errors import IsrwatchError
 from streaming.jobs import bus_source
 from streaming.jobs.batch import ReplicationBatch
 from streaming.jobs.newest import NewestBatch
-from streaming.jobs.queries import start_query
+from streaming.jobs.queries import Places, start_query
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streaming.settings import Settings
+    from streaming.settings import JobSettings
 
 SAMPLES_TRIGGER_SECONDS: Final = 1.0
 SECONDS_TO_FINISH_A_BATCH: Final = 30.0
@@ -30,42 +28,34 @@ SECONDS_TO_FINISH_A_BATCH: Final = 30.0
 class Application:
     """Runs until it is told to stop, or until a query fails."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, *, bus: Path, tables: Path, checkpoint: Path) -> None:
+    def __init__(self, spark: SparkSession, settings: JobSettings, places: Places) -> None:
         """Open the tables; nothing runs yet.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
         """
-        self._spark, self._settings = spark, settings
-        self._bus, self._tables, self._checkpoint = bus, tables, checkpoint
+        self._spark, self._settings, self._places = spark, settings, places
         self._stopping = threading.Event()
         self._queries: list[StreamingQuery] = []
-        self._replication = ReplicationBatch(tables)
+        self._replication = ReplicationBatch(places.tables)
         self._projections = ProjectionThread(
-            self._replication.projections, self._replication.shared, settings.job.projection_seconds
+            self._replication.projections, self._replication.shared, settings.projection_seconds
         )
 
     def start(self) -> None:
         """Start the queries and the projections."""
         bus_source.register(self._spark)
         samples = (
-            (Channel.OFFSETS, NewestBatch(self._tables, REPLICA_OFFSETS, Channel.OFFSETS)),
-            (Channel.METRICS, NewestBatch(self._tables, BROKER_METRICS, Channel.METRICS)),
+            (Channel.OFFSETS, NewestBatch(self._places.tables, REPLICA_OFFSETS, Channel.OFFSETS)),
+            (Channel.METRICS, NewestBatch(self._places.tables, BROKER_METRICS, Channel.METRICS)),
         )
-        self._start(Channel.REPLICATION, self._replication, self._settings.job.trigger_seconds)
+        self._start(Channel.REPLICATION, self._replication, self._settings.trigger_seconds)
         for channel, batch in samples:
             self._start(channel, batch, SAMPLES_TRIGGER_SECONDS)
         self._projections.start()
 
     def _start(self, channel: Channel, batch: ReplicationBatch | NewestBatch, trigger_seconds: float) -> None:
-        query = start_query(
-            self._spark,
-            channel,
-            batch,
-            bus=self._bus,
-            checkpoint=self._checkpoint,
-            trigger_seconds=trigger_seconds,
-        )
+        query = start_query(self._spark, channel, batch, self._places, trigger_seconds)
         self._queries.append(query)
 
     def request_stop(self) -> None:

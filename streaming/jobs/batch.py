@@ -23,7 +23,6 @@ from streaming.delta.quarantine import Quarantine, Refused
 from streaming.delta.rows import changes_to_arrow
 from streaming.delta.truth import Truth
 from streaming.errors import Quarantined
-from streaming.transforms.decode import BUS_SOURCE, PAYLOAD, POSITION, REASON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -69,35 +68,38 @@ def now() -> Micros:
 
 
 def understand(rows: pa.Table, applied: Positions) -> Understood:
-    """Read the rows of a batch that were not applied yet, ordered by source and position."""
-    fresh = _fresh(rows, applied).sort_by([(BUS_SOURCE, "ascending"), (POSITION, "ascending")])
+    """Read the rows of a batch that were not applied yet, ordered by source and position.
+
+    Args:
+        rows: as ``transforms.decode.decode`` gives them.
+        applied: what was applied already.
+    """
+    fresh = _fresh(rows, applied).sort_by([("source", "ascending"), ("position", "ascending")])
     observations: list[Observation] = []
     refused: list[Refused] = []
     positions: dict[str, int] = {}
     for row in fresh.to_pylist():
-        positions[row[BUS_SOURCE]] = row[POSITION]
+        source, position = row["source"], row["position"]
+        positions[source] = position
         try:
             observations.append(_observation(row))
         except Quarantined as reason:
-            refused.append(
-                Refused(source=row[BUS_SOURCE], position=row[POSITION], reason=str(reason), raw=row[PAYLOAD])
-            )
+            refused.append(Refused(source=source, position=position, reason=str(reason), raw=row["raw"]))
     return Understood(tuple(observations), tuple(refused), positions)
 
 
 def _fresh(rows: pa.Table, applied: Positions) -> pa.Table:
-    sources = pc.unique(rows[BUS_SOURCE]).to_pylist()
     keep = None
-    for source in sources:
-        newer = pc.and_(pc.equal(rows[BUS_SOURCE], source), pc.greater(rows[POSITION], applied.position(source)))
+    for source in pc.unique(rows["source"]).to_pylist():
+        newer = pc.and_(pc.equal(rows["source"], source), pc.greater(rows["position"], applied.position(source)))
         keep = newer if keep is None else pc.or_(keep, newer)
     return rows if keep is None else rows.filter(keep)
 
 
 def _observation(row: Mapping[str, Any]) -> Observation:
-    if row[REASON] is not None:
-        raise Quarantined(row[REASON])
-    return from_fields(row)
+    if row["reason"] is not None:
+        raise Quarantined(row["reason"])
+    return from_fields(row["observation"])
 
 
 class ReplicationBatch:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from streaming.jobs import bus_source
 from streaming.transforms.decode import decode
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streaming.contracts.observations import Channel
     from streaming.jobs.batch import Applied
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where the job reads and writes: the bus, the Delta tables, Spark's checkpoints."""
+
+    bus: Path
+    tables: Path
+    checkpoint: Path
 
 
 class Batch(Protocol):
@@ -26,7 +35,7 @@ class Batch(Protocol):
 
 
 def start_query(
-    spark: SparkSession, channel: Channel, batch: Batch, *, bus: Path, checkpoint: Path, trigger_seconds: float
+    spark: SparkSession, channel: Channel, batch: Batch, places: Places, trigger_seconds: float
 ) -> StreamingQuery:
     """Start the query of one channel.
 
@@ -34,20 +43,21 @@ def start_query(
         spark: the session, with the bus registered.
         channel: what to read.
         batch: what to do with it.
-        bus: directory of the bus.
-        checkpoint: directory below which the query keeps its own checkpoint.
+        places: where the bus and the checkpoints are.
         trigger_seconds: pause between micro-batches, 0 for none.
     """
 
     def apply(frame: DataFrame, _batch_id: int) -> None:
         batch.apply(frame.toArrow())
 
-    observations = spark.readStream.format(bus_source.NAME).option("directory", str(bus)).option("channel", channel)
+    observations = (
+        spark.readStream.format(bus_source.NAME).option("directory", str(places.bus)).option("channel", channel)
+    )
     return (
         decode(observations.load())
         .writeStream.queryName(channel)
         .foreachBatch(apply)
-        .option("checkpointLocation", str(checkpoint / channel))
+        .option("checkpointLocation", str(places.checkpoint / channel))
         .trigger(processingTime=f"{trigger_seconds} seconds")
         .start()
     )

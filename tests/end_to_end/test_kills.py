@@ -1,0 +1,122 @@
+"""kill -9 at any moment loses nothing and doubles nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.bus.directory import DirectoryPublisher
+from tests.end_to_end.stories import essence, expected_changes, long_story
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.contracts.observations import Observation
+    from tests.plugins.pipeline import Pipeline
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+HERE = Path(__file__).parent
+
+
+class Telling:
+    """Publishes a story piece by piece, in a thread, until it is told to hurry."""
+
+    def __init__(self, bus: Path, story: Sequence[Observation], pause: float = 0.1) -> None:
+        self._publisher = DirectoryPublisher(bus, segment_bytes=20_000)
+        self._story, self._pause = story, pause
+        self._hurry = threading.Event()
+        self._thread = threading.Thread(target=self._tell, daemon=True)
+        self._thread.start()
+
+    def _tell(self) -> None:
+        for start in range(0, len(self._story), 10):
+            self._publisher.publish(self._story[start : start + 10])
+            self._hurry.wait(self._pause)
+
+    def finish(self) -> None:
+        self._hurry.set()
+        self._thread.join()
+        self._publisher.close()
+
+
+def is_complete(pipeline: Pipeline, story: Sequence[Observation]) -> bool:
+    rows = pipeline.rows("partition_changes")
+    return any((row["sequence"] or 0) >= len(story) for row in rows)
+
+
+def check(pipeline: Pipeline, story: Sequence[Observation]) -> None:
+    """Let a job finish the story, then compare every row, and every derived event."""
+    job = pipeline.job()
+    pipeline.eventually(lambda: is_complete(pipeline, story), "the whole story is applied", job)
+    assert job.stop() == 0, job.text()[-3000:]
+    expected = expected_changes(story)
+    assert essence(pipeline.rows("partition_changes")) == expected
+    events = sorted(row["event_id"] for row in pipeline.rows("replication_events"))
+    assert events == sorted(event for row in expected for event in row["events"])
+    counted = {row["partition"]: row["change_number"] for row in pipeline.rows("partition_state")}
+    last = {row["key"][1]: row["after"]["change_number"] for row in expected if row["after"]}
+    assert counted == last
+
+
+@pytest.mark.parametrize("point", ["before", "during", "after"])
+def test_a_driver_killed_around_its_commit_goes_on_where_it_was(pipeline: Pipeline, point: str) -> None:
+    story = long_story(seed=1)
+    telling = Telling(pipeline.bus, story)
+    script = [sys.executable, str(HERE / "kill_points.py"), point, "5", *pipeline.job_arguments()]
+    killed = pipeline.run("killed", script, PYTHONPATH=str(HERE.parents[1]))
+    assert killed.wait() == -signal.SIGKILL, killed.text()[-3000:]
+    telling.finish()
+    if point == "after":
+        shutil.rmtree(pipeline.checkpoint)
+
+    check(pipeline, story)
+
+
+@pytest.mark.parametrize("victim", ["jvm", "python", "both"])
+def test_either_half_of_the_driver_may_die_alone(pipeline: Pipeline, victim: str) -> None:
+    story = long_story(seed=2)
+    telling = Telling(pipeline.bus, story)
+    job = pipeline.job()
+    jvm = job.jvm()
+    pipeline.eventually(lambda: pipeline.rows("partition_changes"), "a first commit", job)
+    time.sleep(random.Random(victim).random())
+    for pid in {"jvm": [jvm], "python": [job.pid], "both": [jvm, job.pid]}[victim]:
+        os.kill(pid, signal.SIGKILL)
+    assert job.wait() != 0
+    pipeline.eventually(lambda: not Path(f"/proc/{jvm}/exe").exists(), "no JVM is left behind")
+    telling.finish()
+
+    check(pipeline, story)
+
+
+def test_a_collector_killed_in_the_middle_of_a_record_loses_and_doubles_nothing(pipeline: Pipeline) -> None:
+    torn_at = 60
+    script = [sys.executable, str(HERE / "torn_publisher.py"), str(pipeline.bus), "3", str(torn_at)]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+    killed = subprocess.run(script, check=False, capture_output=True, env=environment)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+
+    with closing(DirectoryPublisher(pipeline.bus, segment_bytes=20_000)) as publisher:
+        publisher.publish(long_story(seed=3, steps=400)[torn_at - 20 :])
+
+    told = long_story(seed=3, steps=400)
+    job = pipeline.job()
+    pipeline.eventually(
+        lambda: any((row["offset"] or 0) >= told[-1].metadata_offset for row in pipeline.rows("partition_changes")),  # type: ignore[attr-defined]
+        "the whole story is applied",
+        job,
+    )
+    assert job.stop() == 0
+    assert essence(pipeline.rows("partition_changes")) == expected_changes(told)
+    assert pipeline.rows("quarantine") == []
