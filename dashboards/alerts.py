@@ -127,16 +127,19 @@ def _under_min_isr_description(settings: AlertSettings) -> str:
     missing = f"{signals.REPLICA_IN_SYNC.now(_THIS_CLUSTER)} == 0"
     brokers = f"count by (broker) (({missing}) and on (cluster, topic, partition) ({refused}))"
     why = f"{signals.DEPARTURES.increase(settings.suspects_window, _THIS_CLUSTER)} > 0"
+    told = {
+        signal: _number(signal, last_known=settings.last_known) for signal in (signals.UNDER_MIN_ISR, signals.OFFLINE)
+    }
     return (
-        f"Cluster {{{{ $labels.cluster }}}}: {_number(signals.UNDER_MIN_ISR)} partitions are under min ISR "
-        f"(producers with acks=all are refused), {_number(signals.OFFLINE)} are offline. "
+        f"Cluster {{{{ $labels.cluster }}}}: {told[signals.UNDER_MIN_ISR]} partitions are under min ISR "
+        f"(producers with acks=all are refused), {told[signals.OFFLINE]} are offline"
+        f"{{{{ if not ({_ask(signals.OFFLINE.now(_THIS_CLUSTER))}) }}}} (last known: we lost sight of the cluster)"
+        "{{ end }}. "
         f"Topics: {_top(topics, '{{ .Labels.topic }} ({{ .Value }})')}. "
         f"Brokers missing from these ISRs: {_top(brokers, '{{ .Labels.broker }} ({{ .Value }})')}. "
         f"Left an ISR within {settings.suspects_window}: "
         + _top(why, 'broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf "%.0f" }})')
-        + f". Sight is {_number(signals.SIGHT_AGE, 'humanizeDuration')} old"
-        f"{{{{ if not ({_ask(signals.OFFLINE.now(_THIS_CLUSTER))}) }}}}: numbers are gone, this is the last known state"
-        "{{ end }}."
+        + "."
     )
 
 
@@ -204,10 +207,11 @@ def _ask(expression: str) -> str:
     return f"printf `{expression}` $labels.cluster | query"
 
 
-def _number(signal: Signal, form: str = 'printf "%.0f"') -> str:
-    """Print one number of the alert's cluster, or that it is not known."""
-    asked = _ask(signal.now(_THIS_CLUSTER))
-    return f"{{{{ with {asked} }}}}{{{{ . | first | value | {form} }}}}{{{{ else }}}}unknown{{{{ end }}}}"
+def _number(signal: Signal, last_known: str = "") -> str:
+    """Print one number of the alert's cluster (the last known one where it is gone), or that it is not known."""
+    newest = f" or {signal.last_known(last_known, _THIS_CLUSTER)}" if last_known else ""
+    asked = _ask(signal.now(_THIS_CLUSTER) + newest)
+    return f'{{{{ with {asked} }}}}{{{{ . | first | value | printf "%.0f" }}}}{{{{ else }}}}unknown{{{{ end }}}}'
 
 
 def _top(expression: str, row: str, otherwise: str = "none known") -> str:

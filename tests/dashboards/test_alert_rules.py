@@ -1,0 +1,134 @@
+"""The alerts as promtool sees them: their unit tests pass, and would notice a rule that was broken."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+CASES = sorted(Path(__file__).parent.glob("*.yml"))
+RULES = "../../dashboards/generated/alerts.yml"
+
+
+def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="session")
+def alerts(files: dict[str, str]) -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load(files["alerts.yml"])["groups"]
+    return group["rules"]
+
+
+def checked_against(directory: Path, rules: str) -> list[Path]:
+    """Copy the cases so that they test these rules."""
+    (directory / "alerts.yml").write_text(rules)
+    copies = []
+    for case in CASES:
+        text = case.read_text()
+        assert RULES in text, f"{case.name} tests other rules"
+        copies.append(directory / case.name)
+        copies[-1].write_text(text.replace(RULES, "alerts.yml"))
+    return copies
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
+def test_promtool_accepts_every_case(case: Path, files: dict[str, str], tmp_path: Path) -> None:
+    copies = {copy.name: copy for copy in checked_against(tmp_path, files["alerts.yml"])}
+    outcome = promtool("test", "rules", copies[case.name])
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+def test_promtool_finds_no_fault_with_the_rule_file(files: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "alerts.yml").write_text(files["alerts.yml"])
+    outcome = promtool("check", "rules", "--lint=all", "--lint-fatal", tmp_path / "alerts.yml")
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+BREAKS = {
+    "planned causes count": (r'\{cause!~"[^"]*"\}', ""),
+    "one planned cause counts": ("controlled_shutdown|", ""),
+    "a departure is not enough": (r"\[5m\]\)\) > 0", "[5m])) > 2"),
+    "a burst flaps": ("keep_firing_for: 15m", "keep_firing_for: 1m"),
+    "a ticket never ends": ("keep_firing_for: 15m", "keep_firing_for: 1h"),
+    "broker and cause are lost": (r"max by \(cluster, broker, cause\) \(increase", "max by (cluster) (increase"),
+    "two exporters double": ("max by", "sum by"),
+    "pages at once": (r"  for: 1m\n    keep_firing_for: 5m", "  keep_firing_for: 5m"),
+    "pages late": (r"  for: 1m\n    keep_firing_for: 5m", "  for: 10m\n    keep_firing_for: 5m"),
+    "pages flap": ("keep_firing_for: 5m", "keep_firing_for: 0s"),
+    "offline is forgotten": (r"      or max by \(cluster\) \(kafka_replication_cluster_offline_partitions\) > 0\n", ""),
+    "blindness resolves a page": (r"\[1h\]\)\) > 0", "[1h])) > 1e9"),
+    "the dead outlive the living": (r"\n\s*unless on \(cluster\) max by[^\n]*offline_partitions\)\)", ")"),
+    "stale at a minute sharp": (r"state_age_seconds\) > 60", "state_age_seconds) >= 60"),
+    "the oldest exporter counts": (r"min by \(cluster\) \(kafka_repl", "max by (cluster) (kafka_repl"),
+    "a vanished cluster is not missed": (r"\[1d\]\)\)", "[1m]))"),
+    "offsets count as sight": ('{channel="replication"}', ""),
+    "an empty Prometheus is fine": (r"\n\s*or absent_over_time[^\n]*", ""),
+    "the page comes with the ticket": (
+        "for: 15m\n    labels:\n      severity: page",
+        "for: 1m\n    labels:\n      severity: page",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_broken_rule_would_be_noticed(name: str, files: dict[str, str], tmp_path: Path) -> None:
+    pattern, replacement = BREAKS[name]
+    pattern = pattern if "\\" in pattern else re.escape(pattern)
+    broken, count = re.subn(pattern, replacement.replace("\\", r"\\"), files["alerts.yml"])
+    assert count > 0, "this break changes nothing any more: adapt it"
+    cases = checked_against(tmp_path, broken)
+    assert promtool("check", "rules", tmp_path / "alerts.yml").returncode == 0, "the break is not even a rule"
+    assert promtool("test", "rules", *cases).returncode != 0
+
+
+def test_every_alert_has_a_case_that_fires_and_one_that_does_not(alerts: list[dict[str, Any]]) -> None:
+    expectations = [
+        expectation
+        for case in CASES
+        for test in yaml.safe_load(case.read_text())["tests"]
+        for expectation in test.get("alert_rule_test", [])
+    ]
+    fires = {one["alertname"] for one in expectations if one.get("exp_alerts")}
+    silent = {one["alertname"] for one in expectations if not one.get("exp_alerts")}
+    names = {alert["alert"] for alert in alerts}
+    assert names == {"KafkaIsrShrink", "KafkaUnderMinIsr", "KafkaReplicationMonitorStale"}
+    assert names == fires
+    assert names == silent
+
+
+def test_every_alert_says_what_to_do(alerts: list[dict[str, Any]]) -> None:
+    for alert in alerts:
+        assert alert["labels"]["severity"] in {"page", "ticket", "info"}
+        assert set(alert["annotations"]) == {"summary", "description", "runbook_url", "dashboard_url"}
+        assert "{{ $labels.cluster" in alert["annotations"]["description"]
+        assert "$value" not in str(alert["labels"]), "a value in a label makes a new alert of each value"
+
+
+def test_every_runbook_anchor_exists_and_every_heading_is_of_an_alert(
+    alerts: list[dict[str, Any]], repository: Path
+) -> None:
+    headings = re.findall(r"^## (.+)$", (repository / "dashboards/runbook.md").read_text(), flags=re.MULTILINE)
+    assert {alert["alert"] for alert in alerts} == set(headings)
+    anchors = {f"dashboards/runbook.md#{heading.lower()}" for heading in headings}
+    assert anchors == {alert["annotations"]["runbook_url"] for alert in alerts}
+
+
+@pytest.mark.parametrize("alert", ["KafkaIsrShrink", "KafkaUnderMinIsr", "KafkaReplicationMonitorStale"])
+def test_every_runbook_entry_answers_the_same_questions(alert: str, repository: Path) -> None:
+    text = (repository / "dashboards/runbook.md").read_text()
+    entry = text.split(f"## {alert}\n")[1].split("\n## ")[0]
+    for question in ("Severity:", "Meaning.", "Impact.", "What to look at.", "What to do.", "What is normal."):
+        assert f"**{question}**" in entry, question
+
+
+def test_the_runbook_names_only_panels_that_exist(repository: Path, overview: dict[str, Any]) -> None:
+    text = (repository / "dashboards/runbook.md").read_text()
+    titles = {panel["title"] for panel in overview["panels"]}
+    named = {"Suspects", "Causes in this time range", "Topics at risk", "Age of each source", "Is data at risk now?"}
+    assert named <= titles
+    assert all(f"*{title}*" in text for title in named)
