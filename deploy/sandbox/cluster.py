@@ -1,0 +1,219 @@
+"""``Sandbox``: a cluster of real nodes in one folder. Knows processes, ports and Kafka's own tools."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import tempfile
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from deploy.sandbox.admin import Admin
+from deploy.sandbox.dump import DumpedRecord, dump_metadata_log
+from deploy.sandbox.node import Node
+from deploy.sandbox.plan import FIRST_CONTROLLER, Plan, formatted, random_id, write_plan
+from deploy.sandbox.properties import HOST
+from deploy.sandbox.proxy import ReplicationProxy
+from deploy.sandbox.waiting import wait_until
+from deploy.sandbox.watchdog import Watchdog
+from streaming.errors import ConfigurationError
+from streaming.runtime.jars import JMX_AGENT, SANDBOX, jar_paths
+from streaming.runtime.java import find_java
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+class Sandbox:
+    """A KRaft cluster on 127.0.0.1.
+
+    Without a ``root`` its folder is a temporary one and goes with it. As a context manager it starts the cluster,
+    waits until it is ready, and leaves no process behind, even when this one is killed.
+    """
+
+    def __init__(self, plan: Plan, root: Path | None = None) -> None:
+        self.plan = plan
+        self.root = root.absolute() if root else Path(tempfile.mkdtemp(prefix="isrwatch-sandbox-"))
+        self._temporary = root is None
+        self._watchdog: Watchdog | None = None
+        self._proxy: ReplicationProxy | None = None
+        self._nodes = {
+            node: Node(node, self.root / f"node-{node}", ports.client) for node, ports in plan.ports().items()
+        }
+
+    @property
+    def cluster_id(self) -> str:
+        """Kafka's cluster id."""
+        return self.plan.cluster_id
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """The brokers, dead or alive."""
+        return tuple(self.plan.brokers)
+
+    @property
+    def controller_ids(self) -> tuple[int, ...]:
+        """The controllers, dead or alive."""
+        return tuple(self.plan.controllers)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients begin."""
+        return ",".join(f"{HOST}:{ports.client}" for ports in self.plan.brokers.values())
+
+    @property
+    def controllers(self) -> tuple[tuple[str, int], ...]:
+        """Host and port of each controller's listener."""
+        return tuple((HOST, ports.client) for ports in self.plan.controllers.values())
+
+    @property
+    def proxy(self) -> ReplicationProxy:
+        """The proxy between the brokers of a running sandbox that was made with one."""
+        assert self._proxy is not None, "the sandbox was made without proxy=True, or does not run"  # noqa: S101
+        return self._proxy
+
+    @cached_property
+    def admin(self) -> Admin:
+        """The cluster's administrator."""
+        return Admin(self.bootstrap_servers)
+
+    def metrics_url(self, broker: int) -> str:
+        """Give the address of a broker's JMX agent."""
+        return f"http://{HOST}:{self.plan.brokers[broker].metrics}/metrics"
+
+    def __enter__(self) -> Self:
+        self._watchdog = Watchdog(self.root)
+        try:
+            self.up()
+        except BaseException:
+            self._leave(failed=True)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+
+    def up(self) -> None:
+        """Format what is not formatted, start what does not run, and wait until all brokers are registered."""
+        if not formatted(self.root):
+            self._format()
+        if self.plan.proxied() and self._proxy is None:
+            self._proxy = ReplicationProxy(self.plan.proxied())
+        for node in self._nodes:
+            self._launch(node)
+        for node in self._nodes:
+            self._wait_ready(node)
+
+    def down(self) -> None:
+        """Kill every node."""
+        for node in self._nodes.values():
+            node.signal(signal.SIGKILL)
+        for node in self._nodes.values():
+            node.wait_ended()
+
+    def start(self, node: int) -> None:
+        """Start a node and wait until it is ready: a broker is registered and unfenced then."""
+        self._launch(node)
+        self._wait_ready(node)
+
+    def kill(self, node: int) -> None:
+        """SIGKILL: gone at once, an unclean end."""
+        self._node(node).signal(signal.SIGKILL)
+        self._node(node).wait_ended()
+
+    def stop(self, node: int) -> None:
+        """SIGTERM: a controlled shutdown; returns when it is over."""
+        self._node(node).signal(signal.SIGTERM)
+        self._node(node).wait_ended()
+
+    def pause(self, node: int) -> None:
+        """SIGSTOP: the process hangs, its connections stay."""
+        self._node(node).signal(signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        """SIGCONT: the process goes on as if nothing had been."""
+        self._node(node).signal(signal.SIGCONT)
+
+    def restart(self, node: int) -> None:
+        """Stop and start again."""
+        self.stop(node)
+        self.start(node)
+
+    def pid(self, node: int) -> int | None:
+        """Give a node's process while it lives; a paused one does."""
+        return self._node(node).pid
+
+    def log(self, node: int) -> Path:
+        """Give the file with what a node says."""
+        return self._node(node).log
+
+    def dump_metadata_log(self, controller: int = FIRST_CONTROLLER) -> list[DumpedRecord]:
+        """Decode a controller's metadata log with Kafka's own tool."""
+        return dump_metadata_log(self._java(128), self._node(controller).data)
+
+    def _node(self, node: int) -> Node:
+        if node not in self._nodes:
+            raise ConfigurationError(f"there is no node {node}; there are {', '.join(map(str, self._nodes))}")
+        return self._nodes[node]
+
+    def _java(self, heap_megabytes: int) -> list[str | Path]:
+        classpath = ":".join(map(str, jar_paths(SANDBOX)))
+        return [find_java().executable, f"-Xmx{heap_megabytes}m", *_JVM, "-cp", classpath]
+
+    def _launch(self, node: int) -> None:
+        command = self._java(self.plan.heap_megabytes)
+        ports = self.plan.brokers.get(node)
+        if ports and self.plan.jmx_config:
+            (agent,) = jar_paths(JMX_AGENT)
+            command[1:1] = [f"-javaagent:{agent}={HOST}:{ports.metrics}:{self.plan.jmx_config}"]
+        self._node(node).start(command)
+
+    def _wait_ready(self, node: int) -> None:
+        wait_until(self._node(node).listening, f"node {node} to listen, see {self._node(node).log}")
+        if node in self.plan.brokers:
+            wait_until(lambda: node in self.admin.live_brokers(), f"broker {node} to be registered")
+
+    def _format(self) -> None:
+        """Format one node with Kafka's tool and copy its folder: a second JVM would add a second."""
+        for node_id, node in self._nodes.items():
+            node.write_properties(self.plan.properties_of(node_id, node.data))
+        first, *others = self._nodes.values()
+        tool: list[str | Path] = [
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            self.cluster_id,
+            "-c",
+            first.properties_file,
+        ]
+        done = subprocess.run([*self._java(96), *tool], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ConfigurationError(f"Kafka refuses to format: {(done.stderr or done.stdout).strip()}")
+        for node in others:
+            _copy_formatted(first.data, node.data, node.node_id)
+        write_plan(self.plan, self.root)
+
+    def _leave(self, *, failed: bool = False) -> None:
+        self.down()
+        if self._proxy is not None:
+            self._proxy.close()
+            self._proxy = None
+        if self._watchdog is not None:
+            self._watchdog.dismiss()
+            self._watchdog = None
+        if self._temporary and not failed:  # the logs of a cluster that did not start tell why
+            shutil.rmtree(self.root, ignore_errors=True)
+
+
+def _copy_formatted(source: Path, target: Path, node_id: int) -> None:
+    shutil.copytree(source, target)
+    meta = target / "meta.properties"
+    own = {"node.id": str(node_id), "directory.id": random_id()}
+    lines = [line.partition("=") for line in meta.read_text().splitlines()]
+    meta.write_text("".join(f"{key}{sign}{own.get(key, value)}\n" for key, sign, value in lines))

@@ -1,0 +1,131 @@
+"""What is decided when a cluster is made: ids, ports, properties. Kept in ``state.json`` of its folder."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import socket
+import uuid
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from deploy.sandbox.properties import HOST, Ports, node_properties
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+FIRST_CONTROLLER: Final = 101
+_PORTS: Final = range(15_000, 32_000)  # below the range that the kernel gives to outgoing connections
+_STATE: Final = "state.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One cluster on paper. ``properties`` go to all nodes, ``node_properties`` to one; both win over our own."""
+
+    cluster_id: str
+    brokers: dict[int, Ports]
+    controllers: dict[int, Ports]
+    properties: dict[str, str] = field(default_factory=dict)
+    node_properties: dict[int, dict[str, str]] = field(default_factory=dict)
+    heap_megabytes: int = 256
+    jmx_config: str | None = None
+
+    def ports(self) -> dict[int, Ports]:
+        """Give where each node listens, in the order of starting."""
+        return self.controllers | self.brokers
+
+    def properties_of(self, node: int, data: Path) -> dict[str, str]:
+        """Give everything that one node is told."""
+        own = node_properties(node, self.brokers, self.controllers, str(data))
+        return own | self.properties | self.node_properties.get(node, {})
+
+    def proxied(self) -> dict[int, tuple[int, int]]:
+        """Give the routes of a replication proxy: broker to (advertised port, own port); none without a proxy."""
+        return {
+            broker: (ports.advertised_replication, ports.replication)
+            for broker, ports in self.brokers.items()
+            if ports.advertised_replication != ports.replication
+        }
+
+
+def plan_cluster(  # noqa: PLR0913 - each one is a keyword
+    *,
+    brokers: int = 3,
+    controllers: int = 1,
+    properties: Mapping[str, str] | None = None,
+    node_properties: Mapping[int, Mapping[str, str]] | None = None,
+    heap_megabytes: int = 256,
+    jmx_config: Path | None = None,
+    proxy: bool = False,
+) -> Plan:
+    """Decide on a new cluster: brokers 1, 2, ..., controllers 101, 102, ..., free ports.
+
+    ``jmx_config`` gives every broker the Prometheus JMX agent, ``proxy`` puts a proxy between the brokers.
+    """
+    return Plan(
+        cluster_id=random_id(),
+        brokers={number: _ports(proxied=proxy) for number in range(1, brokers + 1)},
+        controllers={FIRST_CONTROLLER + number: Ports(client=_free_port()) for number in range(controllers)},
+        properties=dict(properties or {}),
+        node_properties={node: dict(own) for node, own in (node_properties or {}).items()},
+        heap_megabytes=heap_megabytes,
+        jmx_config=str(jmx_config.absolute()) if jmx_config else None,
+    )
+
+
+def write_plan(plan: Plan, root: Path) -> None:
+    """Keep the plan of a formatted cluster."""
+    (root / _STATE).write_text(json.dumps(asdict(plan), indent=2), encoding="utf-8")
+
+
+def read_plan(root: Path) -> Plan:
+    """Take up the cluster of a folder.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    try:
+        state = json.loads((root / _STATE).read_text(encoding="utf-8"))
+    except OSError:
+        raise ConfigurationError(f"there is no sandbox in {root}: start one with isrwatch sandbox up") from None
+    for role in ("brokers", "controllers"):
+        state[role] = {int(node): Ports(**ports) for node, ports in state[role].items()}
+    state["node_properties"] = {int(node): own for node, own in state["node_properties"].items()}
+    return Plan(**state)
+
+
+def formatted(root: Path) -> bool:
+    """Tell whether a folder holds a cluster."""
+    return (root / _STATE).exists()
+
+
+def random_id() -> str:
+    """Make an id as Kafka does: a random UUID in URL-safe base64, no dash in front, which tools take for an option."""
+    while (made := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return made
+
+
+def _ports(*, proxied: bool) -> Ports:
+    replication = _free_port()
+    return Ports(
+        client=_free_port(),
+        replication=replication,
+        advertised_replication=_free_port() if proxied else replication,
+        metrics=_free_port(),
+    )
+
+
+def _free_port() -> int:
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port

@@ -1,0 +1,88 @@
+"""What a node is told: server.properties as a mapping. Pure.
+
+The defaults make a small cluster that behaves like a production one in a hurry: the session (4 s) ends before the lag
+limit (6 s), so a killed broker is fenced and a slow one lags, as with Kafka's own 9 s and 30 s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HOST: Final = "127.0.0.1"
+
+_SMALL: Final[dict[str, str]] = {
+    "num.network.threads": "1",
+    "num.io.threads": "2",
+    "background.threads": "2",
+    "num.recovery.threads.per.data.dir": "1",
+    "log.cleaner.dedupe.buffer.size": "2097152",  # the default of 128 MiB would be most of the heap
+    "log.segment.bytes": "16777216",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+}
+_QUICK: Final[dict[str, str]] = {
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "4000",
+    "replica.lag.time.max.ms": "6000",
+    "group.initial.rebalance.delay.ms": "0",
+}
+_PREDICTABLE: Final[dict[str, str]] = {
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "unclean.leader.election.enable": "false",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Where a node listens. ``replication`` is what other brokers are told; a proxy may stand in front of it."""
+
+    client: int
+    replication: int = 0
+    advertised_replication: int = 0
+    metrics: int = 0
+
+
+def node_properties(
+    node_id: int, brokers: Mapping[int, Ports], controllers: Mapping[int, Ports], data: str
+) -> dict[str, str]:
+    """Give the properties of a broker or a controller of a cluster, before anybody's own."""
+    replication_factor = str(min(3, len(brokers)))
+    common = {
+        "node.id": str(node_id),
+        "controller.quorum.voters": ",".join(f"{node}@{HOST}:{ports.client}" for node, ports in controllers.items()),
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "REPLICATION",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT",
+        "log.dirs": data,
+        "default.replication.factor": replication_factor,
+        "offsets.topic.replication.factor": replication_factor,
+        "transaction.state.log.replication.factor": replication_factor,
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": replication_factor,
+        "share.coordinator.state.topic.min.isr": "1",
+        **_SMALL,
+        **_QUICK,
+        **_PREDICTABLE,
+    }
+    return common | (_broker(brokers[node_id]) if node_id in brokers else _controller(controllers[node_id]))
+
+
+def _broker(ports: Ports) -> dict[str, str]:
+    return {
+        "process.roles": "broker",
+        "listeners": f"CLIENT://{HOST}:{ports.client},REPLICATION://{HOST}:{ports.replication}",
+        "advertised.listeners": f"CLIENT://{HOST}:{ports.client},REPLICATION://{HOST}:{ports.advertised_replication}",
+    }
+
+
+def _controller(ports: Ports) -> dict[str, str]:
+    # A controller-only node has no REPLICATION listener, and refuses to be told of one.
+    return {
+        "process.roles": "controller",
+        "listeners": f"CONTROLLER://{HOST}:{ports.client}",
+    }

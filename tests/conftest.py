@@ -1,0 +1,5 @@
+"""Fixtures that several rooms use, each kind in its own plugin."""
+
+pytest_plugins = [
+    "tests.plugins.sandbox",
+]

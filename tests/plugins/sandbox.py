@@ -1,0 +1,50 @@
+"""Real Kafka clusters for tests, by fixtures. Nothing is imported, and no Java asked for, until one is used."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deploy.sandbox import Sandbox
+
+PLANNED = frozenset({"brokers", "controllers", "node_properties", "heap_megabytes", "jmx_config", "proxy"})
+
+
+class MakeSandbox(Protocol):
+    """Start a cluster and wait until it is ready; any number of them.
+
+    What is no word of ``plan_cluster`` is a property of all nodes: ``replica_lag_time_max_ms=2500``.
+    """
+
+    def __call__(self, *, brokers: int = ..., controllers: int = ..., **settings: Any) -> Sandbox: ...
+
+
+@pytest.fixture
+def kafka_cluster() -> Iterator[MakeSandbox]:
+    """Give a factory of clusters that end with the test. Mark the test ``kafka``."""
+    with ExitStack() as stack:
+        yield _factory(stack)
+
+
+@pytest.fixture(scope="module")
+def kafka_module_cluster() -> Iterator[MakeSandbox]:
+    """Give a factory of clusters that end with the module: starting one costs ten seconds."""
+    with ExitStack() as stack:
+        yield _factory(stack)
+
+
+def _factory(stack: ExitStack) -> MakeSandbox:
+    from deploy.sandbox import Sandbox, plan_cluster  # noqa: PLC0415 - see above
+
+    def make(*, brokers: int = 3, controllers: int = 1, **settings: Any) -> Sandbox:
+        planned = {key: value for key, value in settings.items() if key in PLANNED}
+        properties = {key.replace("_", "."): str(value) for key, value in settings.items() if key not in PLANNED}
+        plan = plan_cluster(brokers=brokers, controllers=controllers, properties=properties, **planned)
+        return stack.enter_context(Sandbox(plan))
+
+    return make
