@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from exporters.reader import Reader
-from streaming.commands.demo_live import Watched, now_micros, screen
+from streaming.commands.demo_live import Watched, newest, now_micros, screen
 from streaming.commands.demo_parts import Parts
 from streaming.commands.demo_place import PORT, Place, empty_folder, free_port
 from streaming.commands.demo_stages import Stages, wait_until
@@ -101,7 +101,7 @@ class Demo:
             wait_until(lambda: any(place.checkpoint.rglob("metadata")), "Spark", parts, PATIENCE_SECONDS)
         reader = Reader(place.tables)
         with stages.stage("first batch in the tables"):
-            wait_until(lambda: Watched(reader.refresh()).partitions(), "the first batch", parts, PATIENCE_SECONDS)
+            wait_until(lambda: Watched(newest(reader)).partitions(), "the first batch", parts, PATIENCE_SECONDS)
         with stages.stage(f"exporter at {place.metrics_url}"):
             parts.start("export", "--tables", f"{place.tables}", "--web.listen-address", place.address)
             wait_until(place.metrics, "the exporter", parts, PATIENCE_SECONDS)
@@ -110,12 +110,12 @@ class Demo:
     def watch(self, reader: Reader, seconds: float | None, title: str) -> tuple[Watched, str]:
         """Show what happens until the time is over or Ctrl-C; give what was seen, and the last scrape."""
         ends = None if seconds is None else time.monotonic() + seconds
-        watched = Watched(reader.refresh())
+        watched = Watched(newest(reader))
         heading = f"isrwatch demo  {title}  {self.place.metrics_url}  tables in {self.place.tables}"
         with suppress(KeyboardInterrupt), screen(self.console, heading) as shown:
             while ends is None or time.monotonic() < ends:
                 self.parts.check()
-                snapshot, now = reader.refresh(), now_micros()
+                snapshot, now = newest(reader), now_micros()
                 left = "Ctrl-C ends" if ends is None else f"ends in {max(0.0, ends - time.monotonic()):.0f} s"
                 shown.show(snapshot, watched.look(snapshot, now), now, left)
                 time.sleep(LOOK_SECONDS)

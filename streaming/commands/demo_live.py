@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -13,12 +13,14 @@ from rich.text import Text
 
 from exporters.snapshot import SECOND
 from exporters.terminal import event_line, view
+from streaming.delta.tail import TailGap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import Console, RenderableType
 
+    from exporters.reader import Reader
     from exporters.snapshot import Event, ReplicationSnapshot
 
 LINES_ABOVE_EVENTS: Final = 16
@@ -28,6 +30,13 @@ LINES_ABOVE_EVENTS: Final = 16
 def now_micros() -> int:
     """Give the wall clock in UTC microseconds."""
     return time.time_ns() // 1000
+
+
+def newest(reader: Reader) -> ReplicationSnapshot:
+    """Read what is new; in a gap of the history, what was known before: the job's next projection closes it."""
+    with suppress(TailGap):
+        return reader.refresh()
+    return reader.snapshot
 
 
 @dataclass(slots=True)
