@@ -1,0 +1,26 @@
+"""How replication behaves: a Kafka cluster as values and tables. No clock, no randomness, no IO.
+
+Two laws. Time is a whole number of milliseconds that the caller passes in; nothing here reads a clock or draws a
+number. A message goes in, messages and timers come out: who carries them, and how long that takes, is the caller's.
+
+Read in this order:
+
+- ``constants``      Kafka's defaults, and presets of older versions
+- ``log``            offsets and leader epochs of one replica's log
+- ``replica``        what a leader knows of one follower; when it counts as caught up
+- ``partition``      what the controller knows of one partition
+- ``leader``         what a leader knows of one partition it leads: ISR, proposals, high watermark
+- ``election``       who leads next
+- ``change``         one step of a partition, and the record that tells of it
+- ``registry``       all brokers, topics and partitions, with the indexes that keep every step cheap
+- ``heartbeats``     broker life cycle as a table
+- ``alter_partition`` the checks of an ISR proposal as a table
+- ``controller``     requests in, record batches out
+- ``messages``       what travels
+- ``leadership``     a broker as leader: fetches, appends, shrink and expand
+- ``following``      a broker as follower: fetch loops
+- ``broker``         one broker process
+- ``cluster``        the event loop that joins them
+- ``invariants``     what must hold after every step
+- ``placement``      where the replicas of a new topic go
+"""

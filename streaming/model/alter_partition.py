@@ -1,0 +1,61 @@
+"""The controller's checks of an ISR proposal (``ReplicationControlManager.alterPartition``), as a table. Pure.
+
+The order is part of the protocol: a leader reacts differently to each answer, and the first check that fails answers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming.model.messages import AlterPartitionItem, Error
+from streaming.model.replica import ANY_BROKER_EPOCH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from streaming.contracts.identifiers import BrokerId
+    from streaming.model.partition import BrokerRegistration, PartitionRegistration
+
+
+class Proposal(NamedTuple):
+    """A proposal beside what the controller knows."""
+
+    sender: BrokerId
+    item: AlterPartitionItem
+    partition: PartitionRegistration
+    brokers: Mapping[BrokerId, BrokerRegistration]
+
+
+def _from_the_future(proposal: Proposal) -> bool:
+    """Such epochs do not exist here: this controller must be the stale one."""
+    item, partition = proposal.item, proposal.partition
+    return item.leader_epoch > partition.leader_epoch or item.partition_epoch > partition.partition_epoch
+
+
+def _has_strangers(proposal: Proposal) -> bool:
+    members = [broker for broker, _ in proposal.item.isr]
+    return len(set(members)) != len(members) or not set(members) <= set(proposal.partition.replicas)
+
+
+def _is_ineligible(proposal: Proposal, broker: BrokerId, epoch: int) -> bool:
+    """KIP-841: no fenced or leaving member; KIP-903: no member that restarted since it fetched."""
+    registration = proposal.brokers.get(broker)
+    if registration is None or not registration.is_active:
+        return True
+    return epoch not in {ANY_BROKER_EPOCH, registration.epoch}
+
+
+CHECKS: Final[tuple[tuple[Callable[[Proposal], bool], Error], ...]] = (
+    (_from_the_future, Error.NOT_CONTROLLER),
+    (lambda it: it.item.leader_epoch < it.partition.leader_epoch, Error.FENCED_LEADER_EPOCH),
+    (lambda it: it.sender != it.partition.leader, Error.INVALID_REQUEST),
+    (lambda it: it.item.partition_epoch < it.partition.partition_epoch, Error.INVALID_UPDATE_VERSION),
+    (_has_strangers, Error.INVALID_REQUEST),
+    (lambda it: it.sender not in [broker for broker, _ in it.item.isr], Error.INVALID_REQUEST),
+    (lambda it: any(_is_ineligible(it, *member) for member in it.item.isr), Error.INELIGIBLE_REPLICA),
+)
+
+
+def verdict(proposal: Proposal) -> Error:
+    """Give the first error, or NONE."""
+    return next((error for fails, error in CHECKS if fails(proposal)), Error.NONE)

@@ -1,0 +1,212 @@
+"""One broker process: life cycle, metadata, and its two halves as leader and follower.
+
+A process knows its disk, its configuration and what messages told it. It ends by :attr:`Broker.has_ended` (a clean
+stop) or by being forgotten (a crash); the disk stays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streaming.contracts.identifiers import NO_LEADER
+from streaming.model.following import Following
+from streaming.model.leader import LocalReplica
+from streaming.model.leadership import Leadership
+from streaming.model.messages import (
+    CONTROLLER,
+    NO_BROKER_EPOCH,
+    AlterPartitionDue,
+    AlterPartitionResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Disconnected,
+    Error,
+    FetchDue,
+    FetchRequest,
+    FetchResponse,
+    FetchWaitOver,
+    HeartbeatDue,
+    IsrExpiration,
+    Message,
+    MetadataDelta,
+    MetadataPartition,
+    MetadataRequest,
+    Outbox,
+    PartitionFetchDue,
+    RegistrationDue,
+    StartUp,
+    Timer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from typing import Any
+
+    from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicPartition
+    from streaming.model.constants import Constants
+    from streaming.model.leader import LeaderPartition
+    from streaming.model.partition import BrokerRegistration
+
+# BrokerLifecycleManager hurries while it starts and once while it stops.
+_STARTING_HEARTBEAT_MS = 10
+_STOPPING_HEARTBEAT_MS = 50
+
+
+class Disk:
+    """What outlives a process: replicas, and the clean-shutdown file with the broker epoch of the last clean stop."""
+
+    __slots__ = ("clean_shutdown_epoch", "replicas")
+
+    def __init__(self) -> None:
+        self.replicas: dict[TopicPartition, LocalReplica] = {}
+        self.clean_shutdown_epoch: BrokerEpoch = NO_BROKER_EPOCH
+
+
+class Broker:
+    """A broker process. Feed it with :meth:`receive`, then empty ``outbox``.
+
+    Attributes:
+        incarnation_id: drawn by the driver for each process.
+        has_ended: it may go: the controller has agreed to a clean stop.
+    """
+
+    def __init__(self, broker: BrokerId, incarnation_id: str, constants: Constants, disk: Disk) -> None:
+        self.broker = broker
+        self.incarnation_id = incarnation_id
+        self.outbox = Outbox()
+        self.has_ended = False
+        self.brokers: dict[BrokerId, BrokerRegistration] = {}
+        self.leadership = Leadership(broker, constants, self.brokers, self.outbox)
+        self.following = Following(broker, constants, disk.replicas, self.outbox)
+        self.disk = disk
+        self._constants = constants
+        self._epoch = NO_BROKER_EPOCH
+        self._metadata_offset = -1
+        self._wants_shut_down = False
+        self._was_told_to_wait = False
+        self._is_running = False
+        self._heartbeat_number = 0
+        self._previous_epoch = disk.clean_shutdown_epoch
+        disk.clean_shutdown_epoch = NO_BROKER_EPOCH
+        self._handlers: dict[type, Callable[[int, Any], None]] = {
+            FetchRequest: self.leadership.fetch,
+            FetchResponse: lambda _, it: self.following.fetched(it),
+            FetchWaitOver: lambda _, it: self.leadership.fetch_wait_over(it),
+            FetchDue: lambda _, it: self.following.retry(it.leader),
+            PartitionFetchDue: lambda _, it: self.following.retry_partition(it),
+            IsrExpiration: self._expire_isr,
+            AlterPartitionResponse: self.leadership.proposals.answered,
+            AlterPartitionDue: lambda _now, _it: self.leadership.proposals.retry(),
+            StartUp: self._started,
+            BrokerRegistrationResponse: self._registered,
+            RegistrationDue: self._register,
+            BrokerHeartbeatResponse: self._heard,
+            HeartbeatDue: self._heartbeat,
+            MetadataDelta: self._apply,
+            Disconnected: lambda _, it: self.following.disconnected(it.peer),
+        }
+
+    def led_partitions(self) -> Collection[LeaderPartition]:
+        """Give the partitions it believes to lead."""
+        return self.leadership.led.values()
+
+    def start(self) -> None:
+        """Operator starts the process; it needs its start-up time before it says anything."""
+        self.outbox.after(self._constants.start_up_ms, StartUp())
+
+    def _started(self, now: int, _timer: StartUp) -> None:
+        """Follow the metadata log, ask for a registration, look for lagging followers from now on.
+
+        As in Kafka, replication does not wait for the registration: a process that replaces a crashed one fetches
+        while the controller still counts on the old one.
+        """
+        self.outbox.send(CONTROLLER, MetadataRequest(self.broker))
+        self.outbox.after(self._constants.isr_expiration_ms, IsrExpiration())
+        self._register(now, RegistrationDue())
+
+    def receive(self, now: int, payload: Message | Timer) -> None:
+        """Take one message or timer; what follows is in ``outbox``."""
+        self._handlers[type(payload)](now, payload)
+        self.leadership.proposals.send()
+        self.following.send()
+
+    def shut_down(self, now: int) -> None:
+        """Operator sends SIGTERM: ask the controller for a controlled shutdown."""
+        self._wants_shut_down = True
+        self._beat(now)
+
+    def _expire_isr(self, now: int, timer: IsrExpiration) -> None:
+        self.outbox.after(self._constants.isr_expiration_ms, timer)
+        self.leadership.expire_isr(now)
+
+    # -------------------------------------------------------------- life cycle
+
+    def _register(self, _now: int, _timer: RegistrationDue) -> None:
+        self.outbox.send(CONTROLLER, BrokerRegistrationRequest(self.broker, self.incarnation_id, self._previous_epoch))
+
+    def _registered(self, now: int, response: BrokerRegistrationResponse) -> None:
+        if response.error is not Error.NONE:
+            self.outbox.after(self._constants.registration_retry_ms, RegistrationDue())
+            return
+        self._epoch = response.broker_epoch
+        self.leadership.proposals.broker_epoch = self._epoch
+        self.following.broker_epoch = self._epoch
+        self._beat(now)
+
+    def _heartbeat(self, now: int, timer: HeartbeatDue) -> None:
+        if timer.number == self._heartbeat_number:
+            self._beat(now)
+
+    def _beat(self, _now: int) -> None:
+        if self._epoch != NO_BROKER_EPOCH:
+            self.outbox.send(
+                CONTROLLER,
+                BrokerHeartbeatRequest(self.broker, self._epoch, self._metadata_offset, False, self._wants_shut_down),
+            )
+
+    def _heard(self, _now: int, response: BrokerHeartbeatResponse) -> None:
+        if response.should_shut_down:
+            self.disk.clean_shutdown_epoch = self._epoch
+            self.has_ended = True
+            return
+        delay = self._constants.broker_heartbeat_interval_ms
+        if self._wants_shut_down and not self._was_told_to_wait:
+            self._was_told_to_wait, delay = True, _STOPPING_HEARTBEAT_MS
+        elif not self._is_running and response.is_fenced:
+            delay = _STARTING_HEARTBEAT_MS
+        self._is_running |= not response.is_fenced
+        self._heartbeat_number += 1  # only the newest timer counts
+        self.outbox.after(delay, HeartbeatDue(self._heartbeat_number))
+
+    # -------------------------------------------------------------- metadata
+
+    def _apply(self, now: int, delta: MetadataDelta) -> None:
+        """Take in a stretch of the metadata log."""
+        self._metadata_offset = delta.metadata_offset
+        self.brokers.update(delta.brokers)
+        if delta.snapshot:
+            present = {item.topic_partition for item in delta.partitions}
+            for key in [key for key in self.disk.replicas if key not in present]:
+                del self.disk.replicas[key]
+        for item in delta.partitions:
+            self._assign(now, item)
+
+    def _assign(self, now: int, item: MetadataPartition) -> None:
+        key, registration = item.topic_partition, item.registration
+        if registration is None or self.broker not in registration.replicas:
+            self.leadership.resign(key)
+            self.following.unfollow(key)
+            self.disk.replicas.pop(key, None)
+            return
+        replica = self.disk.replicas.setdefault(key, LocalReplica())
+        if registration.leader == self.broker:
+            self.following.unfollow(key)
+            self.leadership.lead(now, key, item.topic, registration, replica)
+        else:
+            self.leadership.resign(key)
+            if registration.leader == NO_LEADER:
+                self.following.unfollow(key)
+            else:
+                self.following.follow(key, registration.leader, registration.leader_epoch)

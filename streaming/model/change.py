@@ -1,0 +1,128 @@
+"""One step of a partition, and the record that tells of it (``PartitionChangeBuilder``). Pure.
+
+The order of the parts is Kafka's: eligible leader replicas, election, ISR, last known leader. A step that changes
+nothing is no step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from streaming.contracts.health import effective_min_isr
+from streaming.contracts.records import RECOVERED, RECOVERING, PartitionChange
+from streaming.model.election import Candidates, Election, Mode, Outcome, elect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.model.partition import PartitionRegistration
+
+
+class Target(NamedTuple):
+    """What a change aims for.
+
+    Attributes:
+        isr: the wanted ISR, before the election has its say.
+        acceptable: who may lead: active brokers, corrected for the step that is being taken.
+        min_isr: configured minimum of the topic.
+        elr_enabled: feature ``eligible.leader.replicas.version``.
+        mode: how hard to look for a leader.
+        unclean_shutdown: brokers that may have lost a suffix of their log; they are no longer eligible.
+        recovered: the leader says that it has recovered from an unclean election.
+    """
+
+    isr: tuple[BrokerId, ...]
+    acceptable: Callable[[BrokerId], bool]
+    min_isr: int
+    elr_enabled: bool
+    mode: Mode = Mode.ONLINE
+    unclean_shutdown: tuple[BrokerId, ...] = ()
+    recovered: bool = False
+
+
+class Change(NamedTuple):
+    """The state after a step, and how its election went."""
+
+    after: PartitionRegistration
+    outcome: Outcome
+
+
+def build(before: PartitionRegistration, target: Target) -> Change | None:
+    """Take one step towards ``target``; None if nothing changes."""
+    elr, last_known = _eligible(before, target)
+    election = elect(before, Candidates(target.isr, elr, target.acceptable), target.mode)
+    isr, elr, last_known, recovery = _after_election(before, target, election, elr, last_known)
+    if not isr and not target.elr_enabled:
+        isr = before.isr  # without ELR the last member stays in the ISR while nobody leads
+    if target.elr_enabled:
+        last_known = _last_known_leader(before, election.leader, isr, last_known)
+    after = before._replace(
+        isr=isr,
+        elr=elr,
+        last_known_elr=last_known,
+        leader=election.leader,
+        leader_recovery_state=recovery,
+    )
+    if after == before:
+        return None
+    epoch = before.leader_epoch + (election.leader != before.leader)
+    return Change(after._replace(leader_epoch=epoch, partition_epoch=before.partition_epoch + 1), election.outcome)
+
+
+def _eligible(before: PartitionRegistration, target: Target) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
+    """KIP-966: who left the ISR below the minimum holds all committed records, for they cannot grow meanwhile."""
+    minimum = effective_min_isr(target.min_isr, before.replicas) or 0
+    if not target.elr_enabled or len(target.isr) >= minimum:
+        return (), ()
+    former = {*before.elr, *before.isr} - {*target.isr, *target.unclean_shutdown}
+    return tuple(sorted(former)), before.last_known_elr
+
+
+def _after_election(
+    before: PartitionRegistration,
+    target: Target,
+    election: Election,
+    elr: tuple[BrokerId, ...],
+    last_known: tuple[BrokerId, ...],
+) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...], tuple[BrokerId, ...], int]:
+    """Give ISR, ELR, last known ELR and recovery state as the election leaves them."""
+    winner = election.leader
+    if election.outcome.is_unclean:
+        return (winner,), (), (), RECOVERING
+    recovery = RECOVERED if target.recovered else before.leader_recovery_state
+    if election.outcome is Outcome.FROM_ELR:
+        return (winner,), tuple(broker for broker in elr if broker != winner), last_known, recovery
+    return target.isr, elr, last_known, recovery
+
+
+def _last_known_leader(
+    before: PartitionRegistration, leader: BrokerId, isr: tuple[BrokerId, ...], last_known: tuple[BrokerId, ...]
+) -> tuple[BrokerId, ...]:
+    """Remember the leader when a partition first becomes leaderless with an empty ISR; forget it once one leads."""
+    if leader >= 0:
+        return ()
+    if not isr and before.isr and before.leader >= 0:
+        return (before.leader,)
+    return last_known
+
+
+def record_of(
+    topic_partition: TopicPartition, before: PartitionRegistration, after: PartitionRegistration
+) -> PartitionChange:
+    """Write the record of a step: only the fields that changed; ``leader`` iff the leader epoch grew."""
+
+    def changed(name: str) -> tuple[BrokerId, ...] | None:
+        value: tuple[BrokerId, ...] = getattr(after, name)
+        return None if value == getattr(before, name) else value
+
+    recovery = after.leader_recovery_state
+    return PartitionChange(
+        topic_id=topic_partition.topic_id,
+        partition=topic_partition.partition,
+        isr=changed("isr"),
+        leader=after.leader if after.leader_epoch != before.leader_epoch else None,
+        leader_recovery_state=None if recovery == before.leader_recovery_state else recovery,
+        elr=changed("elr"),
+        last_known_elr=changed("last_known_elr"),
+    )

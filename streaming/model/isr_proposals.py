@@ -1,0 +1,144 @@
+"""ISR proposals on their way to the controller (``AlterPartitionManager``): one request in flight per broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from streaming.model.messages import (
+    CONTROLLER,
+    NO_BROKER_EPOCH,
+    AlteredPartition,
+    AlterPartitionDue,
+    AlterPartitionItem,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    Error,
+    Outbox,
+)
+from streaming.model.replica import ANY_BROKER_EPOCH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicPartition
+    from streaming.model.leader import IsrProposal, LeaderPartition
+    from streaming.model.partition import PartitionRegistration
+
+# The truth differs from what the leader believes: it keeps waiting for the metadata log to tell it.
+_AWAIT_METADATA: Final = frozenset(
+    {Error.UNKNOWN_TOPIC_ID, Error.FENCED_LEADER_EPOCH, Error.INVALID_UPDATE_VERSION, Error.INVALID_REQUEST}
+)
+
+
+class IsrProposals:
+    """Proposals waiting or in flight, and the meters they move.
+
+    Args:
+        broker: the leader.
+        retry_ms: wait after a request that failed as a whole.
+        led: the partitions it leads; a proposal is void once its partition has moved on.
+        committed: told of every partition whose ISR the controller accepted.
+        outbox: where requests go.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerId,
+        retry_ms: int,
+        led: dict[TopicPartition, LeaderPartition],
+        committed: Callable[[int, LeaderPartition], None],
+        outbox: Outbox,
+    ) -> None:
+        self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+        self.isr_shrinks = 0
+        self.isr_expands = 0
+        self.failed_isr_updates = 0
+        self._broker = broker
+        self._retry_ms = retry_ms
+        self._led = led
+        self._committed = committed
+        self._outbox = outbox
+        self._waiting: dict[TopicPartition, IsrProposal] = {}
+        self._in_flight: dict[TopicPartition, IsrProposal] = {}
+        self._is_backing_off = False
+
+    def propose(self, partition: LeaderPartition, proposal: IsrProposal) -> None:
+        """Leader wants another ISR. Enabled while nothing is pending for the partition."""
+        assert partition.pending is None, f"a second proposal for {partition.key}"  # noqa: S101 - one in flight
+        partition.pending = proposal
+        self._waiting[partition.key] = proposal
+
+    def send(self) -> None:
+        """Send what waits, unless a request is in flight or has just failed. Called after every input."""
+        if self._in_flight or self._is_backing_off or not self._waiting:
+            return
+        self._in_flight = {key: it for key, it in self._waiting.items() if self._is_current(key, it)}
+        self._waiting = {}
+        if self._in_flight:
+            items = tuple(self._item(self._led[key], it) for key, it in self._in_flight.items())
+            self._outbox.send(CONTROLLER, AlterPartitionRequest(self._broker, self.broker_epoch, items))
+
+    def retry(self) -> None:
+        """The wait after a failure is over."""
+        self._is_backing_off = False
+
+    def _is_current(self, key: TopicPartition, proposal: IsrProposal) -> bool:
+        partition = self._led.get(key)
+        return partition is not None and partition.pending is proposal
+
+    def _item(self, partition: LeaderPartition, proposal: IsrProposal) -> AlterPartitionItem:
+        def epoch_of(member: BrokerId) -> int:
+            if member == self._broker:
+                return self.broker_epoch
+            epoch = partition.remotes[member].broker_epoch
+            return ANY_BROKER_EPOCH if epoch is None else epoch
+
+        return AlterPartitionItem(
+            partition.key,
+            partition.committed.leader_epoch,
+            partition.committed.partition_epoch,
+            tuple((member, epoch_of(member)) for member in proposal.isr),
+            proposal.cause,
+        )
+
+    def answered(self, now: int, response: AlterPartitionResponse) -> None:
+        """Controller's verdicts arrive."""
+        sent, self._in_flight = self._in_flight, {}
+        if response.error is not Error.NONE:
+            self.failed_isr_updates += len(sent)
+            self._resend(sent)
+            return
+        for altered in response.partitions:
+            key = altered.topic_partition
+            if self._is_current(key, sent[key]):
+                self._settle(now, self._led[key], sent[key], altered)
+
+    def _settle(self, now: int, partition: LeaderPartition, proposal: IsrProposal, altered: AlteredPartition) -> None:
+        registration = altered.registration
+        if altered.error is Error.NONE and registration is not None:
+            self._accept(now, partition, proposal, registration)
+            return
+        self.failed_isr_updates += 1
+        if altered.error is Error.INELIGIBLE_REPLICA:
+            partition.pending = None  # nothing was applied: back to the committed ISR
+        elif altered.error not in _AWAIT_METADATA:
+            self._resend({partition.key: proposal})
+
+    def _accept(
+        self, now: int, partition: LeaderPartition, proposal: IsrProposal, registration: PartitionRegistration
+    ) -> None:
+        committed = partition.committed
+        is_newer = registration.partition_epoch >= committed.partition_epoch
+        if registration.leader_epoch != committed.leader_epoch or not is_newer:
+            return
+        if len(proposal.isr) > len(committed.isr):
+            self.isr_expands += 1
+        else:
+            self.isr_shrinks += 1
+        partition.accept(registration)
+        self._committed(now, partition)
+
+    def _resend(self, proposals: dict[TopicPartition, IsrProposal]) -> None:
+        self._waiting |= proposals
+        self._is_backing_off = True
+        self._outbox.after(self._retry_ms, AlterPartitionDue())

@@ -1,0 +1,247 @@
+"""A broker as leader: appends, fetches, shrink and expand (``ReplicaManager``, ``AlterPartitionManager``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streaming.contracts.events import Cause
+from streaming.model.fetch_session import FetchSession
+from streaming.model.isr_proposals import IsrProposals
+from streaming.model.leader import IsrProposal, LeaderPartition, LocalReplica
+from streaming.model.messages import (
+    Error,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchWaitOver,
+    Outbox,
+)
+from streaming.model.replica import ANY_BROKER_EPOCH, RemoteReplica, fetched
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.model.constants import Constants
+    from streaming.model.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
+
+
+class Leadership:
+    """The partitions a broker leads.
+
+    Attributes:
+        led: by partition.
+        proposals: ISR changes on their way to the controller.
+        stalled: (from, to) of the last time this process did not run; it tells a lag from the leader's own stall.
+    """
+
+    def __init__(
+        self, broker: BrokerId, constants: Constants, brokers: dict[BrokerId, BrokerRegistration], outbox: Outbox
+    ) -> None:
+        self.led: dict[TopicPartition, LeaderPartition] = {}
+        self.proposals = IsrProposals(broker, constants.alter_partition_retry_ms, self.led, self._isr_committed, outbox)
+        self.stalled = (0, 0)
+        self._broker = broker
+        self._constants = constants
+        self._brokers = brokers
+        self._outbox = outbox
+        self._sessions: dict[BrokerId, FetchSession] = {}
+
+    # -------------------------------------------------------------- terms of leadership
+
+    def lead(
+        self,
+        now: int,
+        key: TopicPartition,
+        topic: TopicRegistration,
+        registration: PartitionRegistration,
+        replica: LocalReplica,
+    ) -> None:
+        """Leader learns from metadata that it leads, still leads, or that its ISR changed."""
+        partition = self.led.get(key)
+        if partition is None or registration.leader_epoch > partition.committed.leader_epoch:
+            again = partition is not None
+            partition = partition or LeaderPartition(self._broker, key, replica, registration)
+            self.led[key] = partition
+            partition.begin_term(now, registration, topic.min_isr, again=again)
+            for session in self._sessions_of(partition):
+                session.open(partition)
+        elif registration.partition_epoch > partition.committed.partition_epoch:
+            partition.accept(registration)
+            for session in self._sessions_of(partition):
+                session.unsettle(partition)
+        self._advance(now, partition)
+
+    def resign(self, key: TopicPartition) -> None:
+        """Leader learns that it leads no more."""
+        partition = self.led.pop(key, None)
+        if partition is not None:
+            for session in self._sessions_of(partition):
+                session.drop(key)
+
+    def _sessions_of(self, partition: LeaderPartition) -> Iterator[FetchSession]:
+        for follower in partition.remotes:
+            session = self._sessions.get(follower)
+            if session is None:
+                session = self._sessions[follower] = FetchSession(follower)
+            yield session
+
+    def _advance(self, now: int, partition: LeaderPartition) -> None:
+        window = self._constants.replica_lag_time_max_ms
+        if partition.advance_high_watermark(now, window, self._brokers):
+            for session in self._sessions_of(partition):
+                session.unsettle(partition)
+
+    # -------------------------------------------------------------- data
+
+    def append(self, now: int, appends: Iterable[tuple[TopicPartition, int]], *, acks_all: bool) -> int:
+        """Leader takes writes: (partition, records). Returns how many records were refused."""
+        refused = 0
+        waiting: dict[BrokerId, FetchSession] = {}
+        for key, count in appends:
+            partition = self.led.get(key)
+            if partition is None or (acks_all and not partition.accepts_acks_all):
+                refused += count
+                continue
+            for session in self._sessions_of(partition):
+                session.unsettle(partition)
+                if session.parked is not None and session.is_stated(partition):
+                    waiting[session.follower] = session
+            partition.replica.log.append(count)
+            self._advance(now, partition)
+        for session in waiting.values():
+            self._answer(session, ())
+        return refused
+
+    def fetch(self, now: int, request: FetchRequest) -> None:
+        """Follower fetches: its positions prove what it has; then data, or a wait for data."""
+        session = self._sessions.get(request.follower)
+        if session is None:
+            session = self._sessions[request.follower] = FetchSession(request.follower)
+        for key in list(session.stated) if request.full else request.forgotten:
+            if key in self.led:
+                session.unsettle(self.led[key])
+            session.stated.pop(key, None)
+        if request.full:
+            session.restart()
+        session.broker_epoch = request.broker_epoch
+        refusals = [answer for item in request.partitions if (answer := self._state(now, session, item))]
+        stated_now = {item.topic_partition for item in request.partitions}
+        for key in list(session.unsettled):
+            partition = self.led[key]
+            if key not in stated_now and session.is_stated(partition):
+                self._fetched(now, session, partition, partition.remotes[session.follower].log_end_offset)
+        session.last_fetch_ms = now
+        session.parked = request.request_id
+        if refusals or any(session.has_data(self.led[key]) for key in session.unsettled):
+            self._answer(session, refusals)
+        else:
+            self._outbox.after(
+                self._constants.replica_fetch_wait_max_ms, FetchWaitOver(request.follower, request.request_id)
+            )
+
+    def fetch_wait_over(self, timer: FetchWaitOver) -> None:
+        """A long poll found nothing: answer with whatever high watermarks moved."""
+        session = self._sessions[timer.follower]
+        if session.parked == timer.request_id:
+            self._answer(session, ())
+
+    # -------------------------------------------------------------- ISR
+
+    def expire_isr(self, now: int) -> None:
+        """Leader, each half window: propose the ISR without those that lag. Only unsettled followers can."""
+        lagging: dict[TopicPartition, list[BrokerId]] = {}
+        window = self._constants.replica_lag_time_max_ms
+        for session in self._sessions.values():
+            for key in session.unsettled:
+                partition = self.led[key]
+                if partition.pending is None and partition.is_lagging(session.follower, now, window):
+                    lagging.setdefault(key, []).append(session.follower)
+        for key, followers in lagging.items():
+            partition = self.led[key]
+            isr = tuple(member for member in partition.committed.isr if member not in followers)
+            cause = self._cause_of_lag(now, [partition.remotes[follower] for follower in followers])
+            self.proposals.propose(partition, IsrProposal(isr, cause))
+
+    def _cause_of_lag(self, now: int, followers: list[RemoteReplica]) -> Cause:
+        """Ghost: would they be in sync, were the time in which this leader itself stood still not counted?"""
+        begin, end = self.stalled
+        longest = max(now - it.last_caught_up_ms - max(0, end - max(begin, it.last_caught_up_ms)) for it in followers)
+        return Cause.LAG if longest > self._constants.replica_lag_time_max_ms else Cause.LEADER_STALL
+
+    def _isr_committed(self, now: int, partition: LeaderPartition) -> None:
+        for session in self._sessions_of(partition):
+            session.unsettle(partition)
+        self._advance(now, partition)
+
+    def _state(self, now: int, session: FetchSession, item: FetchPartition) -> FetchedPartition | None:
+        """Take one stated position; an answer only where it is refused or the logs part."""
+        key = item.topic_partition
+        partition = self.led.get(key)
+        error = self._refusal(partition, session, item)
+        if partition is None or error is not Error.NONE:
+            return FetchedPartition(key, item.leader_epoch, error)
+        diverging = partition.replica.log.diverges_from(item.last_fetched_epoch, item.fetch_offset)
+        if diverging is not None:
+            return FetchedPartition(key, item.leader_epoch, diverging=diverging)
+        session.unsettle(partition)
+        session.stated[key] = item.leader_epoch
+        self._fetched(now, session, partition, item.fetch_offset)
+        return None
+
+    def _refusal(self, partition: LeaderPartition | None, session: FetchSession, item: FetchPartition) -> Error:
+        if partition is None:
+            return Error.NOT_LEADER_OR_FOLLOWER
+        if item.leader_epoch != partition.committed.leader_epoch:
+            newer = item.leader_epoch > partition.committed.leader_epoch
+            return Error.UNKNOWN_LEADER_EPOCH if newer else Error.FENCED_LEADER_EPOCH
+        known = self._brokers.get(session.follower)
+        if known is not None and ANY_BROKER_EPOCH != session.broker_epoch < known.epoch:
+            return Error.NOT_LEADER_OR_FOLLOWER  # a process that was replaced since (KIP-903)
+        return Error.NONE
+
+    def _fetched(self, now: int, session: FetchSession, partition: LeaderPartition, offset: int) -> None:
+        before = partition.remotes[session.follower]
+        partition.remotes[session.follower] = fetched(
+            before, offset, partition.replica.log.end, now, session.broker_epoch
+        )
+        if partition.can_join(session.follower, self._brokers.get(session.follower)):
+            isr = (*partition.committed.isr, session.follower)
+            self.proposals.propose(partition, IsrProposal(isr, Cause.EXPAND))
+        if before.log_end_offset != offset:
+            self._advance(now, partition)
+
+    def _answer(self, session: FetchSession, refusals: Iterable[FetchedPartition]) -> None:
+        assert session.parked is not None  # noqa: S101 - only a request can be answered
+        answers = list(refusals)
+        for key in list(session.unsettled):
+            partition = self.led[key]
+            if not session.is_stated(partition):
+                continue
+            if session.has_data(partition):
+                answers.append(self._read(session, partition))
+            elif not session.knows_high_watermark(partition):
+                end = partition.replica.log.end
+                answers.append(self._answered(partition, end, end, ()))
+            session.told_high_watermark(partition)
+        self._outbox.send(session.follower, FetchResponse(session.parked, self._broker, tuple(answers)))
+        session.parked = None
+
+    def _read(self, session: FetchSession, partition: LeaderPartition) -> FetchedPartition:
+        log, offset = partition.replica.log, partition.remotes[session.follower].log_end_offset
+        end = min(log.end, offset + self._constants.replica_fetch_max_records)
+        return self._answered(partition, offset, end, log.epochs_between(offset, end))
+
+    @staticmethod
+    def _answered(
+        partition: LeaderPartition, offset: int, end: int, epochs: tuple[tuple[int, int], ...]
+    ) -> FetchedPartition:
+        return FetchedPartition(
+            partition.key,
+            partition.committed.leader_epoch,
+            fetch_offset=offset,
+            end_offset=end,
+            epochs=epochs,
+            high_watermark=partition.replica.high_watermark,
+        )

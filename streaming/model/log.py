@@ -1,0 +1,97 @@
+"""The log of one replica: offsets and leader epochs. Knows no leaders, no ISR, no time.
+
+A record is an offset and the epoch of the leader that wrote it, nothing more; so the epoch cache (epoch, first
+offset) *is* the log, however long it is (KIP-101, KIP-279).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+NO_EPOCH: Final = -1
+
+EpochEntry = tuple[int, int]
+
+
+class Log:
+    """Offsets ``start`` (inclusive) to ``end`` (exclusive: the next to write), and the epoch cache.
+
+    ``epochs`` is strictly increasing in both columns: (epoch, first offset of that epoch).
+    """
+
+    __slots__ = ("end", "epochs", "start")
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.end = 0
+        self.epochs: list[EpochEntry] = []
+
+    @property
+    def last_epoch(self) -> int:
+        """Epoch of the newest entry, ``NO_EPOCH`` for an empty cache."""
+        return self.epochs[-1][0] if self.epochs else NO_EPOCH
+
+    def begin_epoch(self, epoch: int, offset: int) -> None:
+        """Note that ``epoch`` starts at ``offset``; an epoch that wrote nothing there gives way."""
+        if epoch <= self.last_epoch:
+            return
+        while self.epochs and self.epochs[-1][1] >= offset:
+            self.epochs.pop()
+        self.epochs.append((epoch, offset))
+
+    def append(self, count: int) -> None:
+        """Leader: write ``count`` records in the current epoch."""
+        self.end += count
+
+    def append_fetched(self, end: int, epochs: tuple[EpochEntry, ...]) -> None:
+        """Follower: take over what the leader sent, up to ``end``."""
+        for epoch, offset in epochs:
+            self.begin_epoch(epoch, offset)
+        self.end = end
+
+    def epochs_between(self, offset: int, end: int) -> tuple[EpochEntry, ...]:
+        """Give the epochs of the records in ``[offset, end)``, each with its first offset there."""
+        if self.epochs[-1][1] <= offset:  # nearly always: a follower reads the current epoch
+            return ((self.epochs[-1][0], offset),)
+        later = [entry for entry in self.epochs if offset < entry[1] < end]
+        floor = [entry[0] for entry in self.epochs if entry[1] <= offset]
+        return (*([(floor[-1], offset)] if floor else []), *later)
+
+    def end_offset_for(self, epoch: int) -> EpochEntry:
+        """Tell where ``epoch`` ended: (largest epoch not above it, its end offset); OffsetsForLeaderEpoch.
+
+        (-1, -1) if the epoch is undefined or newer than everything here.
+        """
+        if epoch == NO_EPOCH or not self.epochs or epoch > self.last_epoch:
+            return (NO_EPOCH, -1)
+        if epoch == self.last_epoch:
+            return (epoch, self.end)
+        above = next(entry for entry in self.epochs if entry[0] > epoch)
+        below = [entry[0] for entry in self.epochs if entry[0] <= epoch]
+        return (below[-1] if below else epoch, above[1])
+
+    def diverges_from(self, epoch: int, offset: int) -> EpochEntry | None:
+        """Leader: compare with a follower that is at ``offset`` after a record of ``epoch``; None if they agree."""
+        if epoch == NO_EPOCH:
+            return None
+        found, end = self.end_offset_for(epoch)
+        return (found, end) if found < epoch or end < offset else None
+
+    def truncate(self, offset: int) -> None:
+        """Drop every record at or after ``offset``."""
+        self.end = min(self.end, offset)
+        while self.epochs and self.epochs[-1][1] >= self.end:
+            self.epochs.pop()
+
+    def truncate_to_diverging(self, epoch: int, leader_end: int) -> None:
+        """Follower: truncate after the leader told that its logs part at (epoch, leader_end).
+
+        Each round strictly lowers the last epoch or ends in agreement, so asking again always comes to an end.
+        """
+        floor = [entry[0] for entry in self.epochs if entry[0] <= epoch]
+        if not floor:
+            self.truncate(leader_end if epoch != NO_EPOCH else self.start)
+        elif floor[-1] == epoch:
+            self.truncate(min(self.end_offset_for(epoch)[1], leader_end))
+        else:
+            self.truncate(self.end_offset_for(floor[-1])[1])

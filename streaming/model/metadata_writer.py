@@ -1,0 +1,159 @@
+"""How the controller changes its state: steps and records together, then one batch for everybody.
+
+Used by ``controller`` alone. State changes at once, so that a later step of the same operation sees it; records gather
+until :meth:`MetadataWriter.commit` appends them with one timestamp.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming.contracts.events import Cause
+from streaming.contracts.identifiers import BrokerId, Micros, Offset, TopicPartition
+from streaming.contracts.records import MetadataRecord, Partition, RecordBatch
+from streaming.model import change
+from streaming.model.election import Mode, Outcome
+from streaming.model.messages import MetadataDelta, MetadataPartition, Outbox
+from streaming.model.partition import BrokerRegistration, PartitionRegistration, TopicRegistration, Transition
+from streaming.model.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+MICROS_PER_MS: Final = 1_000
+
+# An election that had to reach beyond the ISR says more than the step that asked for it.
+_CAUSE_OF_ELECTION: Final = {
+    Outcome.FROM_ELR: Cause.ELR_ELECTION,
+    Outcome.LAST_KNOWN: Cause.LAST_KNOWN_LEADER,
+    Outcome.OUT_OF_SYNC: Cause.UNCLEAN_ELECTION,
+}
+
+
+class Commit(NamedTuple):
+    """What one operation left behind: the batch as anybody may read it, and the true steps."""
+
+    now: int
+    batch: RecordBatch
+    transitions: tuple[Transition, ...]
+
+
+class How(NamedTuple):
+    """What is special about a step.
+
+    Attributes:
+        mode: how hard to look for a leader.
+        leaving: a broker on its way out, which still counts as active until its own record.
+        unclean_shutdown: it may have lost a suffix of its log.
+        recovered: the leader says that it has recovered from an unclean election.
+    """
+
+    mode: Mode = Mode.ONLINE
+    leaving: BrokerId | None = None
+    unclean_shutdown: bool = False
+    recovered: bool = False
+
+
+DEFAULT: Final = How()
+
+
+class MetadataWriter:
+    """The registry, the metadata log's end, and who follows it.
+
+    Args:
+        elr_enabled: feature ``eligible.leader.replicas.version``.
+        origin: wall-clock time of model time 0, for batch timestamps.
+        outbox: where metadata for the brokers goes.
+    """
+
+    def __init__(self, *, elr_enabled: bool, origin: Micros, outbox: Outbox) -> None:
+        self.registry = Registry()
+        self.commits: list[Commit] = []
+        self.subscribers: dict[BrokerId, None] = {}
+        self.end_offset = 0
+        self.elr_enabled = elr_enabled
+        self._origin = origin
+        self._outbox = outbox
+        self._records: list[MetadataRecord] = []
+        self._brokers: dict[BrokerId, None] = {}
+
+    def write(self, *records: MetadataRecord) -> None:
+        """Add records to the operation."""
+        self._records += records
+
+    def set_broker(self, broker: BrokerId, registration: BrokerRegistration) -> None:
+        """Replace a broker's registration."""
+        self.registry.brokers[broker] = registration
+        self._brokers[broker] = None
+
+    def create(self, topic: TopicRegistration, key: TopicPartition, partition: PartitionRegistration) -> None:
+        """Create a partition."""
+        self.registry.replace(topic, key, partition, Cause.CREATED)
+        self._records.append(
+            Partition(
+                topic_id=key.topic_id,
+                partition=key.partition,
+                replicas=partition.replicas,
+                isr=partition.isr,
+                leader=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                partition_epoch=partition.partition_epoch,
+            )
+        )
+
+    def change(self, key: TopicPartition, isr: Iterable[BrokerId], cause: Cause, how: How = DEFAULT) -> None:
+        """Take a step of one partition towards ``isr``, elect if need be, write its record; nothing if no-op."""
+        before = self.registry.partitions[key]
+        topic = self.registry.topics[key.topic_id]
+        target = change.Target(
+            isr=tuple(isr),
+            acceptable=self._acceptable(how.leaving),
+            min_isr=topic.min_isr,
+            elr_enabled=self.elr_enabled,
+            mode=Mode.UNCLEAN if topic.unclean and how.mode is Mode.ONLINE else how.mode,
+            unclean_shutdown=(how.leaving,) if how.unclean_shutdown and how.leaving is not None else (),
+            recovered=how.recovered,
+        )
+        step = change.build(before, target)
+        if step is not None:
+            self.registry.replace(topic, key, step.after, _CAUSE_OF_ELECTION.get(step.outcome, cause))
+            self._records.append(change.record_of(key, before, step.after))
+
+    def _acceptable(self, excluded: BrokerId | None) -> Callable[[BrokerId], bool]:
+        return lambda broker: broker != excluded and self.registry.is_active(broker)
+
+    def commit(self, now: int) -> None:
+        """Append the operation's records as one batch and tell every broker; nothing if it wrote none."""
+        if not self._records:
+            return
+        batch = RecordBatch(
+            base_offset=Offset(self.end_offset),
+            epoch=1,
+            timestamp=Micros(self._origin + now * MICROS_PER_MS),
+            records=tuple(self._records),
+        )
+        self.end_offset += len(self._records)
+        transitions = tuple(self.registry.transitions)
+        self.commits.append(Commit(now, batch, transitions))
+        self._publish(transitions)
+        self._records.clear()
+        self._brokers.clear()
+        self.registry.transitions.clear()
+
+    def _publish(self, transitions: tuple[Transition, ...]) -> None:
+        """Send what changed. Departs from Kafka: idle heartbeats of the log are not sent, nobody acts on them."""
+        partitions = tuple(MetadataPartition(it.topic_partition, it.topic, it.after) for it in transitions)
+        brokers = tuple((broker, self.registry.brokers[broker]) for broker in self._brokers)
+        if partitions or brokers:
+            delta = MetadataDelta(self.end_offset - 1, partitions, brokers)
+            for broker in self.subscribers:
+                self._outbox.send(broker, delta)
+
+    def snapshot_for(self, broker: BrokerId) -> MetadataDelta:
+        """Give a new process everything it hosts, and every broker."""
+        partitions = tuple(self._hosted(broker))
+        return MetadataDelta(self.end_offset - 1, partitions, tuple(self.registry.brokers.items()), snapshot=True)
+
+    def _hosted(self, broker: BrokerId) -> Iterator[MetadataPartition]:
+        for key in self.registry.hosted_by(broker):
+            yield MetadataPartition(key, self.registry.topics[key.topic_id], self.registry.partitions[key])

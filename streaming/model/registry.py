@@ -1,0 +1,109 @@
+"""All brokers, topics and partitions of the controller, with indexes.
+
+Laws of this file: a partition is replaced by :meth:`Registry.replace` and nowhere else, so indexes and transitions
+cannot miss a step; and every index is a dict used as an ordered set, so that two runs walk in the same order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicId, TopicPartition
+from streaming.model.partition import BrokerRegistration, PartitionRegistration, TopicRegistration, Transition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streaming.contracts.events import Cause
+
+OrderedSet = dict[TopicPartition, None]
+
+
+class Registry:
+    """The controller's state. ``transitions`` gathers the steps since it was last emptied."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[BrokerId, BrokerRegistration] = {}
+        self.topics: dict[TopicId, TopicRegistration] = {}
+        self.partitions: dict[TopicPartition, PartitionRegistration] = {}
+        self.transitions: list[Transition] = []
+        self.leaderless: OrderedSet = {}
+        self.off_preferred_leader: OrderedSet = {}
+        self._in_isr: dict[BrokerId, OrderedSet] = {}
+        self._in_elr: dict[BrokerId, OrderedSet] = {}
+        self._hosted: dict[BrokerId, OrderedSet] = {}
+        self._led: dict[BrokerId, OrderedSet] = {}
+
+    def with_isr_member(self, broker: BrokerId) -> list[TopicPartition]:
+        """Partitions whose ISR has ``broker``."""
+        return list(self._in_isr.get(broker, ()))
+
+    def with_elr_member(self, broker: BrokerId) -> list[TopicPartition]:
+        """Partitions whose ELR has ``broker``."""
+        return list(self._in_elr.get(broker, ()))
+
+    def hosted_by(self, broker: BrokerId) -> list[TopicPartition]:
+        """Partitions that have a replica on ``broker``."""
+        return list(self._hosted.get(broker, ()))
+
+    def leads_something(self, broker: BrokerId) -> bool:
+        """Tell whether ``broker`` leads any partition."""
+        return bool(self._led.get(broker))
+
+    def is_active(self, broker: BrokerId) -> bool:
+        """Tell whether ``broker`` is registered, unfenced and not shutting down."""
+        registration = self.brokers.get(broker)
+        return registration is not None and registration.is_active
+
+    def replace(
+        self,
+        topic: TopicRegistration,
+        topic_partition: TopicPartition,
+        after: PartitionRegistration | None,
+        cause: Cause,
+    ) -> None:
+        """Take one step of one partition: create, change or (``after`` None) delete it."""
+        before = self.partitions.get(topic_partition)
+        if after is None:
+            del self.partitions[topic_partition]
+        else:
+            self.partitions[topic_partition] = after
+        self._index(topic_partition, before, after)
+        self.transitions.append(Transition(topic, topic_partition, before, after, cause))
+
+    def _index(
+        self, key: TopicPartition, before: PartitionRegistration | None, after: PartitionRegistration | None
+    ) -> None:
+        _move(self._in_isr, key, before.isr if before else (), after.isr if after else ())
+        _move(self._in_elr, key, before.elr if before else (), after.elr if after else ())
+        _move(self._hosted, key, before.replicas if before else (), after.replicas if after else ())
+        _move(self._led, key, _leader(before), _leader(after))
+        _mark(self.leaderless, key, marked=after is not None and after.leader == NO_LEADER)
+        _mark(
+            self.off_preferred_leader,
+            key,
+            marked=after is not None and after.leader not in {NO_LEADER, after.replicas[0]},
+        )
+
+
+def _leader(state: PartitionRegistration | None) -> tuple[BrokerId, ...]:
+    return () if state is None or state.leader == NO_LEADER else (state.leader,)
+
+
+def _move(
+    index: dict[BrokerId, OrderedSet], key: TopicPartition, before: Iterable[BrokerId], after: Iterable[BrokerId]
+) -> None:
+    if before == after:
+        return
+    for broker in before:
+        if broker not in after:
+            del index[broker][key]
+    for broker in after:
+        index.setdefault(broker, {})[key] = None
+
+
+def _mark(index: OrderedSet, key: TopicPartition, *, marked: bool) -> None:
+    if marked:
+        index[key] = None
+    else:
+        index.pop(key, None)

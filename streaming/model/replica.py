@@ -1,0 +1,61 @@
+"""One follower as its leader sees it, and when it counts as caught up (KIP-16, ``Replica.java``). Pure values."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+UNKNOWN_OFFSET: Final = -1
+ANY_BROKER_EPOCH: Final = -1
+
+
+class RemoteReplica(NamedTuple):
+    """What the leader remembers of one follower's fetches.
+
+    Attributes:
+        log_end_offset: offset of its newest fetch: it has everything below. -1 before the first one in this epoch.
+        last_fetch_leader_end: the leader's own log end when that fetch was read.
+        last_fetch_ms: when that fetch arrived.
+        last_caught_up_ms: the newest moment at which it provably had everything the leader had.
+        broker_epoch: uptime of the broker that fetched; None before, -1 from a process not yet registered (KIP-903).
+    """
+
+    log_end_offset: int = UNKNOWN_OFFSET
+    last_fetch_leader_end: int = UNKNOWN_OFFSET
+    last_fetch_ms: int = 0
+    last_caught_up_ms: int = 0
+    broker_epoch: int | None = None
+
+
+def fetched(remote: RemoteReplica, offset: int, leader_end: int, now: int, broker_epoch: int) -> RemoteReplica:
+    """Take in a fetch at ``offset`` that the leader read when its own log ended at ``leader_end``.
+
+    The second branch is what keeps a follower in sync that is always one batch behind: it has now what the leader
+    had at the *previous* fetch, so it was caught up at the time of that one.
+    """
+    caught_up = remote.last_caught_up_ms
+    if offset >= leader_end:
+        caught_up = max(caught_up, now)
+    elif offset >= remote.last_fetch_leader_end:
+        caught_up = max(caught_up, remote.last_fetch_ms)
+    return RemoteReplica(offset, max(remote.last_fetch_leader_end, leader_end), now, caught_up, broker_epoch)
+
+
+def is_caught_up(remote: RemoteReplica, leader_end: int, now: int, window_ms: int) -> bool:
+    """Tell whether it may stay in the ISR; the window is inclusive.
+
+    A follower at the leader's log end is caught up however old its last fetch is: a hung follower of an idle
+    partition stays in the ISR.
+    """
+    return remote.log_end_offset == leader_end or now - remote.last_caught_up_ms <= window_ms
+
+
+def for_new_leader(*, in_isr: bool, now: int) -> RemoteReplica:
+    """Begin a term: nothing is known; members of the ISR get the benefit of one window."""
+    return RemoteReplica(last_caught_up_ms=now if in_isr else 0)
+
+
+def for_reelected_leader(remote: RemoteReplica, *, in_isr: bool, start_offset: int, now: int) -> RemoteReplica:
+    """Begin another term of the same leader: positions are kept, the window of ISR members starts again."""
+    if not in_isr:
+        return remote._replace(last_fetch_ms=0, last_caught_up_ms=0)
+    return remote._replace(last_fetch_leader_end=start_offset, last_fetch_ms=now, last_caught_up_ms=now)

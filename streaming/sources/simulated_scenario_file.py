@@ -1,0 +1,142 @@
+"""Scenarios as commented TOML files; ``conf/scenarios/*.toml`` show every key.
+
+A wrong key raises ``ConfigurationError`` that names the key and the fix.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import MISSING, asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from streaming.errors import ConfigurationError
+from streaming.model.constants import PRESETS, Constants
+from streaming.sources.simulated_scenario import Action, Fault, Scenario, TopicPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+T = TypeVar("T")
+
+_ROOMS: Final = (
+    Path(__file__).parents[2] / "conf" / "scenarios",  # a checkout
+    Path(__file__).parents[1] / "conf" / "scenarios",  # an installation
+)
+
+
+def load_scenario(path_or_name: str | Path) -> Scenario:
+    """Read a scenario: a path, or the name of one that comes with the program (``steady``, ``broker_loss``, ...).
+
+    Raises:
+        ConfigurationError: there is no such file, it is not TOML, or a key is wrong.
+    """
+    path = _resolve(path_or_name)
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the scenario {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the scenario {path} is not TOML: {error}") from None
+    try:
+        return scenario_from(path.stem, document)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"scenario {path.name}: {error}") from None
+
+
+def _resolve(path_or_name: str | Path) -> Path:
+    path = Path(path_or_name)
+    if path.suffix == ".toml" or path.is_file():
+        return path
+    for room in _ROOMS:
+        if (room / f"{path_or_name}.toml").is_file():
+            return room / f"{path_or_name}.toml"
+    known = sorted({found.stem for room in _ROOMS for found in room.glob("*.toml")})
+    raise ConfigurationError(f"there is no scenario {path_or_name}; use one of {', '.join(known)}, or a .toml file")
+
+
+def scenario_from(name: str, document: Mapping[str, Any]) -> Scenario:
+    """Build a scenario from a decoded TOML document.
+
+    Raises:
+        ConfigurationError: a key is missing, unknown, or of the wrong type.
+    """
+    values = dict(document)
+    constants = _constants(values.pop("constants", {}))
+    topics = tuple(_build(TopicPlan, item, "topics.") for item in values.pop("topics", ()))
+    faults = tuple(_build(Fault, item, "faults.") for item in values.pop("faults", ()))
+    values |= {"name": name, "constants": constants, "topics": topics, "faults": faults}
+    return _build(Scenario, values, "")
+
+
+def _constants(values: Mapping[str, Any]) -> Constants:
+    given = dict(values)
+    preset = given.pop("preset", "kraft")
+    if preset not in PRESETS:
+        raise ConfigurationError(f"constants.preset is {preset!r}; use one of {', '.join(PRESETS)}")
+    return _build(Constants, asdict(PRESETS[preset]) | given, "constants.")
+
+
+def _build(cls: type[T], values: Any, prefix: str) -> T:  # noqa: ANN401 - any value of a TOML file
+    if not isinstance(values, dict):
+        raise ConfigurationError(f"{prefix.rstrip('.')} must be a table: write [[{prefix.rstrip('.')}]]")
+    annotations = {it.name: str(it.type) for it in fields(cls)}
+    unknown = sorted(set(values) - set(annotations))
+    if unknown:
+        raise ConfigurationError(f"unknown key {prefix}{unknown[0]}; known here: {', '.join(annotations)}")
+    for it in fields(cls):
+        if it.name not in values and it.default is MISSING and it.default_factory is MISSING:
+            raise ConfigurationError(f"{prefix}{it.name} is missing")
+    return cls(**{name: _value(annotations[name], value, prefix + name) for name, value in values.items()})
+
+
+def _value(annotation: str, value: Any, key: str) -> Any:  # noqa: ANN401 - any value of a TOML file
+    """Check and convert one value: lists become tuples, whole numbers pass for seconds."""
+    if annotation in _BUILT:
+        return value
+    convert, wanted = _CONVERSIONS[annotation.removesuffix(" | None")]
+    try:
+        return convert(value)
+    except (TypeError, ValueError):
+        raise ConfigurationError(f"{key} is {value!r}; it must be {wanted}") from None
+
+
+def _is(kind: type[T]) -> Callable[[Any], T]:
+    def check(value: Any) -> T:  # noqa: ANN401 - any value of a TOML file
+        if type(value) is not kind:
+            raise TypeError
+        return value
+
+    return check
+
+
+def _seconds(value: Any) -> float:  # noqa: ANN401 - any value of a TOML file
+    return _is(float)(float(value) if type(value) is int else value)
+
+
+def _ids(value: Any) -> tuple[int, ...]:  # noqa: ANN401 - any value of a TOML file
+    return tuple(_is(int)(item) for item in _is(list)(value))
+
+
+def _link(value: Any) -> tuple[int, ...]:  # noqa: ANN401 - any value of a TOML file
+    leader, follower = _ids(value)
+    return leader, follower
+
+
+def _assignments(value: Any) -> tuple[tuple[int, ...], ...]:  # noqa: ANN401 - any value of a TOML file
+    return tuple(_ids(item) for item in _is(list)(value))
+
+
+# By annotation: how a TOML value becomes a field, and what to ask for.
+_CONVERSIONS: Final[dict[str, tuple[Callable[[Any], Any], str]]] = {
+    "str": (_is(str), "text"),
+    "int": (_is(int), "a whole number"),
+    "float": (_seconds, "a number"),
+    "bool": (_is(bool), "true or false"),
+    "Action": (Action, f"one of {', '.join(Action)}"),
+    "BrokerId": (_is(int), "a broker id"),
+    "tuple[BrokerId, ...]": (_ids, "a list of broker ids, for example [1, 2, 3]"),
+    "tuple[BrokerId, BrokerId]": (_link, "two broker ids: [leader, follower]"),
+    "tuple[tuple[BrokerId, ...], ...]": (_assignments, "a list of lists of broker ids"),
+}
+_BUILT: Final = frozenset({"Constants", "tuple[TopicPlan, ...]", "tuple[Fault, ...]"})
