@@ -1,4 +1,4 @@
-"""One micro-batch of the replication query: decoded rows in, one commit to the truth out.
+"""One micro-batch of the replication query: rows of the bus in, one commit to the truth out.
 
 What was applied already is skipped by position, so a batch may come again in any cut: after a crash of the driver, of
 its JVM or of its Python, or with a new checkpoint. Knows Arrow and the tables, no Spark.
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from streaming.changes.change import Change, Subject
 from streaming.changes.fold import fold
-from streaming.contracts.codec import from_fields
+from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.delta.projections import Projections
@@ -71,7 +71,7 @@ def understand(rows: pa.Table, applied: Positions) -> Understood:
     """Read the rows of a batch that were not applied yet, ordered by source and position.
 
     Args:
-        rows: as ``transforms.decode.decode`` gives them.
+        rows: as in ``schemas.bus_schema``.
         applied: what was applied already.
     """
     fresh = _fresh(rows, applied).sort_by([("source", "ascending"), ("position", "ascending")])
@@ -84,7 +84,7 @@ def understand(rows: pa.Table, applied: Positions) -> Understood:
         try:
             observations.append(_observation(row))
         except Quarantined as reason:
-            refused.append(Refused(source=source, position=position, reason=str(reason), raw=row["raw"]))
+            refused.append(Refused(source=source, position=position, reason=str(reason), raw=row["payload"]))
     return Understood(tuple(observations), tuple(refused), positions)
 
 
@@ -97,9 +97,9 @@ def _fresh(rows: pa.Table, applied: Positions) -> pa.Table:
 
 
 def _observation(row: Mapping[str, Any]) -> Observation:
-    if row["reason"] is not None:
-        raise Quarantined(row["reason"])
-    return from_fields(row["observation"])
+    if row["damage"] is not None:
+        raise Quarantined(row["damage"])
+    return decode(row["payload"])
 
 
 class ReplicationBatch:

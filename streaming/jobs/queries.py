@@ -1,4 +1,4 @@
-"""The streaming queries: a channel of the bus in, decoded, one callback a micro-batch. No rule inside."""
+"""The streaming queries: a channel of the bus in, one callback a micro-batch. No rule inside."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from streaming.jobs import bus_source
-from streaming.transforms.decode import decode
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +30,7 @@ class Batch(Protocol):
     """What a query does with each micro-batch."""
 
     def apply(self, rows: pa.Table) -> Applied:
-        """Apply decoded rows; a batch that comes again changes nothing."""
+        """Apply rows of the bus; a batch that comes again changes nothing."""
 
 
 def start_query(
@@ -54,7 +53,7 @@ def start_query(
         spark.readStream.format(bus_source.NAME).option("directory", str(places.bus)).option("channel", channel)
     )
     return (
-        decode(observations.load())
+        observations.load()
         .writeStream.queryName(channel)
         .foreachBatch(apply)
         .option("checkpointLocation", str(places.checkpoint / channel))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,18 +20,15 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
 
 
-def decoded(observations: Iterable[Observation], start: int = 0) -> pa.Table:
+BUS = pa.schema([("source", pa.string()), ("position", pa.int64()), ("payload", pa.binary()), ("damage", pa.string())])
+
+
+def published(observations: Iterable[Observation], start: int = 0) -> pa.Table:
     """What Spark hands to a batch, one observation a position."""
     return pa.Table.from_pylist([
-        {
-            "source": observed.source,
-            "position": position,
-            "reason": None,
-            "raw": None,
-            "observation": json.loads(encode(observed)),
-        }
+        {"source": observed.source, "position": position, "payload": encode(observed), "damage": None}
         for position, observed in enumerate(observations, start=start)
-    ])  # fmt: skip
+    ], schema=BUS)  # fmt: skip
 
 
 def rows(directory: Path, name: str) -> list[dict[str, Any]]:
@@ -45,14 +41,14 @@ def rows(directory: Path, name: str) -> list[dict[str, Any]]:
 def test_a_batch_that_comes_again_in_any_cut_changes_nothing(tmp_path: Path) -> None:
     story = long_story(seed=5, steps=60)
     batch = ReplicationBatch(tmp_path)
-    batch.apply(decoded(story[:30]))
-    batch.apply(decoded(story[:40]))
+    batch.apply(published(story[:30]))
+    batch.apply(published(story[:40]))
     version = batch.shared.version
-    batch.apply(decoded(story[10:35], start=10))
+    batch.apply(published(story[10:35], start=10))
     assert batch.shared.version == version
 
     again = ReplicationBatch(tmp_path)
-    again.apply(decoded(story))
+    again.apply(published(story))
 
     assert essence(rows(tmp_path, "partition_changes")) == expected_changes(story)
 
@@ -60,19 +56,18 @@ def test_a_batch_that_comes_again_in_any_cut_changes_nothing(tmp_path: Path) -> 
 def test_what_is_refused_goes_to_quarantine_once_and_the_rest_goes_on(tmp_path: Path) -> None:
     story = Story()
     story.snapshot()
-    good = decoded(story.seen)
-    bad = pa.Table.from_pylist(
-        [{"source": "metadata_log:a", "position": 99, "reason": "not JSON", "raw": b"\x00x", "observation": None}],
-        schema=good.schema.set(2, pa.field("reason", pa.string())).set(3, pa.field("raw", pa.binary())),
-    )
-    mixed = pa.concat_tables([good.cast(bad.schema), bad])
+    torn = {"source": "metadata_log:a", "position": 98, "payload": b"\x00x", "damage": "checksum"}
+    odd = {"source": "metadata_log:a", "position": 99, "payload": b'{"v":1,"kind":"dream"}', "damage": None}
+    mixed = pa.Table.from_pylist([*published(story.seen).to_pylist(), torn, odd], schema=BUS)
 
     first = ReplicationBatch(tmp_path).apply(mixed)
     ReplicationBatch(tmp_path).apply(mixed)
 
-    assert (first.observations, first.refused) == (len(story.seen), 1)
-    (row,) = rows(tmp_path, "quarantine")
-    assert (row["channel"], row["position"], row["reason"], row["raw"]) == ("replication", 99, "not JSON", b"\x00x")
+    assert (first.observations, first.refused) == (len(story.seen), 2)
+    assert [(row["position"], row["reason"], row["raw"]) for row in rows(tmp_path, "quarantine")] == [
+        (98, "checksum", b"\x00x"),
+        (99, "unknown kind 'dream'", b'{"v":1,"kind":"dream"}'),
+    ]
 
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
@@ -84,7 +79,7 @@ def test_a_table_of_samples_keeps_the_newest_of_each_key(tmp_path: Path, order: 
         )
 
     batch = NewestBatch(tmp_path, REPLICA_OFFSETS, Channel.OFFSETS)
-    batch.apply(decoded([sample(order[0])]))
-    NewestBatch(tmp_path, REPLICA_OFFSETS, Channel.OFFSETS).apply(decoded([sample(order[1])], start=1))
+    batch.apply(published([sample(order[0])]))
+    NewestBatch(tmp_path, REPLICA_OFFSETS, Channel.OFFSETS).apply(published([sample(order[1])], start=1))
 
     assert [row["high_watermark"] for row in rows(tmp_path, "replica_offsets")] == [2]

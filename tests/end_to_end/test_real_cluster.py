@@ -1,0 +1,301 @@
+"""A real Kafka cluster through every fault of the script: collector, job, exporter and Prometheus beside it.
+
+The truth is the controller's own log, decoded by Kafka's own tool. The script runs once; the tests compare what the
+tables, the exporter and Prometheus say of it.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from deploy.sandbox.cluster import Sandbox
+from deploy.sandbox.plan import plan_cluster
+from deploy.sandbox.writer import Writer
+from tests.plugins.pipeline import Pipeline
+from tests.plugins.prometheus import Prometheus, running_prometheus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deploy.sandbox.dump import DumpedRecord
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.prometheus, pytest.mark.slow]
+
+TOPIC, DOOMED = "orders", "doomed"
+PROPERTIES = {
+    "replica.lag.time.max.ms": "3000",
+    "broker.session.timeout.ms": "9000",
+    "broker.heartbeat.interval.ms": "1000",
+}
+# Every broker leads two partitions and follows on the others.
+ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2], [2, 1, 3], [3, 2, 1]]
+
+
+@dataclass
+class Run:
+    """What the script did, when, and what everybody said afterwards."""
+
+    windows: dict[str, tuple[int, int]] = field(default_factory=dict)
+    dump: list[DumpedRecord] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    states: list[dict[str, Any]] = field(default_factory=list)
+    quarantined: list[dict[str, Any]] = field(default_factory=list)
+    described: dict[Any, Any] = field(default_factory=dict)
+    scraped: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    scrape_health: list[float] = field(default_factory=list)
+    died: tuple[float, float] = (0.0, 0.0)
+
+
+def micros() -> int:
+    return time.time_ns() // 1000
+
+
+class Script:
+    """The faults, one after the other; each waits until the cluster is whole again."""
+
+    def __init__(self, sandbox: Sandbox, pipeline: Pipeline, run: Run) -> None:
+        self._sandbox, self._pipeline, self._run = sandbox, pipeline, run
+
+    def play(self) -> None:
+        self._fault("kill", self._kill)
+        self._fault("pause", self._pause)
+        self._fault("stop", self._stop)
+        self._fault("elect", self._elect)
+        self._fault("delete", lambda: self._sandbox.admin.delete_topic(DOOMED))
+
+    def _fault(self, name: str, act: Any) -> None:
+        began = micros()
+        act()
+        self._run.windows[name] = (began, micros())
+
+    def _kill(self) -> None:
+        died = time.time()
+        self._sandbox.kill(3)
+        self._wait_isr({1, 2})
+        time.sleep(3)
+        self._run.died = (died, time.time())
+        self._sandbox.start(3)
+        self._wait_isr({1, 2, 3})
+
+    def _pause(self) -> None:
+        self._sandbox.pause(2)
+        time.sleep(5)
+        self._sandbox.resume(2)
+        self._wait_isr({1, 2, 3})
+
+    def _stop(self) -> None:
+        """The collector is killed in the middle of a clean stop, too, and must go on where it was."""
+        self._pipeline.programs[0].kill()
+        self._sandbox.stop(1)
+        self._wait_isr({2, 3})
+        collect(self._pipeline, self._sandbox)
+        self._sandbox.start(1)
+        self._wait_isr({1, 2, 3})
+
+    def _elect(self) -> None:
+        for number, replicas in enumerate(ASSIGNMENT):
+            if self._sandbox.admin.describe(TOPIC)[TOPIC, number].leader != replicas[0]:
+                self._sandbox.admin.elect_preferred(TOPIC, number)
+
+    def _wait_isr(self, isr: set[int]) -> None:
+        for number in range(len(ASSIGNMENT)):
+            self._sandbox.admin.wait_isr(TOPIC, number, isr, seconds=90)
+
+
+def collect(pipeline: Pipeline, sandbox: Sandbox) -> None:
+    config = pipeline.directory / "isrwatch.toml"
+    config.write_text(f'[cluster]\nname = "sandbox"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n')
+    program = pipeline.collect("--config", str(config))
+    pipeline.programs.remove(program)
+    pipeline.programs.insert(0, program)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    done = Run()
+    with ExitStack() as stack:
+        sandbox = stack.enter_context(Sandbox(plan_cluster(brokers=3, controllers=1, properties=PROPERTIES)))
+        pipeline = Pipeline(tmp_path_factory.mktemp("pipeline"))
+        stack.callback(pipeline.close)
+        collect(pipeline, sandbox)
+        job = pipeline.job()
+        pipeline.eventually(lambda: pipeline.rows("partition_changes"), "a first commit", job)
+        sandbox.admin.create_topic(TOPIC, assignment=ASSIGNMENT, configs={"min.insync.replicas": "2"})
+        sandbox.admin.create_topic(DOOMED, assignment=[[1, 2, 3]])
+        pipeline.export()
+        targets = {"isrwatch": f"127.0.0.1:{pipeline.port}"}
+        prometheus = stack.enter_context(running_prometheus(tmp_path_factory.mktemp("prometheus"), targets))
+        stack.enter_context(Writer(sandbox.bootstrap_servers, TOPIC))
+        began = time.time()
+        time.sleep(3)
+        Script(sandbox, pipeline, done).play()
+        finish(sandbox, pipeline, done)
+        ask(prometheus, began, done)
+        yield done
+
+
+def finish(sandbox: Sandbox, pipeline: Pipeline, done: Run) -> None:
+    """Wait until the tables have everything that the log had, and remember what all of them say."""
+    time.sleep(2)
+    done.dump = sandbox.dump_metadata_log()
+    last = max(record.offset for record in done.dump if record.kind in EXPECTED_KINDS)
+    pipeline.eventually(
+        lambda: any((row["offset"] or 0) >= last for row in pipeline.rows("partition_changes")), "the end of the log"
+    )
+    version = DeltaTable(str(pipeline.tables / "partition_changes")).version()
+    pipeline.eventually(
+        lambda: min(row["as_of_version"] for row in pipeline.rows("partition_state")) >= version, "the derived tables"
+    )
+    done.rows = pipeline.rows("partition_changes")
+    done.states = pipeline.rows("partition_state")
+    done.quarantined = pipeline.rows("quarantine")
+    done.described = sandbox.admin.describe()
+
+
+def ask(prometheus: Prometheus, began: float, done: Run) -> None:
+    end = time.time()
+    for name in ("in_sync_replicas", "under_replicated", "isr_shrinks_total"):
+        series = f'kafka_replication_partition_{name}{{topic="{TOPIC}",partition="0"}}'
+        (answer,) = prometheus.query_range(series, began, end, 1)
+        done.scraped[name] = [(float(at), float(value)) for at, value in answer["values"]]
+    (up,) = prometheus.query_range('up{job="isrwatch"}', began, end, 1)
+    done.scrape_health = [float(value) for _, value in up["values"]]
+
+
+EXPECTED_KINDS = ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD", "REMOVE_TOPIC_RECORD")
+
+
+def expected_steps(dump: list[DumpedRecord]) -> list[tuple[Any, ...]]:
+    """Apply Kafka's own decoding by hand: (offset, topic id, partition, epochs, leader, isr, replicas) of each step."""
+    image: dict[tuple[str, int], dict[str, Any]] = {}
+    steps = []
+    for record in dump:
+        data = record.data
+        if record.kind == "REMOVE_TOPIC_RECORD":
+            gone = [key for key in image if key[0] == data["topicId"]]
+            steps += [(record.offset, *key, "deleted") for key in gone]
+            for key in gone:
+                del image[key]
+        if record.kind not in ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"):
+            continue
+        key = (data["topicId"], data["partitionId"])
+        if record.kind == "PARTITION_RECORD":
+            image[key] = {**data}
+        else:
+            _merge(image[key], data)
+        now = image[key]
+        steps.append((
+            record.offset,
+            *key,
+            now["partitionEpoch"],
+            now["leaderEpoch"],
+            now["leader"],
+            tuple(now["isr"]),
+            tuple(now["replicas"]),
+        ))  # fmt: skip
+    return sorted(steps)
+
+
+def _merge(known: dict[str, Any], data: dict[str, Any]) -> None:
+    known["partitionEpoch"] += 1
+    if "leader" in data:
+        known["leader"] = data["leader"]
+        known["leaderEpoch"] += 1
+    for name in ("isr", "replicas"):
+        if name in data:
+            known[name] = data[name]
+
+
+def recorded_steps(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    steps = []
+    for row in rows:
+        if row["subject"] != "partition" or row["cause"] == "config":
+            continue
+        after, key = row["after"], (row["offset"], row["topic_id"], row["partition"])
+        if after["is_deleted"]:
+            steps.append((*key, "deleted"))
+            continue
+        epochs = (after["partition_epoch"], after["leader_epoch"])
+        steps.append((*key, *epochs, after["leader"], tuple(after["isr"]), tuple(after["replicas"])))
+    return sorted(steps)
+
+
+def test_every_change_of_the_controllers_log_is_in_the_table_once_and_none_is_extra(run: Run) -> None:
+    assert recorded_steps(run.rows) == expected_steps(run.dump)
+    assert run.quarantined == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "broker", "causes"),
+    [
+        ("kill", 3, {"fenced"}),
+        ("pause", 2, {"lag"}),
+        ("stop", 1, {"controlled_shutdown"}),
+    ],
+)
+def test_each_fault_produced_a_shrink_with_its_own_cause(run: Run, fault: str, broker: int, causes: set[str]) -> None:
+    began, ended = run.windows[fault]
+    found = {
+        row["cause"]
+        for row in run.rows
+        if broker in (row["left_isr"] or ()) and began <= row["occurred_not_after"].timestamp() * 1e6 <= ended
+    }
+
+    assert causes <= found, found
+    assert found <= {"fenced", "lag", "controlled_shutdown", "leader_stall"}, found
+
+
+def test_every_shrink_has_a_cause(run: Run) -> None:
+    shrinks = [row for row in run.rows if row["left_isr"] and not row["after"]["is_deleted"]]
+
+    assert shrinks
+    assert {row["cause"] for row in shrinks} <= {"fenced", "lag", "controlled_shutdown", "leader_stall", "restart"}
+
+
+def test_the_preferred_election_and_the_deletion_are_called_so(run: Run) -> None:
+    def causes(window: str) -> set[str]:
+        began, ended = run.windows[window]
+        return {
+            row["cause"]
+            for row in run.rows
+            if row["subject"] == "partition" and began <= row["occurred_not_after"].timestamp() * 1e6 <= ended
+        }
+
+    assert "preferred_election" in causes("elect")
+    assert "deleted" in causes("delete")
+
+
+def test_the_state_is_what_the_cluster_says_of_itself(run: Run) -> None:
+    ours = {
+        (row["topic"], row["partition"]): (row["leader"], tuple(row["replicas"]), frozenset(row["isr"]))
+        for row in run.states
+        if not row["is_deleted"]
+    }
+
+    assert ours == {key: (said.leader, said.replicas, said.isr) for key, said in run.described.items()}
+
+
+def test_prometheus_stored_the_cluster_before_during_and_after_the_death_of_a_broker(run: Run) -> None:
+    died, returned = run.died
+
+    def values(name: str, start: float, end: float) -> set[float]:
+        return {value for at, value in run.scraped[name] if start <= at <= end}
+
+    assert values("in_sync_replicas", died - 3, died - 1) == {3.0}
+    assert values("in_sync_replicas", returned - 1, returned) == {2.0}
+    assert values("under_replicated", died - 3, died - 1) == {0.0}
+    assert values("under_replicated", returned - 1, returned) == {1.0}
+    assert run.scraped["in_sync_replicas"][-1][1] == 3.0
+    assert run.scraped["under_replicated"][-1][1] == 0.0
+    counted = [row["after"]["isr_shrinks"] for row in run.rows if row["topic"] == TOPIC and row["partition"] == 0]
+    assert run.scraped["isr_shrinks_total"][-1][1] == max(counted)
+
+
+def test_no_scrape_failed_while_the_broker_was_dead(run: Run) -> None:
+    assert set(run.scrape_health) == {1.0}
