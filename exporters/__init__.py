@@ -1,0 +1,16 @@
+"""Delta in, answers out: what the tables say, to Prometheus and to people. No Spark and no Java.
+
+- ``columns``      Arrow columns as Python values
+- ``snapshot``     what the tables say at one version, as values that never change
+- ``draft``        the next snapshot, made from the last
+- ``changes``      rows of the truth, applied to a draft
+- ``reader``       the tables, followed: ``Reader(tables).refresh()``
+- ``metric``       what a metric is; ``partitions``, ``clusters``, ``drop_in`` and ``own_health`` define them
+- ``catalogue``    every metric, in the order of the page
+- ``exposition``   the page: rendered where something changed, put together on a scrape
+- ``compression``  a page of which only the changed parts are compressed again
+- ``refresher``    reads in the background; a scrape never waits for a table
+- ``api``          the same as JSON
+- ``server``       HTTP
+- ``command``      ``isrwatch export``
+"""

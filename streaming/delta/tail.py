@@ -41,7 +41,6 @@ class ChangeTail:
             after_version: newest version that the caller has read.
             table: the definition of the rows.
         """
-        self._log = path / "_delta_log"
         self._path = path
         self._schema = arrow_schema(table)
         self._version = after_version
@@ -80,7 +79,7 @@ class ChangeTail:
     def _added_by(self, version: int) -> pa.Table | None:
         """Read the rows of one version; None while it does not exist."""
         try:
-            commit = self._entry(version).read_text(encoding="utf-8")
+            commit = _entry(self._path, version).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
         files = sorted(_files_added(commit, version), key=lambda file: sorted(file["partitionValues"].items()))
@@ -96,12 +95,9 @@ class ChangeTail:
             rows = rows.append_column(name, pa.repeat(constant, rows.num_rows))
         return rows.select(self._schema.names).cast(self._schema)
 
-    def _entry(self, version: int) -> Path:
-        return self._log / f"{version:020}.json"
-
     def _identify(self, version: int) -> tuple[int, int] | None:
         try:
-            status = self._entry(version).stat()
+            status = _entry(self._path, version).stat()
         except FileNotFoundError:
             return None
         return status.st_ino, status.st_mtime_ns
@@ -119,9 +115,20 @@ class ChangeTail:
 
     def _newest_checkpoint(self) -> int | None:
         try:
-            return int(json.loads((self._log / "_last_checkpoint").read_text(encoding="utf-8"))["version"])
+            return int(
+                json.loads((self._path / "_delta_log" / "_last_checkpoint").read_text(encoding="utf-8"))["version"]
+            )
         except FileNotFoundError:
             return None
+
+
+def has_moved(path: Path, version: int) -> bool:
+    """Tell, by two look-ups of a name, whether a table has another version than the one that was read."""
+    return _entry(path, version + 1).exists() or (version > BEFORE_FIRST and not _entry(path, version).exists())
+
+
+def _entry(path: Path, version: int) -> Path:
+    return path / "_delta_log" / f"{version:020}.json"
 
 
 def rows_between(path: Path, after_version: int, to_version: int, table: Table = PARTITION_CHANGES) -> pa.Table:

@@ -1,0 +1,211 @@
+"""The metrics of clusters, and of the sources that see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from exporters import draft
+from exporters.metric import OWN_PREFIX, ClusterMetric, Kind, Number, Sample, Sight
+from exporters.snapshot import SECOND, ClusterSnapshot, SourceProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LABELS: Final = ("cluster",)
+SOURCE_LABELS: Final = ("cluster", "channel", "source")
+_PREFIX: Final = f"{OWN_PREFIX}cluster_"
+
+
+def _gauge(name: str, text: str, value: Callable[[ClusterSnapshot], Number | None]) -> ClusterMetric:
+    return ClusterMetric(name=f"{_PREFIX}{name}", labels=LABELS, help=text, samples=_one(value))
+
+
+def _counter(name: str, text: str, value: Callable[[ClusterSnapshot], Number | None]) -> ClusterMetric:
+    return ClusterMetric(
+        name=f"{_PREFIX}{name}_total",
+        kind=Kind.COUNTER,
+        labels=LABELS,
+        help=text,
+        sight=Sight.NONE,
+        samples=_one(value),
+    )
+
+
+def _one(value: Callable[[ClusterSnapshot], Number | None]) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
+    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+        known = value(cluster)
+        if known is not None:
+            yield (cluster.name,), known
+
+    return samples
+
+
+def _in_state(state: str) -> Callable[[ClusterSnapshot], int]:
+    return lambda cluster: cluster.tally.states.get(state, 0)
+
+
+def _by_minimum(state: str) -> Callable[[ClusterSnapshot], int | None]:
+    """Count a state that needs the minimum; unknown while the minimum of every partition is."""
+
+    def value(cluster: ClusterSnapshot) -> int | None:
+        states = cluster.tally.states
+        is_unknown = 0 < states.get(draft.PARTITIONS, 0) == states.get(draft.UNKNOWN_MIN_ISR, 0)
+        return None if is_unknown else states.get(state, 0)
+
+    return value
+
+
+def _brokers(cluster: ClusterSnapshot) -> int | None:
+    return sum(broker.is_registered for broker in cluster.brokers.values()) if cluster.brokers else None
+
+
+def _fenced(cluster: ClusterSnapshot) -> int | None:
+    told = [broker.is_fenced for broker in cluster.brokers.values() if broker.is_registered]
+    known = [is_fenced for is_fenced in told if is_fenced is not None]
+    return sum(known) if known else None
+
+
+def _info(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    yield (cluster.name, cluster.cluster.cluster_id, cluster.cluster.authority or ""), 1
+
+
+def _age(cluster: ClusterSnapshot, now: int) -> Iterator[Sample]:
+    age = cluster.age_seconds(now)
+    if age is not None:
+        yield (cluster.name,), age
+
+
+CLUSTER_METRICS: Final = (
+    ClusterMetric(
+        name=f"{_PREFIX}info",
+        labels=(*LABELS, "cluster_id", "authority"),
+        help="Kafka's id of the cluster, and who orders its partitions; always 1, to join with.",
+        sight=Sight.NONE,
+        samples=_info,
+    ),
+    _gauge("partitions", "Partitions of all topics.", _in_state(draft.PARTITIONS)),
+    _gauge(
+        "under_replicated_partitions",
+        "Partitions with fewer replicas in sync than assigned.",
+        _in_state(draft.UNDER_REPLICATED),
+    ),
+    _gauge(
+        "under_min_isr_partitions",
+        "Partitions that refuse writes with acks=all.",
+        _by_minimum(draft.UNDER_MIN_ISR),
+    ),
+    _gauge(
+        "at_min_isr_partitions",
+        "Partitions that refuse writes with acks=all after the loss of one more replica.",
+        _by_minimum(draft.AT_MIN_ISR),
+    ),
+    _gauge(
+        "unknown_min_isr_partitions",
+        "Partitions whose min.insync.replicas nobody has told yet; they count in neither of the two above.",
+        _in_state(draft.UNKNOWN_MIN_ISR),
+    ),
+    _gauge("offline_partitions", "Partitions without a leader.", _in_state(draft.OFFLINE)),
+    _gauge(
+        "off_preferred_leader_partitions",
+        "Partitions led by another broker than their first replica.",
+        _in_state(draft.OFF_PREFERRED_LEADER),
+    ),
+    _gauge("brokers", "Registered brokers.", _brokers),
+    _gauge("fenced_brokers", "Registered brokers that are fenced; absent while unknown.", _fenced),
+    _gauge(
+        "controller",
+        "Id of the active controller; absent while unknown.",
+        lambda cluster: cluster.cluster.controller,
+    ),
+    _gauge(
+        "controller_epoch",
+        "Raft epoch of the active controller; absent while unknown.",
+        lambda cluster: cluster.cluster.controller_epoch,
+    ),
+    _counter(
+        "isr_shrinks",
+        "Changes in which a broker left an ISR, deleted topics included.",
+        lambda cluster: cluster.totals.isr_shrinks,
+    ),
+    _counter(
+        "isr_expands",
+        "Changes in which a broker joined an ISR, deleted topics included.",
+        lambda cluster: cluster.totals.isr_expands,
+    ),
+    _counter(
+        "leader_changes",
+        "Changes of a partition's leader, deleted topics included.",
+        lambda cluster: cluster.totals.leader_changes,
+    ),
+    _counter(
+        "unclean_elections",
+        "Leaders elected from outside ISR and ELR, deleted topics included: committed records may be lost.",
+        lambda cluster: cluster.totals.unclean_elections,
+    ),
+    _counter(
+        "missed_changes",
+        "Changes known from the epochs that nobody saw, deleted topics included.",
+        lambda cluster: cluster.totals.missed_changes,
+    ),
+    _counter(
+        "controller_changes",
+        "Fail-overs of the controller.",
+        lambda cluster: cluster.cluster.controller_changes,
+    ),
+    ClusterMetric(
+        name=f"{_PREFIX}state_age_seconds",
+        labels=LABELS,
+        help="Age of what we know: time since the newest moment that the cluster's authority has seen.",
+        unit="seconds",
+        sight=Sight.NONE,
+        samples=_age,
+    ),
+)
+
+
+def _a_source(
+    value: Callable[[SourceProgress, int], Number | None],
+) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
+    def samples(cluster: ClusterSnapshot, now: int) -> Iterator[Sample]:
+        for (channel, name), source in sorted(cluster.sources.items()):
+            known = value(source, now)
+            if known is not None:
+                yield (cluster.name, channel, name), known
+
+    return samples
+
+
+def _observed_at(source: SourceProgress, _: int) -> float | None:
+    return None if source.observed_until is None else source.observed_until / SECOND
+
+
+def _source_age(source: SourceProgress, now: int) -> float | None:
+    return None if source.observed_until is None else max(0, now - source.observed_until) / SECOND
+
+
+SOURCE_METRICS: Final = (
+    ClusterMetric(
+        name=f"{OWN_PREFIX}source_observed_timestamp_seconds",
+        labels=SOURCE_LABELS,
+        help="Newest moment that the source has told of, since 1970.",
+        unit="seconds",
+        sight=Sight.NONE,
+        samples=_a_source(_observed_at),
+    ),
+    ClusterMetric(
+        name=f"{OWN_PREFIX}source_age_seconds",
+        labels=SOURCE_LABELS,
+        help="Time since the newest moment that the source has told of.",
+        unit="seconds",
+        sight=Sight.NONE,
+        samples=_a_source(_source_age),
+    ),
+    ClusterMetric(
+        name=f"{OWN_PREFIX}quarantined_total",
+        kind=Kind.COUNTER,
+        labels=SOURCE_LABELS,
+        help="Observations of the source that could not be understood; they are kept in the table quarantine.",
+        sight=Sight.NONE,
+        samples=_a_source(lambda source, _: source.quarantined),
+    ),
+)
