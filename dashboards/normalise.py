@@ -95,8 +95,14 @@ def _field_config(raw: Json, panel_type: str) -> Json:
 
 
 def _restore_base(thresholds: Json) -> None:
-    first, *others = sorted(thresholds["steps"], key=lambda step: step.get("value", float("-inf")))
+    steps = [{"color": step["color"], "value": _number(step.get("value"))} for step in thresholds["steps"]]
+    first, *others = sorted(steps, key=lambda step: float("-inf") if step["value"] is None else step["value"])
     thresholds["steps"] = [{**first, "value": None}, *others]
+
+
+def _number(value: float | str | None) -> float | None:
+    """Read the string that grafanalib writes for the base as what it means."""
+    return None if isinstance(value, str) else value
 
 
 def _variable(raw: Json) -> Json:

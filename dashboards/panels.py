@@ -39,7 +39,7 @@ SIGHT_AGE: Final = _stat(
     f"max({signals.SIGHT_AGE.now(SELECTED)})",
 )
 AT_RISK: Final = style.timeseries(
-    "Partitions at risk",
+    "Risk over time",
     "The counts above over time: when did it begin, is it getting better? All at once is a broker; one by one is a "
     "disk, a network or load. Red means refused writes, orange one step from it.",
     [
@@ -177,6 +177,8 @@ UNCLEAN_ELECTIONS: Final = _stat(
 OFF_PREFERRED_LEADER: Final = _stat(signals.OFF_PREFERRED_LEADER, style.alarm_above_zero(style.YELLOW))
 
 # The brokers
+REGISTERED_BROKERS: Final = _stat(signals.BROKERS, style.steps(style.BLUE))
+CONTROLLER: Final = _stat(signals.CONTROLLER, style.steps(style.BLUE), signals.CONTROLLER.now(SELECTED))
 BROKERS: Final = style.table(
     "Brokers",
     "Every broker with its load and place. Fenced 1: it lost its session. Led far below the others: leadership has not "
@@ -215,3 +217,4 @@ MISSED_CHANGES: Final = _stat(
 QUARANTINED: Final = _stat(
     signals.QUARANTINED, style.alarm_above_zero(style.ORANGE), _in_range(signals.QUARANTINED, ())
 )
+UNKNOWN_MIN_ISR: Final = _stat(signals.UNKNOWN_MIN_ISR, style.alarm_above_zero(style.YELLOW))

@@ -52,15 +52,28 @@ ROWS: Final = (
     Row("Which topics?", ((8, ((panels.TOPICS, 11), (panels.PARTITIONS, 13))),)),
     Row(
         "What changed?",
+        ((7, ((panels.ISR_CHANGES, 10), (panels.LEADER_CHANGES, 10), (panels.UNCLEAN_ELECTIONS, 4))),),
+    ),
+    Row(
+        "The brokers",
         (
-            (7, ((panels.ISR_CHANGES, 12), (panels.LEADER_CHANGES, 12))),
-            (4, ((panels.UNCLEAN_ELECTIONS, 12), (panels.OFF_PREFERRED_LEADER, 12))),
+            (4, ((panels.REGISTERED_BROKERS, 8), (panels.CONTROLLER, 8), (panels.OFF_PREFERRED_LEADER, 8))),
+            (8, ((panels.BROKERS, 24),)),
         ),
     ),
-    Row("The brokers", ((8, ((panels.BROKERS, 24),)),)),
     Row(
         "Can this page be trusted?",
-        ((7, ((panels.SOURCE_AGE, 12), (panels.MISSED_CHANGES, 6), (panels.QUARANTINED, 6))),),
+        (
+            (
+                7,
+                (
+                    (panels.SOURCE_AGE, 12),
+                    (panels.MISSED_CHANGES, 4),
+                    (panels.QUARANTINED, 4),
+                    (panels.UNKNOWN_MIN_ISR, 4),
+                ),
+            ),
+        ),
     ),
 )
 

@@ -72,7 +72,7 @@ SIGHT_AGE: Final = _cluster(
     copies="min",
 )
 BROKERS: Final = _cluster(
-    "Brokers",
+    "Registered brokers",
     "cluster_brokers",
     "Brokers that are registered with the controller. A missing one was unregistered, or never came up.",
 )
@@ -90,7 +90,14 @@ CONTROLLER: Final = _cluster(
     "Node id of the active controller. Its log tells why it made an election.",
     unit=Unit.BARE,
 )
-PARTITIONS: Final = _cluster("Partitions", "cluster_partitions", "Partitions of the cluster that we know of.")
+UNKNOWN_MIN_ISR: Final = _cluster(
+    "Min ISR unknown",
+    "cluster_unknown_min_isr_partitions",
+    (
+        "Partitions whose min.insync.replicas nobody has told yet: they can be under it without being counted. Should "
+        "be 0; if not, let the collector describe topic configurations (DescribeConfigs)."
+    ),
+)
 
 ISR_SHRINKS: Final = _cluster(
     "ISR shrinks",
@@ -210,14 +217,13 @@ SOURCE_OBSERVED: Final = _source(
     "When the newest thing that a source said was true, in seconds since 1970.",
     unit=Unit.SECONDS,
 )
-QUARANTINED: Final = Signal(
-    name="Quarantined observations",
-    meaning=(
+QUARANTINED: Final = _source(
+    "Quarantined observations",
+    "quarantined_total",
+    (
         "Observations that could not be understood and are kept whole in the quarantine table, with the reason. "
         "Should be 0; after an upgrade of one side only, upgrade the other."
     ),
-    metric="quarantined_total",
-    labels=("source",),
     kind=Kind.COUNTER,
 )
 
