@@ -54,11 +54,15 @@ class Controllers:
         self.epoch = max(self.epoch, heard.epoch)
         self.target = heard.node if is_news else self._next()
 
-    def unreachable(self) -> None:
-        """Remember that the target cannot be reached: its followers may believe in it for a while."""
+    def disconnected(self) -> None:
+        """Remember that the connection broke: perhaps somebody else leads now, perhaps nothing happened."""
         self.failures += 1
-        self._dead = Leader(self.target, self.epoch)
         self.target = self._next()
+
+    def unreachable(self) -> None:
+        """Remember that the target cannot be connected to: its followers may believe in it for a while."""
+        self._dead = Leader(self.target, self.epoch)
+        self.disconnected()
 
     def served(self) -> None:
         """Remember that the target leads."""

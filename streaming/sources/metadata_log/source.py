@@ -88,6 +88,14 @@ class MetadataLogSource:
         end = LogEnd(self._image.image_offset + 1, self._image.image_epoch)
         self._tail = Tail(bootstrap, dial, cluster_id=self._cluster_id, end=end, report=report)
 
+    def connect(self) -> None:
+        """Find out whether the log may be read, before anything depends on it.
+
+        Raises:
+            ConnectionRefused: it may not, or no controller can be reached.
+        """
+        self._tail.connect()
+
     def poll(self, now: Micros) -> Sequence[Observation]:
         """Wait up to half a second for changes; observations are stamped when they arrive, not with ``now``."""
         del now
@@ -107,8 +115,8 @@ class MetadataLogSource:
         if self._untold is None and at - self._snapshot_at >= self._snapshot_micros:
             found += self._whole(SnapshotReason.PERIODIC, at)
         self._put_aside()
-        self._is_busy |= bool(found)
-        self._is_unsafe |= bool(found)
+        if found or self._undecodable:
+            self._is_busy = self._is_unsafe = True
         return found
 
     def take_undecodable(self) -> list[bytes]:
@@ -144,10 +152,11 @@ class MetadataLogSource:
             return None
         if document.get("version") != CHECKPOINT_VERSION:
             raise checkpoint.unusable(self._path, f"version {document.get('version')!r}")
-        if document.get("cluster_id") != self._cluster_id:
+        known = document.get("cluster_id")
+        if known != self._cluster_id:
             raise ConfigurationError(
-                f"the checkpoint {self._path} is of cluster {document.get('cluster_id')}, but cluster.bootstrap_servers "
-                f"leads to {self._cluster_id}; correct the address, or remove the checkpoint if the cluster was rebuilt"
+                f"the checkpoint {self._path} is of cluster {known}, but cluster.bootstrap_servers leads to "
+                f"{self._cluster_id}; correct the address, or remove the checkpoint if the cluster was rebuilt"
             )
         today = {"cluster": self._cluster, "source": self.name, "heartbeat_micros": self._heartbeat_micros}
         try:

@@ -6,6 +6,7 @@ Knows the protocol's state machines (:mod:`position`, :mod:`controllers`) and co
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -92,6 +93,16 @@ class Tail:
         self._connection: Connection | None = None
         self._is_serving = False
         self._trouble = ""
+        self._early: deque[Progress] = deque()
+
+    def connect(self) -> None:
+        """Go on until a controller serves us; what it brings is given out by the next :meth:`poll`.
+
+        Raises:
+            ConnectionRefused: as in :meth:`poll`.
+        """
+        while not self._is_serving:
+            self._early.append(self.poll())
 
     def poll(self) -> Progress:
         """Ask once; wait up to half a second for news. After trouble it comes back empty, having paused for a moment.
@@ -100,6 +111,8 @@ class Tail:
             ConnectionRefused: neither the brokers nor any controller can help at the moment.
             NotPermitted: we may not read the log; the sentence names the permission.
         """
+        if self._is_serving and self._early:
+            return self._early.popleft()
         if self._controllers.are_exhausted:
             self._discover()
         try:
@@ -108,7 +121,10 @@ class Tail:
             self.close()
             raise
         except ConnectionRefused as trouble:
-            self._controllers.unreachable()
+            if self._connection is None:
+                self._controllers.unreachable()
+            else:
+                self._controllers.disconnected()
             self._lose(str(trouble))
             return NOTHING
 

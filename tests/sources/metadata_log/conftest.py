@@ -172,26 +172,32 @@ class Node:
             if replaced is not None:
                 return replaced
         asked = request.topics[0].partitions[0]
-        if quorum.fetch_error:
-            return self.fetched(quorum.fetch_error)
-        if quorum.leader != self.node_id:
-            return self.fetched(6)
-        if asked.current_leader_epoch != quorum.epoch:
-            return self.fetched(74 if asked.current_leader_epoch < quorum.epoch else 75)
-        has_snapshot = quorum.snapshot is not None
-        if asked.fetch_offset < quorum.log_start or (asked.fetch_offset == 0 and has_snapshot):
+        if error := self._refusal(asked.current_leader_epoch):
+            return self.fetched(error)
+        if asked.fetch_offset < quorum.log_start or (asked.fetch_offset == 0 and quorum.snapshot is not None):
             assert quorum.snapshot is not None
             return self.fetched(0, snapshot=quorum.snapshot[0])
         diverging = self._diverging(asked.fetch_offset, asked.last_fetched_epoch)
         if diverging is not None:
             return self.fetched(0, diverging=diverging)
+        return self.fetched(0, records=self._records(asked.fetch_offset, request.max_wait_ms))
+
+    def _refusal(self, epoch: int) -> int:
+        quorum = self.quorum
+        if quorum.fetch_error:
+            return quorum.fetch_error
+        if quorum.leader != self.node_id:
+            return 6
+        return 0 if epoch == quorum.epoch else 74 if epoch < quorum.epoch else 75
+
+    def _records(self, offset: int, wait_ms: int) -> bytes:
+        """Give what follows an offset: at least one batch, else cut anywhere, as Kafka does."""
+        quorum = self.quorum
         with quorum.news:
-            if asked.fetch_offset >= quorum.end:
-                quorum.news.wait(timeout=min(request.max_wait_ms, 20) / 1000)
-            data = b"".join(frame.data for frame in quorum.log if frame.last_offset >= asked.fetch_offset)
-            first = next((frame for frame in quorum.log if frame.last_offset >= asked.fetch_offset), None)
-        least = 0 if first is None else len(first.data)
-        return self.fetched(0, records=data[: max(least, quorum.answer_bytes)])
+            if offset >= quorum.end:
+                quorum.news.wait(timeout=min(wait_ms, 20) / 1000)
+            found = [frame.data for frame in quorum.log if frame.last_offset >= offset]
+        return b"".join(found)[: max(len(found[0]), quorum.answer_bytes)] if found else b""
 
     def _diverging(self, offset: int, epoch: int) -> LogEnd | None:
         quorum = self.quorum

@@ -1,0 +1,539 @@
+"""The metadata-log source against a quorum in threads: what it tells, and what a checkpoint is worth."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import struct
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import Observation, SnapshotBegin, SnapshotReason
+from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources.image import ClusterImage
+from streaming.sources.metadata_log.batches import decode
+from streaming.sources.metadata_log.messages import LogEnd
+from streaming.sources.metadata_log.quorum import Bootstrap, dialer, parse_servers
+from streaming.sources.metadata_log.security import Security
+from streaming.sources.metadata_log.source import MetadataLogSource, checkpoint_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from streaming.sources.metadata_log.batches import Frame
+
+NAME = "metadata_log:test"
+PATIENCE = 30.0
+
+
+class Watch:
+    """A source on a quorum, with a clock that stands still until it is moved, and everything it has told."""
+
+    def __init__(self, quorum: Any, path: Path, **settings: float) -> None:
+        dial = dialer(Security())
+        self.lines: list[str] = []
+        self.told: list[Observation] = []
+        self.now = Micros(2_000_000_000_000_000)
+        self.source = MetadataLogSource(
+            Bootstrap(parse_servers(quorum.addresses()), dial),
+            dial,
+            cluster="test",
+            name=NAME,
+            path=path,
+            heartbeat_seconds=settings.get("heartbeat_seconds", 5.0),
+            snapshot_seconds=settings.get("snapshot_seconds", 3600.0),
+            report=self.lines.append,
+            clock=lambda: self.now,
+        )
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < deadline, self.lines
+            try:
+                self.told += self.source.poll(self.now)
+            except ConnectionRefused as refusal:
+                self.lines.append(str(refusal))
+
+    def reach(self, offset: int) -> None:
+        self.until(lambda: self.source._image.image_offset >= offset and bool(self.told))
+
+    def changes(self) -> list[Observation]:
+        """Give what was told outside of snapshots, without what may differ from run to run."""
+        return essence(self.told)
+
+    def snapshots(self) -> list[tuple[SnapshotReason, int]]:
+        return [(one.reason, one.metadata_offset or 0) for one in self.told if isinstance(one, SnapshotBegin)]
+
+
+def essence(told: list[Observation]) -> list[Observation]:
+    inside, found = False, []
+    for one in told:
+        inside = one.kind == "snapshot_begin" or (inside and one.kind != "snapshot_end")
+        if not inside and one.kind not in {"heartbeat", "snapshot_end"}:
+            found.append(replace(one, collected_at=Micros(0)))
+    return found
+
+
+def in_epoch(epoch: int, frame: Frame) -> Frame:
+    """Let a batch be written in another raft epoch, which its checksum does not cover."""
+    return frame._replace(epoch=epoch, data=frame.data[:12] + struct.pack(">i", epoch) + frame.data[16:])
+
+
+@pytest.fixture
+def watch(quorum: Any, tmp_path: Path) -> Iterator[Callable[..., Watch]]:
+    """Watch the quorum; the checkpoint file is the same each time."""
+    opened: list[Watch] = []
+
+    def make(**settings: float) -> Watch:
+        opened.append(Watch(quorum, tmp_path / "checkpoint.json", **settings))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.source._tail.close()
+
+
+@pytest.fixture(scope="session")
+def expected(frames: tuple[Frame, ...]) -> Callable[[int], list[Observation]]:
+    """Give what an image fed with the decoded log itself tells from one batch on."""
+
+    def after(start: int) -> list[Observation]:
+        image = ClusterImage(cluster_id="4L6g3nShT-eMCtK--X86sw", cluster="test", source=NAME)  # type: ignore[arg-type]
+        image.load(map(decode, frames[:start]))
+        return essence([one for frame in frames[start:] for one in image.apply(decode(frame), Micros(0))])
+
+    return after
+
+
+def test_what_is_there_is_one_snapshot_and_what_follows_is_told_change_by_change(
+    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any
+) -> None:
+    quorum.append(*frames[:50])
+    seen = watch()
+    seen.reach(frames[49].last_offset)
+    assert seen.snapshots() == [(SnapshotReason.START, frames[49].last_offset)]
+    assert not seen.changes()
+    quorum.append(*frames[50:])
+    seen.reach(191)
+    assert expected(50) == seen.changes()
+    assert len(seen.changes()) > 30
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_however_the_log_is_cut_into_answers_the_observations_are_the_same(
+    quorum: Any, tmp_path_factory: Any, frames: tuple[Frame, ...], expected: Any, data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(min_value=1, max_value=len(frames)))
+    cuts = sorted(data.draw(st.lists(st.integers(min_value=start, max_value=len(frames)), max_size=6)))
+    quorum.answer_bytes = data.draw(st.integers(min_value=1, max_value=4_000))
+    quorum.log.clear()
+    quorum.append(*frames[:start])
+    seen = Watch(quorum, tmp_path_factory.mktemp("cut") / "checkpoint.json")
+    seen.reach(frames[start - 1].last_offset)
+    for low, high in zip([start, *cuts], [*cuts, len(frames)], strict=True):
+        quorum.append(*frames[low:high])
+        seen.reach(quorum.end - 1)
+    seen.source._tail.close()
+    assert expected(start) == seen.changes()
+
+
+def test_what_is_not_committed_is_held_back(quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any) -> None:
+    quorum.append(*frames)
+    quorum.high_watermark = frames[60].base_offset
+    seen = watch()
+    seen.reach(frames[59].last_offset)
+    for _ in range(3):
+        seen.told += seen.source.poll(seen.now)
+    assert seen.source._image.image_offset == frames[59].last_offset
+    assert not seen.changes()
+    quorum.high_watermark = frames[60].last_offset + 1
+    seen.reach(frames[60].last_offset)
+    quorum.high_watermark = None
+    seen.reach(191)
+    assert expected(60) == seen.changes()
+
+
+def test_the_own_high_watermark_goes_out_with_version_18_only(
+    quorum: Any, watch: Any, frames: tuple[Frame, ...]
+) -> None:
+    quorum.append(*frames)
+    seen = watch()
+    seen.reach(191)
+    seen.source.poll(seen.now)
+    assert quorum.requests[-1].topics[0].partitions[0].high_watermark == 192
+    assert quorum.requests[-1].API_VERSION == 18
+
+
+@pytest.mark.parametrize("version", [17, 13])
+def test_an_older_controller_is_read_as_well(
+    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any, version: int
+) -> None:
+    quorum.versions[1] = version
+    quorum.append(*frames[:50])
+    seen = watch()
+    seen.reach(frames[49].last_offset)
+    quorum.append(*frames[50:])
+    seen.reach(191)
+    assert expected(50) == seen.changes()
+    assert {request.API_VERSION for request in quorum.requests} == {version}
+
+
+def test_uncommitted_batches_that_a_new_leader_does_not_have_are_dropped(
+    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any, make_batch: Any
+) -> None:
+    at = frames[80].base_offset
+    quorum.append(*frames[:80])
+    seen = watch()
+    seen.reach(at - 1)
+    quorum.high_watermark = at
+    lost = make_batch(at, 1, b"\x01\x09\x00" + bytes(16) + b"\x00", b"\x01\x14\x00\x00")
+    quorum.append(lost)
+    seen.until(lambda: seen.source._tail.position.end.offset == at + 2)
+    quorum.log.pop()
+    won = [in_epoch(2, frame) for frame in frames[80:]]
+    quorum.elect(leader=2, epoch=2)
+    quorum.append(*won)
+    quorum.high_watermark = None
+    seen.reach(191)
+    assert expected(80) == seen.changes()
+    assert seen.source._tail.position.applied == LogEnd(192, 2)
+
+
+def test_a_change_of_leader_is_followed_by_what_the_old_one_tells(
+    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any
+) -> None:
+    quorum.append(*frames[:50])
+    seen = watch()
+    seen.reach(frames[49].last_offset)
+    quorum.elect(leader=3, epoch=2)
+    quorum.append(*(in_epoch(2, frame) for frame in frames[50:]))
+    seen.reach(191)
+    assert expected(50) == seen.changes()
+    assert sum("lost the metadata log" in line for line in seen.lines) == 1
+    assert seen.lines[-1].startswith("reading the metadata log from controller 3 ")
+
+
+def test_a_dead_leader_is_replaced_by_asking_the_other_controllers(
+    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any
+) -> None:
+    quorum.append(*frames[:50])
+    seen = watch()
+    seen.reach(frames[49].last_offset)
+    quorum.nodes[1].stop()  # the followers still name node 1 for a while
+    for _ in range(2):
+        seen.source.poll(seen.now)
+    quorum.elect(leader=2, epoch=2)
+    quorum.append(*(in_epoch(2, frame) for frame in frames[50:]))
+    seen.reach(191)
+    assert expected(50) == seen.changes()
+
+
+def test_disconnections_in_the_middle_lose_and_double_nothing(
+    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any
+) -> None:
+    quorum.answer_bytes = 300
+    quorum.append(*frames[:50])
+    seen = watch()
+    seen.reach(frames[49].last_offset)
+    quorum.append(*frames[50:])
+    for target in range(60, 192, 30):
+        seen.reach(target)
+        quorum.nodes[1].disconnect()
+    seen.reach(191)
+    assert expected(50) == seen.changes()
+
+
+@pytest.mark.parametrize("error", [74, 75, 42, 3, -1])
+def test_an_error_is_answered_by_a_pause_and_another_question(
+    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any, error: int
+) -> None:
+    quorum.append(*frames[:50])
+    seen = watch()
+    seen.reach(frames[49].last_offset)
+    quorum.fetch_error = error
+    pauses: list[float] = []
+    seen.source._tail._pause = pauses.append
+    for _ in range(4):
+        seen.source.poll(seen.now)
+    assert len(pauses) == 4
+    assert pauses == sorted(pauses)
+    assert all(0.05 <= pause <= 0.5 for pause in pauses)
+    quorum.fetch_error = 0
+    quorum.append(*frames[50:])
+    seen.reach(191)
+    assert expected(50) == seen.changes()
+
+
+def test_controllers_that_all_fail_are_reported_once_a_round(
+    quorum: Any, watch: Any, frames: tuple[Frame, ...]
+) -> None:
+    quorum.append(*frames)
+    seen = watch()
+    seen.reach(191)
+    quorum.fetch_error = 3
+    seen.source._tail._pause = lambda _: None
+    for _ in range(6):
+        assert not seen.source.poll(seen.now)
+    with pytest.raises(
+        ConnectionRefused, match=r"^no controller serves the metadata log: 127\.0\.0\.1:\d+ says UNKNOWN"
+    ):
+        seen.source.poll(seen.now)
+
+
+def test_a_missing_permission_is_one_sentence_that_names_it(quorum: Any, watch: Any, frames: tuple[Frame, ...]) -> None:
+    quorum.append(*frames)
+    quorum.fetch_error = 31
+    seen = watch()
+    with pytest.raises(
+        ConnectionRefused, match=r'grant ClusterAction on the Cluster resource .* collect\.authority = "poll"'
+    ):
+        seen.source.connect()
+    quorum.fetch_error, quorum.quorum_error = 0, 31
+    with pytest.raises(ConnectionRefused, match=r"refuses DescribeQuorum: grant Describe and ClusterAction"):
+        watch().source.connect()
+
+
+def test_what_connecting_brought_is_not_lost(quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any) -> None:
+    quorum.append(*frames[:50])
+    seen = watch()
+    seen.source.connect()
+    seen.reach(frames[49].last_offset)
+    quorum.append(*frames[50:])
+    seen.reach(191)
+    assert expected(50) == seen.changes()
+
+
+def test_a_start_on_a_snapshot_tells_its_partitions_and_what_the_log_adds(
+    quorum: Any, watch: Any, fixtures: Path, make_batch: Any
+) -> None:
+    quorum.snapshot = (LogEnd(5_000, 1), gzip.decompress((fixtures / "snapshot.checkpoint.gz").read_bytes()))
+    quorum.log_start = 5_000
+    quorum.append(make_batch(5_000, 1, b"\x01\x14\x00\x00", timestamp=1_795_249_930_000))
+    seen = watch()
+    seen.reach(5_000)
+    assert seen.snapshots() == [(SnapshotReason.START, 5_000)]
+    partitions = [one for one in seen.told if one.kind == "partition"]
+    assert len(partitions) == 3_000
+    assert {one.occurred_not_after for one in partitions} == {1_795_249_930_000_000}
+
+
+def test_a_snapshot_that_is_gone_in_the_middle_is_asked_for_again(
+    quorum: Any, watch: Any, fixtures: Path, make_batch: Any
+) -> None:
+    data = gzip.decompress((fixtures / "snapshot.checkpoint.gz").read_bytes())
+    quorum.snapshot = (LogEnd(5_000, 1), data)
+    quorum.log_start = 5_000
+    quorum.append(make_batch(5_000, 1, b"\x01\x14\x00\x00"), make_batch(5_001, 1, b"\x01\x14\x00\x00"))
+    seen = watch()
+    node, pieces = quorum.nodes[1], []
+    answer = node.answer_FetchSnapshotRequest
+
+    def gone_after_two(request: Any) -> Any:
+        pieces.append(request.topics[0].partitions[0].position)
+        if len(pieces) == 2:
+            quorum.snapshot, quorum.log_start = (LogEnd(5_001, 1), data), 5_001
+            del quorum.log[0]
+        return answer(request)
+
+    node.answer_FetchSnapshotRequest = gone_after_two
+    seen.reach(5_001)
+    assert pieces == [0, 100_000, 0, 100_000, 200_000, 300_000]
+    assert sum(one.kind == "partition" for one in seen.told) == 3_000
+
+
+def test_a_log_that_no_longer_reaches_back_gives_a_history_lost_snapshot_and_goes_on(
+    quorum: Any, watch: Any, fixtures: Path, make_batch: Any, frames: tuple[Frame, ...]
+) -> None:
+    quorum.append(*frames)
+    first = watch()
+    first.reach(191)
+    first.source.acknowledge()
+    first.source.close()
+    quorum.snapshot = (LogEnd(5_000, 1), gzip.decompress((fixtures / "snapshot.checkpoint.gz").read_bytes()))
+    quorum.log_start = 5_000
+    quorum.log.clear()
+    quorum.append(
+        make_batch(5_000, 1, b"\x01\x09\x00" + base64.urlsafe_b64decode("yuffm7gfT0KLP7areFKowQ==") + b"\x00")
+    )
+    seen = watch()
+    seen.reach(5_000)
+    assert seen.snapshots() == [(SnapshotReason.HISTORY_LOST, 4_999)]
+    assert [one.kind for one in seen.changes()] == ["topic_removed"]
+
+
+def test_a_log_that_was_written_anew_is_read_from_its_start(quorum: Any, watch: Any, frames: tuple[Frame, ...]) -> None:
+    quorum.append(*frames)
+    first = watch()
+    first.reach(191)
+    first.source.acknowledge()
+    first.source.close()
+    quorum.log.clear()
+    quorum.append(*frames[:100])
+    seen = watch()
+    seen.reach(frames[99].last_offset)
+    assert seen.snapshots() == [(SnapshotReason.HISTORY_LOST, frames[99].last_offset)]
+
+
+@pytest.mark.parametrize("stop", [1, 40, 77, 120, 153])
+def test_two_runs_around_a_checkpoint_tell_what_one_run_tells(
+    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any, stop: int
+) -> None:
+    quorum.append(*frames[:1])
+    first = watch()
+    first.reach(0)
+    quorum.append(*frames[1:stop])
+    first.reach(quorum.end - 1)
+    first.source.acknowledge()
+    first.source.close()
+    quorum.append(*frames[stop:])
+    second = watch()
+    second.until(lambda: second.source._image.image_offset == 191)
+    assert expected(1) == first.changes() + second.changes()
+    assert not second.snapshots()
+
+
+def test_what_was_not_acknowledged_is_told_again_after_a_crash(
+    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any
+) -> None:
+    quorum.append(*frames[:50])
+    first = watch()
+    first.reach(frames[49].last_offset)
+    first.now += 6_000_000
+    first.source.acknowledge()
+    quorum.append(*frames[50:])
+    first.reach(191)
+    first.source.close()  # nobody acknowledged what followed
+    second = watch()
+    second.until(lambda: second.source._image.image_offset == 191)
+    assert expected(50) == first.changes() == second.changes()
+
+
+def test_a_checkpoint_is_not_written_more_often_than_needed(
+    quorum: Any, watch: Any, frames: tuple[Frame, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "checkpoint.json"
+    quorum.append(*frames[:50])
+    seen = watch()
+    seen.reach(frames[49].last_offset)
+    seen.now += 4_900_000
+    seen.source.acknowledge()
+    assert not path.exists()
+    seen.now += 100_000
+    seen.source.acknowledge()
+    assert json.loads(path.read_text())["image"]["offset"] == frames[49].last_offset
+    written = path.stat().st_mtime_ns
+    seen.now += 59_900_000
+    seen.source.acknowledge()
+    assert path.stat().st_mtime_ns == written
+
+
+def test_before_the_first_snapshot_is_told_there_is_no_checkpoint(
+    quorum: Any, watch: Any, frames: tuple[Frame, ...], tmp_path: Path
+) -> None:
+    quorum.append(*frames)
+    quorum.answer_bytes = 200
+    seen = watch()
+    assert not seen.source.poll(seen.now)
+    seen.now += 600_000_000
+    seen.source.acknowledge()
+    seen.source.close()
+    assert not (tmp_path / "checkpoint.json").exists()
+
+
+def test_the_checkpoint_of_another_cluster_is_refused(watch: Any, tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.json"
+    path.write_text(json.dumps({"version": 1, "cluster_id": "another"}))
+    with pytest.raises(
+        ConfigurationError, match=r"is of cluster another, but cluster\.bootstrap_servers leads to 4L6g3n"
+    ):
+        watch()
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"version": 7}', '{"version": 1, "cluster_id": "4L6g3nShT-eMCtK--X86sw"}']
+)
+@pytest.mark.usefixtures("quorum")
+def test_a_checkpoint_that_cannot_be_read_is_named_with_what_to_do(watch: Any, tmp_path: Path, content: str) -> None:
+    (tmp_path / "checkpoint.json").write_text(content)
+    with pytest.raises(ConfigurationError, match=r"checkpoint\.json cannot be used: .*; remove it, and"):
+        watch()
+
+
+def test_a_periodic_snapshot_comes_when_it_is_due(quorum: Any, watch: Any, frames: tuple[Frame, ...]) -> None:
+    quorum.append(*frames)
+    seen = watch(snapshot_seconds=60.0)
+    seen.reach(191)
+    seen.now += 59_000_000
+    seen.told += seen.source.poll(seen.now)
+    assert len(seen.snapshots()) == 1
+    seen.now += 1_000_000
+    seen.told += seen.source.poll(seen.now)
+    seen.told += seen.source.poll(seen.now)
+    assert seen.snapshots() == [(SnapshotReason.START, 191), (SnapshotReason.PERIODIC, 191)]
+
+
+def test_a_record_that_cannot_be_read_goes_to_quarantine_and_the_rest_goes_on(
+    quorum: Any, watch: Any, frames: tuple[Frame, ...], make_batch: Any
+) -> None:
+    quorum.append(*frames[:50])
+    seen = watch()
+    seen.reach(frames[49].last_offset)
+    at = quorum.end
+    quorum.append(make_batch(at, 1, b"\x01\x63\x00\x00", b"\x01\x14\x00\x00"))
+    seen.reach(at + 1)
+    (payload,) = seen.source.take_undecodable()
+    told = json.loads(payload)
+    assert {"v": 1, "kind": "undecodable", "metadata_offset": at, "raw": "01630000"}.items() <= told.items()
+    assert told["reason"] == "unknown metadata record type 99 version 0"
+    assert not seen.source.take_undecodable()
+    assert any("goes to quarantine" in line for line in seen.lines)
+
+
+def test_a_damaged_batch_is_fetched_once_more_and_only_then_quarantined(
+    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any
+) -> None:
+    quorum.append(*frames[:60])
+    seen = watch()
+    seen.reach(frames[59].last_offset)
+    quorum.append(frames[60]._replace(data=frames[60].data[:-1] + b"\xff"))
+    seen.until(lambda: any("that is damaged" in line for line in seen.lines))
+    quorum.log[60] = frames[60]  # it was the way, not the source
+    quorum.append(*frames[61:])
+    seen.reach(191)
+    assert expected(60) == seen.changes()
+    assert not seen.source.take_undecodable()
+
+
+def test_a_batch_that_is_damaged_at_its_source_is_quarantined_and_the_rest_goes_on(
+    quorum: Any, watch: Any, frames: tuple[Frame, ...]
+) -> None:
+    quiet = next(index for index, frame in enumerate(frames) if index > 60 and len(frame.data) < 80)
+    quorum.append(*frames)
+    quorum.log[quiet] = frames[quiet]._replace(data=frames[quiet].data[:-1] + b"\xff")
+    seen = watch()
+    seen.reach(191)
+    (payload,) = seen.source.take_undecodable()
+    assert "does not match its checksum" in json.loads(payload)["reason"]
+
+
+def test_an_address_where_nobody_listens_is_one_sentence(quorum: Any, tmp_path: Path) -> None:
+    for node in quorum.nodes.values():
+        node.stop()
+    with pytest.raises(
+        ConnectionRefused, match=r"^no broker of cluster\.bootstrap_servers answers: 127\.0\.0\.1:\d+ cannot"
+    ):
+        Watch(quorum, tmp_path / "checkpoint.json")
+
+
+def test_the_checkpoint_lies_below_the_bus(tmp_path: Path) -> None:
+    assert checkpoint_path(tmp_path, NAME) == tmp_path / "checkpoints" / "metadata_log-test.json"
