@@ -28,7 +28,7 @@ from streaming.resources import conf_path
 from streaming.runtime.jars import jar_paths
 from streaming.runtime.java import find_java
 
-SCENARIO: Final = "rolling-restart"
+SCENARIO: Final = "broker_loss"
 LOOK_SECONDS: Final = 0.25
 PATIENCE_SECONDS: Final = 120.0
 JARS: Final = "delta"

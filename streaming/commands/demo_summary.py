@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streaming.commands.demo_live import Watched
 
 EVENT, CAUSE = "event", WHY[0].name
+PARTITIONS_METRIC = "kafka_replication_cluster_partitions"
 
 
 class NothingFlowed(IsrwatchError):
@@ -44,7 +45,7 @@ def missing(watched: Watched, events: int, metrics: str) -> str | None:
         return "no partition is known"
     if not events and not watched.moved():
         return "no event was recorded and no heartbeat arrived"
-    if "\nkafka_replication_" not in metrics:
+    if f"\n{PARTITIONS_METRIC}{{" not in metrics:
         return "/metrics tells nothing of the cluster"
     return None
 

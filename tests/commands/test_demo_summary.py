@@ -14,7 +14,7 @@ from exporters.snapshot import Cluster, ClusterSnapshot, Partition, ReplicationS
 from streaming.commands.demo_live import Watched
 from streaming.commands.demo_summary import counted_events, missing, print_summary
 
-METRICS = "# HELP x y\nkafka_replication_partition_leader 1\n"
+METRICS = '# HELP x y\nkafka_replication_cluster_partitions{cluster="kafka"} 3\n'
 
 
 def watched(*watermarks: int, partitions: int) -> Watched:
@@ -47,7 +47,12 @@ def tables(tmp_path: Path) -> Path:
         (watched(1, 2, partitions=3), 0, METRICS, None),
         (watched(1, 1, partitions=3), 0, METRICS, "no event was recorded and no heartbeat arrived"),
         (watched(1, 2, partitions=0), 5, METRICS, "no partition is known"),
-        (watched(1, 2, partitions=3), 5, "# HELP kafka_replication_x y\n", "/metrics tells nothing of the cluster"),
+        (
+            watched(1, 2, partitions=3),
+            5,
+            '\nkafka_replication_build_info{version="1"} 1\n',
+            "/metrics tells nothing of the cluster",
+        ),
         (watched(1, 2, partitions=3), 5, "", "/metrics tells nothing of the cluster"),
     ],
 )

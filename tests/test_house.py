@@ -1,0 +1,248 @@
+"""The house rules that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from deltalake import QueryBuilder
+
+from exporters.catalogue import CATALOGUE
+from streaming.commands import COMMANDS, load
+from streaming.contracts.tables import TABLES
+from streaming.delta.definitions import create_or_check
+from streaming.sources.simulated_scenario_file import load_scenario
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("streaming", "exporters", "dashboards")
+ROOMS = (*PACKAGES, "deploy")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+FUNCTION_LINES = 50
+FILE_LINES = 300
+LONGER = {"streaming/contracts/tables.py"}  # a list of definitions: a column name is spelled in one place
+VAGUE_NAMES = {"utils", "util", "helpers", "helper", "manager", "common", "misc", "base"}
+# Spelled in halves, so that this file does not break its own rule.
+REGISTRIES = (
+    "pypi" + ".org", "python" + "hosted.org", "repo1." + "maven", "repo.maven" + ".apache", "maven." + "org",
+    "registry.npm" + "js", "hub.docker" + ".com", "crates" + ".io", "proxy.golang" + ".org", "conda.anaconda" + ".org",
+)  # fmt: skip
+BANNED_WORDS = re.compile(r"\.\./shared|\bshared/(?:facts|design|proto)|\bproto" r"types?\b|TODO|FIXME|\bXXX\b")
+README_SQL = re.findall(r"^```sql\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+
+
+def tracked() -> list[Path]:
+    """Every file of the repository that git knows, without the deleted ones."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [path for name in listed.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Name and content of every tracked text file."""
+    for path in tracked():
+        try:
+            yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+
+
+def sources(*rooms: str) -> list[Path]:
+    return sorted(path for room in rooms for path in (ROOT / room).rglob("*.py") if "generated" not in path.parts)
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def test_every_function_fits_in_a_glance() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {node.end_lineno - node.lineno + 1} lines"
+        for path in sources(*ROOMS)
+        for node in functions(path)
+        if node.end_lineno is not None and node.end_lineno - node.lineno + 1 > FUNCTION_LINES
+    ]
+    assert long == []
+
+
+def test_every_file_can_be_read_in_one_sitting() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in sources(*ROOMS)}
+    assert {name for name, lines in lengths.items() if lines > FILE_LINES} - LONGER == set()
+
+
+def test_no_module_has_a_vague_name_or_one_of_the_standard_library() -> None:
+    forbidden = VAGUE_NAMES | set(sys.stdlib_module_names)
+    # In a package of its own a module may be called as a library is; at the top of a path, or as a script, never.
+    named = {str(path.relative_to(ROOT)) for path in sources(*ROOMS) if path.stem in forbidden - {"__main__"}}
+    named |= {name for name in ROOMS if name in forbidden}
+    assert named == set()
+
+
+def test_no_file_names_a_package_registry() -> None:
+    found = {name: host for name, text in texts() for host in REGISTRIES if host in text}
+    assert found == {}
+
+
+def test_no_file_speaks_of_what_is_not_in_the_repository_or_not_done() -> None:
+    found = {name: match[0] for name, text in texts() if (match := BANNED_WORDS.search(text))}
+    assert found == {}
+
+
+@pytest.mark.parametrize("lock", ["run.txt", "dev.txt"])
+def test_the_lock_names_versions_and_hashes_and_no_address(lock: str) -> None:
+    text = (ROOT / "requirements" / lock).read_text()
+    blocks = re.split(r"\n(?=[a-z])", text)
+    assert all(re.match(r"[a-z0-9-]+==[^ ]+ ", block) and "--hash=sha256:" in block for block in blocks)
+    assert re.findall(r"://|--index|--find-links|@ ", text) == []
+
+
+def test_the_lock_has_every_package_that_the_project_asks_for() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    asked = {name(line) for lines in extras.values() for line in lines} - {"isrwatch"}
+    asked |= {name(line) for line in PROJECT["project"]["dependencies"] + PROJECT["build-system"]["requires"]}
+    development = {name(line) for line in PROJECT["dependency-groups"]["dev"] if isinstance(line, str)}
+    assert asked - locked("run.txt") == set()
+    assert (asked | development) - locked("dev.txt") == set()
+
+
+def name(requirement: str) -> str:
+    return re.split(r"[^A-Za-z0-9_-]", requirement)[0].lower().replace("_", "-")
+
+
+def locked(lock: str) -> set[str]:
+    return set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements" / lock).read_text(), re.MULTILINE))
+
+
+def test_both_locks_give_one_version_of_everything_they_share() -> None:
+    pins = [
+        set(re.findall(r"^([a-z0-9-]+==\S+)", (ROOT / "requirements" / lock).read_text(), re.MULTILINE))
+        for lock in ("run.txt", "dev.txt")
+    ]
+    assert pins[0] - pins[1] == set()
+
+
+def test_the_wheel_holds_our_packages_and_their_configuration_and_nothing_else(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == set(PACKAGES)
+    shipped = {"streaming/conf/isrwatch.toml", "streaming/conf/jars.lock", *(f"{room}/py.typed" for room in PACKAGES)}
+    assert shipped - set(names) == set()
+    modules = {str(path.relative_to(ROOT)) for path in sources(*PACKAGES)}
+    assert modules - set(names) == set()
+
+
+def test_nobody_else_installs_a_package_of_our_names() -> None:
+    owners = packages_distributions()
+    assert {room: set(owners.get(room, ["isrwatch"])) for room in PACKAGES} == {room: {"isrwatch"} for room in PACKAGES}
+
+
+def test_every_lint_exception_says_why() -> None:
+    ignored = re.search(r"^ignore = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
+    assert ignored is not None
+    lines = ignored[1].splitlines()
+    assert [line for line in lines if "#" not in line] == []
+    bare = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sources(*ROOMS)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(r"# noqa(?!: [A-Z0-9, ]+ - \S)", line)
+    ]
+    assert bare == []
+
+
+def told_to_run(page: str) -> list[tuple[str, str]]:
+    """Every ``isrwatch COMMAND REST`` in a block of code, in backticks, or in a comment of the configuration."""
+    text = (ROOT / page).read_text()
+    found = re.findall(
+        r"^(?: {0,6}|#     )isrwatch ([a-z]+)(.*)$|[`\"]isrwatch ([a-z]+)([^`\"]*)[`\"]", text, re.MULTILINE
+    )
+    return [(plain or quoted, rest or more) for plain, rest, quoted, more in found if " | " not in rest]
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "conf/isrwatch.toml"])
+def test_every_command_of_the_documentation_exists(page: str) -> None:
+    told = {command for command, _ in told_to_run(page)}
+    assert told
+    assert told - set(COMMANDS) == set()
+
+
+def test_every_make_target_of_the_documentation_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        target
+        for page in ("README.md", "CONTRIBUTING.md", ".ci/run")
+        for target in re.findall(r"\bmake ([a-z-]+)\b", re.sub(r"```mermaid.*?```", "", (ROOT / page).read_text()))
+    }
+    assert named <= targets
+    assert {"demo", "test"} <= named
+
+
+def test_every_option_that_the_readme_uses_exists() -> None:
+    unknown = [
+        f"isrwatch {command} {option}"
+        for command, rest in told_to_run("README.md")
+        for option in re.findall(r"(?<=\s)--[a-z.-]+", rest)
+        if option not in options(load(command)) | {"--help"}
+    ]
+    assert unknown == []
+
+
+def options(command: object) -> set[str]:
+    """Every option of a command and of its sub-commands."""
+    own = {option for parameter in getattr(command, "params", ()) for option in parameter.opts}
+    return own.union(*(options(child) for child in getattr(command, "commands", {}).values()))
+
+
+def test_every_folder_of_the_readmes_map_exists() -> None:
+    (folder_map,) = re.findall(
+        r"^## Folders\n+```\n(.*?)```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    paths: list[str] = []
+    for line in folder_map.splitlines():
+        indent, path = re.match(r"( *)(\S+)", line).groups()  # type: ignore[union-attr]
+        paths.append(f"{paths_parent(paths, len(indent))}{path}")
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def paths_parent(paths: list[str], indent: int) -> str:
+    """The folder that an indented line of the map lies in: the last line without indentation."""
+    return "" if indent == 0 else next(path for path in reversed(paths) if path.count("/") == 1 and path.endswith("/"))
+
+
+@pytest.mark.parametrize("scenario", sorted(path.stem for path in (ROOT / "conf" / "scenarios").glob("*.toml")))
+def test_every_scenario_is_loadable_and_says_what_happens(scenario: str) -> None:
+    assert load_scenario(scenario).description
+
+
+@pytest.mark.parametrize("query", README_SQL)
+def test_every_query_of_the_readme_runs_on_the_tables_as_they_are_defined(query: str, tmp_path: Path) -> None:
+    engine = QueryBuilder()
+    for table in TABLES.values():
+        engine.register(table.name, create_or_check(tmp_path, table))
+    assert engine.execute(query).read_all() is not None
+
+
+def test_every_metric_and_table_that_the_readme_names_exists() -> None:
+    readme = (ROOT / "README.md").read_text()
+    metrics = set(re.findall(r"\bkafka_[a-z_]+[a-z]\b", readme))
+    assert metrics
+    assert metrics - {metric.name for metric in CATALOGUE} == set()
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", readme, re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"[a-z_]+", row)} == set(TABLES)
+
+
+def test_changelog_fragments_are_of_a_kind_that_the_changelog_knows() -> None:
+    kinds = {kind["directory"] for kind in PROJECT["tool"]["towncrier"]["type"]}
+    fragments = [path.name for path in (ROOT / "changelog.d").iterdir()]
+    assert [name for name in fragments if not re.fullmatch(rf"[a-z0-9-]+\.({'|'.join(kinds)})\.md", name)] == []
