@@ -1,0 +1,233 @@
+"""Every expression of the dashboard and the rules.
+
+It parses, it asks only for what the exporter publishes, and a real Prometheus answers it with something.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+
+from dashboards import signals
+from dashboards.alerts import PLANNED_CAUSES, AlertSettings, rule_file
+from dashboards.promql import Kind, Scope, Signal
+from dashboards.render import as_yaml
+from exporters.brokers import DEPARTURE_CAUSES
+from exporters.catalogue import CATALOGUE
+
+LABELS_OF = {metric.name: set(metric.labels) for metric in CATALOGUE} | {
+    # Prometheus' own: what fires.
+    "ALERTS": {"alertname", "alertstate", "severity", "cluster"}
+}
+IN_THE_PLACE_OF = {"$__rate_interval": "8s", "$__range": "1m", "$cluster": ".+", "$topic": ".+"}
+
+
+def concrete(expression: str) -> str:
+    """Put values in the place of Grafana's variables."""
+    for variable, value in IN_THE_PLACE_OF.items():
+        expression = expression.replace(variable, value)
+    return expression
+
+
+def of_panels(overview: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Give expression and legend of every query of every panel."""
+    return {
+        f"{panel['title']}/{target['refId']}": (concrete(target["expr"]), target["legendFormat"])
+        for panel in overview["panels"]
+        for target in panel.get("targets", [])
+    }
+
+
+def of_annotations(overview: dict[str, Any]) -> dict[str, str]:
+    return {one["name"]: concrete(one["expr"]) for one in overview["annotations"]["list"] if "expr" in one}
+
+
+def of_variables(overview: dict[str, Any]) -> dict[str, str]:
+    queries = (one["query"] for one in overview["templating"]["list"] if one["type"] == "query")
+    return {query: concrete(re.sub(r"label_values\((.*), \w+\)", r"\1", query)) for query in queries}
+
+
+def of_rules(text: str) -> dict[str, str]:
+    """Give the conditions, and the queries inside the templates of the annotations."""
+    (group,) = yaml.safe_load(text)["groups"]
+    found = {}
+    for number, rule in enumerate(group["rules"]):
+        found[f"{number} {rule['alert']}"] = rule["expr"]
+        for index, query in enumerate(re.findall(r"printf `([^`]*)`", rule["annotations"]["description"])):
+            found[f"{number} {rule['alert']} description {index}"] = query.replace("%[1]q", '"prod"')
+    return found
+
+
+@pytest.fixture(scope="session")
+def everything(files: dict[str, str], overview: dict[str, Any]) -> dict[str, str]:
+    return {
+        **{name: expression for name, (expression, _) in of_panels(overview).items()},
+        **of_annotations(overview),
+        **of_variables(overview),
+        **of_rules(files["alerts.yml"]),
+    }
+
+
+def parts(node: Any) -> Iterator[Any]:
+    """Walk through a parsed expression."""
+    yield node
+    for name in ("expr", "lhs", "rhs", "vector_selector", "param"):
+        child = getattr(node, name, None)
+        if child is not None:
+            yield from parts(child)
+    for child in getattr(node, "args", []):
+        yield from parts(child)
+
+
+def told_by(node: Any) -> Iterator[Any]:
+    """Walk through the parts whose labels are in the answer: what stands after and, unless only filters."""
+    yield node
+    filters = str(getattr(node, "op", "")) in {"and", "unless"}
+    for name in ("expr", "lhs", "vector_selector") if filters else ("expr", "lhs", "rhs", "vector_selector"):
+        child = getattr(node, name, None)
+        if child is not None:
+            yield from told_by(child)
+    for child in getattr(node, "args", []):
+        yield from told_by(child)
+
+
+def selectors(expression: str) -> Iterator[Any]:
+    return (part for part in parts(promql_parser.parse(expression)) if type(part).__name__ == "VectorSelector")
+
+
+def test_every_expression_is_promql(everything: dict[str, str]) -> None:
+    assert len(everything) > 50
+    for name, expression in everything.items():
+        assert list(selectors(expression)), name
+
+
+def test_every_metric_and_matched_label_is_in_the_exporters_catalogue(everything: dict[str, str]) -> None:
+    for name, expression in everything.items():
+        for selector in selectors(expression):
+            assert selector.name in LABELS_OF, name
+            matched = {matcher.name for matcher in selector.matchers.matchers}
+            assert matched <= LABELS_OF[selector.name], name
+
+
+def test_every_aggregation_keeps_only_labels_that_exist(everything: dict[str, str]) -> None:
+    for name, expression in everything.items():
+        for part in parts(promql_parser.parse(expression)):
+            if type(part).__name__ == "AggregateExpr" and part.modifier is not None:
+                known = [LABELS_OF[one.name] for one in told_by(part.expr) if type(one).__name__ == "VectorSelector"]
+                assert all(set(part.modifier.labels) <= labels for labels in known), name
+
+
+@pytest.mark.parametrize("signal", signals.SIGNALS, ids=lambda signal: signal.metric)
+def test_every_signal_is_a_metric_of_the_catalogue_and_is_used(signal: Signal, files: dict[str, str]) -> None:
+    (metric,) = [metric for metric in CATALOGUE if metric.name == signal.full_name]
+    assert set(signal.labels) == set(metric.labels)
+    assert signal.kind == Kind(metric.kind.value)
+    assert (signal.kind is Kind.COUNTER) == signal.metric.endswith("_total")
+    assert any(re.search(rf"\b{signal.full_name}\b", text) for text in files.values())
+
+
+def test_planned_causes_are_causes_of_a_departure_and_the_others_stand_in_the_runbook(repository: Any) -> None:
+    causes = {cause.value for cause in DEPARTURE_CAUSES}
+    assert set(PLANNED_CAUSES) < causes
+    entry = (repository / "dashboards/runbook.md").read_text().split("## KafkaIsrShrink")[1].split("\n## ")[0]
+    assert [cause for cause in sorted(causes) if f"`{cause}`" not in entry] == []
+
+
+def test_a_gauge_has_no_rate() -> None:
+    with pytest.raises(AssertionError, match="cluster_offline_partitions is no counter"):
+        signals.OFFLINE.increase("5m")
+
+
+def test_a_scope_matches_only_labels_that_a_signal_has() -> None:
+    scope = Scope({"cluster": 'cluster="a"', "topic": 'topic="b"'})
+    assert signals.OFFLINE.series(scope) == 'kafka_replication_cluster_offline_partitions{cluster="a"}'
+    assert signals.PARTITION_OFFLINE.series(scope, 'partition="0"') == (
+        'kafka_replication_partition_offline{cluster="a", topic="b", partition="0"}'
+    )
+
+
+VALUES = {
+    "cluster": ["prod"],
+    "topic": ["orders", "payments"],
+    "partition": ["0", "1"],
+    "broker": ["1", "2", "3"],
+    "cause": [cause.value for cause in DEPARTURE_CAUSES],
+    "channel": ["replication"],
+    "source": ["metadata_log:collector-1"],
+    "rack": ["r1"],
+    "host": ["127.0.0.1"],
+}
+
+
+def unhealthy(counted: int) -> str:
+    """Every metric of the catalogue for a cluster where every flag is up and every counter has counted so far."""
+    lines = []
+    for metric in CATALOGUE:
+        value = counted if metric.name.endswith("_total") else 1
+        for values in product(*(VALUES.get(label, ["x"]) for label in metric.labels)):
+            labels = ",".join(f'{label}="{value}"' for label, value in zip(metric.labels, values, strict=True))
+            lines.append(f"{metric.name}{{{labels}}} {value}")
+    return "\n".join(lines) + "\n"
+
+
+IMPATIENT = AlertSettings(under_min_isr_for="0s", interval="1s")
+
+
+@pytest.mark.prometheus
+def test_prometheus_answers_every_expression_and_every_legend_has_its_labels(
+    files: dict[str, str],
+    overview: dict[str, Any],
+    prometheus_server: Callable[..., Any],
+    exposition: Callable[..., Any],
+    eventually: Callable[..., Any],
+) -> None:
+    exporter = exposition(unhealthy(0))
+    prometheus = prometheus_server(
+        targets={"isrwatch": exporter.address}, rules=[as_yaml(rule_file(IMPATIENT)), files["alerts.yml"]]
+    )
+    eventually(lambda: prometheus.query("kafka_replication_partition_leader"))
+    exporter.text = unhealthy(9)
+    eventually(lambda: prometheus.query("increase(kafka_replication_cluster_isr_shrinks_total[1m]) > 1"))
+    eventually(lambda: [one for one in prometheus.alerts("KafkaUnderMinIsr") if one["state"] == "firing"])
+
+    for name, (expression, legend) in of_panels(overview).items():
+        rows = prometheus.query(expression)
+        assert rows, f"{name}: nothing for {expression}"
+        for label in re.findall(r"\{\{(\w+)\}\}", legend):
+            assert all(label in row["metric"] for row in rows), f"{name}: no {label}"
+    for name, expression in (of_annotations(overview) | of_variables(overview)).items():
+        assert prometheus.query(expression), f"{name}: nothing for {expression}"
+    for expression in of_rules(files["alerts.yml"]).values():
+        prometheus.query(expression)
+    (page,) = prometheus.alerts("KafkaUnderMinIsr")[:1]
+    assert "Topics: orders (2), payments (2)." in page["annotations"]["description"]
+
+
+@pytest.mark.prometheus
+def test_a_table_finds_its_keys_in_every_column(
+    overview: dict[str, Any],
+    prometheus_server: Callable[..., Any],
+    exposition: Callable[..., Any],
+    eventually: Callable[..., Any],
+) -> None:
+    exporter = exposition(unhealthy(0))
+    prometheus = prometheus_server(targets={"isrwatch": exporter.address})
+    eventually(lambda: prometheus.query("kafka_replication_partition_leader"))
+    exporter.text = unhealthy(9)
+    eventually(lambda: prometheus.query("increase(kafka_replication_broker_isr_departures_total[1m]) > 1"))
+    tables = [panel for panel in overview["panels"] if panel["type"] == "table"]
+    assert len(tables) == 5
+    for panel in tables:
+        (order,) = [one["options"]["indexByName"] for one in panel["transformations"] if one["id"] == "organize"]
+        keys = {name for name in order if not name.startswith("Value")}
+        columns = [prometheus.query(concrete(target["expr"])) for target in panel["targets"]]
+        told = [set().union(*(row["metric"] for row in rows)) for rows in columns]
+        assert set().union(*told) == keys, panel["title"]
+        assert {"cluster"} < keys
+        assert all(labels <= keys for labels in told), panel["title"]
