@@ -125,7 +125,7 @@ class Admin:
     def _with_leaders(self, name: str) -> list[Partition]:
         return [partition for partition in self.describe(name).values() if partition.leader >= 0]
 
-    def _alter(self, kind: Any, name: str, configs: Mapping[str, str | None]) -> None:  # noqa: ANN401 - an enum without type information
+    def _alter(self, kind: Any, name: str, configs: Mapping[str, str | None]) -> None:  # noqa: ANN401 - an untyped enum
         entries = [
             ConfigEntry(
                 key,

@@ -72,8 +72,13 @@ class Sandbox:
 
     @property
     def proxy(self) -> ReplicationProxy:
-        """The proxy between the brokers of a running sandbox that was made with one."""
-        assert self._proxy is not None, "the sandbox was made without proxy=True, or does not run"  # noqa: S101
+        """The proxy between the brokers of a running sandbox.
+
+        Raises:
+            ConfigurationError: it was planned without one.
+        """
+        if self._proxy is None:
+            raise ConfigurationError("this sandbox has no proxy between its brokers: plan it with proxy=True")
         return self._proxy
 
     @cached_property
@@ -86,7 +91,7 @@ class Sandbox:
         return f"http://{HOST}:{self.plan.brokers[broker].metrics}/metrics"
 
     def __enter__(self) -> Self:
-        self._watchdog = Watchdog(self.root)
+        self._watchdog = Watchdog(self.root, temporary=self._temporary)
         try:
             self.up()
         except BaseException:
@@ -148,6 +153,10 @@ class Sandbox:
     def pid(self, node: int) -> int | None:
         """Give a node's process while it lives; a paused one does."""
         return self._node(node).pid
+
+    def state(self, node: int) -> str:
+        """Tell in a word how a node is: running, frozen, not running."""
+        return self._node(node).state
 
     def log(self, node: int) -> Path:
         """Give the file with what a node says."""

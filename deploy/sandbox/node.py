@@ -62,6 +62,15 @@ class Node:
             return None
         return pid if os.fsencode(self.properties_file) in command else None  # a zombie's command line is empty
 
+    @property
+    def state(self) -> str:
+        """In a word: running, frozen or not running."""
+        try:
+            status = Path(f"/proc/{self.pid}/stat").read_text()
+        except OSError:
+            return "not running"
+        return "frozen" if status.rpartition(")")[2].split()[0] == "T" else "running"
+
     def write_properties(self, properties: Mapping[str, str]) -> None:
         """Tell the node; it reads this when it starts."""
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -14,25 +14,30 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SCRIPT: Final = """\
-cat >/dev/null
+read -r dismissed
 for file in "$1"/node-*/pid; do
-  pid=$(cat "$file") || continue
+  pid=$(cat "$file" 2>/dev/null) || continue
   grep -qF -- "$1" "/proc/$pid/cmdline" 2>/dev/null && kill -9 "$pid"
 done
+if [ -z "$dismissed" ] && [ "$2" = temporary ]; then
+  rm -rf -- "$1"
+fi
 """
 
 
 class Watchdog:
-    """A small shell that waits for the end of this process; ``dismiss`` also makes it act."""
+    """A small shell that waits for the end of this process, kills the nodes, and removes a temporary folder."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, temporary: bool) -> None:
         reading, self._writing = os.pipe()
+        fate = "temporary" if temporary else "kept"
         self._shell = subprocess.Popen(
-            ["/bin/sh", "-c", _SCRIPT, "isrwatch-sandbox-watchdog", root], stdin=reading, start_new_session=True
+            ["/bin/sh", "-c", _SCRIPT, "isrwatch-sandbox-watchdog", root, fate], stdin=reading, start_new_session=True
         )
         os.close(reading)
 
     def dismiss(self) -> None:
-        """Kill what still runs and go."""
+        """Kill what still runs, leave the folder to its owner, and go."""
+        os.write(self._writing, b"dismissed\n")
         os.close(self._writing)
         self._shell.wait()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -34,7 +34,7 @@ def show(context: typer.Context) -> None:
 
 @app.command()
 def fetch(
-    names: Annotated[Optional[list[str]], typer.Argument(metavar="[GROUP]...", help="All groups by default.")] = None,  # noqa: UP045 - typer reads it
+    names: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="All groups by default.")] = None,
 ) -> None:
     """Fetch the jars of some groups, and verify those that are here."""
     console = Console()

@@ -23,6 +23,7 @@ _HEADER: Final = """\
 # "resolve" is taken with what it depends on, "exact" without: delta and kafka-connector are the sets that were run with
 # Spark, which carries the rest. After a change of these two write the sums anew: isrwatch jars lock
 """
+_COORDINATE: Final = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+)")
 _SUM: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -58,10 +59,10 @@ def coordinate(text: str) -> Coordinate:
     Raises:
         ConfigurationError: it is not of that form.
     """
-    parts = text.split(":")
-    if len(parts) != 3 or not all(re.fullmatch(r"[\w.-]+", part) and ".." not in part for part in parts):  # noqa: PLR2004
+    parts = _COORDINATE.fullmatch(text)
+    if parts is None or ".." in text:
         raise ConfigurationError(f"{text!r} in jars.lock is not of the form group:artifact:version")
-    return Coordinate(*parts)
+    return Coordinate(*parts.groups())
 
 
 def read(path: Path) -> dict[str, Group]:

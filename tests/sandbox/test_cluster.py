@@ -141,7 +141,8 @@ def test_no_node_outlives_the_process_that_drives_it() -> None:
     assert all(Path(f"/proc/{pid}").exists() for pid in pids)
     os.kill(driver.pid, signal.SIGKILL)
     driver.communicate()
-    wait_until(lambda: not any(b"kafka.Kafka" in commands(pid) for pid in pids), f"the nodes in {root} to end")
+    wait_until(lambda: not any(b"kafka.Kafka" in commands(pid) for pid in pids), "the nodes to end")
+    wait_until(lambda: not Path(root).exists(), "the temporary folder to go")
 
 
 def commands(pid: str) -> bytes:

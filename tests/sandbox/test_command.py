@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from deploy.sandbox import Sandbox, read_plan
+from deploy.sandbox.plan import plan_cluster
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+JMX = """includeObjectNames: ["kafka.server:type=ReplicaManager,*"]
+rules:
+- pattern: kafka.server<type=ReplicaManager, name=LeaderCount><>Value
+  name: leader_count
+"""
+
+
+def isrwatch(root: Path, *arguments: str, code: int = 0) -> str:
+    """Call the command as a user does; give all it says."""
+    command = [sys.executable, "-m", "streaming.commands", "sandbox", *arguments, "--root", str(root)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert code == done.returncode, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_person_starts_breaks_repairs_and_ends_a_cluster(tmp_path: Path) -> None:
+    root = tmp_path / "sandbox"
+    (tmp_path / "jmx.yml").write_text(JMX)
+    told = isrwatch(root, "up", "--brokers", "1", "--detach", "--jmx-config", str(tmp_path / "jmx.yml"))
+    sandbox = Sandbox(read_plan(root), root)
+    try:
+        assert f"Kafka is ready: {sandbox.bootstrap_servers}" in told
+        assert f"isrwatch sandbox kill 1 --root {root}" in told
+        with urlopen(sandbox.metrics_url(1)) as answer:  # noqa: S310 - our own agent
+            assert re.search(r"^leader_count 0\.0$", answer.read().decode(), re.MULTILINE)
+        isrwatch(root, "pause", "1")
+        assert re.search(r"\b1 +│ broker +│ \S+ +│ frozen", isrwatch(root, "status"))
+        isrwatch(root, "resume", "1")
+        isrwatch(root, "kill", "1")
+        assert re.search(r"\b1 +│ broker +│ \S+ +│ not running", isrwatch(root, "status"))
+        isrwatch(root, "start", "1")
+        isrwatch(root, "stop", "1")
+        assert "there are 101, 1" in isrwatch(root, "kill", "2", code=2)
+        assert "holds a sandbox of 1 brokers" in isrwatch(root, "up", "--brokers", "2", code=2)
+        isrwatch(root, "up", "--brokers", "1", "--detach")
+        assert sandbox.pid(1) is not None
+    finally:
+        isrwatch(root, "down")
+    assert sandbox.pid(1) is None
+    assert not root.exists()
+    assert "there is no sandbox in" in isrwatch(root, "status", code=2)
+
+
+def test_a_property_that_kafka_refuses_is_told_with_the_end_of_the_log(tmp_path: Path) -> None:
+    plan = plan_cluster(brokers=1, node_properties={1: {"num.io.threads": "none"}})
+    with pytest.raises(RuntimeError, match=r"(?s)node 1 has ended, see .*num\.io\.threads"), Sandbox(plan, tmp_path):
+        pytest.fail("it started")
+    assert [Sandbox(plan, tmp_path).pid(node) for node in (101, 1)] == [None, None]
