@@ -11,6 +11,6 @@
 - ``compression``  a page of which only the changed parts are compressed again
 - ``refresher``    reads in the background; a scrape never waits for a table
 - ``api``          the same as JSON
-- ``server``       HTTP
+- ``server``       HTTP: the answers; ``serving`` runs it
 - ``command``      ``isrwatch export``
 """

@@ -74,7 +74,7 @@ class Reader:
             tables: the folder of the tables; it need not exist yet.
             clock: gives the time in UTC microseconds.
         """
-        self._tables = tables
+        self.tables = tables
         self._clock = clock
         self._tail: ChangeTail | None = None
         self._as_of = AsOf()
@@ -107,11 +107,11 @@ class Reader:
 
     def _load(self) -> None:
         draft = SnapshotDraft(ReplicationSnapshot())
-        self._as_of = load_state(self._tables, draft)
+        self._as_of = load_state(self.tables, draft)
         for table in self._samples:
             table.forget()
         begin = self._as_of.oldest()
-        path = self._tables / PARTITION_CHANGES.name
+        path = self.tables / PARTITION_CHANGES.name
         try:
             tail = ChangeTail(path, max(NO_TABLE, begin - EVENT_VERSIONS))
             self._follow(tail, draft)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from exporters.metric import Health
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from exporters.reader import Reader
     from exporters.snapshot import ReplicationSnapshot
 
+# A failed look may have read everything anew; it must not be repeated ten times a second.
+PAUSE_AFTER_ERROR: Final = 1.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -34,6 +36,7 @@ class Refresher(threading.Thread):
         self._stopped = threading.Event()
         self._seconds = 0.0
         self._errors = 0
+        self.tables = reader.tables
         self.snapshot: ReplicationSnapshot = reader.snapshot
         self.last_error: str | None = None
 
@@ -51,7 +54,7 @@ class Refresher(threading.Thread):
         """Look, rest, look."""
         while not self._stopped.is_set():
             self.look()
-            self._stopped.wait(self._pause)
+            self._stopped.wait(self._pause if self.last_error is None else max(self._pause, PAUSE_AFTER_ERROR))
 
     def look(self) -> None:
         """Read once."""

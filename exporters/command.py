@@ -1,0 +1,44 @@
+"""``isrwatch export``: options in, a running exporter out."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from streaming.settings import load
+
+
+def export(
+    *,
+    config_file: Annotated[
+        Path | None, typer.Option("--config.file", help="Configuration, see conf/isrwatch.toml.")
+    ] = None,
+    listen_address: Annotated[
+        str | None, typer.Option("--web.listen-address", help="host:port to serve on, else export.listen.")
+    ] = None,
+    tables: Annotated[
+        Path | None, typer.Option("--tables", help="Folder of the Delta tables, else tables.directory.")
+    ] = None,
+    list_metrics: Annotated[
+        bool, typer.Option("--list-metrics", help="Print every metric as a Markdown table, and end.")
+    ] = False,
+) -> None:
+    """Serve the Delta tables to Prometheus, and as JSON. Needs neither Spark nor Java."""
+    if list_metrics:
+        from exporters.catalogue import reference
+
+        typer.echo(reference(), nl=False)
+        return
+    from exporters.serving import address_of, listen, serve
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    settings = load(config_file)
+    exporting = settings.export if listen_address is None else replace(settings.export, listen=listen_address)
+    opened = listen(exporting.listen)
+    folder = Path(settings.tables.directory) if tables is None else tables
+    typer.echo(f"serving {folder} on http://{address_of(opened)}/metrics", err=True)
+    serve(folder, exporting, opened)

@@ -1,0 +1,115 @@
+"""The exporter as a whole: a socket, the background reading, and uvicorn between them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+
+from exporters.reader import Reader
+from exporters.refresher import Refresher
+from exporters.server import Pages, application
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from streaming.settings import ExportSettings
+
+BACKLOG: Final = 128
+STOP_SECONDS: Final = 2
+START_SECONDS: Final = 30
+
+
+def listen(address: str) -> socket.socket:
+    """Open the socket to serve on.
+
+    Args:
+        address: ``host:port``, ``[ipv6]:port`` or ``:port`` (every interface).
+
+    Raises:
+        ConfigurationError: the address is none, or is taken.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535:  # noqa: PLR2004 - TCP's own
+        raise ConfigurationError(f"cannot listen on {address!r}; write host:port, for example 127.0.0.1:9308")
+    host = host.removeprefix("[").removesuffix("]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        opened.bind((host, int(port)))
+        opened.listen(BACKLOG)
+    except OSError as error:
+        opened.close()
+        raise ConfigurationError(
+            f"cannot listen on {address}: {error.strerror}; choose another address with --web.listen-address"
+        ) from None
+    return opened
+
+
+def address_of(opened: socket.socket) -> str:
+    """Spell the address of a socket, as in a URL."""
+    host, port = opened.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def serve(tables: Path, settings: ExportSettings, opened: socket.socket) -> None:
+    """Serve until the process is told to stop."""
+    server, refresher = _parts(tables, settings)
+    refresher.start()
+    try:
+        server.run(sockets=[opened])
+    finally:
+        refresher.stop()
+
+
+@contextmanager
+def serving(tables: Path, settings: ExportSettings) -> Iterator[str]:
+    """Serve from threads of this process, for the length of a ``with``.
+
+    Yields:
+        the address, as in a URL.
+    """
+    opened = listen(settings.listen)
+    server, refresher = _parts(tables, settings)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]}, name="http", daemon=True)
+    refresher.start()
+    thread.start()
+    try:
+        _wait_until_started(server, thread)
+        yield address_of(opened)
+    finally:
+        server.should_exit = True
+        refresher.stop()
+        thread.join()
+        refresher.join()
+        opened.close()
+
+
+def _parts(tables: Path, settings: ExportSettings) -> tuple[uvicorn.Server, Refresher]:
+    refresher = Refresher(Reader(tables), settings.refresh_seconds, version("isrwatch"))
+    pages = Pages(refresher, settings.stale_after_seconds)
+    config = uvicorn.Config(
+        application(pages),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+    return uvicorn.Server(config), refresher
+
+
+def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not server.started and thread.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if not server.started:
+        raise AssertionError("the HTTP server did not start")
