@@ -17,6 +17,7 @@ from exporters.changes import AsOf, SnapshotDraft, apply_changes
 from exporters.columns import columns_of, rows_as
 from exporters.samples import put_broker_metrics, put_offsets
 from exporters.snapshot import NO_TABLE, Broker, Cluster, Partition, ReplicationSnapshot, SourceProgress, Totals
+from streaming.contracts.events import Cause
 from streaming.contracts.tables import (
     BROKER_METRICS,
     BROKER_STATE_TABLE,
@@ -62,6 +63,11 @@ class Departed(NamedTuple):
     """How often a broker left, by cause."""
 
     isr_departures: list[dict[str, Any]] | None
+
+    def by_cause(self) -> dict[str, int]:
+        """Give the counts by cause."""
+        told = (left.values() for left in self.isr_departures or ())
+        return {cause or Cause.UNKNOWN.value: departures for cause, departures in told}
 
 
 class Reader:
@@ -186,7 +192,7 @@ def load_state(tables: Path, draft: SnapshotDraft) -> AsOf:
     for key, broker, departed in _zipped(brokers, Key, Broker, Departed):
         opened = draft.cluster(*key)
         opened.put_broker(broker)
-        opened.put_departures(broker.broker, dict(left.values() for left in departed.isr_departures or ()))
+        opened.put_departures(broker.broker, departed.by_cause())
     sources, _ = _read(tables, SOURCE_PROGRESS, (*Key._fields, *SourceProgress._fields))
     for key, source in _zipped(sources, Key, SourceProgress):
         draft.cluster(*key).put_source(source)

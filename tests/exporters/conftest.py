@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,38 +14,28 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from streaming.contracts import health
 from streaming.contracts.tables import (
+    BROKER_METRICS,
     BROKER_STATE_TABLE,
     CLUSTER_STATE_TABLE,
     PARTITION_CHANGES,
     PARTITION_STATE,
     PARTITION_STATE_TABLE,
+    REPLICA_OFFSETS,
     SOURCE_PROGRESS,
     TABLES,
 )
 from streaming.delta.definitions import arrow_schema, create_or_check
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 START = 1_790_000_000_000_000
 SECOND = 1_000_000
 SOURCE = "metadata_log:collector-1"
-ZEROS = dict.fromkeys(
-    (
-        "offline_seconds",
-        "under_replicated_seconds",
-        "under_min_isr_seconds",
-        "unknown_seconds",
-        "isr_shrinks",
-        "isr_expands",
-        "leader_changes",
-        "unclean_elections",
-        "missed_changes",
-        "change_number",
-        "metadata_index",
-    ),
-    0,
-)
+TOTALS = ("isr_shrinks", "isr_expands", "leader_changes", "unclean_elections", "missed_changes")
+SECONDS = ("offline_seconds", "under_replicated_seconds", "under_min_isr_seconds", "unknown_seconds")
+ZEROS = dict.fromkeys((*TOTALS, *SECONDS, "change_number", "metadata_index"), 0)
 
 
 @dataclass
@@ -148,14 +140,16 @@ class Tables:
 
     def project(self, changes: list[dict[str, Any]], as_of: int, **tables: list[dict[str, Any]]) -> None:
         """Write the state tables from the newest row of each key, as the job's projection does."""
-        flat = {name: [] for name in (PARTITION_STATE_TABLE.name, BROKER_STATE_TABLE.name, CLUSTER_STATE_TABLE.name)}
-        for row in changes:
-            for name, part in zip(flat, ("after", "broker_after", "cluster_after"), strict=True):
-                if row.get(part) is not None:
-                    flat[name].append({**row, **row[part]})
-            if row.get("source_after") is not None:
-                told = {**row, **row["source_after"], "channel": "replication"}
-                flat.setdefault(SOURCE_PROGRESS.name, []).append(told)
+        parts = {
+            PARTITION_STATE_TABLE.name: "after",
+            BROKER_STATE_TABLE.name: "broker_after",
+            CLUSTER_STATE_TABLE.name: "cluster_after",
+            SOURCE_PROGRESS.name: "source_after",
+        }
+        flat = {
+            name: [{**row, **row[part], "channel": "replication"} for row in changes if row.get(part) is not None]
+            for name, part in parts.items()
+        }
         for name, rows in {**flat, **tables}.items():
             newest = {tuple(row[key] for key in TABLES[name].key): row for row in rows}
             self.put(name, *newest.values(), as_of=as_of)
@@ -196,3 +190,64 @@ def rows() -> Rows:
 @pytest.fixture
 def other_rows() -> Rows:
     return Rows(cluster_id="id-of-other", cluster="other", authority="poll")
+
+
+@pytest.fixture
+def golden() -> Callable[[str, str], None]:
+    """Compare with a file of tests/golden; UPDATE_GOLDEN=1 writes it instead, for the diff to be read."""
+
+    def compare(name: str, actual: str) -> None:
+        path = GOLDEN / name
+        if os.environ.get("UPDATE_GOLDEN"):
+            path.write_text(actual, encoding="utf-8")
+        assert path.read_text(encoding="utf-8") == actual
+
+    return compare
+
+
+@pytest.fixture
+def busy_cluster(tables: Tables, rows: Rows) -> Tables:
+    """One cluster with something of everything, its newest moment 30 s after START."""
+    healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
+    out = rows.state(
+        [2, 3, 1],
+        [2],
+        2,
+        under_replicated_since=START + 10 * SECOND,
+        under_min_isr_since=START + 20 * SECOND,
+        under_replicated_seconds=1.5,
+        isr_shrinks=2,
+        isr_expands=1,
+    )
+    offline = rows.state([1, 3], [3], -1, min_isr=None, offline_since=START + 25 * SECOND, leader_epoch=None)
+    tables.commit(
+        rows.cluster_row(controller_changes=2),
+        *(rows.broker(number, is_fenced=number == 3) for number in (1, 2, 3)),
+        rows.partition("orders", 0, healthy, is_baseline=True),
+        rows.partition("orders", 1, rows.state([2, 3, 1], [2, 3, 1], 2), is_baseline=True),
+        rows.partition('odd "topic"\\', 0, offline, is_baseline=True),
+    )
+    before = rows.state([2, 3, 1], [2, 3, 1], 2)
+    told = {"before": before, "left_isr": [3, 1], "cause": "fenced", "evidence": "proven"}
+    tables.commit(rows.partition("orders", 1, out, START + 20 * SECOND, **told))
+    tables.commit(rows.source(START + 30 * SECOND, source_after={"quarantined": 4}))
+    sampled = {**rows.owner, "collected_at": START + 28 * SECOND}
+    offsets = {**sampled, "topic_id": "id-of-orders", "topic": "orders", "source": "offsets:collector-1"}
+    tables.put(
+        REPLICA_OFFSETS.name,
+        {**offsets, "partition": 0, "broker": 1, "log_start_offset": 5, "high_watermark": 70},
+        {**offsets, "partition": 0, "broker": 2, "log_start_offset": 6, "high_watermark": 71},
+        {**offsets, "partition": 1, "broker": 3, "log_start_offset": 0, "high_watermark": 8},
+    )
+    metric = {**sampled, "source": "broker_metrics:collector-1"}
+    leaders, shrinks = "kafka_server_replicamanager_leadercount", "kafka_server_replicamanager_isrshrinks_total"
+    tables.put(
+        BROKER_METRICS.name,
+        {**metric, "broker": 1, "metric": leaders, "metric_value": 1.0},
+        {**metric, "broker": 2, "metric": leaders, "metric_value": 2.0},
+        {**metric, "broker": 3, "metric": leaders, "metric_value": 3.0, "collected_at": START - 60 * SECOND},
+        {**metric, "broker": 1, "metric": shrinks, "metric_value": 1e20},
+        {**metric, "broker": 1, "metric": "not a name", "metric_value": 1.0},
+        {**metric, "broker": 1, "metric": "kafka_brokers", "metric_value": 99.0},
+    )
+    return tables

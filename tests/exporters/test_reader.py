@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from exporters.draft import AT_MIN_ISR, PARTITIONS, UNDER_REPLICATED
+from exporters.reader import Reader
+from exporters.snapshot import NO_TABLE, Partition, ReplicaOffsets, ReplicationSnapshot
+from streaming.changes.change import Subject
+from streaming.contracts.tables import BROKER_METRICS, PARTITION_CHANGES, REPLICA_OFFSETS
+from streaming.delta.tail import TailGap
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECOND = 1_000_000
+
+
+def partitions(snapshot: ReplicationSnapshot) -> dict[tuple[str, int], Partition]:
+    return {
+        (partition.topic, partition.partition): partition
+        for cluster in snapshot.clusters.values()
+        for partition in cluster.partitions()
+    }
+
+
+def shrunk(rows: Any, at: int, *, left: int = 2, cause: str | None = "fenced") -> dict[str, Any]:
+    """Broker ``left`` leaves the ISR of orders-0."""
+    isr = [broker for broker in (1, 2, 3) if broker != left]
+    before = rows.state([1, 2, 3], [1, 2, 3], 1)
+    after = rows.state([1, 2, 3], isr, 1, isr_shrinks=1, change_number=1, under_replicated_since=at, changed_at=at)
+    event = {"event_id": f"shrink-{at}", "event": "isr_shrink", "event_broker": left, "detail": None}
+    return dict(
+        rows.partition(
+            "orders", 0, after, at, before=before, left_isr=[left], joined_isr=[], cause=cause, events=[event]
+        ),
+        evidence="proven",
+    )
+
+
+def baseline(rows: Any) -> list[dict[str, Any]]:
+    healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
+    return [
+        rows.cluster_row(),
+        *(rows.broker(number) for number in (1, 2, 3)),
+        rows.partition("orders", 0, healthy, is_baseline=True),
+        rows.partition("orders", 1, rows.state([2, 3, 1], [2, 3, 1], 2), is_baseline=True),
+        rows.source(rows.start),
+    ]
+
+
+def meaning(snapshot: ReplicationSnapshot) -> Any:
+    """Give everything a page is made from, without the identity of its objects."""
+    return {
+        cluster_id: (
+            cluster.cluster,
+            {topic_id: (topic.topic, dict(topic.partitions)) for topic_id, topic in cluster.topics.items()},
+            cluster.brokers,
+            cluster.totals,
+            {broker: dict(causes) for broker, causes in cluster.departures.items() if causes},
+            {state: count for state, count in cluster.tally.states.items() if count},
+            [{broker: n for broker, n in counts.items() if n} for counts in (cluster.tally.led, cluster.tally.hosted)],
+            cluster.sources,
+        )
+        for cluster_id, cluster in snapshot.clusters.items()
+    }
+
+
+def test_before_there_are_tables_the_snapshot_is_empty_and_says_so(tmp_path: Path) -> None:
+    snapshot = Reader(tmp_path / "nothing").refresh()
+    assert (snapshot.version, snapshot.clusters) == (NO_TABLE, {})
+
+
+def test_the_changes_alone_build_the_state_while_the_state_tables_are_empty(tables: Any, rows: Any) -> None:
+    reader = Reader(tables.directory)
+    reader.refresh()
+    tables.commit(*baseline(rows))
+    version = tables.commit(shrunk(rows, rows.start + SECOND), rows.source(rows.start + 2 * SECOND))
+    snapshot = reader.refresh()
+    cluster = snapshot.clusters["id-of-main"]
+    assert snapshot.version == version
+    assert partitions(snapshot)["orders", 0].isr == (1, 3)
+    assert cluster.totals.isr_shrinks == 1
+    assert cluster.departures[2]["fenced"] == 1
+    assert (cluster.tally.states[PARTITIONS], cluster.tally.states[UNDER_REPLICATED]) == (2, 1)
+    assert cluster.tally.states[AT_MIN_ISR] == 1
+    assert (cluster.tally.in_sync[2], cluster.tally.hosted[2], cluster.tally.led[2]) == (1, 2, 1)
+    assert cluster.watermark == rows.start + 2 * SECOND
+
+
+@pytest.mark.parametrize("projected", [1, 2, 3], ids=["lagging two", "lagging one", "up to date"])
+def test_the_state_tables_and_the_changes_after_them_give_the_same_as_the_changes_alone(
+    tables: Any, rows: Any, projected: int
+) -> None:
+    batches = [
+        baseline(rows),
+        [shrunk(rows, rows.start + SECOND), rows.source(rows.start + SECOND)],
+        [shrunk(rows, rows.start + 2 * SECOND, cause=None), rows.broker(3, is_fenced=True)],
+    ]
+    for batch in batches:
+        tables.commit(*batch)
+    alone = meaning(Reader(tables.directory).refresh())
+    known = [row for batch in batches[:projected] for row in batch]
+    left = [{"cause": cause, "departures": 1} for cause in ("fenced", "unknown")[: projected - 1]]
+    brokers = [
+        {**row, **row["broker_after"], "isr_departures": left if row["broker"] == 2 else []}
+        for row in known
+        if row["subject"] == "broker"
+    ]
+    totals = {**dict.fromkeys(("isr_expands", "leader_changes", "unclean_elections", "missed_changes"), 0)}
+    clusters = [
+        {**row, **row["cluster_after"], **totals, "isr_shrinks": projected - 1}
+        for row in known
+        if row["subject"] == "cluster"
+    ]
+    tables.project(known, projected, broker_state=brokers, cluster_state=clusters)
+    assert meaning(Reader(tables.directory).refresh()) == alone
+
+
+def test_a_tombstone_removes_the_partition_and_leaves_the_cluster_s_totals(tables: Any, rows: Any) -> None:
+    tables.commit(*baseline(rows))
+    tables.commit(shrunk(rows, rows.start + SECOND))
+    reader = Reader(tables.directory)
+    reader.refresh()
+    before = rows.state([1, 2, 3], [1, 3], 1, isr_shrinks=1)
+    gone = rows.state([1, 2, 3], [], -1, isr_shrinks=1, is_deleted=True)
+    tables.commit(rows.partition("orders", 0, gone, rows.start + 2 * SECOND, before=before, cause="deleted"))
+    cluster = reader.refresh().clusters["id-of-main"]
+    assert list(partitions(reader.snapshot)) == [("orders", 1)]
+    assert cluster.totals.isr_shrinks == 1
+    assert (cluster.tally.states[PARTITIONS], cluster.tally.states[UNDER_REPLICATED]) == (1, 0)
+
+
+def test_compaction_changes_the_version_and_nothing_else(tables: Any, rows: Any) -> None:
+    tables.commit(*baseline(rows))
+    tables.commit(shrunk(rows, rows.start + SECOND))
+    reader = Reader(tables.directory)
+    before = reader.refresh()
+    tables.compact()
+    after = reader.refresh()
+    assert (after.version, after.clusters) == (before.version + 1, before.clusters)
+
+
+def test_what_did_not_change_is_the_same_object_so_that_nothing_is_rendered_again(tables: Any, rows: Any) -> None:
+    tables.commit(*baseline(rows), rows.partition("other", 0, rows.state([1], [1], 1, min_isr=1)))
+    reader = Reader(tables.directory)
+    before = reader.refresh().clusters["id-of-main"].topics
+    tables.commit(shrunk(rows, rows.start + SECOND))
+    after = reader.refresh().clusters["id-of-main"].topics
+    assert after["id-of-other"] is before["id-of-other"]
+    assert after["id-of-orders"] is not before["id-of-orders"]
+
+
+def test_a_gap_in_the_changes_is_closed_by_reading_the_tables_anew(tables: Any, rows: Any) -> None:
+    first = baseline(rows)
+    tables.commit(*first)
+    reader = Reader(tables.directory)
+    reader.refresh()
+    missed = shrunk(rows, rows.start + SECOND)
+    tables.commit(missed)
+    tables.commit(rows.source(rows.start + SECOND))
+    tables.compact()
+    table = DeltaTable(str(tables.directory / PARTITION_CHANGES.name))
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    with pytest.raises(TailGap):
+        reader.refresh()
+    tables.project([*first, missed], 3)
+    assert partitions(reader.refresh())["orders", 0].isr == (1, 3)
+
+
+def test_an_open_episode_that_ends_before_it_was_told_up_to_does_not_take_seconds_back(tables: Any, rows: Any) -> None:
+    tables.commit(*baseline(rows))
+    tables.commit(shrunk(rows, rows.start), rows.source(rows.start + 10 * SECOND))
+    reader = Reader(tables.directory)
+    reader.refresh()
+    ended = rows.state([1, 2, 3], [1, 2, 3], 1, under_replicated_seconds=9.0, unknown_seconds=0.0)
+    tables.commit(rows.partition("orders", 0, ended, rows.start + 9 * SECOND))
+    assert partitions(reader.refresh())["orders", 0].under_replicated_seconds == 10.0
+
+
+def test_the_watermark_follows_sources_of_the_authority_only_and_never_goes_back(tables: Any, rows: Any) -> None:
+    corroborating = rows.source(rows.start + 90 * SECOND, authority="poll", source="admin:1")
+    tables.commit(*baseline(rows), corroborating, rows.source(rows.start + 5 * SECOND))
+    tables.commit(rows.cluster_row(rows.start + 3 * SECOND))
+    cluster = Reader(tables.directory).refresh().clusters["id-of-main"]
+    assert cluster.watermark == rows.start + 5 * SECOND
+    assert sorted(cluster.sources) == [("replication", "admin:1"), ("replication", "metadata_log:collector-1")]
+
+
+def test_offsets_and_broker_metrics_are_read_again_when_their_table_has_another_version(tables: Any, rows: Any) -> None:
+    tables.commit(*baseline(rows))
+    reader = Reader(tables.directory)
+    reader.refresh()
+    identity = {**rows.owner, "topic_id": "id-of-orders", "topic": "orders", "partition": 0, "source": "offsets:1"}
+    told = {"log_start_offset": 5, "high_watermark": 70, "last_stable_offset": None, "log_end_offset": None}
+    for at, offset in ((1, 70), (2, 80)):
+        row = {**identity, **told, "broker": 1, "high_watermark": offset, "collected_at": rows.start + at}
+        tables.put(REPLICA_OFFSETS.name, row)
+        metric = {**rows.owner, "broker": 1, "metric": "m", "source": "jmx", "collected_at": rows.start + at}
+        tables.put(BROKER_METRICS.name, {**metric, "metric_value": float(offset)})
+        reader._samples[0]._not_before = reader._samples[1]._not_before = 0.0
+        cluster = reader.refresh().clusters["id-of-main"]
+        assert cluster.offsets["id-of-orders"] == {0: (ReplicaOffsets(1, 5, offset),)}
+        assert [metric.metric_value for metric in cluster.broker_metrics] == [float(offset)]
+        assert cluster.sources["offsets", "offsets:1"].observed_until == rows.start + at
+        assert cluster.watermark == rows.start
+
+
+def test_recent_events_are_kept_newest_last_and_a_fresh_start_shows_those_before_the_state_tables(
+    tables: Any, rows: Any
+) -> None:
+    first = baseline(rows)
+    tables.commit(*first)
+    tables.commit(shrunk(rows, rows.start + SECOND))
+    tables.commit(shrunk(rows, rows.start + 2 * SECOND, left=3))
+    tables.project([*first, shrunk(rows, rows.start + 2 * SECOND, left=3)], 3)
+    events = Reader(tables.directory).refresh().recent_events
+    assert [(event.event_id, event.left_isr) for event in events] == [
+        (f"shrink-{rows.start + SECOND}", (2,)),
+        (f"shrink-{rows.start + 2 * SECOND}", (3,)),
+    ]
+    newest = events[-1]
+    assert (newest.topic, newest.partition, newest.cause, newest.evidence) == ("orders", 0, "fenced", "proven")
+    assert (newest.isr_before, newest.isr_after, newest.leader_after) == ((1, 2, 3), (1, 2), 1)
+
+
+def test_the_subjects_that_are_read_are_those_that_the_job_writes() -> None:
+    from exporters import changes  # noqa: PLC0415 - the one place where both spellings meet
+
+    ours = {value for name, value in vars(changes).items() if name.startswith("SUBJECT_")}
+    assert ours == {subject.value for subject in Subject}
