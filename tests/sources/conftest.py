@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,10 @@ import pytest
 from streaming.contracts import records
 from streaming.contracts.identifiers import Micros, Offset
 from streaming.contracts.records import MetadataRecord, RecordBatch
+from tests.plugins.mock_kafka import MockKafka
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _FOLDER = Path(__file__).parent.parent / "fixtures" / "metadata_records"
 
@@ -132,3 +134,16 @@ def recorded_log() -> Callable[[str], list[RecordBatch]]:
         return cache[name]
 
     return batches
+
+
+@pytest.fixture
+def mock_kafka() -> Iterator[Callable[[int], MockKafka]]:
+    """Give a factory of librdkafka's mock clusters, which end with the test."""
+    with ExitStack() as stack:
+
+        def make(brokers: int = 3) -> MockKafka:
+            cluster = MockKafka(brokers)
+            stack.callback(cluster.close)
+            return cluster
+
+        yield make

@@ -1,0 +1,396 @@
+"""Polling, against librdkafka's mock cluster (and a real one in ``test_admin_cluster``)."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId, synthetic_topic_id
+from streaming.contracts.observations import (
+    Authority,
+    BrokerObserved,
+    Heartbeat,
+    Observation,
+    PartitionObserved,
+    ReplicaOffsetsObserved,
+    SnapshotBegin,
+    SnapshotEnd,
+    SnapshotReason,
+)
+from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources.admin import AdminSource
+from streaming.sources.admin_view import (
+    ClusterView,
+    PartitionView,
+    _in_order,
+    _topic_id,
+    inferred_cause,
+    snapshot,
+    steps,
+)
+from tests.plugins.mock_kafka import LIST_OFFSETS, TOPIC_AUTHORIZATION_FAILED, MockKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    MakeKafka = Callable[[int], MockKafka]
+
+T = TypeVar("T")
+PATIENCE_SECONDS = 60.0
+
+
+def now() -> Micros:
+    return Micros(time.time_ns() // 1000)
+
+
+def made(bootstrap_servers: str, **settings: Any) -> AdminSource:
+    values: dict[str, Any] = {
+        "client": {},
+        "cluster": "test",
+        "name": "admin:test",
+        "poll_micros": 200_000,
+        "offsets_micros": 300_000,
+        "config_micros": 600_000_000,
+        "authority": Authority.POLL,
+        "request_seconds": 2.0,
+    }
+    return AdminSource(bootstrap_servers=bootstrap_servers, **{**values, **settings})
+
+
+@pytest.fixture
+def source_of() -> Iterator[Callable[..., AdminSource]]:
+    sources: list[AdminSource] = []
+
+    def make(bootstrap_servers: str, **settings: Any) -> AdminSource:
+        sources.append(made(bootstrap_servers, **settings))
+        return sources[-1]
+
+    yield make
+    for source in sources:
+        source.close()
+
+
+def until(source: AdminSource, enough: Callable[[list[Observation]], bool]) -> list[Observation]:
+    """Poll until enough was seen."""
+    found: list[Observation] = []
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not enough(found):
+        assert time.monotonic() < deadline, f"seen so far: {Counter(item.kind for item in found)}"
+        found += source.poll(now())
+    return found
+
+
+def of(kind: type[T], found: list[Observation]) -> list[T]:
+    return [item for item in found if isinstance(item, kind)]
+
+
+def has(kind: type[Observation], number: int = 1) -> Callable[[list[Observation]], bool]:
+    return lambda found: len(of(kind, found)) >= number
+
+
+def test_the_first_poll_is_a_whole_snapshot(mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
+    cluster = mock_kafka(3)
+    cluster.create_topic("orders", partitions=4, replicas=3)
+    cluster.create_topic("loose", partitions=1, replicas=2)
+    found = until(source_of(cluster.bootstrap_servers), has(SnapshotEnd))
+    (begin,), (end,) = of(SnapshotBegin, found), of(SnapshotEnd, found)
+    parts = of(PartitionObserved, found)
+    assert begin.reason is SnapshotReason.START
+    assert begin.snapshot_id == end.snapshot_id
+    assert Counter(item.topic_id for item in parts) == dict(zip(end.topic_ids, end.partition_counts, strict=True))
+    assert Counter(item.topic for item in parts) == {"orders": 4, "loose": 1}
+    assert {(True, None, Authority.POLL)} == {(item.in_snapshot, item.cause, item.authority) for item in parts}
+    assert all(set(item.isr) == set(item.replicas) and item.leader in item.isr for item in parts)
+    assert [item.broker for item in of(BrokerObserved, found)] == [1, 2, 3]
+    assert all(item.partition_epoch is None and item.leader_epoch is None for item in parts)
+
+
+def test_between_snapshots_only_what_changed_is_told_within_its_window(
+    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = mock_kafka(3)
+    cluster.create_topic("orders", partitions=4, replicas=3)
+    source = source_of(cluster.bootstrap_servers)
+    first = until(source, has(SnapshotEnd))
+    (old,) = [item for item in of(PartitionObserved, first) if item.partition == 2]
+    until(source, has(Heartbeat))
+    new = 1 + old.leader % 3
+    before = now()
+    cluster.set_leader("orders", 2, new)
+    after = now()
+    found = until(source, has(PartitionObserved))
+    (change,) = of(PartitionObserved, found)
+    assert (change.partition, change.leader, change.in_snapshot) == (2, new, False)
+    assert (change.cause, change.evidence) == (Cause.UNKNOWN, Evidence.INFERRED)
+    assert change.occurred_not_before <= after
+    assert change.occurred_not_after >= before
+    assert change.occurred_not_before >= old.occurred_not_after - 1_000_000
+
+
+def test_a_leaderless_partition_is_told_and_asked_for_no_offsets(
+    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = mock_kafka(3)
+    cluster.create_topic("orders", partitions=2, replicas=3)
+    cluster.set_leader("orders", 1, -1)
+    found = until(source_of(cluster.bootstrap_servers), lambda seen: has(SnapshotEnd)(seen) and len(offsets(seen)) > 0)
+    assert {item.partition: item.leader for item in of(PartitionObserved, found)}[1] == -1
+    assert {item.partition for item in offsets(found)} == {0}
+
+
+def offsets(found: list[Observation]) -> list[ReplicaOffsetsObserved]:
+    return of(ReplicaOffsetsObserved, found)
+
+
+def test_a_new_topic_a_deleted_topic_and_one_made_again_are_told(
+    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = mock_kafka(3)
+    cluster.create_topic("orders", partitions=1, replicas=3)
+    source = source_of(cluster.bootstrap_servers)
+    until(source, has(SnapshotEnd))
+    cluster.create_topic("new", partitions=2, replicas=1)
+    created = of(PartitionObserved, until(source, has(PartitionObserved, 2)))
+    assert {("new", 0, Cause.CREATED), ("new", 1, Cause.CREATED)} == {
+        (item.topic, item.partition, item.cause) for item in created
+    }
+    cluster.delete_topic("new")
+    gone = until(source, has(SnapshotEnd))
+    assert [item.reason for item in of(SnapshotBegin, gone)] == [SnapshotReason.PERIODIC]
+    assert {"orders"} == {item.topic for item in of(PartitionObserved, gone)}
+    cluster.create_topic("new", partitions=2, replicas=1)
+    again = of(PartitionObserved, until(source, has(PartitionObserved, 2)))
+    assert {item.topic_id for item in created}.isdisjoint(item.topic_id for item in again)
+
+
+def test_offsets_come_from_each_leader(mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
+    cluster = mock_kafka(3)
+    cluster.create_topic("orders", partitions=6, replicas=3)
+    for partition in range(6):
+        cluster.set_leader("orders", partition, 1 + partition % 3)
+    found = until(
+        source_of(cluster.bootstrap_servers), lambda seen: len({item.partition for item in offsets(seen)}) == 6
+    )
+    assert {(partition, 1 + partition % 3, 0, 0, 0, None) for partition in range(6)} == {
+        (
+            item.partition,
+            item.broker,
+            item.log_start_offset,
+            item.high_watermark,
+            item.last_stable_offset,
+            item.log_end_offset,
+        )
+        for item in offsets(found)
+    }
+
+
+def test_a_hung_broker_delays_neither_metadata_nor_the_offsets_of_the_others(
+    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = mock_kafka(3)
+    cluster.create_topic("orders", partitions=3, replicas=3)
+    for partition in range(3):
+        cluster.set_leader("orders", partition, 1 + partition)
+    source = source_of(cluster.bootstrap_servers, request_seconds=20.0)
+    until(source, lambda seen: {item.broker for item in offsets(seen)} == {1, 2, 3})
+    cluster.hang(3, 600_000)
+    time.sleep(0.5)  # what was asked before is answered in time
+    until(source, has(Heartbeat))
+    found, longest, rounds = [], 0.0, 0
+    began = time.monotonic()
+    while rounds < 4:
+        asked = time.monotonic()
+        seen = source.poll(now())
+        longest = max(longest, time.monotonic() - asked)
+        found += seen
+        rounds = min(Counter(item.broker for item in offsets(found))[broker] for broker in (BrokerId(1), BrokerId(2)))
+        assert time.monotonic() - began < PATIENCE_SECONDS
+    assert {item.broker for item in offsets(found)} == {1, 2}
+    assert longest < 5.0
+
+
+def test_a_broker_that_is_down_leaves_its_partitions_out(
+    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = mock_kafka(3)
+    cluster.create_topic("orders", partitions=2, replicas=3)
+    cluster.set_leader("orders", 0, 1)
+    cluster.set_leader("orders", 1, 2)
+    source = source_of(cluster.bootstrap_servers)
+    until(source, lambda seen: {item.broker for item in offsets(seen)} == {1, 2})
+    cluster.take_down(2)
+    gone = until(source, has(SnapshotEnd))
+    assert of(SnapshotEnd, gone)[-1].brokers == (1, 3)
+    found = until(source, has(ReplicaOffsetsObserved, 4))
+    assert {item.partition for item in offsets(found)[2:]} == {0}
+
+
+def test_lost_sight_ends_in_a_snapshot_that_says_so(
+    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = mock_kafka(1)
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    source = source_of(cluster.bootstrap_servers, request_seconds=1.0)
+    until(source, has(SnapshotEnd))
+    cluster.take_down(1)
+    with pytest.raises(ConnectionRefused, match="no broker answers at 127"):
+        until(source, has(SnapshotEnd))
+    cluster.bring_up(1)
+    found: list[Observation] = []
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not has(SnapshotEnd)(found):
+        assert time.monotonic() < deadline
+        try:
+            found += source.poll(now())
+        except ConnectionRefused:
+            continue
+    assert [item.reason for item in of(SnapshotBegin, found)] == [SnapshotReason.HISTORY_LOST]
+
+
+def test_a_corroborator_tells_no_partition(mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
+    cluster = mock_kafka(3)
+    cluster.create_topic("orders", partitions=2, replicas=3)
+    source = source_of(cluster.bootstrap_servers, authority=Authority.NONE)
+    found = until(source, has(ReplicaOffsetsObserved, 8))
+    assert {("replica_offsets", Authority.NONE)} == {(item.kind, item.authority) for item in found}
+
+
+def test_a_missing_permission_is_named_once_and_the_rest_goes_on(
+    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = mock_kafka(1)
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    cluster.fail(LIST_OFFSETS, *[TOPIC_AUTHORIZATION_FAILED] * 30)
+    source = source_of(cluster.bootstrap_servers)
+    with pytest.raises(ConnectionRefused, match=r"grant DESCRIBE on topic orders to the user of isrwatch"):
+        until(source, has(ReplicaOffsetsObserved))
+    assert len(of(Heartbeat, until(source, has(ReplicaOffsetsObserved)))) > 0
+
+
+def unused_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize(
+    ("servers", "client", "sentence"),
+    [
+        ("127.0.0.1:{unused}", {}, r"no broker answers at 127.0.0.1:\d+: .*refused; check cluster.bootstrap_servers"),
+        (
+            "nowhere.invalid:9092",
+            {},
+            "resolve 'nowhere.invalid:9092'.*; check cluster.bootstrap_servers, which is nowhere",
+        ),
+        ("{mock}", {"security.protocol": "SSL"}, r"no TLS with Kafka at .*PLAINTEXT.*check security.protocol and ssl"),
+        (
+            "{mock}",
+            {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": "u",
+                "sasl.password": "p",
+            },
+            r"does not let us log in: .*; check sasl",
+        ),
+    ],
+)
+def test_a_refusal_is_one_sentence_that_names_the_fix(
+    mock_kafka: MakeKafka,
+    source_of: Callable[..., AdminSource],
+    servers: str,
+    client: dict[str, str],
+    sentence: str,
+) -> None:
+    address = servers.format(unused=unused_port(), mock=mock_kafka(1).bootstrap_servers)
+    with pytest.raises(ConnectionRefused, match=sentence) as refused:
+        until(source_of(address, client=client, request_seconds=1.0), has(SnapshotEnd))
+    assert "\n" not in str(refused.value)
+    assert "(after" not in str(refused.value)
+
+
+@pytest.mark.parametrize("client", [{"nonsense": "1"}, {"socket.timeout.ms": "soon"}])
+def test_a_property_that_librdkafka_refuses_is_a_configuration_error(client: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(client))):
+        made("127.0.0.1:9092", client=client)
+
+
+def test_an_idle_poll_waits_and_comes_back_within_two_seconds(
+    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = mock_kafka(1)
+    hour = 3_600_000_000
+    source = source_of(cluster.bootstrap_servers, poll_micros=hour, offsets_micros=hour, config_micros=hour)
+    until(source, has(SnapshotEnd))
+    began = time.monotonic()
+    while source.poll(now()):
+        began = time.monotonic()
+    assert 0.9 < time.monotonic() - began < 20
+
+
+def view(isr: tuple[int, ...], *, leader: int = 1, replicas: tuple[int, ...] = (1, 2, 3)) -> PartitionView:
+    return PartitionView(tuple(map(BrokerId, replicas)), tuple(map(BrokerId, isr)), BrokerId(leader))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "cause"),
+    [
+        (None, view((1,)), Cause.CREATED),
+        (view((1,)), view((1,)), None),
+        (view((1,)), view((1, 2)), Cause.EXPAND),
+        (view((1, 2)), view((1,)), Cause.UNKNOWN),
+        (view((1, 2)), view((2,), leader=2), Cause.UNKNOWN),
+        (view((1,)), view((1, 2), leader=2), Cause.UNKNOWN),
+        (view((1, 2)), view((1, 3)), Cause.UNKNOWN),
+        (view((1, 2)), view((1, 2, 4), replicas=(1, 2, 3, 4)), Cause.REASSIGNMENT),
+    ],
+)
+def test_two_polls_infer_no_more_than_they_show(
+    before: PartitionView | None, after: PartitionView, cause: Cause | None
+) -> None:
+    assert inferred_cause(before, after) is cause
+
+
+@given(st.permutations([1, 2, 3]), st.permutations([1, 2, 3]))
+def test_another_order_of_the_same_isr_is_no_change(first: list[int], second: list[int]) -> None:
+    assert _in_order(first, [3, 1, 2]) == _in_order(second, [3, 1, 2]) == (3, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("O/ZwXDSNQomtygFJ/y+J+g", "O_ZwXDSNQomtygFJ_y-J-g"),
+        ("AAAAAAAAAAAAAAAAAAAAAA", synthetic_topic_id(ClusterId("C"), "orders")),
+    ],
+)
+def test_topic_ids_are_spelled_as_kafka_does_and_made_up_where_there_are_none(told: str, expected: str) -> None:
+    assert _topic_id(told, ClusterId("C"), "orders") == expected
+
+
+def test_steps_and_snapshots_agree_on_what_changed() -> None:
+    ids = {"orders": TopicId("x")}
+    before = ClusterView(ClusterId("C"), {}, {"orders": {0: view((1,)), 1: view((1, 2))}}, ids)
+    after = ClusterView(ClusterId("C"), {}, {"orders": {0: view((1, 2)), 1: view((1, 2)), 2: view((1,))}}, ids)
+    envelope = {
+        "cluster_id": "C",
+        "cluster": "test",
+        "source": "admin:test",
+        "authority": Authority.POLL,
+        "occurred_not_before": 1,
+        "occurred_not_after": 2,
+        "collected_at": 2,
+    }
+    told = of(PartitionObserved, steps(before, after, envelope))
+    whole = snapshot(before, after, envelope, snapshot_id="s", reason=SnapshotReason.PERIODIC)
+    expected = [(0, Cause.EXPAND), (2, Cause.CREATED)]
+    assert expected == [(item.partition, item.cause) for item in told]
+    assert expected == [(item.partition, item.cause) for item in of(PartitionObserved, whole) if item.cause]
+    assert [item.partition for item in of(PartitionObserved, whole)] == [0, 1, 2]
