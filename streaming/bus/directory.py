@@ -114,6 +114,10 @@ class DirectoryReader:
         self._certain = {found[0].path: self._certain[found[0].path] for found in newest.values() if found}
         return ends
 
+    def segment_positions(self, channel: Channel, source: str) -> list[int]:
+        """Give the base positions of a log's segments: where a long piece may be cut."""
+        return [segment.base for segment in self._segments(channel, source)]
+
     def read(self, channel: Channel, source: str, start: int, end: int) -> Iterator[Frame | Damaged]:
         """Give everything between two positions, in order.
 
