@@ -13,7 +13,7 @@ from streaming.errors import IsrwatchError
 from streaming.jobs import bus_source
 from streaming.jobs.batch import ReplicationBatch
 from streaming.jobs.newest import NewestBatch
-from streaming.jobs.queries import Places, start_query
+from streaming.jobs.queries import Places, RunningQuery, start_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ class Application:
         """
         self._spark, self._settings, self._places = spark, settings, places
         self._stopping = threading.Event()
-        self._queries: list[StreamingQuery] = []
+        self._queries: list[RunningQuery] = []
         self._replication = ReplicationBatch(places.tables)
         self._projections = ProjectionThread(
             self._replication.projections, self._replication.shared, settings.projection_seconds
@@ -55,8 +55,7 @@ class Application:
         self._projections.start()
 
     def _start(self, channel: Channel, batch: ReplicationBatch | NewestBatch, trigger_seconds: float) -> None:
-        query = start_query(self._spark, channel, batch, self._places, trigger_seconds)
-        self._queries.append(query)
+        self._queries.append(start_query(self._spark, channel, batch, self._places, trigger_seconds))
 
     def request_stop(self) -> None:
         """Ask for a clean end; safe in a signal handler."""
@@ -71,20 +70,20 @@ class Application:
         try:
             while not self._stopping.wait(0.2):
                 self._check()
+            self._check()
         finally:
             self._finish()
-        self._check()
 
     def _check(self) -> None:
         if self._projections.error is not None:
             raise IsrwatchError(f"writing the derived tables failed: {self._projections.error}")
-        for query in self._queries:
-            if failure := query.exception():
-                raise IsrwatchError(f"the query {query.name} failed: {_last_line(str(failure))}")
+        for running in self._queries:
+            if failure := running.failure():
+                raise IsrwatchError(f"the query {running.query.name} ended: {failure}")
 
     def _finish(self) -> None:
-        for query in self._queries:
-            _stop_between_batches(query)
+        for running in self._queries:
+            _stop_between_batches(running.query)
         self._projections.stop()
 
 
@@ -94,10 +93,3 @@ def _stop_between_batches(query: StreamingQuery) -> None:
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         time.sleep(0.005)
     query.stop()
-
-
-def _last_line(text: str) -> str:
-    """Give the line that says why: the Python error at the end of Spark's trace, else the first line."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    named = [line for line in lines if line.startswith("streaming.errors.")]
-    return named[-1].split(": ", 1)[-1] if named else lines[0] if lines else "no reason given"

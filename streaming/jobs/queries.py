@@ -33,9 +33,26 @@ class Batch(Protocol):
         """Apply rows of the bus; a batch that comes again changes nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class RunningQuery:
+    """A started query, and what its callback raised: Spark itself keeps only a trace of text."""
+
+    query: StreamingQuery
+    raised: list[Exception]
+
+    def failure(self) -> str | None:
+        """Tell in one sentence why the query ended; None while it runs."""
+        if self.query.isActive and not self.raised:
+            return None
+        if self.raised:
+            return str(self.raised[0])
+        failure = self.query.exception()
+        return str(failure).strip().splitlines()[0] if failure else "it was stopped from outside"
+
+
 def start_query(
     spark: SparkSession, channel: Channel, batch: Batch, places: Places, trigger_seconds: float
-) -> StreamingQuery:
+) -> RunningQuery:
     """Start the query of one channel.
 
     Args:
@@ -45,18 +62,24 @@ def start_query(
         places: where the bus and the checkpoints are.
         trigger_seconds: pause between micro-batches, 0 for none.
     """
+    raised: list[Exception] = []
 
     def apply(frame: DataFrame, _batch_id: int) -> None:
-        batch.apply(frame.toArrow())
+        try:
+            batch.apply(frame.toArrow())
+        except Exception as error:
+            raised.append(error)
+            raise
 
-    observations = (
-        spark.readStream.format(bus_source.NAME).option("directory", str(places.bus)).option("channel", channel)
-    )
-    return (
-        observations.load()
+    options = {bus_source.DIRECTORY: str(places.bus), bus_source.CHANNEL: channel}
+    query = (
+        spark.readStream.format(bus_source.FORMAT)
+        .options(**options)
+        .load()
         .writeStream.queryName(channel)
         .foreachBatch(apply)
         .option("checkpointLocation", str(places.checkpoint / channel))
         .trigger(processingTime=f"{trigger_seconds} seconds")
         .start()
     )
+    return RunningQuery(query, raised)

@@ -32,7 +32,7 @@ HERE = Path(__file__).parent
 class Telling:
     """Publishes a story piece by piece, in a thread, until it is told to hurry."""
 
-    def __init__(self, bus: Path, story: Sequence[Observation], pause: float = 0.1) -> None:
+    def __init__(self, bus: Path, story: Sequence[Observation], pause: float = 0.5) -> None:
         self._publisher = DirectoryPublisher(bus, segment_bytes=20_000)
         self._story, self._pause = story, pause
         self._hurry = threading.Event()
@@ -72,9 +72,10 @@ def check(pipeline: Pipeline, story: Sequence[Observation]) -> None:
 @pytest.mark.parametrize("point", ["before", "during", "after"])
 def test_a_driver_killed_around_its_commit_goes_on_where_it_was(pipeline: Pipeline, point: str) -> None:
     story = long_story(seed=1)
-    telling = Telling(pipeline.bus, story)
-    script = [sys.executable, str(HERE / "kill_points.py"), point, "5", *pipeline.job_arguments()]
+    script = [sys.executable, str(HERE / "kill_points.py"), point, "4", *pipeline.job_arguments()]
     killed = pipeline.run("killed", script, PYTHONPATH=str(HERE.parents[1]))
+    pipeline.eventually(lambda: "running" in killed.text(), "the job runs", killed)
+    telling = Telling(pipeline.bus, story)
     assert killed.wait() == -signal.SIGKILL, killed.text()[-3000:]
     telling.finish()
     if point == "after":
@@ -86,8 +87,8 @@ def test_a_driver_killed_around_its_commit_goes_on_where_it_was(pipeline: Pipeli
 @pytest.mark.parametrize("victim", ["jvm", "python", "both"])
 def test_either_half_of_the_driver_may_die_alone(pipeline: Pipeline, victim: str) -> None:
     story = long_story(seed=2)
-    telling = Telling(pipeline.bus, story)
     job = pipeline.job()
+    telling = Telling(pipeline.bus, story)
     jvm = job.jvm()
     pipeline.eventually(lambda: pipeline.rows("partition_changes"), "a first commit", job)
     time.sleep(random.Random(victim).random())
