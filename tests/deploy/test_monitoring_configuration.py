@@ -1,0 +1,97 @@
+"""Prometheus, Alertmanager and Grafana: the configuration that Compose mounts, checked by their own tools."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+
+
+def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False)
+
+
+def mounted(service: str, target: Path) -> Path:
+    """Copy what a service mounts below a folder, where the container would see it."""
+    for mount in SERVICES[service]["volumes"]:
+        source, place, *_ = mount.split(":")
+        if source.startswith("."):
+            copy = target / place.lstrip("/")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            origin = (DEPLOY / source).resolve()
+            shutil.copytree(origin, copy) if origin.is_dir() else shutil.copy(origin, copy)
+    return target
+
+
+@pytest.mark.prometheus
+def test_promtool_accepts_the_configuration_with_its_rules(tmp_path: Path) -> None:
+    outcome = run("promtool", "check", "config", mounted("prometheus", tmp_path) / "etc/prometheus/prometheus.yml")
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    assert "1 rule files found" in outcome.stdout
+    assert "4 rules found" in outcome.stdout
+
+
+@pytest.mark.prometheus
+def test_amtool_accepts_the_configuration() -> None:
+    outcome = run("amtool", "check-config", DEPLOY / "alertmanager/alertmanager.yml")
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+@pytest.mark.prometheus
+@pytest.mark.parametrize(
+    ("labels", "receiver"),
+    [
+        (("alertname=KafkaUnderMinIsr", "severity=page"), "page"),
+        (("alertname=KafkaIsrShrink", "severity=ticket"), "ticket"),
+        (("alertname=Other", "severity=info"), "info"),
+        (("alertname=Other",), "info"),
+    ],
+)
+def test_a_severity_reaches_its_receiver(labels: tuple[str, ...], receiver: str) -> None:
+    configuration = DEPLOY / "alertmanager/alertmanager.yml"
+    outcome = run("amtool", "config", "routes", "test", f"--config.file={configuration}", *labels)
+    assert outcome.stdout.strip() == receiver, outcome.stderr
+
+
+def test_every_severity_of_an_alert_has_a_receiver() -> None:
+    rules = yaml.safe_load((ROOT / "dashboards/generated/alerts.yml").read_text())["groups"][0]["rules"]
+    receivers = yaml.safe_load((DEPLOY / "alertmanager/alertmanager.yml").read_text())["receivers"]
+    assert {rule["labels"]["severity"] for rule in rules} <= {receiver["name"] for receiver in receivers}
+
+
+def test_the_scrape_has_limits_and_asks_the_exporter() -> None:
+    prometheus = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
+    (job,) = prometheus["scrape_configs"]
+    assert {"sample_limit", "body_size_limit", "label_limit", "label_value_length_limit"} <= set(job)
+    assert job["static_configs"] == [{"targets": ["exporter:9308"]}]
+    assert "127.0.0.1:9308:9308" in SERVICES["exporter"]["ports"]
+    (manager,) = prometheus["alerting"]["alertmanagers"]
+    assert manager["static_configs"] == [{"targets": ["alertmanager:9093"]}]
+
+
+def test_grafana_finds_its_data_source_and_its_dashboards(tmp_path: Path) -> None:
+    seen = mounted("grafana", tmp_path)
+    provisioning = seen / "etc/grafana/provisioning"
+    (source,) = yaml.safe_load((provisioning / "datasources/prometheus.yml").read_text())["datasources"]
+    assert [source["uid"], source["type"], source["url"]] == [
+        "isrwatch-prometheus",
+        "prometheus",
+        "http://prometheus:9090",
+    ]
+    prometheus = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
+    assert source["jsonData"]["timeInterval"] == prometheus["global"]["scrape_interval"]
+    (provider,) = yaml.safe_load((provisioning / "dashboards/isrwatch.yml").read_text())["providers"]
+    assert not provider["allowUiUpdates"]
+    (dashboard,) = (seen / provider["options"]["path"].lstrip("/")).iterdir()
+    assert json.loads(dashboard.read_text())["uid"] == "isrwatch-replication-overview"
+    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    assert Path(home).name == dashboard.name
