@@ -1,0 +1,257 @@
+"""The tail against real controllers: what Kafka's own tool reads from the disk is what came over the wire."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from streaming.contracts.observations import SnapshotReason
+from streaming.errors import ConnectionRefused
+from streaming.sources.metadata_log import tail as tail_module
+from streaming.sources.metadata_log.batches import _raw_records, decode
+from streaming.sources.metadata_log.decoding import read_fields
+from streaming.sources.metadata_log.primitives import Reader
+from streaming.sources.metadata_log.quorum import Bootstrap, dialer, parse_servers
+from streaming.sources.metadata_log.schemas import SCHEMAS
+from streaming.sources.metadata_log.security import Security, from_client
+from streaming.sources.metadata_log.source import MetadataLogSource, wall_clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from deploy.sandbox import DumpedRecord, Sandbox
+    from streaming.contracts.observations import Observation
+
+    MakeSandbox = Callable[..., Sandbox]
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+PATIENCE = 120.0
+PROTOCOLS = "CONTROLLER:SASL_PLAINTEXT,CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT"
+
+
+class Following:
+    """A source on a real cluster, polled in a thread; ``told`` grows while it runs."""
+
+    def __init__(self, cluster: Sandbox, path: Path, name: str = "metadata_log:test", client: Any = None) -> None:
+        self.lines: list[str] = []
+        self.told: list[Observation] = []
+        self.source = MetadataLogSource(
+            Bootstrap(parse_servers(cluster.bootstrap_servers), dialer(Security())),
+            dialer(from_client(client or {})),
+            cluster="real",
+            name=name,
+            path=path,
+            heartbeat_seconds=1,
+            snapshot_seconds=3600,
+            report=self.lines.append,
+        )
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.told += self.source.poll(wall_clock())
+            except ConnectionRefused as refusal:
+                self.lines.append(str(refusal))
+                self._stopping.wait(0.2)
+                continue
+            self.source.acknowledge()
+
+    def until(self, condition: Callable[[], Any], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < deadline, (what, self.lines)
+            time.sleep(0.05)
+
+    def until_topic(self, topic: str, partitions: int) -> None:
+        self.until(lambda: len(self.partitions(topic)) == partitions, f"{partitions} partitions of {topic}")
+
+    def partitions(self, topic: str) -> dict[int, Any]:
+        """Give the newest observation of each partition."""
+        return {one.partition: one for one in tuple(self.told) if one.kind == "partition" and one.topic == topic}
+
+    def offset(self) -> int:
+        return self.source._image.image_offset
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(30)
+        self.source.close()
+
+
+@pytest.fixture
+def follow(tmp_path: Path) -> Iterator[Callable[..., Following]]:
+    running: list[Following] = []
+
+    def start(cluster: Sandbox, **settings: Any) -> Following:
+        running.append(Following(cluster, tmp_path / "checkpoint.json", **settings))
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.stop()
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[int, bytes]]:
+    """Keep offset to (batch time, value) of each data record that was given out."""
+    found: dict[int, tuple[int, bytes]] = {}
+
+    def noting(frame: Any) -> Any:
+        batch = decode(frame)
+        for index, (key, value) in enumerate(_raw_records(frame)):
+            if not key:
+                assert frame.base_offset + index not in found, "a record was given out twice"
+                found[frame.base_offset + index] = (batch.timestamp, value)
+        return batch
+
+    monkeypatch.setattr(tail_module, "decode", noting)
+    return found
+
+
+def same(record: DumpedRecord, on_the_wire: tuple[int, bytes]) -> bool:
+    """Tell whether a record of the disk and one of the wire agree in every field that either of them has."""
+    timestamp, value = on_the_wire
+    reader = Reader(value)
+    _, key, version = (reader.unsigned_varint() for _ in range(3))
+    fields = spelled(read_fields(reader, key, version)) if key in SCHEMAS else {}
+    dumped = spelled(record.data) if key in SCHEMAS else {}
+    differing = {name for name in fields | dumped if fields.get(name) != dumped.get(name)}
+    defaults = (None, [], 0, -1, -2)
+    return (record.timestamp, record.version) == (timestamp, version) and all(
+        name not in fields and dumped[name] in defaults for name in differing
+    )
+
+
+def spelled(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {re.sub("(?<!^)(?=[A-Z])", "_", name).lower(): spelled(item) for name, item in value.items()}
+    return [spelled(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def test_a_cluster_that_is_broken_and_mended_is_told_record_for_record(
+    kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]]
+) -> None:
+    cluster = kafka_cluster()
+    seen = follow(cluster)
+    cluster.admin.create_topic("orders", partitions=6, configs={"min.insync.replicas": "2"})
+    cluster.admin.alter_topic_config("orders", {"retention.ms": "1000000"})
+    cluster.kill(3)
+    seen.until(lambda: all(3 not in one.isr for one in seen.partitions("orders").values()), "broker 3 out of sync")
+    cluster.admin.create_topic("short", replication_factor=2)
+    cluster.start(3)
+    seen.until(lambda: all(3 in one.isr for one in seen.partitions("orders").values()), "broker 3 in sync")
+    cluster.admin.delete_topic("short")
+    seen.until(lambda: any(one.kind == "topic_removed" for one in tuple(seen.told)), "the deletion")
+    dumped = cluster.dump_metadata_log()
+    seen.until(lambda: seen.offset() >= dumped[-1].offset, "the end of the dump")
+    known = {record.offset: record for record in dumped}
+    assert set(known) == {offset for offset in wire if offset <= dumped[-1].offset}
+    assert not [record for offset, record in known.items() if not same(record, wire[offset])]
+    assert not seen.source.take_undecodable()
+
+
+def test_a_killed_controller_leaves_no_gap(
+    kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]]
+) -> None:
+    cluster = kafka_cluster(controllers=3)
+    seen = follow(cluster)
+    cluster.admin.create_topic("before", partitions=3)
+    seen.until_topic("before", 3)
+    leader = seen.source._tail._controllers.target
+    cluster.kill(leader)
+    killed = time.monotonic()
+    seen.until(
+        lambda: seen.source._tail._controllers.target != leader and seen.source._tail._is_serving, "a new leader"
+    )
+    print(f"served by the next controller {time.monotonic() - killed:.1f} s after the kill")
+    cluster.admin.create_topic("after", partitions=3)
+    seen.until_topic("after", 3)
+    assert len({one.controller for one in tuple(seen.told) if one.kind == "controller"}) >= 2
+    survivor = next(node for node in cluster.controller_ids if node != leader)
+    dumped = {record.offset: record for record in cluster.dump_metadata_log(survivor)}
+    reached = seen.offset()
+    common = {offset for offset in dumped if offset <= reached}
+    assert common == {offset for offset in wire if offset in dumped or offset <= max(common)}
+    assert not [dumped[offset] for offset in common if not same(dumped[offset], wire[offset])]
+    cluster.start(leader)
+    seen.stop()
+    cluster.admin.create_topic("meanwhile", partitions=2)
+    resumed = follow(cluster)
+    resumed.until_topic("meanwhile", 2)
+    assert not any(one.kind == "snapshot_begin" for one in resumed.told)
+    assert not resumed.partitions("after")
+
+
+def test_a_controllers_snapshot_is_loaded_and_a_lost_history_is_admitted(
+    kafka_cluster: MakeSandbox, follow: Any
+) -> None:
+    quick = {
+        "metadata.log.max.record.bytes.between.snapshots": "2000",
+        "internal.metadata.log.segment.bytes": "4000",
+        "internal.metadata.delete.delay.millis": "100",
+        "metadata.max.retention.bytes": "6000",
+    }
+    cluster = kafka_cluster(brokers=1, node_properties={101: quick})
+    first = follow(cluster)
+    cluster.admin.create_topic("orders", partitions=4, replication_factor=1)
+    first.until_topic("orders", 4)
+    first.stop()
+    for number in range(20):
+        cluster.admin.alter_topic_config("orders", {"retention.ms": str(1_000_000 + number)})
+        cluster.admin.create_topic(f"more-{number}", partitions=3, replication_factor=1)
+    data = cluster.root / "node-101"
+    first.until(
+        lambda: not list(data.rglob("__cluster_metadata-0/00000000000000000000.log")), "the first segment to go"
+    )
+    second = follow(cluster)
+    second.until_topic("more-19", 3)
+    reasons = [one.reason for one in second.told if one.kind == "snapshot_begin"]
+    assert reasons == [SnapshotReason.HISTORY_LOST]
+    assert len(second.partitions("orders")) == 4
+
+
+def grant(cluster: Sandbox, principal: str) -> None:
+    """Give a user ClusterAction on the cluster."""
+    rule = AclBinding(
+        ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, principal, "*",
+        AclOperation.CLUSTER_ACTION, AclPermissionType.ALLOW,
+    )  # fmt: skip
+    client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    client.create_acls([rule])[rule].result(30)
+
+
+def test_a_login_without_the_permission_is_told_which_one_it_needs(kafka_cluster: MakeSandbox, follow: Any) -> None:
+    plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    users = f'{plain} username="admin" password="a" user_admin="a" user_reader="r";'
+    secured = {
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.controller.plain.sasl.jaas.config": users,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin;User:ANONYMOUS",
+        "listener.security.protocol.map": PROTOCOLS,
+    }
+    cluster = kafka_cluster(brokers=1, node_properties={1: secured, 101: secured})
+    client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "reader"}
+    wrong = follow(cluster, client={**client, "sasl.password": "wrong"})
+    wrong.until(lambda: any("refuses the login of 'reader'" in line for line in wrong.lines), "a refused login")
+    reader = follow(cluster, client={**client, "sasl.password": "r"})
+    reader.until(lambda: any("grant ClusterAction on the Cluster" in line for line in reader.lines), "a refusal")
+    grant(cluster, "User:reader")
+    reader.until(lambda: reader.told, "the log")
