@@ -1,0 +1,184 @@
+"""The model is the oracle: what it did and what the tables say is equal, change for change, in every scenario.
+
+The trace is taken from the model's states; what went through the bus are observations made from its records. All
+scenarios go through one job, as four clusters on one bus.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.bus.directory import DirectoryPublisher
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.sources.simulated import SimulatedSource, load_scenario
+from tests.plugins.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SECOND = 1_000_000
+START = 1_700_000_000 * SECOND
+SECONDS_PLAYED = 120
+SEED = 7
+SCENARIOS = sorted(path.stem for path in (Path(__file__).parents[2] / "conf" / "scenarios").glob("*.toml"))
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, SimulatedSource], Pipeline]]:
+    """Every scenario, played twice as fast as it can be written, half of it while the job runs."""
+    pipeline = Pipeline(tmp_path_factory.mktemp("scenarios"))
+    sources = {
+        name: SimulatedSource(
+            load_scenario(name),
+            seed=SEED,
+            cluster_id=ClusterId(f"id-of-{name}"),
+            cluster=name,
+            name=f"metadata_log:{name}",
+            epoch=Micros(START),
+        )
+        for name in SCENARIOS
+    }
+    try:
+        with closing(DirectoryPublisher(pipeline.bus, segment_bytes=200_000)) as publisher:
+            play(sources, publisher, 0, SECONDS_PLAYED // 2)
+            job = pipeline.job()
+            play(sources, publisher, SECONDS_PLAYED // 2, SECONDS_PLAYED)
+        expected = sum(len(steps(source)) for source in sources.values())
+        pipeline.eventually(lambda: len(recorded(pipeline)) >= expected, f"{expected} changes", job)
+        assert job.stop() == 0, job.text()[-3000:]
+        yield sources, pipeline
+    finally:
+        pipeline.close()
+
+
+def play(sources: dict[str, SimulatedSource], publisher: DirectoryPublisher, start: int, end: int) -> None:
+    for second in range(start, end):
+        for source in sources.values():
+            publisher.publish(source.poll(Micros(START + second * SECOND)))
+
+
+def steps(source: SimulatedSource) -> list[tuple[Any, ...]]:
+    """What the model did, in its own words."""
+    return sorted(
+        (
+            entry.topic_id,
+            entry.partition,
+            "deleted" if entry.deleted else entry.partition_epoch,
+            entry.leader_epoch,
+            entry.leader,
+            entry.isr,
+            entry.replicas,
+            entry.elr,
+            entry.time,
+            str(entry.cause),
+        )
+        for entry in source.trace()
+    )
+
+
+def recorded(pipeline: Pipeline, scenario: str | None = None) -> list[tuple[Any, ...]]:
+    """What the table says, in the model's words; baselines and configurations are no steps of a partition."""
+    found = []
+    for row in pipeline.rows("partition_changes"):
+        after = row["after"]
+        if row["subject"] != "partition" or row["is_baseline"] or row["cause"] == "config":
+            continue
+        if scenario is None or row["cluster"] == scenario:
+            found.append((
+                row["topic_id"],
+                row["partition"],
+                "deleted" if after["is_deleted"] else after["partition_epoch"],
+                after["leader_epoch"],
+                after["leader"],
+                tuple(after["isr"]),
+                tuple(after["replicas"]),
+                tuple(after["elr"]),
+                round(row["occurred_not_after"].timestamp() * SECOND),
+                row["cause"],
+            ))  # fmt: skip
+    return sorted(found)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_tables_say_what_the_model_did(played: tuple[dict[str, SimulatedSource], Pipeline], scenario: str) -> None:
+    sources, pipeline = played
+    expected = steps(sources[scenario])
+
+    found = recorded(pipeline, scenario)
+
+    assert [step[:-1] for step in found] == [step[:-1] for step in expected]
+    told = {(row["topic_id"], row["partition"], row["after"]["change_number"]): row for row in _changes(pipeline)}
+    ambiguous = {
+        (row["topic_id"], row["partition"], row["after"]["partition_epoch"])
+        for row in told.values()
+        if row["evidence"] == "ambiguous"
+    }
+    wrong = [
+        (seen, true)
+        for seen, true in zip(found, expected, strict=True)
+        if seen[-1] != true[-1] and seen[:3] not in ambiguous
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_state_is_the_models_state(played: tuple[dict[str, SimulatedSource], Pipeline], scenario: str) -> None:
+    sources, pipeline = played
+    expected = {
+        tuple(key): (true.leader, true.leader_epoch, true.partition_epoch, tuple(true.isr), tuple(true.replicas))
+        for key, true in sources[scenario].partitions().items()
+    }
+
+    found = {
+        (row["topic_id"], row["partition"]): (
+            row["leader"],
+            row["leader_epoch"],
+            row["partition_epoch"],
+            tuple(row["isr"]),
+            tuple(row["replicas"]),
+        )
+        for row in pipeline.rows("partition_state")
+        if row["cluster"] == scenario and not row["is_deleted"]
+    }
+
+    assert found == expected
+
+
+def test_an_ambiguous_cause_names_the_true_one_among_its_candidates(
+    played: tuple[dict[str, SimulatedSource], Pipeline],
+) -> None:
+    sources, pipeline = played
+    truth = {
+        (entry.topic_id, entry.partition, entry.partition_epoch): str(entry.cause)
+        for source in sources.values()
+        for entry in source.trace()
+        if not entry.deleted
+    }
+
+    for row in _changes(pipeline):
+        if row["evidence"] == "ambiguous":
+            true = truth[row["topic_id"], row["partition"], row["after"]["partition_epoch"]]
+            assert true in {row["cause"], *row["candidates"]}, row
+
+
+@pytest.mark.parametrize("scenario", sorted(set(SCENARIOS) - {"steady"}))
+def test_every_scenario_but_the_steady_one_shrinks_an_isr(
+    played: tuple[dict[str, SimulatedSource], Pipeline], scenario: str
+) -> None:
+    _, pipeline = played
+
+    assert [row for row in _changes(pipeline) if row["cluster"] == scenario and row["left_isr"]]
+
+
+def _changes(pipeline: Pipeline) -> list[dict[str, Any]]:
+    return [
+        row
+        for row in pipeline.rows("partition_changes")
+        if row["subject"] == "partition" and not row["is_baseline"] and not row["after"]["is_deleted"]
+    ]
