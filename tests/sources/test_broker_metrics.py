@@ -1,0 +1,271 @@
+"""Scrapes of exporters that speak every dialect, hang, drip, fail or know nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
+from streaming.contracts.observations import BrokerMetricObserved
+from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources.broker_metrics import BrokerMetricsSource, endpoints_from, scrape
+from streaming.sources.broker_metrics_names import MAX_LAG, METRICS, normalised
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Serve = Callable[[Callable[[BaseHTTPRequestHandler], None]], str]
+
+PATIENCE_SECONDS = 60.0
+MANAGER = "kafka_server_replicamanager"
+EXPOSITION = f"""\
+# HELP {MANAGER}_underreplicatedpartitions Attribute exposed for management
+# TYPE {MANAGER}_underreplicatedpartitions gauge
+{MANAGER}_underreplicatedpartitions 3.0
+# TYPE {MANAGER}_isrshrinks_total counter
+{MANAGER}_isrshrinks_total 17.0
+# TYPE {MAX_LAG} gauge
+{MAX_LAG}{{clientId="Replica"}} 41.0
+# TYPE kafka_cluster_partition_underreplicated gauge
+kafka_cluster_partition_underreplicated{{topic="orders",partition="0"}} 1.0
+# TYPE jvm_threads_current gauge
+jvm_threads_current 9.0
+# TYPE {MANAGER}_leadercount gauge
+{MANAGER}_leadercount NaN
+"""
+KNOWN = {f"{MANAGER}_underreplicatedpartitions": 3.0, f"{MANAGER}_isrshrinks_total": 17.0, MAX_LAG: 41.0}
+
+
+@pytest.mark.parametrize(
+    ("sample", "labels", "name"),
+    [
+        (f"{MANAGER}_isrshrinks_total", {}, f"{MANAGER}_isrshrinks_total"),
+        (f"{MANAGER}_isrshrinkspersec", {}, f"{MANAGER}_isrshrinks_total"),
+        (f"{MANAGER}_total_isrshrinkspersec_count", {}, f"{MANAGER}_isrshrinks_total"),
+        (f"{MANAGER}_isrshrinkspersec_total", {}, f"{MANAGER}_isrshrinks_total"),
+        ("kafka_server_ReplicaManager_Count", {"name": "IsrShrinksPerSec"}, f"{MANAGER}_isrshrinks_total"),
+        ("kafka_server_ReplicaManager_OneMinuteRate", {"name": "IsrShrinksPerSec"}, None),
+        (f"{MANAGER}_isrshrinkspersec_oneminuterate", {}, None),
+        (f"{MANAGER}_total_partitioncount_value", {}, f"{MANAGER}_partitioncount"),
+        ("kafka_server_ReplicaManager_Value", {"name": "PartitionCount"}, f"{MANAGER}_partitioncount"),
+        (
+            "kafka_controller_kafkacontroller_offlinepartitionscount_value",
+            {},
+            "kafka_controller_kafkacontroller_offlinepartitionscount",
+        ),
+        ("kafka_server_kafkaserver_total_brokerstate_value", {}, "kafka_server_kafkaserver_brokerstate"),
+        (
+            "kafka_controller_controllerstats_uncleanleaderelectionspersec",
+            {},
+            "kafka_controller_controllerstats_uncleanleaderelections_total",
+        ),
+        (MAX_LAG, {"clientId": "Replica"}, MAX_LAG),
+        (MAX_LAG, {"clientId": "ReplicaAlterLogDirs"}, None),
+        (f"{MANAGER}_partitioncount", {"topic": "orders"}, None),
+        ("kafka_cluster_partition_underreplicated", {"topic": "orders", "partition": "0"}, None),
+        ("jvm_threads_current", {}, None),
+    ],
+)
+def test_every_dialect_has_one_name(sample: str, labels: dict[str, str], name: str | None) -> None:
+    assert normalised(sample, labels) == name
+
+
+@pytest.mark.parametrize("name", sorted(METRICS))
+def test_a_kept_name_is_its_own_normal_form(name: str) -> None:
+    assert normalised(name, {}) == name
+
+
+def answer(body: str, status: int = 200) -> Callable[[BaseHTTPRequestHandler], None]:
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(status)
+        request.end_headers()
+        request.wfile.write(body.encode())
+
+    return handle
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Give a factory of local exporters: a handler in, the address out."""
+    with ExitStack() as stack:
+
+        def start(handle: Callable[[BaseHTTPRequestHandler], None]) -> str:
+            class Handler(BaseHTTPRequestHandler):
+                def do_GET(self) -> None:
+                    handle(self)
+
+                def log_message(self, *_: object) -> None:
+                    """Stay silent."""
+
+            server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+            server.daemon_threads = True
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            stack.callback(server.server_close)
+            stack.callback(server.shutdown)
+            return f"http://127.0.0.1:{server.server_port}/metrics"
+
+        yield start
+
+
+@pytest.fixture
+def source_of() -> Iterator[Callable[..., BrokerMetricsSource]]:
+    with ExitStack() as stack:
+
+        def make(endpoints: dict[int, str], *, period: int = 100_000, timeout: float = 5.0) -> BrokerMetricsSource:
+            source = BrokerMetricsSource(
+                endpoints={BrokerId(broker): url for broker, url in endpoints.items()},
+                cluster_id=ClusterId("C"),
+                cluster="test",
+                name="broker_metrics:test",
+                period_micros=Micros(period),
+                timeout_seconds=timeout,
+            )
+            stack.callback(source.close)
+            return source
+
+        yield make
+
+
+def polled(source: BrokerMetricsSource) -> list[BrokerMetricObserved]:
+    found = source.poll(Micros(time.time_ns() // 1000))
+    return [item for item in found if isinstance(item, BrokerMetricObserved)]
+
+
+def until(source: BrokerMetricsSource, number: int) -> list[BrokerMetricObserved]:
+    found: list[BrokerMetricObserved] = []
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(found) < number:
+        assert time.monotonic() < deadline
+        found += polled(source)
+    return found
+
+
+def test_known_aggregates_are_told_and_nothing_else(
+    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
+) -> None:
+    found = until(source_of({7: serve(answer(EXPOSITION))}), 3)[:3]
+    assert {item.metric: item.metric_value for item in found} == KNOWN
+    assert {7} == {item.broker for item in found}
+    assert all(item.occurred_not_before <= item.occurred_not_after for item in found)
+
+
+def test_scrapes_come_once_a_period(serve: Serve, source_of: Callable[..., BrokerMetricsSource]) -> None:
+    asked: list[float] = []
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        asked.append(time.monotonic())
+        answer(EXPOSITION)(request)
+
+    until(source_of({1: serve(handle)}, period=400_000), 12)
+    assert len(asked) == 4
+    assert asked[-1] - asked[0] > 1.0
+
+
+def test_a_hung_and_a_dead_broker_delay_nobody(serve: Serve, source_of: Callable[..., BrokerMetricsSource]) -> None:
+    gate = threading.Event()
+
+    def hang(_: BaseHTTPRequestHandler) -> None:
+        gate.wait(PATIENCE_SECONDS)
+
+    ends = [serve(answer(EXPOSITION)), serve(hang), "http://127.0.0.1:1/m"]
+    source = source_of(dict(enumerate(ends, start=1)), timeout=PATIENCE_SECONDS)
+    found: list[BrokerMetricObserved] = []
+    refused: list[str] = []
+    began = time.monotonic()
+    while len(found) < 15 or not refused:
+        assert time.monotonic() - began < PATIENCE_SECONDS
+        try:
+            found += polled(source)
+        except ConnectionRefused as refusal:
+            refused.append(str(refusal))
+    gate.set()
+    assert {1} == {item.broker for item in found}
+    (sentence,) = refused
+    assert "http://127.0.0.1:1/m of broker 3 does not answer" in sentence
+    assert "check the address in collect.broker_metrics" in sentence
+
+
+def test_a_broker_that_stops_answering_is_absent_without_complaint(
+    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
+) -> None:
+    broken = threading.Event()
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        answer("", status=503)(request) if broken.is_set() else answer(EXPOSITION)(request)
+
+    source = source_of({1: serve(handle)})
+    until(source, 3)
+    broken.set()
+    for _ in range(3):
+        polled(source)
+    broken.clear()
+    assert until(source, 3)
+
+
+def test_an_exporter_with_other_rules_is_told_apart(
+    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
+) -> None:
+    with pytest.raises(ConnectionRefused, match=r"broker 1 has no metric that we know; .*conf/jmx-exporter.yml"):
+        until(source_of({1: serve(answer("jvm_threads_current 9.0\n"))}), 1)
+
+
+def test_an_answer_that_drips_is_cut_off(serve: Serve) -> None:
+    def drip(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.end_headers()
+        with ExitStack() as gone:
+            gone.push(lambda *_: True)  # the client hangs up
+            while True:
+                request.wfile.write(b"#\n")
+                time.sleep(0.05)
+
+    with pytest.raises(TimeoutError, match=r"no complete answer within 0.5 s"):
+        scrape(serve(drip), 0.5)
+
+
+def test_an_answer_that_breaks_off_is_a_complaint(serve: Serve, source_of: Callable[..., BrokerMetricsSource]) -> None:
+    def break_off(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Transfer-Encoding", "chunked")
+        request.end_headers()
+        request.wfile.write(b"ff\r\nhalf")
+
+    with pytest.raises(ConnectionRefused, match="of broker 1 does not answer"):
+        until(source_of({1: serve(break_off)}), 1)
+
+
+def test_what_is_no_exposition_is_refused(serve: Serve) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        scrape(serve(answer("<html>{{</html>\n")), 5.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"one": "http://a:1"}, "'one' is no broker id"),
+        ({"1": "file:///etc/passwd"}, "of broker 1 is no http"),
+        ({"1": "a:1"}, "of broker 1 is no http"),
+    ],
+)
+def test_wrong_settings_name_the_key(settings: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"collect.broker_metrics: .*{sentence}"):
+        endpoints_from(settings)
+
+
+def test_settings_give_endpoints() -> None:
+    assert endpoints_from({"2": "https://b:7071/metrics"}) == {2: "https://b:7071/metrics"}
+
+
+def test_our_exporter_configuration_asks_for_no_mbean_of_a_partition() -> None:
+    config = yaml.safe_load((Path(__file__).parents[2] / "conf" / "jmx-exporter.yml").read_text(encoding="utf-8"))
+    assert config["lowercaseOutputName"] is True
+    assert len(config["includeObjectNames"]) == 6
+    assert not [name for name in config["includeObjectNames"] if "type=Partition" in name or name.endswith(":*")]
+    assert all(rule["type"] in {"COUNTER", "GAUGE"} for rule in config["rules"])
