@@ -116,7 +116,8 @@ class LazyGroup(TyperGroup):
             told = explained(ctx.invoked_subcommand, error) if isinstance(error, ModuleNotFoundError) else error
             if ctx.params["debug"] or not isinstance(told, IsrwatchError):
                 raise
-            Console(stderr=True).print(Text(str(told), style="red"), soft_wrap=True)
+            sentence, line_end, log = str(told).partition("\n")
+            Console(stderr=True).print(Text.assemble((sentence, "red"), line_end, log), soft_wrap=True)
             raise typer.Exit(2 if isinstance(told, ConfigurationError) else 1) from None
 
 

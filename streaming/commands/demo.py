@@ -30,7 +30,7 @@ from streaming.runtime.java import find_java
 
 SCENARIO: Final = "broker_loss"
 LOOK_SECONDS: Final = 0.25
-PATIENCE_SECONDS: Final = 120.0
+PATIENCE_SECONDS: Final = 300.0
 JARS: Final = "delta"
 
 

@@ -36,9 +36,10 @@ class Part:
     log: Path
 
     def tail(self) -> str:
-        """Give the end of its log."""
+        """Give the end of its log, without the frames of Java's stack traces: they push the reason out of sight."""
         with self.log.open(encoding="utf-8", errors="replace") as lines:
-            return "".join(deque(lines, TAIL_LINES)).rstrip() or "(it wrote nothing)"
+            telling = (line for line in lines if not line.startswith(("\tat ", "\t... ")))
+            return "".join(deque(telling, TAIL_LINES)).rstrip() or "(it wrote nothing)"
 
     def signal(self, number: signal.Signals) -> None:
         """Signal the part and whatever it has started."""

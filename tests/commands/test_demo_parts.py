@@ -62,6 +62,15 @@ def test_a_part_that_ends_is_named_with_the_end_of_its_log(tmp_path: Path) -> No
     assert tail == [f"line {n}" for n in range(80, 100)]
 
 
+def test_the_end_of_a_log_is_not_filled_with_frames_of_java(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    frames = "".join(f"\tat org.apache.spark.Frame{n}.run(Frame.scala:{n})\n" for n in range(100))
+    log.write_text(f"Caused by: SocketTimeoutException\n{frames}\t... 23 more\nthe query failed\n")
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        part = Part(name="job", process=process, log=log)
+        assert part.tail() == "Caused by: SocketTimeoutException\nthe query failed"
+
+
 def test_as_long_as_all_parts_live_nothing_is_said(tmp_path: Path) -> None:
     with Parts(logs=tmp_path / "logs") as parts:
         start_script(parts, "job", "import time; time.sleep(600)")
