@@ -7,7 +7,7 @@ import signal
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
@@ -19,9 +19,14 @@ from streaming.errors import ConfigurationError, ConnectionRefused
 if TYPE_CHECKING:
     from types import FrameType
 
+    from streaming.contracts.identifiers import ClusterId, Micros
+    from streaming.contracts.observations import Authority
     from streaming.settings import Settings
     from streaming.sources.collector import Collector
+    from streaming.sources.metadata_log.source import MetadataLogSource
     from streaming.sources.source import Source
+
+PATIENCE_SECONDS: Final = 10.0  # a controller fail-over takes two or three
 
 
 def collect(
@@ -91,21 +96,90 @@ def _simulated(scenario: str, settings: Settings, speed: float, seed: int) -> So
 
 
 def _observing(settings: Settings, bus: Path) -> list[Source]:
-    """Make the sources for a real cluster; the first is the authority."""
-    return [_metadata_log(settings, bus)]
+    """Make the sources for a real cluster: who orders its partitions, and who adds to that."""
+    from streaming.contracts.observations import Authority
+
+    log = _metadata_log(settings, bus)
+    if log is None:
+        return [_admin(settings, Authority.POLL), *_broker_metrics(settings, None)]
+    return [log, _admin(settings, Authority.NONE), *_broker_metrics(settings, log.cluster_id)]
 
 
-def _metadata_log(settings: Settings, bus: Path) -> Source:
+def _metadata_log(settings: Settings, bus: Path) -> MetadataLogSource | None:
+    """Open the metadata log, or tell why the brokers are polled instead."""
     from streaming.sources.metadata_log.source import checkpoint_path, open_metadata_log
 
+    wanted = settings.collect.authority
+    if wanted == "poll":
+        return None
     name = f"metadata_log:{settings.collect.collector}"
     source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=_say)
     try:
-        source.connect()
-    except ConnectionRefused:
+        source.connect(seconds=PATIENCE_SECONDS)
+    except ConnectionRefused as refusal:
         source.close()
-        raise
+        if wanted != "auto":
+            raise
+        _say(f"polling the brokers, because the metadata log cannot be read: {refusal}")
+        return None
     return source
+
+
+def _admin(settings: Settings, authority: Authority) -> Source:
+    from streaming.sources.admin import AdminSource
+
+    collect = settings.collect
+    return AdminSource(
+        bootstrap_servers=settings.cluster.bootstrap_servers,
+        client=settings.cluster.client,
+        cluster=settings.cluster.name,
+        name=f"admin:{collect.collector}",
+        poll_micros=_micros(collect.poll_seconds),
+        offsets_micros=_micros(collect.offsets_seconds),
+        config_micros=_micros(collect.config_seconds),
+        snapshot_micros=_micros(collect.snapshot_seconds),
+        authority=authority,
+    )
+
+
+def _broker_metrics(settings: Settings, cluster_id: ClusterId | None) -> list[Source]:
+    """Make the scraper of JMX exporters, where there are any; an exporter does not tell which cluster it is of."""
+    from streaming.sources.broker_metrics import BrokerMetricsSource, endpoints_from
+
+    endpoints = endpoints_from(settings.collect.broker_metrics)
+    if not endpoints:
+        return []
+    return [
+        BrokerMetricsSource(
+            endpoints=endpoints,
+            cluster_id=cluster_id or _cluster_id(settings),
+            cluster=settings.cluster.name,
+            name=f"broker_metrics:{settings.collect.collector}",
+            period_micros=_micros(settings.collect.broker_metrics_seconds),
+        )
+    ]
+
+
+def _cluster_id(settings: Settings) -> ClusterId:
+    """Ask the brokers, by the client that can log in wherever librdkafka can."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    from streaming.contracts.identifiers import ClusterId
+
+    servers = settings.cluster.bootstrap_servers
+    client = AdminClient({**settings.cluster.client, "bootstrap.servers": servers, "log_level": "2"})
+    try:
+        found = client.list_topics(timeout=PATIENCE_SECONDS).cluster_id
+    except KafkaException as failure:
+        raise ConnectionRefused(f"no broker of cluster.bootstrap_servers ({servers}) answers: {failure}") from None
+    return ClusterId(found or settings.cluster.name)
+
+
+def _micros(seconds: float) -> Micros:
+    from streaming.contracts.identifiers import Micros
+
+    return Micros(round(seconds * 1_000_000))
 
 
 def _stop_on_signal(collector: Collector) -> None:

@@ -27,8 +27,8 @@ _LARGEST_ANSWER: Final = 256 * 1024 * 1024
 _SIZE: Final = struct.Struct(">i")
 
 
-class NotPermitted(ConnectionRefused):
-    """The node is there and says no: wrong credentials, or a missing permission. Asking again changes nothing."""
+class CannotServe(ConnectionRefused):
+    """The node is there and says no: wrong credentials, a missing permission, too old. Asking again changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -47,7 +47,7 @@ class Connection:
 
     Raises:
         ConnectionRefused: from every method: unreachable, closed, too slow, or not Kafka. The connection is then over.
-        NotPermitted: the login failed.
+        CannotServe: the login failed, or the node is too old.
     """
 
     def __init__(self, address: Address, security: Security, *, answer_seconds: float = ANSWER_SECONDS) -> None:
@@ -128,14 +128,14 @@ class Connection:
         request = ApiVersionsRequest(version=3, client_software_name=CLIENT_ID, client_software_version="1")
         answer = self.call(request, ApiVersionsResponse)
         if answer.error_code:
-            raise ConnectionRefused(f"{self.address} is too old: it does not know ApiVersions 3 (Kafka 2.4)")
+            raise CannotServe(f"{self.address} is too old: it does not know ApiVersions 3 (Kafka 2.4)")
         return {item.api_key: item.max_version for item in answer.api_keys}
 
     def _log_in(self, security: Security) -> None:
         handshake = self.call(SaslHandshakeRequest(version=1, mechanism=security.mechanism), SaslHandshakeResponse)
         if handshake.error_code:
             offered = ", ".join(handshake.mechanisms)
-            raise NotPermitted(
+            raise CannotServe(
                 f"{self.address} does not offer {security.mechanism}; "
                 f"set cluster.client sasl.mechanism to one of {offered}"
             )
@@ -150,8 +150,8 @@ class Connection:
             except (ValueError, KeyError) as error:
                 raise self._login_failed(security, str(error)) from None
 
-    def _login_failed(self, security: Security, reason: str | None) -> NotPermitted:
-        return NotPermitted(
+    def _login_failed(self, security: Security, reason: str | None) -> CannotServe:
+        return CannotServe(
             f"{self.address} refuses the login of {security.username!r}: {reason}; "
             "check sasl.username and sasl.password of cluster.client"
         )

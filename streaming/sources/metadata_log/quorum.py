@@ -10,7 +10,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from streaming.contracts.identifiers import ClusterId
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.metadata_log.connection import Address, Connection, NotPermitted
+from streaming.sources.metadata_log.connection import Address, CannotServe, Connection
 from streaming.sources.metadata_log.messages import Quorum, describe_quorum_request, read_quorum
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Bootstrap:
 
     Raises:
         ConnectionRefused: from every method: no broker can be reached.
-        NotPermitted: a broker refuses the login, or lacks a permission for us.
+        CannotServe: a broker refuses the login, we lack a permission, or it is too old.
     """
 
     def __init__(self, servers: tuple[Address, ...], dial: Dial) -> None:
@@ -83,7 +83,7 @@ class Bootstrap:
         return self._first(_quorum)
 
     def _first(self, ask: Callable[[Connection], T]) -> T:
-        refusals: list[str] = []
+        refusals: list[ConnectionRefused] = []
         for server in tuple(self._servers):
             try:
                 connection = self._dial(server, answer_seconds=_DISCOVERY_SECONDS)
@@ -91,14 +91,17 @@ class Bootstrap:
                     answer = ask(connection)
                 finally:
                     connection.close()
-            except NotPermitted:
-                raise
             except ConnectionRefused as refusal:
-                refusals.append(str(refusal))
+                refusals.append(refusal)
                 continue
             self._servers.sort(key=lambda other: other != server)
             return answer
-        raise ConnectionRefused(f"no broker of cluster.bootstrap_servers answers: {'; '.join(refusals)}")
+        hopeless = next((one for one in refusals if isinstance(one, CannotServe)), None)
+        if hopeless is not None:
+            raise hopeless
+        raise ConnectionRefused(
+            f"no broker of cluster.bootstrap_servers answers: {'; '.join(map(str, refusals))}; check the addresses"
+        )
 
 
 def _cluster_id(connection: Connection) -> ClusterId:
@@ -106,20 +109,20 @@ def _cluster_id(connection: Connection) -> ClusterId:
     request: Any = MetadataRequest(version=version, topics=[], allow_auto_topic_creation=False)
     answer = connection.call(request, MetadataResponse)
     if not answer.cluster_id:
-        raise ConnectionRefused(f"{connection.address} tells no cluster id; it is older than Kafka 0.10.1")
+        raise CannotServe(f"{connection.address} tells no cluster id; it is older than Kafka 0.10.1")
     return ClusterId(answer.cluster_id)
 
 
 def _quorum(connection: Connection) -> Quorum:
     version = connection.newest(DescribeQuorumRequest.API_KEY, _ENDPOINTS_SINCE)
     if version < _ENDPOINTS_SINCE:
-        raise ConnectionRefused(
+        raise CannotServe(
             f"{connection.address} does not tell where its controllers listen (Kafka 3.9 and later do); "
             'set collect.authority = "poll"'
         )
     quorum = read_quorum(connection.call(describe_quorum_request(version), DescribeQuorumResponse))
     if quorum.error == CLUSTER_AUTHORIZATION_FAILED:
-        raise NotPermitted(
+        raise CannotServe(
             f"{connection.address} refuses DescribeQuorum: grant Describe and ClusterAction on the Cluster resource, "
             'or set collect.authority = "poll", which needs only Describe'
         )

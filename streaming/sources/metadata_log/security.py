@@ -62,7 +62,8 @@ def from_client(client: Mapping[str, str]) -> Security:
     mechanism = client.get(key, "").upper()
     if mechanism not in _MECHANISMS:
         raise ConfigurationError(
-            f"cluster.client {key} is {mechanism!r}; the metadata log is read with one of {', '.join(_MECHANISMS)}"
+            f"cluster.client {key} is {mechanism!r}, but the metadata log is read with one of "
+            f'{", ".join(_MECHANISMS)}; use one of them, or set collect.authority = "poll"'
         )
     for needed in ("sasl.username", "sasl.password"):
         if needed not in client:

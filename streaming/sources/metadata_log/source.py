@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import Micros, Offset
 from streaming.contracts.observations import SCHEMA_VERSION, SnapshotReason
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.image import ClusterImage
 from streaming.sources.metadata_log import checkpoint
+from streaming.sources.metadata_log.connection import CannotServe
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.quorum import Bootstrap, dialer, parse_servers
 from streaming.sources.metadata_log.security import from_client
@@ -75,7 +76,7 @@ class MetadataLogSource:
         clock: Callable[[], Micros] = wall_clock,
     ) -> None:
         self.name = name
-        self._cluster_id, self._cluster = bootstrap.cluster_id(), cluster
+        self.cluster_id, self._cluster = bootstrap.cluster_id(), cluster
         self._path, self._report, self._clock = path, report, clock
         self._heartbeat_micros = int(heartbeat_seconds * 1e6)
         self._snapshot_micros = int(snapshot_seconds * 1e6)
@@ -86,15 +87,23 @@ class MetadataLogSource:
         self._is_busy = self._is_unsafe = False
         self._image = self._restored() or self._empty()
         end = LogEnd(self._image.image_offset + 1, self._image.image_epoch)
-        self._tail = Tail(bootstrap, dial, cluster_id=self._cluster_id, end=end, report=report)
+        self._tail = Tail(bootstrap, dial, cluster_id=self.cluster_id, end=end, report=report)
 
-    def connect(self) -> None:
-        """Find out whether the log may be read, before anything depends on it.
+    def connect(self, *, seconds: float) -> None:
+        """Find out whether the log may be read, before anything depends on it; wait for a leader that long.
 
         Raises:
             ConnectionRefused: it may not, or no controller can be reached.
         """
-        self._tail.connect()
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                return self._tail.connect()
+            except CannotServe:
+                raise
+            except ConnectionRefused:
+                if time.monotonic() > deadline:
+                    raise
 
     def poll(self, now: Micros) -> Sequence[Observation]:
         """Wait up to half a second for changes; observations are stamped when they arrive, not with ``now``."""
@@ -139,7 +148,7 @@ class MetadataLogSource:
 
     def _empty(self) -> ClusterImage:
         return ClusterImage(
-            cluster_id=self._cluster_id,
+            cluster_id=self.cluster_id,
             cluster=self._cluster,
             source=self.name,
             heartbeat_micros=self._heartbeat_micros,
@@ -153,10 +162,10 @@ class MetadataLogSource:
         if document.get("version") != CHECKPOINT_VERSION:
             raise checkpoint.unusable(self._path, f"version {document.get('version')!r}")
         known = document.get("cluster_id")
-        if known != self._cluster_id:
+        if known != self.cluster_id:
             raise ConfigurationError(
                 f"the checkpoint {self._path} is of cluster {known}, but cluster.bootstrap_servers leads to "
-                f"{self._cluster_id}; correct the address, or remove the checkpoint if the cluster was rebuilt"
+                f"{self.cluster_id}; correct the address, or remove the checkpoint if the cluster was rebuilt"
             )
         today = {"cluster": self._cluster, "source": self.name, "heartbeat_micros": self._heartbeat_micros}
         try:
@@ -192,7 +201,7 @@ class MetadataLogSource:
             document = {
                 "v": SCHEMA_VERSION,
                 "kind": "undecodable",
-                "cluster_id": self._cluster_id,
+                "cluster_id": self.cluster_id,
                 "cluster": self._cluster,
                 "source": self.name,
                 "metadata_offset": offset,
@@ -208,7 +217,7 @@ class MetadataLogSource:
         began = self._clock()
         document: dict[str, Any] = {
             "version": CHECKPOINT_VERSION,
-            "cluster_id": self._cluster_id,
+            "cluster_id": self.cluster_id,
             "snapshot_at": self._snapshot_at,
             "image": self._image.to_document(),
         }

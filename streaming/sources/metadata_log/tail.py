@@ -16,7 +16,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from streaming.errors import ConnectionRefused
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.batches import decode, last_contained_time, split
-from streaming.sources.metadata_log.connection import Connection, NotPermitted
+from streaming.sources.metadata_log.connection import CannotServe, Connection
 from streaming.sources.metadata_log.controllers import Controllers
 from streaming.sources.metadata_log.messages import FetchSnapshotRequest, FetchSnapshotResponse, LogEnd
 from streaming.sources.metadata_log.position import START, Position
@@ -109,7 +109,7 @@ class Tail:
 
         Raises:
             ConnectionRefused: neither the brokers nor any controller can help at the moment.
-            NotPermitted: we may not read the log; the sentence names the permission.
+            CannotServe: we may not read the log; the sentence names the permission.
         """
         if self._is_serving and self._early:
             return self._early.popleft()
@@ -117,7 +117,7 @@ class Tail:
             self._discover()
         try:
             return self._ask()
-        except NotPermitted:
+        except CannotServe:
             self.close()
             raise
         except ConnectionRefused as trouble:
@@ -139,6 +139,9 @@ class Tail:
         in_vain = self._controllers.failures > 0
         try:
             self._controllers.learn(self._bootstrap.quorum())
+        except ConnectionRefused:
+            self._pause(_LONGEST_PAUSE)
+            raise
         finally:
             self._controllers.failures = 0  # controllers may serve while every broker is down: they get another round
         if in_vain:
@@ -161,7 +164,7 @@ class Tail:
         connection = self._dial(self._controllers.address, answer_seconds=_FETCH_SECONDS)
         if connection.newest(FetchRequest.API_KEY, messages.FETCH_NEWEST) < messages.FETCH_OLDEST:
             connection.close()
-            raise ConnectionRefused(f"{connection.address} is too old: it does not know Fetch {messages.FETCH_OLDEST}")
+            raise CannotServe(f"{connection.address} is too old: it does not know Fetch {messages.FETCH_OLDEST}")
         self._connection = connection
         return connection
 
@@ -186,7 +189,7 @@ class Tail:
 
     def _refused(self, answer: messages.FetchAnswer, connection: Connection) -> None:
         if answer.error in _FORBIDDEN:
-            raise NotPermitted(
+            raise CannotServe(
                 f"{connection.address} refuses the metadata log: grant ClusterAction on the Cluster resource to this "
                 'user, or set collect.authority = "poll", which needs only Describe'
             )

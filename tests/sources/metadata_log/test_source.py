@@ -297,16 +297,16 @@ def test_a_missing_permission_is_one_sentence_that_names_it(quorum: Any, watch: 
     with pytest.raises(
         ConnectionRefused, match=r'grant ClusterAction on the Cluster resource .* collect\.authority = "poll"'
     ):
-        seen.source.connect()
+        seen.source.connect(seconds=0)
     quorum.fetch_error, quorum.quorum_error = 0, 31
     with pytest.raises(ConnectionRefused, match=r"refuses DescribeQuorum: grant Describe and ClusterAction"):
-        watch().source.connect()
+        watch().source.connect(seconds=0)
 
 
 def test_what_connecting_brought_is_not_lost(quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any) -> None:
     quorum.append(*frames[:50])
     seen = watch()
-    seen.source.connect()
+    seen.source.connect(seconds=0)
     seen.reach(frames[49].last_offset)
     quorum.append(*frames[50:])
     seen.reach(191)
