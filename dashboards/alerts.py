@@ -82,9 +82,9 @@ def isr_shrink(settings: AlertSettings) -> Rule:
         "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} left ISRs: {{ $labels.cause }}",
             "description": (
-                "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} left the ISR "
-                f'{{{{ $value | printf "%.0f" }}}} times within {settings.departures_window}, '
-                "cause {{ $labels.cause }}. "
+                "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} left in-sync replicas, cause "
+                '{{ $labels.cause }}: about {{ $value | printf "%.0f" }} departures '
+                f"within {settings.departures_window}. "
                 f"Under-replicated partitions now: {_number(signals.UNDER_REPLICATED)}, "
                 f"under min ISR: {_number(signals.UNDER_MIN_ISR)}."
             ),

@@ -74,7 +74,8 @@ DEPARTURES: Final = style.timeseries(
 CAUSES: Final = style.table(
     "Causes in this time range",
     "Departures from ISRs of the whole time range, by broker and cause. lag and fenced on one broker: that broker. "
-    "lag on many: network, or a load that does not fit. leader_stall: look at the leader, not at who left.",
+    "lag on many: network, or a load that does not fit. leader_stall: look at the leader, not at who left. Counts are "
+    "Prometheus' estimates to the ends of the range; the table replication_events has the exact ones.",
     signals.DEPARTURES.labels,
     [
         Column(

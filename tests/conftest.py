@@ -2,5 +2,6 @@
 
 pytest_plugins = [
     "tests.plugins.pipeline",
+    "tests.plugins.prometheus",
     "tests.plugins.sandbox",
 ]

@@ -1,4 +1,4 @@
-"""Fixtures of this room: real servers, the files as they are rendered, and a cluster's worth of exposition text."""
+"""Fixtures of this room: the files as they are rendered."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ import pytest
 
 from dashboards.alerts import AlertSettings
 from dashboards.render import rendered
-from tests.plugins.prometheus import (  # noqa: F401 - fixtures
-    alertmanager_server,
-    eventually,
-    exposition,
-    prometheus_server,
-    webhook,
-)
 
 
 @pytest.fixture(scope="session")

@@ -147,7 +147,7 @@ def running_prometheus(
     for index, rule in enumerate(rules):
         text = rule.read_text() if isinstance(rule, Path) else rule
         (directory / f"rules-{index}.yml").write_text(text)
-    config = {
+    config: dict[str, Any] = {
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
         "rule_files": ["rules-*.yml"],
         "scrape_configs": [
@@ -156,7 +156,7 @@ def running_prometheus(
     }
     if alertmanager:
         managers = [{"static_configs": [{"targets": [alertmanager.address]}]}]
-        config["alerting"] = {"alertmanagers": managers}  # type: ignore[assignment]
+        config["alerting"] = {"alertmanagers": managers}
     (directory / "prometheus.yml").write_text(yaml.safe_dump(config))
     url = f"http://127.0.0.1:{free_port()}"
     command = (
@@ -177,10 +177,14 @@ def eventually() -> Callable[..., Any]:
 
 
 @pytest.fixture
-def exposition() -> Iterator[Callable[[str], Exposition]]:
+def exposition() -> Iterator[Callable[..., Exposition]]:
     """Start tiny exporters: ``exposition(text)``."""
     with ExitStack() as stack:
-        yield lambda text="": stack.enter_context(serving_exposition(text))
+
+        def start(text: str = "") -> Exposition:
+            return stack.enter_context(serving_exposition(text))
+
+        yield start
 
 
 @pytest.fixture
@@ -194,15 +198,26 @@ def webhook() -> Iterator[Webhook]:
 def alertmanager_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Webhook], Alertmanager]]:
     """Start Alertmanagers: ``alertmanager_server(webhook)``."""
     with ExitStack() as stack:
-        yield lambda webhook: stack.enter_context(
-            running_alertmanager(tmp_path_factory.mktemp("alertmanager"), webhook)
-        )
+
+        def start(webhook: Webhook) -> Alertmanager:
+            return stack.enter_context(running_alertmanager(tmp_path_factory.mktemp("alertmanager"), webhook))
+
+        yield start
 
 
 @pytest.fixture
 def prometheus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Prometheus]]:
-    """Start Prometheus servers: ``prometheus_server(targets={...}, rules=[...], alertmanager=...)``."""
+    """Start Prometheus servers: ``prometheus_server(targets={...}, rules=[...], alertmanager=..., interval="1s")``."""
     with ExitStack() as stack:
-        yield lambda **settings: stack.enter_context(
-            running_prometheus(tmp_path_factory.mktemp("prometheus"), **settings)
-        )
+
+        def start(
+            *,
+            targets: Mapping[str, str],
+            rules: Sequence[Path | str] = (),
+            alertmanager: Alertmanager | None = None,
+            interval: str = "1s",
+        ) -> Prometheus:
+            directory = tmp_path_factory.mktemp("prometheus")
+            return stack.enter_context(running_prometheus(directory, targets, rules, alertmanager, interval))
+
+        yield start
