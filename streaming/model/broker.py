@@ -88,6 +88,7 @@ class Broker:
         self._was_told_to_wait = False
         self._is_running = False
         self._heartbeat_number = 0
+        self._registration_retry_ms = constants.registration_retry_ms
         self._previous_epoch = disk.clean_shutdown_epoch
         disk.clean_shutdown_epoch = NO_BROKER_EPOCH
         self._handlers: dict[type, Callable[[int, Any], None]] = {
@@ -148,7 +149,9 @@ class Broker:
 
     def _registered(self, now: int, response: BrokerRegistrationResponse) -> None:
         if response.error is not Error.NONE:
-            self.outbox.after(self._constants.registration_retry_ms, RegistrationDue())
+            self.outbox.after(self._registration_retry_ms, RegistrationDue())
+            longest = self._constants.broker_session_timeout_ms // 2
+            self._registration_retry_ms = min(2 * self._registration_retry_ms, longest)
             return
         self._epoch = response.broker_epoch
         self.leadership.proposals.broker_epoch = self._epoch

@@ -88,10 +88,10 @@ class Log:
 
         Each round strictly lowers the last epoch or ends in agreement, so asking again always comes to an end.
         """
-        floor = [entry[0] for entry in self.epochs if entry[0] <= epoch]
-        if not floor:
-            self.truncate(leader_end if epoch != NO_EPOCH else self.start)
-        elif floor[-1] == epoch:
-            self.truncate(min(self.end_offset_for(epoch)[1], leader_end))
+        found, own_end = self.end_offset_for(epoch)
+        if found == NO_EPOCH:
+            self.truncate(leader_end)
+        elif found == epoch:
+            self.truncate(min(own_end, leader_end))
         else:
-            self.truncate(self.end_offset_for(floor[-1])[1])
+            self.truncate(own_end)

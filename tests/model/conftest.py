@@ -1,0 +1,145 @@
+"""A laboratory: a small cluster on a network of constant latency, every step watched by the invariants."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition
+from streaming.model import invariants
+from streaming.model.cluster import Cluster
+from streaming.model.constants import Constants
+from streaming.model.partition import TopicRegistration
+from streaming.sources.simulated_network import SimulatedNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streaming.contracts.events import Cause
+    from streaming.contracts.records import MetadataRecord
+    from streaming.model.metadata_writer import Commit
+    from streaming.model.partition import PartitionRegistration, Transition
+
+# Processes start in no time, so that a leader's ISR checks fall on multiples of half the window.
+QUICK = Constants(start_up_ms=0, auto_leader_rebalance_enable=False)
+
+
+class Lab:
+    """Drives a cluster in milliseconds, keeps everything it committed, and checks the invariants at every step."""
+
+    def __init__(self, brokers: Sequence[int], constants: Constants, latency_ms: int) -> None:
+        self.constants = constants
+        self.network = SimulatedNetwork(Random(0), (latency_ms, latency_ms))
+        self.cluster = Cluster(constants, self.network, origin=Micros(0))
+        self.commits: list[Commit] = []
+        self._writers: list[tuple[TopicPartition, int, int, bool]] = []
+        self._incarnations = 0
+        for broker in brokers:
+            self.start(broker)
+        self.run(500)
+
+    def start(self, broker: int) -> None:
+        self._incarnations += 1
+        self.cluster.start(BrokerId(broker), f"incarnation-{self._incarnations}")
+
+    def topic(
+        self, name: str, assignments: Sequence[tuple[int, ...]], min_isr: int = 1, **more: Any
+    ) -> list[TopicPartition]:
+        topic_id = TopicId(name)
+        topic = TopicRegistration(topic=name, topic_id=topic_id, partitions=len(assignments), min_isr=min_isr, **more)
+        replicas = [tuple(BrokerId(broker) for broker in each) for each in assignments]
+        self.cluster.create_topic(topic, replicas, {"min.insync.replicas": str(min_isr)})
+        self.run(self.cluster.now + 100)
+        return [TopicPartition(topic_id, number) for number in range(len(assignments))]
+
+    def write(self, key: TopicPartition, count: int = 1, *, acks_all: bool = True) -> None:
+        self.cluster.produce({key: count}, acks_all=acks_all)
+
+    def keep_writing(self, key: TopicPartition, count: int, period_ms: int, *, acks_all: bool = True) -> None:
+        self._writers.append((key, count, period_ms, acks_all))
+
+    def hold(self, leader: int, follower: int) -> None:
+        self.network.hold((BrokerId(leader), BrokerId(follower)))
+
+    def release(self, leader: int, follower: int) -> None:
+        link = (BrokerId(leader), BrokerId(follower))
+        self.network.release(link)
+        self.cluster.release(link)
+
+    def run(self, until: int) -> None:
+        for now in self._writing_times(until):
+            self._steps(now)
+            for key, count, period, acks_all in self._writers:
+                if now % period == 0:
+                    self.cluster.produce({key: count}, acks_all=acks_all)
+        self._steps(until)
+
+    def run_until(self, reached: Callable[[], bool], limit_ms: int = 100_000) -> None:
+        """Run until something is the case; a bounded time."""
+        limit = self.cluster.now + limit_ms
+        while not reached():
+            assert self.cluster.now < limit, "it never came true"
+            self.run(self.cluster.now + 1)
+
+    def _writing_times(self, until: int) -> list[int]:
+        times = {
+            t
+            for _, _, period, _ in self._writers
+            for t in range(-(-(self.cluster.now + 1) // period) * period, until + 1, period)
+        }
+        return sorted(times)
+
+    def _steps(self, until: int) -> None:
+        while self.cluster.next_at <= until:
+            self.cluster.step()
+            self.check()
+        self.cluster.advance(until)
+
+    def check(self) -> None:
+        commits = self.cluster.take_commits()
+        self.commits += commits
+        for commit in commits:
+            invariants.check_steps(commit.transitions, elr_enabled=self.constants.eligible_leader_replicas)
+        invariants.check_brokers(self.cluster)
+
+    def state(self, key: TopicPartition) -> PartitionRegistration:
+        return self.cluster.controller.registry.partitions[key]
+
+    def high_watermark(self, broker: int, key: TopicPartition) -> int:
+        return self.cluster.disks[BrokerId(broker)].replicas[key].high_watermark
+
+    def log_end(self, broker: int, key: TopicPartition) -> int:
+        return self.cluster.disks[BrokerId(broker)].replicas[key].log.end
+
+    def shrinks(self) -> int:
+        return sum(broker.leadership.proposals.isr_shrinks for broker in self.cluster.brokers.values())
+
+    def steps(self, key: TopicPartition) -> list[tuple[int, Transition]]:
+        """Every step of a partition after its creation, with its time."""
+        return [
+            (commit.now, step)
+            for commit in self.commits
+            for step in commit.transitions
+            if step.topic_partition == key and step.before is not None
+        ]
+
+    def causes(self, key: TopicPartition) -> list[Cause]:
+        return [step.cause for _, step in self.steps(key)]
+
+    def batches_since(self, now: int) -> list[tuple[MetadataRecord, ...]]:
+        """Batches from ``now`` on, without the idle heartbeats of the log."""
+        records = [commit.batch.records for commit in self.commits if commit.now >= now]
+        return [each for each in records if type(each[0]).__name__ != "NoOp"]
+
+
+@pytest.fixture
+def lab() -> Callable[..., Lab]:
+    """Make a laboratory: brokers, then constants that differ from Kafka's defaults."""
+
+    def make(brokers: Sequence[int] = (1, 2, 3), latency_ms: int = 1, **constants: Any) -> Lab:
+        return Lab(brokers, replace(QUICK, **constants), latency_ms)
+
+    return make

@@ -1,0 +1,85 @@
+"""Safety under random faults, then convergence once they stop.
+
+Each example is a schedule of faults on a small cluster with two short topics; the laboratory checks every invariant
+after every step. Hypothesis prints the schedule of a failure, and how to repeat it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BROKERS = (1, 2, 3)
+SHORT = {"broker_session_timeout_ms": 1_600, "replica_lag_time_max_ms": 1_000, "broker_heartbeat_interval_ms": 300}
+
+brokers = st.sampled_from(BROKERS)
+nodes = st.sampled_from((*BROKERS, -100))
+links = st.tuples(nodes, nodes).filter(lambda link: link[0] != link[1])
+faults = st.one_of(
+    st.tuples(st.sampled_from(["kill", "start", "stop", "pause", "resume"]), brokers),
+    st.tuples(st.sampled_from(["hold", "release"]), links),
+)
+schedules = st.lists(st.tuples(st.integers(1, 1_200), faults), max_size=12)
+
+
+def inflict(it: Any, fault: tuple[str, Any]) -> None:
+    action, subject = fault
+    if action in {"hold", "release"}:
+        getattr(it, action)(*subject)
+    elif action == "start":
+        it.start(subject)
+    else:
+        getattr(it.cluster, action)(subject)
+    it.check()
+
+
+def heal(it: Any) -> None:
+    for sender in (*BROKERS, -100):
+        for receiver in (*BROKERS, -100):
+            if sender != receiver:
+                it.release(sender, receiver)
+    for broker in BROKERS:
+        it.cluster.resume(broker)
+        it.start(broker)
+
+
+@pytest.mark.parametrize("elr", [True, False])
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    print_blob=True,
+)
+@given(schedule=schedules)
+def test_nothing_breaks_and_everything_heals(
+    lab: Callable[..., Any],
+    elr: bool,  # noqa: FBT001 - a parameter of the test
+    schedule: list[tuple[int, tuple[str, Any]]],
+) -> None:
+    it = lab(eligible_leader_replicas=elr, **SHORT)
+    keys = [
+        *it.topic("a", [(1, 2, 3), (2, 3, 1)], min_isr=2),
+        *it.topic("b", [(3, 1)], min_isr=1),
+        *it.topic("c", [(2, 3)], min_isr=1, unclean=True),
+    ]
+    for key in keys[1:]:
+        it.keep_writing(key, 3, 40)
+    for wait, fault in schedule:
+        it.run(it.cluster.now + wait)
+        inflict(it, fault)
+    for _ in range(2):  # a broker that was stopping is started again once it has stopped
+        heal(it)
+        it.run(it.cluster.now + 8_000)
+    for key in keys:
+        state = it.state(key)
+        assert set(state.isr) == set(state.replicas), f"{key}: {state}"
+        assert state.leader in state.isr
+    before = {key: it.high_watermark(it.state(key).leader, key) for key in keys[1:]}
+    it.run(it.cluster.now + 400)
+    assert all(it.high_watermark(it.state(key).leader, key) > offset for key, offset in before.items())
