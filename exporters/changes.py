@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow.compute as pc
+
 from exporters.columns import columns_of, rows_as, struct_columns
 from exporters.draft import ClusterDraft
 from exporters.snapshot import (
@@ -77,6 +79,7 @@ class Lacking(NamedTuple):
     partitions: bool
     brokers: bool
     clusters: bool
+    sources: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +89,16 @@ class AsOf:
     partitions: int = NO_TABLE
     brokers: int = NO_TABLE
     clusters: int = NO_TABLE
+    sources: int = NO_TABLE
 
     def oldest(self) -> int:
         """Give the version after which the changes must be read."""
-        return min(self.partitions, self.brokers, self.clusters)
+        return min(self.partitions, self.brokers, self.clusters, self.sources)
 
     def lacking(self, version: int) -> Lacking:
         """Tell which parts lack a version."""
-        return Lacking(version > self.partitions, version > self.brokers, version > self.clusters)
+        parts = (self.partitions, self.brokers, self.clusters, self.sources)
+        return Lacking(*(version > part for part in parts))
 
 
 @dataclass(slots=True)
@@ -125,10 +130,12 @@ class SnapshotDraft:
 
 
 def apply_changes(draft: SnapshotDraft, version: int, rows: pa.Table, as_of: AsOf) -> None:
-    """Apply the rows that one version added, as far as the loaded tables do not have them yet."""
+    """Apply the rows that one version added, as far as the loaded tables do not have them yet; keep their events."""
+    lacking = as_of.lacking(version)
+    if not any(lacking):
+        rows = rows.filter(pc.greater(pc.list_value_length(rows.column("events")), 0))
     changes = rows_as(ChangeRow, columns_of(rows, ChangeRow._fields), rows.num_rows)
     parts = _Parts(rows)
-    lacking = as_of.lacking(version)
     for index, change in enumerate(changes):
         cluster = draft.cluster(change.cluster_id, change.cluster)
         if change.subject == SUBJECT_PARTITION:
@@ -137,7 +144,7 @@ def apply_changes(draft: SnapshotDraft, version: int, rows: pa.Table, as_of: AsO
             cluster.put_broker(parts.brokers[index])
         elif change.subject == SUBJECT_CLUSTER and lacking.clusters:
             cluster.put_cluster(parts.clusters[index])
-        elif change.subject == SUBJECT_SOURCE:
+        elif change.subject == SUBJECT_SOURCE and lacking.sources:
             cluster.put_source(parts.sources[index])
         if change.events:
             draft.events.extend(_events(change, parts.before[index], parts.partitions[index]))

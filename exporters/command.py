@@ -15,7 +15,7 @@ from streaming.settings import load
 def export(
     *,
     config_file: Annotated[
-        Path | None, typer.Option("--config.file", help="Configuration, see conf/isrwatch.toml.")
+        Path | None, typer.Option("--config", "--config.file", help="Configuration, see conf/isrwatch.toml.")
     ] = None,
     listen_address: Annotated[
         str | None, typer.Option("--web.listen-address", help="host:port to serve on, else export.listen.")

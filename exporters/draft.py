@@ -105,7 +105,7 @@ class ClusterDraft:
 
     def put_totals(self, totals: Totals) -> None:
         """Start the totals from the cluster's row."""
-        self._totals = Counter(totals._asdict())
+        self._totals = Counter({name: count or 0 for name, count in totals._asdict().items()})
 
     def add_totals(self, before: Totals, after: Totals) -> None:
         """Add what one change counted."""

@@ -7,6 +7,7 @@ alone make the state. Reads next to a writer and never locks. Knows the tables, 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -96,19 +97,18 @@ class Reader:
         return self.snapshot.recent_events
 
     def refresh(self) -> ReplicationSnapshot:
-        """Read what is new; about a millisecond when nothing is.
+        """Read what is new; about a millisecond when nothing is. After an error everything is read anew.
 
         Raises:
             TailGap: the history between the state tables and now is gone; the next projection of the job closes it.
         """
-        if self._tail is not None:
-            try:
-                self._follow(self._tail, SnapshotDraft(self.snapshot))
-            except TailGap:
-                self._tail = None
-            else:
-                return self.snapshot
-        self._load()
+        tail, self._tail = self._tail, None
+        if tail is not None:
+            with suppress(TailGap):
+                self._follow(tail, SnapshotDraft(self.snapshot))
+                self._tail = tail
+        if self._tail is None:
+            self._load()
         return self.snapshot
 
     def _load(self) -> None:
@@ -193,10 +193,10 @@ def load_state(tables: Path, draft: SnapshotDraft) -> AsOf:
         opened = draft.cluster(*key)
         opened.put_broker(broker)
         opened.put_departures(broker.broker, departed.by_cause())
-    sources, _ = _read(tables, SOURCE_PROGRESS, (*Key._fields, *SourceProgress._fields))
+    sources, sources_as_of = _read(tables, SOURCE_PROGRESS, (*Key._fields, *SourceProgress._fields))
     for key, source in _zipped(sources, Key, SourceProgress):
         draft.cluster(*key).put_source(source)
-    return AsOf(partitions_as_of, brokers_as_of, clusters_as_of)
+    return AsOf(partitions_as_of, brokers_as_of, clusters_as_of, sources_as_of)
 
 
 def _read(tables: Path, definition: Table, columns: Iterable[str]) -> tuple[pa.Table, int]:
