@@ -63,13 +63,21 @@ def scenario_from(name: str, document: Mapping[str, Any]) -> Scenario:
     """
     values = dict(document)
     constants = _constants(values.pop("constants", {}))
-    topics = tuple(_build(TopicPlan, item, "topics.") for item in values.pop("topics", ()))
-    faults = tuple(_build(Fault, item, "faults.") for item in values.pop("faults", ()))
+    topics = tuple(_build(TopicPlan, item, "topics.") for item in _tables(values.pop("topics", []), "topics"))
+    faults = tuple(_build(Fault, item, "faults.") for item in _tables(values.pop("faults", []), "faults"))
     values |= {"name": name, "constants": constants, "topics": topics, "faults": faults}
     return _build(Scenario, values, "")
 
 
-def _constants(values: Mapping[str, Any]) -> Constants:
+def _tables(value: Any, key: str) -> list[dict[str, Any]]:  # noqa: ANN401 - any value of a TOML file
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise ConfigurationError(f"{key} must be a list of tables: write [[{key}]]")
+    return value
+
+
+def _constants(values: Any) -> Constants:  # noqa: ANN401 - any value of a TOML file
+    if not isinstance(values, dict):
+        raise ConfigurationError("constants must be a table: write [constants]")
     given = dict(values)
     preset = given.pop("preset", "kraft")
     if preset not in PRESETS:
@@ -77,9 +85,7 @@ def _constants(values: Mapping[str, Any]) -> Constants:
     return _build(Constants, asdict(PRESETS[preset]) | given, "constants.")
 
 
-def _build(cls: type[T], values: Any, prefix: str) -> T:  # noqa: ANN401 - any value of a TOML file
-    if not isinstance(values, dict):
-        raise ConfigurationError(f"{prefix.rstrip('.')} must be a table: write [[{prefix.rstrip('.')}]]")
+def _build(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
     annotations = {it.name: str(it.type) for it in fields(cls)}
     unknown = sorted(set(values) - set(annotations))
     if unknown:

@@ -1,0 +1,70 @@
+"""Scenario files: what is refused, and in which words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.errors import ConfigurationError
+from streaming.sources.simulated_scenario import Action
+from streaming.sources.simulated_scenario_file import load_scenario
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOPIC = '[[topics]]\nname = "t"\npartitions = 2\n'
+GOOD = f"brokers = [1, 2, 3]\n{TOPIC}"
+
+
+def test_a_minimal_file_is_enough(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD + '[[faults]]\nat = 1\naction = "hold"\nlink = [1, 2]\n[constants]\npreset = "legacy-2.4"\n')
+    scenario = load_scenario(path)
+    assert (scenario.name, scenario.brokers, scenario.topics[0].partitions) == ("mine", (1, 2, 3), 2)
+    assert (scenario.faults[0].at, scenario.faults[0].action, scenario.faults[0].link) == (1.0, Action.HOLD, (1, 2))
+    assert scenario.constants.broker_session_timeout_ms == 6_000
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (TOPIC, "brokers is missing"),
+        (f"broker = [1]\n{TOPIC}", "unknown key broker; known here:"),
+        (f"brokers = [1, 1]\n{TOPIC}", "brokers must be a list of different ids"),
+        (f'brokers = "1"\n{TOPIC}', "brokers is '1'; it must be a list of broker ids"),
+        ("brokers = [1]\n[topics]\nname = 1", "topics must be a list of tables: write [[topics]]"),
+        (f"brokers = [1]\n{TOPIC}", "replication_factor is 3; use 1 to 1"),
+        (GOOD + "acks = 1", "topics.acks is 1; it must be text"),
+        (GOOD + 'acks = "2"', 'acks is \'2\'; use "all" or "1"'),
+        (GOOD + "assignments = [[1, 2, 3]]", "assignments must list the replicas of each of 2 partitions"),
+        (GOOD + "assignments = [[1, 2, 3], [1, 2, 9]]", "assignments names 9, which is not in brokers"),
+        (GOOD + '[[faults]]\nat = 1\naction = "melt"', "faults.action is 'melt'; it must be one of kill, start"),
+        (GOOD + '[[faults]]\nat = 99\naction = "kill"\nbroker = 1', "at is 99.0; it must lie within the duration"),
+        (GOOD + '[[faults]]\nat = 1\naction = "kill"', "kill needs broker with ids out of [1, 2, 3]"),
+        (GOOD + '[[faults]]\nat = 1\naction = "hold"\nbroker = 1', "hold needs link with ids out of [1, 2, 3]"),
+        (GOOD + '[[faults]]\nat = 1\naction = "slow"\nlink = [1, 2]', "slow needs records_per_second"),
+        ("repeat = true\n" + GOOD + '[[faults]]\nat = 1\naction = "pause"\nbroker = 1', "add a fault resume for 1"),
+        (GOOD + "[constants]\nreplica_lag_time_max_ms = 0", "replica_lag_time_max_ms is 0"),
+        (GOOD + '[constants]\npreset = "zk"', "constants.preset is 'zk'; use one of kraft, zk-3.x, legacy-2.4"),
+        (GOOD + "[constants]\nreplica_lag = 0", "unknown key constants.replica_lag"),
+        ("brokers = [", "is not TOML"),
+    ],
+)
+def test_a_wrong_key_is_named_with_its_fix(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as refused:
+        load_scenario(path)
+    assert words in str(refused.value)
+    assert "wrong.toml" in str(refused.value)
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigurationError, match="broker_loss, rolling_restart, slow_follower, steady"):
+        load_scenario("stedy")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cannot read the scenario"):
+        load_scenario(tmp_path / "none.toml")
