@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
+    ClusterMetadata,
     ConfigEntry,
     ConfigResource,
     NewPartitions,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _SECONDS: Final = 30
+_ANSWER_SECONDS: Final = 2
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
 
@@ -41,7 +44,9 @@ class Admin:
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
-        self._client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
+        # Without the timeout the client would wait a minute for a broker that hangs, before it asks another.
+        patience = {"socket.timeout.ms": _ANSWER_SECONDS * 1000}
+        self._client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2, **patience})
 
     def create_topic(
         self,
@@ -60,17 +65,17 @@ class Admin:
             else {"replication_factor": replication_factor}
         )
         topic = NewTopic(name, num_partitions=count, config=dict(configs or {}), **placed)
-        self._client.create_topics([topic])[name].result(_SECONDS)
+        self._client.create_topics([topic], request_timeout=_SECONDS)[name].result(_SECONDS)
         wait_until(lambda: len(self._with_leaders(name)) == count, f"leaders of {name}")
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
-        self._client.delete_topics([name])[name].result(_SECONDS)
+        self._client.delete_topics([name], request_timeout=_SECONDS)[name].result(_SECONDS)
         wait_until(lambda: not self.describe(name), f"{name} to go")
 
     def add_partitions(self, name: str, total: int) -> None:
         """Give a topic more partitions, up to ``total``."""
-        self._client.create_partitions([NewPartitions(name, total)])[name].result(_SECONDS)
+        self._client.create_partitions([NewPartitions(name, total)], request_timeout=_SECONDS)[name].result(_SECONDS)
         wait_until(lambda: len(self._with_leaders(name)) == total, f"{total} partitions of {name}")
 
     def alter_topic_config(self, name: str, configs: Mapping[str, str | None]) -> None:
@@ -99,17 +104,16 @@ class Admin:
 
     def describe(self, name: str | None = None) -> dict[tuple[str, int], Partition]:
         """Describe all partitions, or one topic's, as a broker sees them now; empty when there is no such topic."""
-        found = self._client.list_topics(name, timeout=_SECONDS) if name else self._client.list_topics(timeout=_SECONDS)
         return {
             (topic, number): Partition(partition.leader, tuple(partition.replicas), frozenset(partition.isrs))
-            for topic, metadata in found.topics.items()
+            for topic, metadata in self._metadata(name).topics.items()
             if metadata.error is None
             for number, partition in metadata.partitions.items()
         }
 
     def live_brokers(self) -> frozenset[int]:
         """Give the brokers that are registered and not fenced."""
-        return frozenset(self._client.list_topics(timeout=_SECONDS).brokers)
+        return frozenset(self._metadata().brokers)
 
     def wait_isr(self, name: str, partition: int, isr: set[int], *, seconds: float = PATIENCE_SECONDS) -> Partition:
         """Wait until a partition's in-sync replicas are exactly these."""
@@ -121,6 +125,18 @@ class Admin:
         wanted = wait_until(there, f"the ISR of {name}-{partition} to be {sorted(isr)}", seconds=seconds)
         assert wanted is not None  # noqa: S101 - wait_until gives what is true
         return wanted
+
+    def _metadata(self, name: str | None = None) -> ClusterMetadata:
+        """Ask any broker; one that hangs does not answer, and the client asks another the next time."""
+        found: list[ClusterMetadata] = []
+
+        def answered() -> bool:
+            with suppress(KafkaException):
+                found.append(self._client.list_topics(name, timeout=_ANSWER_SECONDS))
+            return bool(found)
+
+        wait_until(answered, f"a broker of {self._bootstrap_servers} to answer")
+        return found[0]
 
     def _with_leaders(self, name: str) -> list[Partition]:
         return [partition for partition in self.describe(name).values() if partition.leader >= 0]
@@ -135,7 +151,7 @@ class Admin:
             for key, value in configs.items()
         ]
         resource = ConfigResource(kind, name, incremental_configs=entries)
-        self._client.incremental_alter_configs([resource])[resource].result(_SECONDS)
+        self._client.incremental_alter_configs([resource], request_timeout=_SECONDS)[resource].result(_SECONDS)
 
     def _elect(self, kind: int, name: str, partition: int) -> None:
         with self._python_client() as client:

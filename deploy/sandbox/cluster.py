@@ -6,10 +6,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+from deploy.sandbox import classes
 from deploy.sandbox.admin import Admin
 from deploy.sandbox.dump import DumpedRecord, dump_metadata_log
 from deploy.sandbox.node import Node
@@ -41,6 +43,8 @@ class Sandbox:
         self._temporary = root is None
         self._watchdog: Watchdog | None = None
         self._proxy: ReplicationProxy | None = None
+        self._archive: Path | None = None
+        self._draft = self.root / "classes.jsa"
         self._nodes = {
             node: Node(node, self.root / f"node-{node}", ports.client) for node, ports in plan.ports().items()
         }
@@ -115,6 +119,14 @@ class Sandbox:
         for node in self._nodes:
             self._wait_ready(node)
 
+    def heal(self) -> None:
+        """Undo whatever was done to links and nodes, and wait until all brokers are registered."""
+        if self._proxy is not None:
+            self._proxy.release_all()
+        for node in self._nodes:
+            self.resume(node)
+        self.up()
+
     def down(self) -> None:
         """Kill every node."""
         for node in self._nodes.values():
@@ -171,12 +183,28 @@ class Sandbox:
             raise ConfigurationError(f"there is no node {node}; there are {', '.join(map(str, self._nodes))}")
         return self._nodes[node]
 
-    def _java(self, heap_megabytes: int) -> list[str | Path]:
-        classpath = ":".join(map(str, jar_paths(SANDBOX)))
-        return [find_java().executable, f"-Xmx{heap_megabytes}m", *_JVM, "-cp", classpath]
+    def _java(self, heap_megabytes: int, *, record: bool = False) -> list[str | Path]:
+        java, jars = find_java(), jar_paths(SANDBOX)
+        archive = classes.archive_path(java, jars)
+        if record and not archive.exists():
+            self._archive = archive
+        shared = classes.recording(self._draft) if record and self._archive else classes.using(archive)
+        return [java.executable, f"-Xmx{heap_megabytes}m", *_JVM, *shared, "-cp", ":".join(map(str, jars))]
+
+    def _keep_classes(self) -> None:
+        """Let the broker that was told to record Kafka's classes end in order, and keep what it wrote."""
+        broker = self.broker_ids[0]
+        if self._archive is None or self.state(broker) != "running":
+            return
+        with suppress(TimeoutError):
+            self._node(broker).signal(signal.SIGTERM)
+            self._node(broker).wait_ended(seconds=15)
+            classes.keep(self._draft, self._archive)
 
     def _launch(self, node: int) -> None:
-        command = self._java(self.plan.heap_megabytes)
+        # Only a sandbox that ends under our eyes can wait for the archive to be written.
+        record = self._watchdog is not None and node == self.broker_ids[0]
+        command = self._java(self.plan.heap_megabytes, record=record)
         ports = self.plan.brokers.get(node)
         if ports and self.plan.jmx_config:
             (agent,) = jar_paths(JMX_AGENT)
@@ -209,6 +237,8 @@ class Sandbox:
         write_plan(self.plan, self.root)
 
     def _leave(self, *, failed: bool = False) -> None:
+        if not failed:
+            self._keep_classes()
         self.down()
         if self._proxy is not None:
             self._proxy.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from deploy.sandbox.properties import HOST
-from deploy.sandbox.waiting import wait_until
+from deploy.sandbox.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -110,9 +110,9 @@ class Node:
         if (pid := self.pid) is not None:
             os.kill(pid, number)
 
-    def wait_ended(self) -> None:
+    def wait_ended(self, seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until the process is gone."""
-        wait_until(lambda: self.pid is None, f"node {self.node_id} to end", every=0.02)
+        wait_until(lambda: self.pid is None, f"node {self.node_id} to end", seconds=seconds, every=0.02)
 
     def last_words(self, lines: int = 15) -> str:
         """Give the end of the log."""

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from streaming.runtime import jars
 from streaming.runtime.folders import exclusive, reference
@@ -25,7 +26,7 @@ def show(context: typer.Context) -> None:
             path = jars.jars_folder() / jar.path
             size = f"{path.stat().st_size // 1024:,}" if path.exists() else ""
             state = "yes" if jars.intact(jar, checksum) else "damaged" if path.exists() else "no"
-            table.add_row(name, str(jar), size, state)
+            table.add_row(name, Text(str(jar)), size, state)  # as markup ":one:" would be an emoji
     table.columns[2].justify = "right"
     console = Console()
     console.print(table)

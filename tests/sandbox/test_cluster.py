@@ -12,6 +12,8 @@ import pytest
 from deploy.sandbox import Partition, Writer, wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from deploy.sandbox import DumpedRecord, Sandbox
 
     MakeSandbox = Any
@@ -22,9 +24,16 @@ SEGMENTS = ([1, 2, 3], [2, 3, 1])
 
 
 @pytest.fixture(scope="module")
-def cluster(kafka_module_cluster: MakeSandbox) -> Sandbox:
+def shared(kafka_module_cluster: MakeSandbox) -> Sandbox:
     sandbox: Sandbox = kafka_module_cluster(proxy=True)
     return sandbox
+
+
+@pytest.fixture
+def cluster(shared: Sandbox) -> Iterator[Sandbox]:
+    """Give the module's cluster, healed afterwards: a test that fails does not fail the next."""
+    yield shared
+    shared.heal()
 
 
 @pytest.fixture

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from streaming.commands.jars import app
+from streaming.runtime import jars, lockfile
+from streaming.runtime.lockfile import Coordinate, Group
+
+JAR = Coordinate("org.example", "one", "1.0.0")
+SETTINGS = """<ivysettings><settings defaultResolver="folder"/><resolvers>
+<filesystem name="folder"><artifact pattern="{folder}/[artifact]-[revision].[ext]"/></filesystem>
+</resolvers></ivysettings>"""
+
+
+@pytest.fixture(autouse=True)
+def lock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Give a lock that wishes one jar but has no sum for it yet, and a folder that holds the jar."""
+    (tmp_path / "one-1.0.0.jar").write_bytes(b"one")
+    (tmp_path / "settings.xml").write_text(SETTINGS.format(folder=tmp_path))
+    monkeypatch.setenv("ISRWATCH_IVY_SETTINGS", str(tmp_path / "settings.xml"))
+    monkeypatch.setenv("ISRWATCH_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "jars.lock"
+    path.write_text(lockfile.render({"test": Group(exact=(JAR,), jars={})}))
+    monkeypatch.setattr("streaming.runtime.jars.reference", lambda _: path)
+    monkeypatch.setattr("streaming.commands.jars.reference", lambda _: path)
+    return path
+
+
+def called(*arguments: str) -> str:
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return " ".join(done.output.split())
+
+
+def test_the_lock_is_written_anew_from_its_wishes(lock: Path) -> None:
+    called("lock")
+    assert {JAR: hashlib.sha256(b"one").hexdigest()} == lockfile.read(lock)["test"].jars
+
+
+def test_jars_are_shown_fetched_and_repaired() -> None:
+    called("lock")
+    assert f"test │ {JAR} │ │ no" in called()
+    assert "1 jars in" in called("fetch", "test")
+    assert f"test │ {JAR} │ 0 │ yes" in called()
+    (jars.jars_folder() / JAR.path).write_bytes(b"damaged")
+    assert "damaged" in called()
+    assert "1 fetched again" in called("fetch")
+    assert (jars.jars_folder() / JAR.path).read_bytes() == b"one"
