@@ -104,7 +104,9 @@ def view(snapshot: ReplicationSnapshot, *, now: int, lines: int) -> RenderableTy
         lines: how many events there is room for.
     """
     clusters = [
-        part for cluster in snapshot.by_name().values() for part in (_heading(cluster, now), _brokers_of(cluster))
+        part
+        for cluster in snapshot.by_name().values()
+        for part in (_heading(cluster, now), _totals(cluster), _brokers_of(cluster))
     ]
     return Group(*clusters, Text(), _events(snapshot.recent_events[-max(1, lines) :]))
 
@@ -126,10 +128,18 @@ def _heading(cluster: ClusterSnapshot, now: int) -> Text:
         count = cluster.tally.states.get(state, 0)
         text.append(f"  {label} ")
         text.append(f"{count:,}", style=STATE_STYLES.get(state, "bold") if count else "green")
-    totals = cluster.totals
-    text.append(f"  ISR shrinks {totals.isr_shrinks:,}, expands {totals.isr_expands:,}", style="dim")
-    text.append(f", leader changes {totals.leader_changes:,}, unclean {totals.unclean_elections:,}", style="dim")
     return text
+
+
+def _totals(cluster: ClusterSnapshot) -> Text:
+    totals = cluster.totals
+    counted = {
+        "ISR shrinks": totals.isr_shrinks,
+        "ISR expands": totals.isr_expands,
+        "leader changes": totals.leader_changes,
+        "unclean elections": totals.unclean_elections,
+    }
+    return Text("so far  " + "  ".join(f"{label} {count:,}" for label, count in counted.items()), style="dim")
 
 
 def _brokers_of(cluster: ClusterSnapshot) -> Table:

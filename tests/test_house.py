@@ -35,7 +35,7 @@ REGISTRIES = (
     "pypi" + ".org", "python" + "hosted.org", "repo1." + "maven", "repo.maven" + ".apache", "maven." + "org",
     "registry.npm" + "js", "hub.docker" + ".com", "crates" + ".io", "proxy.golang" + ".org", "conda.anaconda" + ".org",
 )  # fmt: skip
-BANNED_WORDS = re.compile(r"\.\./shared|\bshared/(?:facts|design|proto)|\bproto" r"types?\b|TODO|FIXME|\bXXX\b")
+BANNED_WORDS = re.compile(r"\.\./shared|\bshared/(?:facts|design|proto)|\bproto" r"types?\b|\bTO" r"DO\b|\bFIX" r"ME\b")
 README_SQL = re.findall(r"^```sql\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import statistics
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,8 +19,6 @@ from streaming.contracts.tables import REPLICATION_EVENTS, WHY
 from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import Console
 
     from streaming.commands.demo_live import Watched
@@ -64,14 +66,15 @@ def print_summary(console: Console, watched: Watched, tables: Path, metrics_url:
     if latency := _latency(watched.latencies):
         console.print(Text(f"\nfrom happening to visible here: {latency}"), soft_wrap=True)
     console.print(Text(f"tables: {tables}"), soft_wrap=True)
-    for line in (
-        "",
-        "what next:",
-        f"  isrwatch export --tables {tables}          serves them again at {metrics_url}",
-        "  isrwatch demo --scenario NAME              another failure: isrwatch demo --help lists them",
-        "  isrwatch collect --help                    your own cluster",
-    ):
-        console.print(Text(line), soft_wrap=True)
+    # In a venv that is not activated only the whole path is found.
+    command = "isrwatch" if shutil.which("isrwatch") else os.path.relpath(Path(sys.executable).with_name("isrwatch"))
+    console.print("\nwhat next:")
+    for purpose, arguments in {
+        f"serve them again at {metrics_url}": f"export --tables {tables}",
+        "choose what breaks": "demo --help",
+        "watch your own cluster": "collect --help",
+    }.items():
+        console.print(Text.assemble(f"  {command} {arguments}", (f"   # {purpose}", "dim")), soft_wrap=True)
 
 
 def _latency(seconds: list[float]) -> str:

@@ -1,0 +1,124 @@
+"""``isrwatch collect`` as a user runs it: options, refusals, a clean end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.bus.segments import folder_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def collect(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start the command with its bus in the test's folder."""
+    running: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "streaming.commands", "collect", "--bus", str(tmp_path / "bus"), *arguments]
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def log_of(bus: Path, source: str) -> Path:
+    return bus / "replication" / folder_of(source) / "00000000000000000000.log"
+
+
+def wait_for(condition: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def contents(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_simulated_cluster_is_collected_until_it_is_stopped(
+    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path, number: signal.Signals
+) -> None:
+    process = collect("--simulate", "broker_loss", "--speed", "50", "--seed", "7")
+    log = log_of(tmp_path / "bus", "simulated:collector-1")
+    wait_for(lambda: b'"cause":' in contents(log), process)
+    process.send_signal(number)
+    _, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, told
+    assert told.splitlines() == [
+        f"isrwatch collect: simulated:collector-1: writing to {tmp_path / 'bus'}; Ctrl-C stops cleanly",
+        "isrwatch collect: stopped; the next start goes on from here",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        ([], 2, "cluster.bootstrap_servers is empty; name a broker as host:port (or --bootstrap-servers)"),
+        (["--bootstrap-servers", "here"], 2, "has 'here'; write host:port, separated by commas"),
+        (["--bootstrap-servers", "127.0.0.1:1"], 1, "127.0.0.1:1 cannot be reached: Connection refused"),
+        (["--simulate", "nowhere"], 2, "there is no scenario nowhere"),
+        (["--simulate", "steady", "--speed", "0"], 2, "--speed is 0; it must be above 0"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence(
+    collect: Callable[..., subprocess.Popen[str]], arguments: list[str], code: int, sentence: str
+) -> None:
+    process = collect(*arguments)
+    _, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == code
+    assert sentence in told
+    assert len(told.splitlines()) == 1
+
+
+def test_a_security_key_that_is_not_supported_is_named(
+    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    config = tmp_path / "isrwatch.toml"
+    config.write_text('[cluster.client]\n"security.protocol" = "SASL_SSL"\n"sasl.mechanism" = "GSSAPI"\n')
+    process = collect("--config", str(config), "--bootstrap-servers", "127.0.0.1:1")
+    _, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2
+    assert "cluster.client sasl.mechanism is 'GSSAPI'" in told
+    assert 'collect.authority = "poll"' in told
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_real_cluster_is_followed_by_its_log_and_polled_only_where_the_log_is_refused(
+    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path, kafka_cluster: Any
+) -> None:
+    cluster = kafka_cluster(brokers=1)
+    servers = cluster.bootstrap_servers
+    process = collect("--bootstrap-servers", servers)
+    bus = tmp_path / "bus"
+    log, admin = log_of(bus, "metadata_log:collector-1"), log_of(bus, "admin:collector-1")
+    wait_for(lambda: b'"snapshot_end"' in contents(log), process)
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, told
+    assert b'"snapshot_begin"' not in contents(admin)
+    checkpoint = json.loads((bus / "checkpoints" / "metadata_log-collector-1.json").read_text())
+    assert checkpoint["cluster_id"] == cluster.cluster_id
+
+    config = tmp_path / "isrwatch.toml"
+    config.write_text('[collect]\nauthority = "poll"\n')
+    polling = collect("--config", str(config), "--bootstrap-servers", servers)
+    wait_for(lambda: b'"snapshot_end"' in contents(admin), polling)
