@@ -6,7 +6,7 @@ Field names of the row classes are column names of ``streaming.contracts.tables`
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import pyarrow.compute as pc
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+
+R = TypeVar("R", bound=tuple[Any, ...])
 
 SUBJECT_PARTITION = "partition"
 SUBJECT_BROKER = "broker"
@@ -134,69 +136,94 @@ def apply_changes(draft: SnapshotDraft, version: int, rows: pa.Table, as_of: AsO
     lacking = as_of.lacking(version)
     if not any(lacking):
         rows = rows.filter(pc.greater(pc.list_value_length(rows.column("events")), 0))
-    changes = rows_as(ChangeRow, columns_of(rows, ChangeRow._fields), rows.num_rows)
-    parts = _Parts(rows)
-    for index, change in enumerate(changes):
-        cluster = draft.cluster(change.cluster_id, change.cluster)
-        if change.subject == SUBJECT_PARTITION:
-            _apply_partition(cluster, change, parts.before[index], parts.partitions[index], lacking)
-        elif change.subject == SUBJECT_BROKER and lacking.brokers:
-            cluster.put_broker(parts.brokers[index])
-        elif change.subject == SUBJECT_CLUSTER and lacking.clusters:
-            cluster.put_cluster(parts.clusters[index])
-        elif change.subject == SUBJECT_SOURCE and lacking.sources:
-            cluster.put_source(parts.sources[index])
-        if change.events:
-            draft.events.extend(_events(change, parts.before[index], parts.partitions[index]))
+    subjects = rows.column("subject")
+    present = set(pc.unique(subjects).to_pylist())
+    events: list[Event] = []
+    for subject, apply in _APPLY.items():
+        if subject in present:
+            about = rows if len(present) == 1 else rows.filter(pc.equal(subjects, subject))
+            events += apply(draft, _Rows(about), lacking)
+    draft.events += sorted(events, key=lambda event: event.occurred_not_after)
 
 
-class _Parts:
-    """The structs of the rows, each as a list with one entry a row."""
+class _Rows:
+    """Rows about one subject."""
 
     def __init__(self, rows: pa.Table) -> None:
-        count = rows.num_rows
-        shared = columns_of(rows, ("cluster_id", "cluster", "topic_id", "topic", "partition", "broker"))
-        shared |= columns_of(rows, ("source", "authority"))
-        self.before = rows_as(Before, struct_columns(rows, "before", Before._fields), count)
-        self.partitions = rows_as(Partition, {**struct_columns(rows, "after", Partition._fields), **shared}, count)
-        self.brokers = rows_as(Broker, {**struct_columns(rows, "broker_after", Broker._fields), **shared}, count)
-        named = {name: shared[name] for name in ("cluster_id", "cluster")}
-        self.clusters = rows_as(Cluster, {**struct_columns(rows, "cluster_after", Cluster._fields), **named}, count)
-        channel = {"channel": [Channel.REPLICATION.value] * count}
-        told = struct_columns(rows, "source_after", SourceProgress._fields)
-        self.sources = rows_as(SourceProgress, {**told, **shared, **channel}, count)
+        self._table = rows
+        self._shared = columns_of(rows, ChangeRow._fields)
+        self.changes = rows_as(ChangeRow, self._shared, rows.num_rows)
+
+    def part(self, cls: type[R], column: str, **constants: str) -> list[R]:
+        """Read a struct column, with the identity that its row gives."""
+        count = self._table.num_rows
+        constant = {name: [value] * count for name, value in constants.items()}
+        columns = {**self._shared, **struct_columns(self._table, column, cls._fields), **constant}  # type: ignore[attr-defined]
+        return rows_as(cls, columns, count)
 
 
-def _apply_partition(
-    cluster: ClusterDraft, change: ChangeRow, before: Before, after: Partition, lacking: Lacking
-) -> None:
-    if lacking.partitions:
-        cluster.put_partition(after)
-    if lacking.clusters:
-        cluster.add_totals(_totals(before), _totals(after))
+def _apply_partitions(draft: SnapshotDraft, rows: _Rows, lacking: Lacking) -> list[Event]:
+    befores, afters = rows.part(Before, "before"), rows.part(Partition, "after")
+    events: list[Event] = []
+    for change, before, after in zip(rows.changes, befores, afters, strict=True):
+        cluster = draft.cluster(change.cluster_id, change.cluster)
+        if lacking.partitions:
+            cluster.put_partition(after)
+        if lacking.clusters:
+            cluster.add_totals(_totals(before), _totals(after))
+        if lacking.brokers:
+            for broker in change.left_isr or ():
+                cluster.add_departure(broker, change.cause or Cause.UNKNOWN.value)
+        if change.events:
+            moved = {"leader_before": before.leader, "isr_before": before.isr}
+            events += _events(change, **moved, leader_after=after.leader, isr_after=after.isr)
+    return events
+
+
+def _apply_brokers(draft: SnapshotDraft, rows: _Rows, lacking: Lacking) -> list[Event]:
     if lacking.brokers:
-        for broker in change.left_isr or ():
-            cluster.add_departure(broker, change.cause or Cause.UNKNOWN.value)
+        for change, broker in zip(rows.changes, rows.part(Broker, "broker_after"), strict=True):
+            draft.cluster(change.cluster_id, change.cluster).put_broker(broker)
+    return [event for change in rows.changes for event in _events(change)]
+
+
+def _apply_clusters(draft: SnapshotDraft, rows: _Rows, lacking: Lacking) -> list[Event]:
+    if lacking.clusters:
+        for change, cluster in zip(rows.changes, rows.part(Cluster, "cluster_after"), strict=True):
+            draft.cluster(change.cluster_id, change.cluster).put_cluster(cluster)
+    return [event for change in rows.changes for event in _events(change)]
+
+
+def _apply_sources(draft: SnapshotDraft, rows: _Rows, lacking: Lacking) -> list[Event]:
+    if lacking.sources:
+        sources = rows.part(SourceProgress, "source_after", channel=Channel.REPLICATION.value)
+        for change, source in zip(rows.changes, sources, strict=True):
+            draft.cluster(change.cluster_id, change.cluster).put_source(source)
+    return [event for change in rows.changes for event in _events(change)]
+
+
+# In the order of cause and effect: the moments of one version are told so, too.
+_APPLY: Final = {
+    SUBJECT_CLUSTER: _apply_clusters,
+    SUBJECT_BROKER: _apply_brokers,
+    SUBJECT_PARTITION: _apply_partitions,
+    SUBJECT_SOURCE: _apply_sources,
+}
 
 
 def _totals(row: Before | Partition) -> Totals:
     return Totals(*(getattr(row, name) or 0 for name in Totals._fields))
 
 
-def _events(change: ChangeRow, before: Before, after: Partition) -> Iterator[Event]:
-    is_partition = change.subject == SUBJECT_PARTITION
+def _events(change: ChangeRow, **moved: Any) -> Iterator[Event]:  # noqa: ANN401 - columns of a partition, if it is one
+    if not change.events:
+        return
     shared = {name: value for name, value in change._asdict().items() if name in Event._fields}
-    for event in change.events or ():
-        yield Event(
-            **{
-                **shared,
-                **event,
-                "candidates": tuple(change.candidates or ()),
-                "left_isr": change.left_isr or (),
-                "joined_isr": change.joined_isr or (),
-                "leader_before": before.leader,
-                "leader_after": after.leader if is_partition else None,
-                "isr_before": before.isr,
-                "isr_after": after.isr if is_partition else None,
-            }
-        )
+    nothing = dict.fromkeys(("leader_before", "leader_after", "isr_before", "isr_after"))
+    lists = {
+        "candidates": tuple(change.candidates or ()),
+        "left_isr": change.left_isr or (),
+        "joined_isr": change.joined_isr or (),
+    }
+    for event in change.events:
+        yield Event(**{**shared, **lists, **nothing, **moved, **event})

@@ -79,7 +79,7 @@ class ClusterDraft:
             self._count(before, -1)
         if partition.is_deleted:
             return
-        after = partition if before is None else _never_back(before, partition, self._cluster.authority_watermark)
+        after = partition if before is None else _never_back(before, partition, self._last.watermark)
         partitions[partition.partition] = after
         self._names[partition.topic_id] = partition.topic
         self._count(after, 1)

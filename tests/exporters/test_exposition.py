@@ -187,7 +187,8 @@ def test_a_page_made_from_the_last_one_is_the_page_made_from_scratch(
 ) -> None:
     exposition = Exposition(STALE_AFTER)
     page(reader, fresh, exposition=exposition)
-    healed = rows.state([2, 3, 1], [2, 1, 3], 2, isr_shrinks=2, isr_expands=2)
+    closed = {"under_replicated_seconds": 21.6, "under_min_isr_seconds": 10.1}
+    healed = rows.state([2, 3, 1], [2, 1, 3], 2, isr_shrinks=2, isr_expands=2, **closed)
     gone = rows.state([1, 3], [], -1, is_deleted=True)
     tables.commit(
         rows.partition("orders", 1, healed),
