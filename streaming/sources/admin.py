@@ -20,7 +20,7 @@ from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.admin_configs import ConfigsRound
 from streaming.sources.admin_offsets import OffsetsRound
 from streaming.sources.admin_refusals import Complaints, error_of, forbidden
-from streaming.sources.admin_view import ClusterView, is_same_cast, read_view, snapshot, steps
+from streaming.sources.admin_view import ClusterView, is_doubtful, is_same_cast, read_view, snapshot, steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 HOUR: Final = Micros(3_600_000_000)
 _PATIENCE: Final = Micros(1_000_000)  # how long one poll may wait
 _AT_ONCE: Final = Micros(0)
+_SECOND_LOOKS: Final = 3  # an answer that may be old is believed when it is given again and again
+_SECOND_LOOK_AFTER: Final = Micros(300_000)  # longer than a healthy broker lags behind the metadata log
 _SILENT: Final = {"log_level": "2", "log.connection.close": "false", "client.id": "isrwatch"}
 
 
@@ -118,6 +120,7 @@ class AdminSource:
         self._reading: Future[_Read] | None = None
         self._last: _Read | None = None
         self._lost_sight = False
+        self._doubts = 0
         self._refusal: ConnectionRefused | None = None
         self._complained: set[str] = set()
 
@@ -185,7 +188,12 @@ class AdminSource:
             self._metadata_due.next_at = now
             return []
         self._complaints.clear()
-        before, self._last = self._last, read
+        before = self._last
+        if before is not None and is_doubtful(before.view, read.view) and self._doubts < _SECOND_LOOKS:
+            self._doubts += 1
+            self._metadata_due.next_at = Micros(now + _SECOND_LOOK_AFTER)
+            return []
+        self._doubts, self._last = 0, read
         if before is None or before.view.topics.keys() != read.view.topics.keys():
             self._configs_due.next_at = now
         return self._told(before, read, now, skew) if self._authority is Authority.POLL else []

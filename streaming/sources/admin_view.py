@@ -45,9 +45,14 @@ class PartitionView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Everything one poll shows. ``topics`` maps a topic's name to its partitions, ``brokers`` an id to its address."""
+    """Everything one poll shows.
+
+    ``answered_by`` is the broker whose view this is, negative where that is not known; ``topics`` maps a topic's name
+    to its partitions, ``brokers`` an id to its address.
+    """
 
     cluster_id: ClusterId
+    answered_by: int
     brokers: dict[BrokerId, tuple[str, int]]
     topics: dict[str, dict[int, PartitionView]]
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
@@ -86,6 +91,7 @@ def read_view(client: AdminClient, *, cluster: str, known: ClusterView | None, s
     ids = {**kept, **asked}
     return ClusterView(
         cluster_id=cluster_id,
+        answered_by=found.orig_broker_id,
         brokers=_brokers(found),
         topics={name: parts for name, parts in topics.items() if name in ids},
         topic_ids=ids,
@@ -135,6 +141,18 @@ def _topic_id(told: str, cluster_id: ClusterId, topic: str) -> TopicId:
     """Spell a topic id as Kafka does: librdkafka writes the other alphabet of base64."""
     topic_id = TopicId(told.replace("+", "-").replace("/", "_"))
     return synthetic_topic_id(cluster_id, topic) if topic_id == _NO_ID else topic_id
+
+
+def is_doubtful(before: ClusterView, after: ClusterView) -> bool:
+    """Tell whether an answer may be older than the one before.
+
+    Brokers follow the metadata log each at its own pace, and one that is cut off from the controllers goes on telling
+    what it knew: others no longer list it. What is missing may not have arrived there yet.
+    """
+    is_outcast = after.answered_by >= 0 and after.answered_by not in before.brokers
+    return (is_outcast and after.answered_by != before.answered_by) or any(
+        len(after.topics.get(topic, ())) < len(parts) for topic, parts in before.topics.items()
+    )
 
 
 def is_same_cast(before: ClusterView, after: ClusterView) -> bool:

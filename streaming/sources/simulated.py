@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -138,7 +139,7 @@ class SimulatedSource:
             self._start(broker)
         for topic in self._scenario.topics:
             if topic.create_at is None:
-                self._at(CREATE_TOPICS_MS, lambda topic=topic: self._create(topic))  # type: ignore[misc]
+                self._at(CREATE_TOPICS_MS, partial(self._create, topic))
         self._every(TRAFFIC_MS, PRODUCE_MS, self._produce)
         self._play(WARM_UP_MS)
         self._observations.clear()
@@ -152,12 +153,12 @@ class SimulatedSource:
     def _plan(self, begin: int) -> None:
         """Put one round of the scenario on the agenda, and the next one after it."""
         for fault in self._scenario.faults:
-            self._at(begin + _ms(fault.at), lambda fault=fault: self._inflict(fault))  # type: ignore[misc]
+            self._at(begin + _ms(fault.at), partial(self._inflict, fault))
         for topic in self._scenario.topics:
             if topic.create_at is not None:
-                self._at(begin + _ms(topic.create_at), lambda topic=topic: self._create(topic))  # type: ignore[misc]
+                self._at(begin + _ms(topic.create_at), partial(self._create, topic))
             if topic.delete_at is not None:
-                self._at(begin + _ms(topic.delete_at), lambda topic=topic: self._delete(topic))  # type: ignore[misc]
+                self._at(begin + _ms(topic.delete_at), partial(self._delete, topic))
         if self._scenario.repeat:
             following = begin + _ms(self._scenario.duration)
             self._at(following, lambda: self._plan(following))

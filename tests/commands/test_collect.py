@@ -102,7 +102,7 @@ def test_a_security_key_that_is_not_supported_is_named(
 
 @pytest.mark.kafka
 @pytest.mark.slow
-def test_a_real_cluster_is_followed_by_its_log_and_polled_only_where_the_log_is_refused(
+def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
     collect: Callable[..., subprocess.Popen[str]], tmp_path: Path, kafka_cluster: Any
 ) -> None:
     cluster = kafka_cluster(brokers=1)

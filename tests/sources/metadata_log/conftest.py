@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import threading
 from collections import deque
@@ -69,6 +70,8 @@ class Quorum:
     faults: deque[Any] = field(default_factory=deque)
     nodes: dict[int, Node] = field(default_factory=dict)
     requests: list[Any] = field(default_factory=list)
+    tls: ssl.SSLContext | None = None
+    login: Any = None  # makes the server's side of a login; without one, nobody needs to log in
     news: threading.Condition = field(default_factory=threading.Condition)
 
     @property
@@ -122,18 +125,28 @@ class Node:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, suppress(OSError, Hang, struct.error):
-            stream = connection.makefile("rb")
+        with suppress(OSError, Hang, struct.error), self._secured(connection) as secured:
+            login = self.quorum.login() if self.quorum.login is not None else None
+            stream = secured.makefile("rb")
             while True:
                 (size,) = struct.unpack(">i", stream.read(4))
                 data = stream.read(size)
                 key, version, correlation = struct.unpack(">hhi", data[:8])
                 request_type, _ = TYPES[key]
                 request = request_type.decode(data, version=version, header=True)
-                response = getattr(self, f"answer_{request_type.__name__}")(request)
+                if key in {SaslHandshakeRequest.API_KEY, SaslAuthenticateRequest.API_KEY}:
+                    response = login.answer(request)
+                elif login is not None and not login.is_done and key != ApiVersionsRequest.API_KEY:
+                    raise Hang
+                else:
+                    response = getattr(self, f"answer_{request_type.__name__}")(request)
                 response.API_VERSION = version
                 response.with_header(correlation_id=correlation)
-                connection.sendall(response.encode(header=True, framed=True))
+                secured.sendall(response.encode(header=True, framed=True))
+
+    def _secured(self, connection: socket.socket) -> socket.socket:
+        tls = self.quorum.tls
+        return connection if tls is None else tls.wrap_socket(connection, server_side=True)
 
     def answer_ApiVersionsRequest(self, _: Any) -> Any:  # noqa: N802
         version = ApiVersionsResponse.ApiVersion
@@ -318,5 +331,6 @@ def fixtures() -> Path:
 
 
 @pytest.fixture
-def server_address() -> Any:
-    return lambda node: Address("127.0.0.1", node.port)
+def address(quorum: Any) -> Address:
+    """Where node 1 listens."""
+    return Address("127.0.0.1", quorum.nodes[1].port)

@@ -1,0 +1,272 @@
+"""Logging in and being refused: TLS, SASL PLAIN, SCRAM as RFC 5802 has it, and nodes that are no Kafka."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import socket
+import ssl
+import struct
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
+
+from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources.metadata_log import messages
+from streaming.sources.metadata_log.connection import Address, CannotServe, Connection
+from streaming.sources.metadata_log.messages import LogEnd
+from streaming.sources.metadata_log.quorum import parse_servers
+from streaming.sources.metadata_log.security import Security, from_client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+OFFERED = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "reader", "sasl.password": "pencil"}
+
+
+class Server:
+    """The server's side of one login: user ``reader``, password ``pencil``."""
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self._mechanism = ""
+        self._first = ""
+
+    def answer(self, request: Any) -> Any:
+        if isinstance(request, SaslHandshakeRequest):
+            self._mechanism = request.mechanism
+            error = 0 if self._mechanism in OFFERED else 33
+            return SaslHandshakeResponse(error_code=error, mechanisms=OFFERED)
+        said = bytes(request.auth_bytes)
+        reply = self._plain(said) if self._mechanism == "PLAIN" else self._scram(said.decode())
+        if reply is None:
+            return SaslAuthenticateResponse(error_code=58, error_message="Authentication failed", auth_bytes=b"")
+        return SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=reply, session_lifetime_ms=0)
+
+    def _plain(self, said: bytes) -> bytes | None:
+        self.is_done = said.split(b"\0")[1:] == [b"reader", b"pencil"]
+        return b"" if self.is_done else None
+
+    def _scram(self, said: str) -> bytes | None:
+        if not self._first:
+            bare = said.removeprefix("n,,")
+            nonce = bare.split("r=")[1]
+            first = f"r={nonce}server,s={base64.b64encode(b'salt').decode()},i=4096"
+            self._first = f"{bare},{first}"
+            return first.encode()
+        without_proof, proof = said.rsplit(",p=", 1)
+        algorithm = "sha" + self._mechanism.rsplit("-", 1)[1]
+        salted = hashlib.pbkdf2_hmac(algorithm, b"pencil", b"salt", 4096)
+        message = f"{self._first},{without_proof}".encode()
+        client_key = hmac.digest(salted, b"Client Key", algorithm)
+        signature = hmac.digest(hashlib.new(algorithm, client_key).digest(), message, algorithm)
+        expected = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        if base64.b64decode(proof) != expected:
+            return None
+        self.is_done = True
+        server_key = hmac.digest(salted, b"Server Key", algorithm)
+        return b"v=" + base64.b64encode(hmac.digest(server_key, message, algorithm))
+
+
+def ask(connection: Connection) -> str:
+    answer = connection.call(MetadataRequest(version=12, topics=[]), MetadataResponse)
+    connection.close()
+    return str(answer.cluster_id)
+
+
+@pytest.fixture
+def tls(quorum: Any, fixtures: Path) -> Path:
+    """Let the nodes speak TLS; give their certificate, which signs itself."""
+    folder = fixtures / "tls"
+    quorum.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    quorum.tls.load_cert_chain(folder / "certificate.pem", folder / "key.pem")
+    return folder / "certificate.pem"
+
+
+@pytest.mark.parametrize("mechanism", OFFERED)
+@pytest.mark.parametrize("key", ["sasl.mechanism", "sasl.mechanisms"])
+def test_the_right_password_logs_in(quorum: Any, address: Address, mechanism: str, key: str) -> None:
+    quorum.login = Server
+    connection = Connection(address, from_client({**LOGIN, key: mechanism}))
+    assert ask(connection) == "4L6g3nShT-eMCtK--X86sw"
+
+
+@pytest.mark.parametrize("mechanism", OFFERED)
+def test_a_wrong_password_is_one_sentence_without_the_password(quorum: Any, address: Address, mechanism: str) -> None:
+    quorum.login = Server
+    security = from_client({**LOGIN, "sasl.mechanism": mechanism, "sasl.password": "hunter2"})
+    with pytest.raises(
+        CannotServe, match=r"refuses the login of 'reader': Authentication failed; check sasl"
+    ) as refusal:
+        Connection(address, security)
+    assert "hunter2" not in f"{refusal.value}{security!r}"
+
+
+def test_a_mechanism_that_the_server_lacks_is_answered_with_those_it_has(
+    quorum: Any, address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quorum.login = Server
+    monkeypatch.setattr(f"{__name__}.OFFERED", ["SCRAM-SHA-512"])
+    with pytest.raises(
+        CannotServe, match=r"does not offer PLAIN; set cluster\.client sasl\.mechanism to one of SCRAM-SHA"
+    ):
+        Connection(address, from_client({**LOGIN, "sasl.mechanism": "PLAIN"}))
+
+
+def test_a_server_that_wants_a_login_and_gets_none_hangs_up(quorum: Any, address: Address) -> None:
+    quorum.login = Server
+    with pytest.raises(ConnectionRefused, match="closed the connection"):
+        ask(Connection(address, Security()))
+
+
+def test_tls_with_the_right_authority_is_believed(tls: Path, address: Address) -> None:
+    assert ask(Connection(address, from_client({"security.protocol": "ssl", "ssl.ca.location": str(tls)})))
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        {"enable.ssl.certificate.verification": "false"},
+        {"ssl.endpoint.identification.algorithm": "none", "ssl.ca.location": "{tls}"},
+    ],
+)
+def test_tls_checks_can_be_switched_off(tls: Path, address: Address, client: dict[str, str]) -> None:
+    told = {key: value.format(tls=tls) for key, value in client.items()}
+    assert ask(Connection(address, from_client({"security.protocol": "SSL", **told})))
+
+
+def test_a_certificate_of_nobody_known_is_refused(tls: Path, address: Address) -> None:
+    assert tls.exists()
+    with pytest.raises(ConnectionRefused, match=r"refuses TLS: .*certificate verify failed.*; check the ssl keys"):
+        Connection(address, from_client({"security.protocol": "SSL"}))
+
+
+def test_a_login_inside_tls_works_as_well(quorum: Any, tls: Path, address: Address) -> None:
+    quorum.login = Server
+    client = {**LOGIN, "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "ssl.ca.location": str(tls)}
+    assert ask(Connection(address, from_client(client)))
+
+
+def test_a_client_certificate_is_shown_to_servers_that_ask(
+    quorum: Any, tls: Path, address: Address, fixtures: Path
+) -> None:
+    quorum.tls.verify_mode = ssl.CERT_REQUIRED
+    quorum.tls.load_verify_locations(tls)
+    own = {"ssl.certificate.location": str(tls), "ssl.key.location": str(fixtures / "tls" / "key.pem")}
+    client = {"security.protocol": "SSL", "ssl.ca.location": str(tls)}
+    assert ask(Connection(address, from_client({**client, **own})))
+    with pytest.raises(ConnectionRefused):
+        ask(Connection(address, from_client(client)))
+
+
+@pytest.mark.parametrize(
+    ("client", "sentence"),
+    [
+        (
+            {"security.protocol": "PLAIN"},
+            "security.protocol is 'PLAIN'; use one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
+        ),
+        (
+            {**LOGIN, "sasl.mechanism": "OAUTHBEARER"},
+            "sasl.mechanism is 'OAUTHBEARER', but the metadata log is read with",
+        ),
+        (
+            {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"},
+            "sasl.username is missing; PLAIN needs it",
+        ),
+        ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere"}, "ssl.ca.location cannot be used: /nowhere"),
+        (
+            {"security.protocol": "SSL", "ssl.certificate.location": "/nowhere"},
+            "ssl.certificate.location cannot be used: /nowhere",
+        ),
+    ],
+)
+def test_a_wrong_property_is_named(client: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigurationError) as refusal:
+        from_client(client)
+    assert f"cluster.client {sentence}" in str(refusal.value)
+
+
+def test_properties_of_other_clients_are_left_alone() -> None:
+    assert from_client({"socket.timeout.ms": "1000"}) == Security()
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            "does not answer in Kafka's protocol; check security.protocol and the port",
+        ),
+        (struct.pack(">i", 6) + b"\0\0\0\1\0\0", "sent an answer that cannot be read"),
+        (struct.pack(">i", 16) + struct.pack(">ih", 99, 35) + bytes(10), "answered another request than the one sent"),
+        (b"\0\0", "closed the connection: end of stream"),
+    ],
+)
+def test_what_is_no_kafka_is_one_sentence(listener: socket.socket, said: bytes, sentence: str) -> None:
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1000)
+            connection.sendall(said)
+
+    server = threading.Thread(target=serve)
+    server.start()
+    with pytest.raises(ConnectionRefused) as refusal:
+        Connection(Address("127.0.0.1", listener.getsockname()[1]), Security())
+    server.join()
+    assert sentence in str(refusal.value)
+
+
+def test_a_node_that_never_answers_is_given_up(listener: socket.socket) -> None:
+    with pytest.raises(ConnectionRefused, match="did not answer in time"):
+        Connection(Address("127.0.0.1", listener.getsockname()[1]), Security(), answer_seconds=0.1)
+
+
+def test_addresses_are_read_with_ipv6_and_spaces() -> None:
+    expected = (Address("a.example", 9092), Address("::1", 9093))
+    assert expected == parse_servers(" a.example:9092, [::1]:9093 ,")
+    assert [str(one) for one in expected] == ["a.example:9092", "[::1]:9093"]
+
+
+@pytest.mark.parametrize("servers", ["", " , ", "host", "host:0", "host:70000", "http://host:9092", "::1:9092"])
+def test_an_address_that_is_none_is_named(servers: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^cluster\.bootstrap_servers"):
+        parse_servers(servers)
+
+
+def test_the_requests_are_byte_for_byte_those_that_controllers_were_seen_to_accept() -> None:
+    request = messages.fetch_request(
+        17, cluster_id="", leader_epoch=5, end=LogEnd(100, 4), high_watermark=77, wait_ms=500
+    )
+    request.cluster_id = None
+    expected = (
+        "000001f4 00000001 00800000 00 00000000 ffffffff 02 00000000000000000000000000000001 02 00000000 00000005"
+        "0000000000000064 00000004 ffffffffffffffff 00800000 00 00 01 01 00"
+    )
+    assert bytes.fromhex(expected) == request.encode()
+    newest = messages.fetch_request(
+        18, cluster_id="", leader_epoch=5, end=LogEnd(100, 4), high_watermark=77, wait_ms=500
+    )
+    newest.cluster_id = None
+    expected = expected.replace("00800000 00 00 01 01", "00800000 01 01 08 000000000000004d 00 01 01")
+    assert bytes.fromhex(expected) == newest.encode()
+    snapshot = messages.fetch_snapshot_request(1, cluster_id="c", leader_epoch=3, snapshot=LogEnd(7, 2), position=5)
+    snapshot.cluster_id = None
+    expected = (
+        "ffffffff 00100000 02 13 5f5f636c75737465725f6d65746164617461 02 00000000 00000003 0000000000000007 00000002 00"
+        "0000000000000005 00 00 00"
+    )
+    assert bytes.fromhex(expected) == snapshot.encode()

@@ -1,0 +1,180 @@
+"""The loop between sources and the bus: order, acknowledgement, lost sight, and a bus that cannot be written."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.bus.memory import MemoryBus
+from streaming.contracts.codec import decode
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import Authority, Channel, Heartbeat, Observation
+from streaming.errors import ConnectionRefused, IsrwatchError
+from streaming.sources.collector import Collector
+from streaming.sources.pace import Paced
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PATIENCE = 30.0
+
+
+def heartbeat(source: str, at: int) -> Heartbeat:
+    return Heartbeat(
+        cluster_id=ClusterId("c"),
+        cluster="c",
+        source=source,
+        authority=Authority.NONE,
+        occurred_not_before=Micros(at),
+        occurred_not_after=Micros(at),
+        collected_at=Micros(at),
+    )
+
+
+class Scripted:
+    """Gives out what it was told to, one item a poll; an exception is raised. Then it is silent."""
+
+    def __init__(self, name: str, *script: Sequence[Observation] | Exception) -> None:
+        self.name = name
+        self._script = list(script)
+        self.events: list[str] = []
+        self.asked: list[Micros] = []
+        self.is_over = threading.Event()
+
+    def poll(self, now: Micros) -> Sequence[Observation]:
+        self.asked.append(now)
+        if not self._script:
+            self.is_over.set()
+            return []
+        item = self._script.pop(0)
+        if isinstance(item, Exception):
+            self.events.append("refused")
+            raise item
+        self.events.append("polled")
+        return item
+
+    def acknowledge(self) -> None:
+        self.events.append("acknowledged")
+
+    def close(self) -> None:
+        self.events.append("closed")
+
+
+class WithUndecodable(Scripted):
+    def take_undecodable(self) -> list[bytes]:
+        return [json.dumps({"kind": "undecodable"}).encode()] if len(self.asked) == 1 else []
+
+
+class FullDisk(MemoryBus):
+    def publish(self, observations: Sequence[Observation]) -> None:
+        del observations
+        raise IsrwatchError("cannot write the bus below /bus: No space left on device")
+
+
+def run(*sources: Scripted, bus: MemoryBus | None = None) -> tuple[MemoryBus, list[str]]:
+    """Run sources until each has said everything."""
+    bus, lines = bus or MemoryBus(), []
+    collector = Collector(sources, lambda: bus, report=lines.append)
+    collector.start()
+    for source in sources:
+        assert source.is_over.wait(PATIENCE)
+    collector.stop()
+    collector.wait()
+    return bus, lines
+
+
+def told(bus: MemoryBus, source: str) -> list[int]:
+    end = bus.end_positions(Channel.REPLICATION)[source]
+    frames: Any = bus.read(Channel.REPLICATION, source, 0, end)
+    return [decode(frame.payload).occurred_not_after for frame in frames]
+
+
+def test_what_sources_see_is_on_the_bus_in_their_own_order() -> None:
+    first = Scripted("a", [heartbeat("a", 1), heartbeat("a", 2)], [], [heartbeat("a", 3)])
+    second = Scripted("b", [heartbeat("b", 7)])
+    bus, _ = run(first, second)
+    assert told(bus, "a") == [1, 2, 3]
+    assert told(bus, "b") == [7]
+
+
+def test_a_source_is_acknowledged_after_each_publication_and_closed_at_the_end() -> None:
+    source = Scripted("a", [heartbeat("a", 1)], [heartbeat("a", 2)])
+    run(source)
+    assert source.events[:4] == ["polled", "acknowledged", "polled", "acknowledged"]
+    assert source.events[-1] == "closed"
+
+
+def test_lost_sight_is_told_once_and_so_is_its_return() -> None:
+    lost = ConnectionRefused("127.0.0.1:9092 cannot be reached")
+    source = Scripted("a", [heartbeat("a", 1)], lost, lost, lost, [heartbeat("a", 2)])
+    bus, lines = run(source)
+    assert told(bus, "a") == [1, 2]
+    assert lines == ["a: 127.0.0.1:9092 cannot be reached; trying again", "a: sees the cluster again"]
+
+
+def test_a_source_that_cannot_see_is_asked_later_and_later() -> None:
+    lost = ConnectionRefused("no")
+    source = Scripted("a", lost, lost, lost)
+    run(source)
+    waits = [after - before for before, after in zip(source.asked, source.asked[1:], strict=False)][:3]
+    assert [wait >= least for wait, least in zip(waits, (100_000, 200_000, 500_000), strict=True)] == [True] * 3
+
+
+def test_one_blind_source_does_not_hold_up_another() -> None:
+    blind = Scripted("blind", *[ConnectionRefused("no")] * 3)
+    seeing = Scripted("seeing", *[[heartbeat("seeing", at)] for at in range(50)])
+    began = time.monotonic()
+    collector = Collector([blind, seeing], MemoryBus)
+    collector.start()
+    assert seeing.is_over.wait(PATIENCE)
+    assert not blind.is_over.is_set() or time.monotonic() - began > 0.8
+    collector.stop()
+    collector.wait()
+
+
+def test_a_bus_that_cannot_be_written_stops_everything_without_an_acknowledgement() -> None:
+    source, other = Scripted("a", [heartbeat("a", 1)]), Scripted("b")
+    collector = Collector([source, other], FullDisk)
+    collector.start()
+    with pytest.raises(IsrwatchError, match="No space left"):
+        collector.wait()
+    assert source.events == ["polled", "closed"]
+    assert other.events[-1] == "closed"
+
+
+def test_a_mistake_of_our_own_stops_everything_and_is_raised() -> None:
+    collector = Collector([Scripted("a", AssertionError("broken invariant")), Scripted("b")], MemoryBus)
+    collector.start()
+    with pytest.raises(AssertionError, match="broken invariant"):
+        collector.wait()
+
+
+def test_what_could_not_be_read_is_on_the_bus_as_well() -> None:
+    bus, _ = run(WithUndecodable("a", []))
+    frames: Any = bus.read(Channel.REPLICATION, "a", 0, bus.end_positions(Channel.REPLICATION)["a"])
+    assert [json.loads(frame.payload) for frame in frames] == [{"kind": "undecodable"}]
+
+
+def test_a_silent_source_is_not_asked_in_a_hot_loop() -> None:
+    source = Scripted("a")
+    collector = Collector([source], MemoryBus)
+    collector.start()
+    time.sleep(0.3)
+    collector.stop()
+    collector.wait()
+    assert len(source.asked) <= 31
+
+
+def test_a_paced_source_lives_in_a_faster_time() -> None:
+    source = Scripted("a", [heartbeat("a", 1)])
+    paced = Paced(source, start=Micros(1_000), speed=10.0)
+    assert [one.occurred_not_after for one in paced.poll(Micros(1_500))] == [1]
+    paced.acknowledge()
+    paced.close()
+    assert source.asked == [6_000]
+    assert source.events == ["polled", "acknowledged", "closed"]
+    assert paced.name == "a"
