@@ -1,7 +1,9 @@
 """Fixtures that several rooms use, each kind in its own plugin."""
 
 pytest_plugins = [
+    "tests.plugins.golden",
     "tests.plugins.pipeline",
     "tests.plugins.prometheus",
     "tests.plugins.sandbox",
+    "tests.plugins.spark",
 ]

@@ -43,7 +43,7 @@ _TASK_BYTES: Final = 8 * 1024 * 1024
 _ROWS_PER_BATCH: Final = 10_000
 # With a zero trigger interval Spark asks again at once. An idle answer waits this long for news, and looks this often.
 _IDLE_SECONDS: Final = 0.05
-_LOOK_SECONDS: Final = 0.005
+_LOOK_SECONDS: Final = 0.01
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,72 @@
+"""Kafka's definitions of a healthy partition."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.contracts import health
+
+BROKERS = st.lists(st.integers(0, 5), min_size=1, max_size=5, unique=True).map(tuple)
+
+
+@st.composite
+def reassignments(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Replicas, in-sync replicas, and adding replicas of a partition on its way."""
+    replicas = draw(BROKERS)
+    isr = tuple(broker for broker in replicas if draw(st.booleans()))
+    adding = tuple(broker for broker in replicas[1:] if draw(st.booleans()))
+    return replicas, isr, adding
+
+
+def test_a_full_isr_is_healthy() -> None:
+    assert not health.is_under_replicated((1, 2, 3), (3, 2, 1), ())
+
+
+def test_a_replica_that_a_reassignment_adds_is_not_missed() -> None:
+    """KIP-352: growing a topic does not look under-replicated."""
+    assert not health.is_under_replicated((1, 2, 3, 4), (1, 2, 3), (4,))
+    assert health.is_under_replicated((1, 2, 3, 4), (1, 2), (4,))
+
+
+def test_the_minimum_is_capped_by_the_replica_count() -> None:
+    """KAFKA-15583."""
+    assert health.effective_min_isr(2, (7,)) == 1
+    assert health.effective_min_isr(2, (7, 8, 9)) == 2
+
+
+def test_an_unknown_minimum_gives_no_answer() -> None:
+    assert health.effective_min_isr(None, (1,)) is None
+    assert health.is_under_min_isr(None, (1,)) is None
+    assert health.is_at_min_isr(None, (1,)) is None
+
+
+def test_nobody_leads_an_offline_partition_and_that_is_not_a_preference() -> None:
+    assert health.is_offline(-1)
+    assert not health.is_offline(0)
+    assert not health.is_off_preferred_leader((1, 2), -1)
+    assert health.is_off_preferred_leader((1, 2), 2)
+    assert not health.is_off_preferred_leader((1, 2), 1)
+
+
+@given(reassignments())
+def test_losing_a_replica_never_heals(partition: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]) -> None:
+    replicas, isr, adding = partition
+    before = health.is_under_replicated(replicas, isr, adding)
+
+    assert health.is_under_replicated(replicas, isr[1:], adding) >= before
+
+
+@given(reassignments(), st.integers(1, 6))
+def test_at_and_under_the_minimum_exclude_each_other(
+    partition: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], configured: int
+) -> None:
+    replicas, isr, _ = partition
+    minimum = health.effective_min_isr(configured, replicas)
+
+    assert not (health.is_under_min_isr(minimum, isr) and health.is_at_min_isr(minimum, isr))
+
+
+@given(BROKERS, st.integers(1, 6))
+def test_a_full_isr_is_never_under_the_minimum(replicas: tuple[int, ...], configured: int) -> None:
+    assert health.is_under_min_isr(health.effective_min_isr(configured, replicas), replicas) is False

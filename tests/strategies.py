@@ -1,0 +1,161 @@
+"""Hypothesis strategies for the contracts: every observation that may exist, and payloads that are none.
+
+from tests.strategies import observations
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from streaming.contracts.codec import encode
+from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.observations import (
+    FIELDS,
+    KINDS,
+    Authority,
+    ConfigOrigin,
+    Observation,
+    SnapshotReason,
+    plain_types,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+T = TypeVar("T")
+
+_INT = st.integers(-(2**31), 2**31 - 1)
+_LONG = st.integers(-(2**63), 2**63 - 1)
+_NAME = st.text(min_size=1, max_size=8)
+_BROKERS = st.lists(st.integers(0, 9), max_size=4).map(tuple)
+_PLAIN: Mapping[str, st.SearchStrategy[Any]] = {
+    "string": st.text(max_size=8),
+    "int": _INT,
+    "long": _LONG,
+    "double": st.floats(allow_nan=False),
+    "boolean": st.booleans(),
+    "int[]": st.lists(_INT, max_size=4).map(tuple),
+    "string[]": st.lists(st.text(max_size=4), max_size=3).map(tuple),
+}
+_NAMED: Mapping[str, st.SearchStrategy[Any]] = {
+    "cluster_id": _NAME,
+    "source": _NAME,
+    "topic_id": _NAME,
+    "authority": st.sampled_from(Authority),
+    "origin": st.sampled_from(ConfigOrigin),
+    "candidates": st.lists(st.sampled_from(Cause), max_size=3).map(tuple),
+    "replicas": st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True).map(tuple),
+}
+
+
+def observations() -> st.SearchStrategy[Observation]:
+    """Any observation of any kind."""
+    return st.one_of([observations_of(cls) for cls in KINDS.values()])
+
+
+@st.composite
+def observations_of(draw: st.DrawFn, cls: type[Observation]) -> Observation:
+    """Any observation of one kind."""
+    values = {
+        item.name: draw(_field(cls, item.name, str(item.type)))
+        for item in fields(cls)
+        if item.name not in {"cause", "evidence", "topic_ids", "partition_counts"}
+    }
+    window = sorted([values["occurred_not_before"], values["occurred_not_after"]])
+    values |= {"occurred_not_before": window[0], "occurred_not_after": window[1]}
+    return cls(**values, **draw(_together(cls)))
+
+
+def _field(cls: type[Observation], name: str, annotation: str) -> st.SearchStrategy[Any]:
+    if name == "topic" and cls.kind == "partition":
+        return _NAME
+    if name == "partition":
+        return st.integers(0, 2**31 - 1)
+    if name == "reason":
+        return st.sampled_from(SnapshotReason)
+    strategy = _NAMED.get(name, _PLAIN[plain_types(cls)[name]])
+    return st.none() | strategy if "None" in annotation else strategy
+
+
+def _together(cls: type[Observation]) -> st.SearchStrategy[dict[str, Any]]:
+    """Fields that depend on each other."""
+    if cls.kind == "partition":
+        known = st.fixed_dictionaries({"cause": st.sampled_from(Cause), "evidence": st.sampled_from(Evidence)})
+        return known | st.just({})
+    if cls.kind == "snapshot_end":
+        topics = st.lists(st.tuples(_NAME, st.integers(0, 100)), max_size=3)
+        return topics.map(lambda pairs: {
+            "topic_ids": tuple(topic for topic, _ in pairs),
+            "partition_counts": tuple(count for _, count in pairs),
+        })  # fmt: skip
+    return st.just({})
+
+
+def payloads() -> st.SearchStrategy[bytes]:
+    """Payloads, most of them damaged in one way or another."""
+    valid = observations().map(encode)
+    return st.one_of(valid, damaged_records(), damaged_bytes(), _json().map(lambda value: json.dumps(value).encode()))
+
+
+@st.composite
+def damaged_records(draw: st.DrawFn) -> bytes:
+    """An encoded observation with a field that was dropped, replaced, or added."""
+    record = json.loads(encode(draw(observations())))
+    name = draw(st.sampled_from(["v", "kind", *FIELDS]))
+    if draw(st.booleans()) and name in record:
+        del record[name]
+    else:
+        record[draw(st.sampled_from([name, name, "unknown", "a: STRING, b"]))] = draw(_json())
+    spaces = draw(st.sampled_from([None, 1]))
+    return json.dumps(record, indent=spaces, ensure_ascii=draw(st.booleans())).encode()
+
+
+@st.composite
+def damaged_bytes(draw: st.DrawFn) -> bytes:
+    """An encoded observation that was cut, flipped at one place, or has something behind or before it."""
+    payload = encode(draw(observations()))
+    at = draw(st.integers(0, len(payload) - 1))
+    extra = draw(st.sampled_from([b"", b" ", b"x", b"{}", b",1", b"]", b'],"k":[1', b"\xff", b"\x00", b"null"]))
+    return draw(st.sampled_from([
+        payload[:at],
+        payload[:at] + bytes([payload[at] ^ 1]) + payload[at + 1 :],
+        payload[:at] + extra + payload[at:],
+        payload + extra,
+        extra + payload,
+    ]))  # fmt: skip
+
+
+def _json() -> st.SearchStrategy[Any]:
+    numbers = st.integers() | st.integers(-3, 3) | st.floats() | st.sampled_from([1.0, 1e16, -0.0, 2**31, 2**63])
+    scalars = st.none() | st.booleans() | numbers | st.text(max_size=5) | st.sampled_from(["NaN", "1", "null", *KINDS])
+    return st.recursive(
+        scalars,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+        max_leaves=4,
+    )
+
+
+def generated(strategy: st.SearchStrategy[T], count: int) -> list[T]:
+    """Give many different values, to be looked at together: one DataFrame instead of one job a value.
+
+    The seed is printed; ``pytest --hypothesis-seed`` does not reach here.
+    """
+    number = random.SystemRandom().getrandbits(32)
+    print(f"generated with seed {number}")
+    found: list[T] = []
+
+    @seed(number)
+    @settings(max_examples=count, phases=[Phase.generate], database=None, deadline=None,
+              suppress_health_check=list(HealthCheck))  # fmt: skip
+    @given(strategy)
+    def collect(value: T) -> None:
+        found.append(value)
+
+    collect()
+    return found
