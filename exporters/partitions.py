@@ -14,23 +14,18 @@ LABELS: Final = ("cluster", "topic", "partition")
 _PREFIX: Final = f"{OWN_PREFIX}partition_"
 
 
-def _state(name: str, text: str, value: Callable[[Partition], Number | None]) -> PartitionMetric:
-    return PartitionMetric(
-        name=f"{_PREFIX}{name}",
-        labels=LABELS,
-        help=text,
-        value=lambda partition, _: value(partition),
-    )
+def _state(name: str, text: str, value: Callable[[Partition, TopicView], Number | None]) -> PartitionMetric:
+    return PartitionMetric(name=f"{_PREFIX}{name}", labels=LABELS, help=text, value=value)
 
 
-def _counter(name: str, text: str, value: Callable[[Partition], Number]) -> PartitionMetric:
+def _counter(name: str, text: str, value: Callable[[Partition, TopicView], Number]) -> PartitionMetric:
     return PartitionMetric(
         name=f"{_PREFIX}{name}_total",
         kind=Kind.COUNTER,
         labels=LABELS,
         help=text,
         sight=Sight.NONE,
-        value=lambda partition, _: value(partition),
+        value=value,
     )
 
 
@@ -53,55 +48,55 @@ def _seconds(name: str, text: str, episodes: Callable[[Partition], tuple[float, 
 
 
 PARTITION_METRICS: Final = (
-    _state("in_sync_replicas", "Replicas in the ISR.", lambda partition: len(partition.isr)),
+    _state("in_sync_replicas", "Replicas in the ISR.", lambda partition, _: len(partition.isr)),
     _state(
         "replicas",
         "Replicas assigned, those being added or removed included.",
-        lambda partition: len(partition.replicas),
+        lambda partition, _: len(partition.replicas),
     ),
     _state(
         "min_in_sync_replicas",
         "Effective min.insync.replicas: the configured value, at most the replica count; absent while unknown.",
-        lambda partition: partition.min_isr_effective,
+        lambda partition, _: partition.min_isr_effective,
     ),
-    _state("leader", "Broker id of the leader, -1 for none.", lambda partition: partition.leader),
+    _state("leader", "Broker id of the leader, -1 for none.", lambda partition, _: partition.leader),
     _state(
         "leader_epoch",
         "Term of leadership; absent where the source cannot see it.",
-        lambda partition: partition.leader_epoch,
+        lambda partition, _: partition.leader_epoch,
     ),
     _state(
         "under_replicated",
         "1 while fewer replicas are in sync than assigned; replicas being added do not count (KIP-352).",
-        lambda partition: flag(partition.is_under_replicated),
+        lambda partition, _: flag(partition.is_under_replicated),
     ),
     _state(
         "under_min_isr",
         "1 while writes with acks=all are refused; absent while the minimum is unknown.",
-        lambda partition: flag(partition.is_under_min_isr),
+        lambda partition, _: flag(partition.is_under_min_isr),
     ),
     _state(
         "at_min_isr",
         "1 while the loss of one more replica stops writes; absent while the minimum is unknown (KIP-427).",
-        lambda partition: flag(partition.is_at_min_isr),
+        lambda partition, _: flag(partition.is_at_min_isr),
     ),
     _state(
         "offline",
         "1 while nobody leads: no reads, no writes.",
-        lambda partition: flag(partition.is_offline),
+        lambda partition, _: flag(partition.is_offline),
     ),
-    _counter("isr_shrinks", "Changes in which a broker left the ISR.", lambda partition: partition.isr_shrinks),
-    _counter("isr_expands", "Changes in which a broker joined the ISR.", lambda partition: partition.isr_expands),
-    _counter("leader_changes", "Changes of the leader.", lambda partition: partition.leader_changes),
+    _counter("isr_shrinks", "Changes in which a broker left the ISR.", lambda partition, _: partition.isr_shrinks),
+    _counter("isr_expands", "Changes in which a broker joined the ISR.", lambda partition, _: partition.isr_expands),
+    _counter("leader_changes", "Changes of the leader.", lambda partition, _: partition.leader_changes),
     _counter(
         "unclean_elections",
         "Leaders elected from outside ISR and ELR: committed records may be lost.",
-        lambda partition: partition.unclean_elections,
+        lambda partition, _: partition.unclean_elections,
     ),
     _counter(
         "missed_changes",
         "Changes known from the epochs that nobody saw.",
-        lambda partition: partition.missed_changes,
+        lambda partition, _: partition.missed_changes,
     ),
     _seconds(
         "under_replicated",

@@ -1,0 +1,119 @@
+"""The exporter beside the job's own writers: what it shows is what the fold made true, wherever it starts to read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from exporters.compression import plain
+from exporters.exposition import Exposition, Request
+from exporters.metric import Health
+from exporters.reader import Reader
+from exporters.snapshot import Partition
+from streaming.changes.fold import fold
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import Channel
+from streaming.delta.projections import Projections
+from streaming.delta.rows import changes_to_arrow
+from streaming.delta.truth import Truth
+from streaming.sources.simulated import SimulatedSource, load_scenario
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streaming.changes.state import ReplicationState
+
+EPOCH = 1_790_000_000_000_000
+SECOND = 1_000_000
+
+
+class Job:
+    """Folds a simulated cluster into tables, a batch a second, as the Spark job does on its driver."""
+
+    def __init__(self, directory: Path, scenario: str) -> None:
+        self._source = SimulatedSource(
+            load_scenario(scenario),
+            seed=7,
+            cluster_id=ClusterId("c1"),
+            cluster="demo",
+            name="demo",
+            epoch=Micros(EPOCH),
+        )
+        self._truth = Truth(directory)
+        self._projections = Projections(directory)
+        self.shared = self._projections.recover(self._truth.version)
+        self.now = EPOCH
+
+    @property
+    def state(self) -> ReplicationState:
+        return self.shared.state
+
+    def batch(self) -> None:
+        self.now += SECOND
+        seen = [it for it in self._source.poll(Micros(self.now)) if it.channel is Channel.REPLICATION]
+        folded = fold(self.state, seen)
+        if folded.changes:
+            version = self._truth.commit(changes_to_arrow(folded.changes), {"demo": self.now})
+            self.shared.applied(folded.touched, version)
+
+    def project(self) -> None:
+        self._projections.project(self.shared)
+
+
+def shown(reader: Reader, now: int) -> dict[Any, float]:
+    health = Health("1.2.3", 0, 0.0, 0)
+    text = plain(Exposition(60.0).page(reader.refresh(), health, now, Request())).decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def live(state: ReplicationState) -> dict[Any, Any]:
+    return {
+        (partition.topic_id, partition.partition): tuple(getattr(partition, name) for name in Partition._fields)
+        for partition in state.partitions()
+        if not partition.is_deleted
+    }
+
+
+@pytest.mark.parametrize("scenario", ["broker_loss", "rolling_restart", "slow_follower"])
+def test_the_page_is_what_the_fold_made_true_and_the_same_from_every_starting_point(
+    tmp_path: Path, scenario: str
+) -> None:
+    job = Job(tmp_path, scenario)
+    following = Reader(tmp_path)
+    last: dict[Any, float] = {}
+    for second in range(1, 91):
+        job.batch()
+        if second % 15 == 0:
+            page = shown(following, job.now)
+            assert shown(Reader(tmp_path), job.now) == page
+            cluster = following.snapshot.clusters["c1"]
+            told = {
+                (topic.topic_id, n): tuple(p) for topic in cluster.topics.values() for n, p in topic.partitions.items()
+            }
+            assert told == live(job.state)
+            back = {key for key, value in last.items() if key[0].endswith("_total") and page[key] < value}
+            assert back == set()
+            last = page
+        if second % 25 == 0:
+            job.project()
+    assert sum(value for (name, _), value in last.items() if name.endswith("isr_departures_total")) > 0
+    assert sum(value for (name, _), value in last.items() if name.endswith("under_replicated_seconds_total")) > 0
+
+
+def test_departures_are_counted_alike_by_the_state_table_and_by_the_changes(tmp_path: Path) -> None:
+    job = Job(tmp_path, "broker_loss")
+    following = Reader(tmp_path)
+    for _ in range(60):
+        job.batch()
+    before = shown(following, job.now)
+    job.project()
+    after = shown(Reader(tmp_path), job.now)
+    departures = {key for key in before if key[0].endswith("isr_departures_total")}
+    assert any(before[key] for key in departures)
+    assert {key: after[key] for key in departures} == {key: before[key] for key in departures}
