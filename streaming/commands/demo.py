@@ -25,13 +25,11 @@ from streaming.commands.demo_stages import Stages, wait_until
 from streaming.commands.demo_summary import NothingFlowed, counted_events, missing, print_summary
 from streaming.errors import ConfigurationError
 from streaming.resources import conf_path
-from streaming.runtime.jars import jar_paths
 from streaming.runtime.java import find_java
 
 SCENARIO: Final = "broker_loss"
 LOOK_SECONDS: Final = 0.25
 PATIENCE_SECONDS: Final = 300.0
-JARS: Final = "delta"
 
 
 def scenarios() -> list[str]:
@@ -90,8 +88,6 @@ class Demo:
         with stages.stage("finding Java") as stage:
             java = find_java()
             stage.told = f"Java {java.version} ({java.origin})"
-        with stages.stage("fetching jars") as stage:
-            stage.told = f"{len(jar_paths(JARS, progress=stage.progress))} jars"
         with stages.stage("simulated Kafka cluster"):
             parts.start("collect", *simulate, "--bus", f"{place.bus}")
             wait_until(lambda: any(place.bus.rglob("*.log")), "the simulated cluster", parts, PATIENCE_SECONDS)

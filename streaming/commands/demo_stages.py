@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rich.console import Console
-    from rich.status import Status
 
     from streaming.commands.demo_parts import Parts
 
@@ -31,11 +30,6 @@ class Stage:
     """The stage under way; ``told`` is what its line will say."""
 
     told: str
-    status: Status
-
-    def progress(self, text: str) -> None:
-        """Show what is being done right now, where there is a spinner."""
-        self.status.update(f"{self.told}: {text}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +42,8 @@ class Stages:
     def stage(self, name: str) -> Iterator[Stage]:
         """Show a stage while it lasts, and a line with its seconds once it is over; none if it fails."""
         began = time.monotonic()
-        with self.console.status(name) as status:
-            stage = Stage(name, status)
+        with self.console.status(name):
+            stage = Stage(name)
             yield stage
         line = Text.assemble(("✓ ", "green"), stage.told, (f"  {time.monotonic() - began:.1f} s", "dim"))
         self.console.print(line, soft_wrap=True)

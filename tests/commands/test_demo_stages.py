@@ -27,7 +27,6 @@ def stages(output: io.StringIO) -> Stages:
 
 def test_in_a_pipe_a_stage_is_one_line_with_its_seconds(stages: Stages, output: io.StringIO) -> None:
     with stages.stage("finding Java") as stage:
-        stage.progress("looking at JAVA_HOME")
         stage.told = "Java 17 (PATH)"
     with stages.stage("Spark"):
         pass
