@@ -8,7 +8,8 @@
 - ``connection``  one blocking socket: correlation, timeouts, TLS, SASL
 - ``security``    librdkafka properties as far as they concern a connection
 - ``quorum``      which cluster, which controllers, who leads
-- ``position``    the protocol of the reader without its sockets: hold back, truncate, follow the leader
+- ``position``    the protocol of the reader without its sockets: hold back, release, truncate
+- ``controllers`` the same for whom to ask: follow the leader, else ask round
 - ``tail``        both together: one Fetch after another
 - ``checkpoint``  where a collector stands, on disk
 - ``source``      the source itself

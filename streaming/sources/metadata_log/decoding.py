@@ -67,7 +67,7 @@ def read_fields(reader: Reader, key: int, version: int) -> dict[str, Any]:
     found = {
         row[0]: _read(reader, row[1])
         for row in schema.fields
-        if len(row) < 3 or version >= row[2]  # noqa: PLR2004
+        if len(row) < 3 or version >= row[2]  # noqa: PLR2004 - name, type and the version it came with
     }
     for tag, data in reader.tags().items():
         if tag in schema.tags:  # a tag of a newer minor version may be ignored: that is what tags are for

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import Micros, Offset
 from streaming.contracts.observations import SCHEMA_VERSION, SnapshotReason
+from streaming.contracts.records import LeaderChange, RecordBatch
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.image import ClusterImage
 from streaming.sources.metadata_log import checkpoint
@@ -181,6 +182,10 @@ class MetadataLogSource:
         """Take the state of a KRaft snapshot; what happened before it was not seen."""
         previous, image = self._image, self._empty()
         image.load(snapshot.batches)
+        if snapshot.leader is not None:
+            told = LeaderChange(controller=snapshot.leader.node, epoch=snapshot.leader.epoch)
+            at_end = Offset(image.image_offset + 1)
+            image.load([RecordBatch(base_offset=at_end, epoch=told.epoch, timestamp=Micros(0), records=(told,))])
         image.image_offset, image.image_epoch = Offset(snapshot.end.offset - 1), snapshot.end.epoch
         image.image_timestamp = max(previous.image_timestamp, snapshot.timestamp or image.image_timestamp)
         self._put_aside()

@@ -18,7 +18,7 @@ from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.batches import decode, last_contained_time, split
 from streaming.sources.metadata_log.connection import CannotServe, Connection
 from streaming.sources.metadata_log.controllers import Controllers
-from streaming.sources.metadata_log.messages import FetchSnapshotRequest, FetchSnapshotResponse, LogEnd
+from streaming.sources.metadata_log.messages import FetchSnapshotRequest, FetchSnapshotResponse, Leader, LogEnd
 from streaming.sources.metadata_log.position import START, Position
 from streaming.sources.metadata_log.quorum import CLUSTER_AUTHORIZATION_FAILED, Bootstrap, Dial
 
@@ -38,11 +38,15 @@ _FORBIDDEN: Final = frozenset({CLUSTER_AUTHORIZATION_FAILED, _TOPIC_AUTHORIZATIO
 
 @dataclass(frozen=True, slots=True)
 class LoadedSnapshot:
-    """A KRaft snapshot: the state at ``end``. The offsets of its batches are its own, not those of the log."""
+    """A KRaft snapshot: the state at ``end``. The offsets of its batches are its own, not those of the log.
+
+    A snapshot does not say who leads. ``leader`` does, unless an election came after it: then the log goes on to tell.
+    """
 
     batches: tuple[RecordBatch, ...]
     end: LogEnd
     timestamp: Micros | None
+    leader: Leader | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,4 +231,7 @@ class Tail:
         frames = tuple(split(bytes(data)))
         self.position.restart(snapshot)
         times = filter(None, map(last_contained_time, frames[:1]))
-        return LoadedSnapshot(tuple(map(decode, frames)), snapshot, next(times, None))
+        leader = Leader(self._controllers.target, self._controllers.epoch)
+        return LoadedSnapshot(
+            tuple(map(decode, frames)), snapshot, next(times, None), leader if leader.epoch == snapshot.epoch else None
+        )

@@ -325,6 +325,25 @@ def test_a_start_on_a_snapshot_tells_its_partitions_and_what_the_log_adds(
     partitions = [one for one in seen.told if one.kind == "partition"]
     assert len(partitions) == 3_000
     assert {one.occurred_not_after for one in partitions} == {1_795_249_930_000_000}
+    assert [(one.controller, one.controller_epoch) for one in seen.told if one.kind == "controller"] == [(1, 1)]
+
+
+def test_a_snapshot_from_before_an_election_does_not_guess_who_leads(
+    quorum: Any, watch: Any, fixtures: Path, make_batch: Any
+) -> None:
+    quorum.snapshot = (LogEnd(5_000, 1), gzip.decompress((fixtures / "snapshot.checkpoint.gz").read_bytes()))
+    quorum.log_start = 5_000
+    quorum.elect(leader=2, epoch=2)
+    quorum.append(
+        make_batch(5_000, 2, struct.pack(">i", 2), attributes=0x20), make_batch(5_001, 2, b"\x01\x14\x00\x00")
+    )
+    quorum.high_watermark = 5_000
+    seen = watch()
+    seen.reach(4_999)
+    assert not [one for one in seen.told if one.kind == "controller"]
+    quorum.high_watermark = None
+    seen.reach(5_001)
+    assert [(one.controller, one.controller_epoch) for one in seen.told if one.kind == "controller"] == [(2, 2)]
 
 
 def test_a_snapshot_that_is_gone_in_the_middle_is_asked_for_again(
