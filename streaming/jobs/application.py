@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-import time
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.observations import Channel
@@ -13,20 +14,20 @@ from streaming.errors import IsrwatchError
 from streaming.jobs import bus_source
 from streaming.jobs.batch import ReplicationBatch
 from streaming.jobs.newest import NewestBatch
-from streaming.jobs.queries import Places, RunningQuery, start_query
+from streaming.jobs.queries import Places, Query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from streaming.settings import JobSettings
 
 SAMPLES_TRIGGER_SECONDS: Final = 1.0
-SECONDS_TO_FINISH_A_BATCH: Final = 30.0
+RESTARTS: Final = 5
+_log: Final = logging.getLogger(__name__)
 
 
 class Application:
-    """Runs until it is told to stop, or until a query fails."""
+    """Runs until it is told to stop, or until something fails that a restart of a query does not mend."""
 
     def __init__(self, spark: SparkSession, settings: JobSettings, places: Places) -> None:
         """Open the tables; nothing runs yet.
@@ -34,28 +35,25 @@ class Application:
         Raises:
             TableRefused: a table is not ours, or newer than this program.
         """
-        self._spark, self._settings, self._places = spark, settings, places
+        self._spark = spark
         self._stopping = threading.Event()
-        self._queries: list[RunningQuery] = []
-        self._replication = ReplicationBatch(places.tables)
-        self._projections = ProjectionThread(
-            self._replication.projections, self._replication.shared, settings.projection_seconds
+        self._restarts: Counter[Channel] = Counter()
+        replication = ReplicationBatch(places.tables)
+        offsets = NewestBatch(places.tables, REPLICA_OFFSETS, Channel.OFFSETS)
+        metrics = NewestBatch(places.tables, BROKER_METRICS, Channel.METRICS)
+        self._queries = (
+            Query(spark, Channel.REPLICATION, replication, places, settings.trigger_seconds),
+            Query(spark, Channel.OFFSETS, offsets, places, SAMPLES_TRIGGER_SECONDS),
+            Query(spark, Channel.METRICS, metrics, places, SAMPLES_TRIGGER_SECONDS),
         )
+        self._projections = ProjectionThread(replication.projections, replication.shared, settings.projection_seconds)
 
     def start(self) -> None:
-        """Start the queries and the projections."""
+        """Start the queries, one after the other, and the projections."""
         bus_source.register(self._spark)
-        samples = (
-            (Channel.OFFSETS, NewestBatch(self._places.tables, REPLICA_OFFSETS, Channel.OFFSETS)),
-            (Channel.METRICS, NewestBatch(self._places.tables, BROKER_METRICS, Channel.METRICS)),
-        )
-        self._start(Channel.REPLICATION, self._replication, self._settings.trigger_seconds)
-        for channel, batch in samples:
-            self._start(channel, batch, SAMPLES_TRIGGER_SECONDS)
         self._projections.start()
-
-    def _start(self, channel: Channel, batch: ReplicationBatch | NewestBatch, trigger_seconds: float) -> None:
-        self._queries.append(start_query(self._spark, channel, batch, self._places, trigger_seconds))
+        for query in self._queries:
+            query.start()
 
     def request_stop(self) -> None:
         """Ask for a clean end; safe in a signal handler."""
@@ -70,26 +68,26 @@ class Application:
         try:
             while not self._stopping.wait(0.2):
                 self._check()
-            self._check()
         finally:
-            self._finish()
+            for query in self._queries:
+                query.stop()
+            self._projections.stop()
+        if self._projections.error is not None:
+            raise IsrwatchError(f"writing the derived tables failed: {self._projections.error}")
 
     def _check(self) -> None:
         if self._projections.error is not None:
             raise IsrwatchError(f"writing the derived tables failed: {self._projections.error}")
-        for running in self._queries:
-            if failure := running.failure():
-                raise IsrwatchError(f"the query {running.query.name} ended: {failure}")
+        for query in self._queries:
+            if query.raised is not None:
+                raise query.raised
+            if why := query.ended():
+                self._start_again(query, why)
 
-    def _finish(self) -> None:
-        for running in self._queries:
-            _stop_between_batches(running.query)
-        self._projections.stop()
-
-
-def _stop_between_batches(query: StreamingQuery) -> None:
-    """Stop while no batch runs: stopping in the middle of one has overflowed the stack of Spark's stream thread."""
-    deadline = time.monotonic() + SECONDS_TO_FINISH_A_BATCH
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-        time.sleep(0.005)
-    query.stop()
+    def _start_again(self, query: Query, why: str) -> None:
+        """Start a query again that Spark ended, a Python worker that came too late for instance."""
+        if self._restarts[query.channel] == RESTARTS:
+            raise IsrwatchError(f"the query {query.channel} ended {RESTARTS + 1} times, the last time because: {why}")
+        self._restarts[query.channel] += 1
+        _log.warning("the query %s ended (%s); starting it again", query.channel, why)
+        query.start()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyspark.errors import PySparkException
 
 from streaming.jobs import bus_source
 
@@ -15,6 +18,10 @@ if TYPE_CHECKING:
 
     from streaming.contracts.observations import Channel
     from streaming.jobs.batch import Applied
+
+
+SECONDS_TO_START: Final = 60.0
+SECONDS_TO_FINISH_A_BATCH: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,53 +40,70 @@ class Batch(Protocol):
         """Apply rows of the bus; a batch that comes again changes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunningQuery:
-    """A started query, and what its callback raised: Spark itself keeps only a trace of text."""
+class Query:
+    """One channel's streaming query. It may be started again: a batch that comes again changes nothing."""
 
-    query: StreamingQuery
-    raised: list[Exception]
+    def __init__(
+        self, spark: SparkSession, channel: Channel, batch: Batch, places: Places, trigger_seconds: float
+    ) -> None:
+        """Prepare a query; nothing runs yet.
 
-    def failure(self) -> str | None:
-        """Tell in one sentence why the query ended; None while it runs."""
-        if self.query.isActive and not self.raised:
-            return None
-        if self.raised:
-            return str(self.raised[0])
-        failure = self.query.exception()
-        return str(failure).strip().splitlines()[0] if failure else "it was stopped from outside"
+        Args:
+            spark: the session, with the bus registered.
+            channel: what to read.
+            batch: what to do with it.
+            places: where the bus and the checkpoints are.
+            trigger_seconds: pause between micro-batches, 0 for none.
+        """
+        self.channel = channel
+        self._spark, self._batch, self._places, self._trigger_seconds = spark, batch, places, trigger_seconds
+        self._query: StreamingQuery | None = None
+        self._raised: Exception | None = None
 
+    def start(self) -> None:
+        """Start, and wait until the first trigger: Spark gives each new Python reader ten seconds to appear."""
+        options = {bus_source.DIRECTORY: str(self._places.bus), bus_source.CHANNEL: self.channel}
+        self._query = (
+            self._spark.readStream.format(bus_source.FORMAT)
+            .options(**options)
+            .load()
+            .writeStream.queryName(self.channel)
+            .foreachBatch(self._apply)
+            .option("checkpointLocation", str(self._places.checkpoint / self.channel))
+            .trigger(processingTime=f"{self._trigger_seconds} seconds")
+            .start()
+        )
+        deadline = time.monotonic() + SECONDS_TO_START
+        while self._query.isActive and "nitializ" in self._query.status["message"] and time.monotonic() < deadline:
+            time.sleep(0.02)
 
-def start_query(
-    spark: SparkSession, channel: Channel, batch: Batch, places: Places, trigger_seconds: float
-) -> RunningQuery:
-    """Start the query of one channel.
-
-    Args:
-        spark: the session, with the bus registered.
-        channel: what to read.
-        batch: what to do with it.
-        places: where the bus and the checkpoints are.
-        trigger_seconds: pause between micro-batches, 0 for none.
-    """
-    raised: list[Exception] = []
-
-    def apply(frame: DataFrame, _batch_id: int) -> None:
+    def _apply(self, frame: DataFrame, _batch_id: int) -> None:
         try:
-            batch.apply(frame.toArrow())
+            self._batch.apply(frame.toArrow())
+        except PySparkException:
+            raise
         except Exception as error:
-            raised.append(error)
+            self._raised = error
             raise
 
-    options = {bus_source.DIRECTORY: str(places.bus), bus_source.CHANNEL: channel}
-    query = (
-        spark.readStream.format(bus_source.FORMAT)
-        .options(**options)
-        .load()
-        .writeStream.queryName(channel)
-        .foreachBatch(apply)
-        .option("checkpointLocation", str(places.checkpoint / channel))
-        .trigger(processingTime=f"{trigger_seconds} seconds")
-        .start()
-    )
-    return RunningQuery(query, raised)
+    @property
+    def raised(self) -> Exception | None:
+        """What our own callback raised, if it did: Spark keeps only a trace of text."""
+        return self._raised
+
+    def ended(self) -> str | None:
+        """Tell in one sentence why the query does not run; None while it does."""
+        if self._query is None or self._query.isActive:
+            return None
+        failure = self._query.exception()
+        return str(failure).strip().splitlines()[0] if failure else "it was stopped from outside"
+
+    def stop(self) -> None:
+        """Stop while no batch runs: stopping in the middle of one has overflowed the stack of Spark's own thread."""
+        query = self._query
+        if query is None:
+            return
+        deadline = time.monotonic() + SECONDS_TO_FINISH_A_BATCH
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(0.005)
+        query.stop()

@@ -30,19 +30,28 @@ HERE = Path(__file__).parent
 
 
 class Telling:
-    """Publishes a story piece by piece, in a thread, until it is told to hurry."""
+    """Publishes a story piece by piece, each after the piece before was committed, until it is told to hurry.
 
-    def __init__(self, bus: Path, story: Sequence[Observation], pause: float = 0.5) -> None:
-        self._publisher = DirectoryPublisher(bus, segment_bytes=20_000)
-        self._story, self._pause = story, pause
+    So a story makes many commits, however slow the machine is, and a kill at the N-th has something to interrupt.
+    """
+
+    def __init__(self, pipeline: Pipeline, story: Sequence[Observation]) -> None:
+        self._publisher = DirectoryPublisher(pipeline.bus, segment_bytes=20_000)
+        self._log = pipeline.tables / "partition_changes" / "_delta_log"
+        self._story = story
         self._hurry = threading.Event()
         self._thread = threading.Thread(target=self._tell, daemon=True)
         self._thread.start()
 
     def _tell(self) -> None:
-        for start in range(0, len(self._story), 10):
-            self._publisher.publish(self._story[start : start + 10])
-            self._hurry.wait(self._pause)
+        for start in range(0, len(self._story), 20):
+            commits = self._commits()
+            self._publisher.publish(self._story[start : start + 20])
+            while self._commits() == commits and not self._hurry.wait(0.01):
+                pass
+
+    def _commits(self) -> int:
+        return len(list(self._log.glob("*.json")))
 
     def finish(self) -> None:
         self._hurry.set()
@@ -75,7 +84,7 @@ def test_a_driver_killed_around_its_commit_goes_on_where_it_was(pipeline: Pipeli
     script = [sys.executable, str(HERE / "kill_points.py"), point, "4", *pipeline.job_arguments()]
     killed = pipeline.run("killed", script, PYTHONPATH=str(HERE.parents[1]))
     pipeline.eventually(lambda: "running" in killed.text(), "the job runs", killed)
-    telling = Telling(pipeline.bus, story)
+    telling = Telling(pipeline, story)
     assert killed.wait() == -signal.SIGKILL, killed.text()[-3000:]
     telling.finish()
     if point == "after":
@@ -88,7 +97,7 @@ def test_a_driver_killed_around_its_commit_goes_on_where_it_was(pipeline: Pipeli
 def test_either_half_of_the_driver_may_die_alone(pipeline: Pipeline, victim: str) -> None:
     story = long_story(seed=2)
     job = pipeline.job()
-    telling = Telling(pipeline.bus, story)
+    telling = Telling(pipeline, story)
     jvm = job.jvm()
     pipeline.eventually(lambda: pipeline.rows("partition_changes"), "a first commit", job)
     time.sleep(random.Random(victim).random())
