@@ -1,0 +1,63 @@
+"""Buses to test, and observations to publish on them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.bus.directory import DirectoryPublisher, DirectoryReader
+from streaming.bus.memory import MemoryBus
+from streaming.contracts.observations import Authority, Channel, Heartbeat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from streaming.bus.publisher import Publisher
+    from streaming.bus.reader import Reader
+    from streaming.contracts.identifiers import Micros
+
+SEGMENT_BYTES = 600  # two or three heartbeats
+
+
+@dataclass(frozen=True)
+class Bus:
+    """Both ends of a bus."""
+
+    publisher: Publisher
+    reader: Reader
+
+    def payloads(self, channel: Channel, source: str) -> list[bytes]:
+        """Read a whole log, which must be whole."""
+        start, end = self.reader.start_positions(channel)[source], self.reader.end_positions(channel)[source]
+        items = list(self.reader.read(channel, source, start, end))
+        assert all(hasattr(item, "payload") for item in items), items
+        return [item.payload for item in items if hasattr(item, "payload")]
+
+
+@pytest.fixture(params=["directory", "memory"])
+def bus(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bus]:
+    """Each kind of bus, with small segments."""
+    if request.param == "memory":
+        memory = MemoryBus(segment_bytes=SEGMENT_BYTES)
+        yield Bus(memory, memory)
+    else:
+        with closing(DirectoryPublisher(tmp_path, segment_bytes=SEGMENT_BYTES, fsync=False)) as publisher:
+            yield Bus(publisher, DirectoryReader(tmp_path))
+
+
+@pytest.fixture(scope="session")
+def heartbeat() -> Callable[..., Heartbeat]:
+    """Make heartbeats that differ by their time."""
+
+    def make(moment: int, source: str = "poll:a") -> Heartbeat:
+        time: Micros = moment  # type: ignore[assignment]
+        return Heartbeat(
+            cluster_id="c", cluster="prod", source=source, authority=Authority.POLL,
+            occurred_not_before=time, occurred_not_after=time, collected_at=time,
+        )  # fmt: skip
+
+    return make
