@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import pyarrow.compute as pc
 
-from exporters.columns import columns_of, rows_as, struct_columns
+from exporters.columns import columns_of, fields_of, rows_as, struct_columns
 from exporters.draft import ClusterDraft
 from exporters.snapshot import (
     NO_TABLE,
@@ -158,8 +158,8 @@ class _Rows:
         """Read a struct column, with the identity that its row gives."""
         count = self._table.num_rows
         constant = {name: [value] * count for name, value in constants.items()}
-        columns = {**self._shared, **struct_columns(self._table, column, cls._fields), **constant}  # type: ignore[attr-defined]
-        return rows_as(cls, columns, count)
+        told = struct_columns(self._table, column, fields_of(cls))
+        return rows_as(cls, {**self._shared, **told, **constant}, count)
 
 
 def _apply_partitions(draft: SnapshotDraft, rows: _Rows, lacking: Lacking) -> list[Event]:

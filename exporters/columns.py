@@ -34,9 +34,14 @@ def struct_columns(rows: pa.Table, column: str, names: Iterable[str]) -> Columns
 def rows_as(cls: type[R], columns: Mapping[str, list[Any]], count: int) -> list[R]:
     """Make one row an index; fields without a column are null."""
     nothing = [None] * count
-    make: Any = cls._make  # type: ignore[attr-defined] # a NamedTuple has it
-    fields: tuple[str, ...] = cls._fields  # type: ignore[attr-defined] # a NamedTuple has it
-    return list(map(make, zip(*(columns.get(name, nothing) for name in fields), strict=True)))
+    values = (columns.get(name, nothing) for name in fields_of(cls))
+    row: Any = cls
+    return list(map(row._make, zip(*values, strict=True)))
+
+
+def fields_of(cls: Any) -> tuple[str, ...]:  # noqa: ANN401 - no type says "some NamedTuple class"
+    """Name the columns that a row class wants."""
+    return tuple(cls._fields)
 
 
 def _values(array: Any) -> list[Any]:  # noqa: ANN401 - pyarrow ships no types

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +80,7 @@ def test_every_sample_stands_once_and_its_family_in_one_run(reader: Reader, fres
     assert sorted(set(headers)) == sorted(headers)
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+@pytest.mark.prometheus
 def test_promtool_finds_nothing_to_complain_about(reader: Reader, fresh: int) -> None:
     checked = subprocess.run(
         ["promtool", "check", "metrics"], input=page(reader, fresh), capture_output=True, text=True, check=False

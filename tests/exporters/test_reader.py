@@ -170,16 +170,18 @@ def test_a_gap_in_the_changes_is_closed_by_reading_the_tables_anew(tables: Any, 
     assert partitions(reader.refresh())["orders", 0].isr == (1, 3)
 
 
-def test_after_an_error_nothing_is_lost_because_everything_is_read_anew(tables: Any, rows: Any) -> None:
+def test_after_an_error_nothing_is_lost_because_everything_is_read_anew(
+    tables: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables.commit(*baseline(rows))
     reader = Reader(tables.directory)
     reader.refresh()
     tables.commit(shrunk(rows, rows.start + SECOND))
-    reader._samples[0].read_into = unreadable  # type: ignore[method-assign]
+    monkeypatch.setattr(reader._samples[0], "read_into", unreadable)
     with pytest.raises(OSError, match="disk"):
         reader.refresh()
     assert partitions(reader.snapshot)["orders", 0].isr == (1, 2, 3)
-    del reader._samples[0].read_into
+    monkeypatch.undo()
     assert partitions(reader.refresh())["orders", 0].isr == (1, 3)
     assert reader.snapshot.clusters["id-of-main"].totals.isr_shrinks == 1
 
