@@ -13,13 +13,17 @@ Read in this order:
 - ``election``       who leads next
 - ``change``         one step of a partition, and the record that tells of it
 - ``registry``       all brokers, topics and partitions, with the indexes that keep every step cheap
+- ``messages``       what travels
 - ``heartbeats``     broker life cycle as a table
 - ``alter_partition`` the checks of an ISR proposal as a table
+- ``metadata_writer`` a step and its record together; batches, metadata for the brokers
 - ``controller``     requests in, record batches out
-- ``messages``       what travels
+- ``fetch_session``  the leader's half of a fetch session; why idle partitions cost nothing
+- ``isr_proposals``  proposals on their way to the controller
 - ``leadership``     a broker as leader: fetches, appends, shrink and expand
 - ``following``      a broker as follower: fetch loops
 - ``broker``         one broker process
+- ``delivery``       addresses, events, the interface of the network
 - ``cluster``        the event loop that joins them
 - ``invariants``     what must hold after every step
 - ``placement``      where the replicas of a new topic go

@@ -6,11 +6,12 @@ The caller owns the clock (it says when to stop), the network (it says when a me
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import BrokerId, Micros, TopicPartition
 from streaming.model.broker import Broker, Disk
 from streaming.model.controller import Controller
+from streaming.model.delivery import CONTROLLER_ADDRESS, Address, ControllerTimer, Event, Link, Network, Pause
 from streaming.model.messages import (
     CONTROLLER,
     AlterPartitionRequest,
@@ -30,40 +31,6 @@ if TYPE_CHECKING:
     from streaming.model.constants import Constants
     from streaming.model.metadata_writer import Commit
     from streaming.model.partition import TopicRegistration
-
-Link = tuple[BrokerId, BrokerId]
-
-
-class Network(Protocol):
-    """Says when messages arrive. A link keeps its order, as a TCP connection does."""
-
-    def arrival(self, now: int, sender: BrokerId, receiver: BrokerId, records: int) -> int | None:
-        """Give the time at which a message of ``records`` records arrives; None while the link is held."""
-
-
-class _Address(NamedTuple):
-    """A process, not a broker: what is meant for a process that ended is lost."""
-
-    node: BrokerId
-    process: int
-
-
-class _ControllerTimer(NamedTuple):
-    """A periodic task of the controller, by the name of its method."""
-
-    task: str
-    period_ms: int
-
-
-class _Event(NamedTuple):
-    at: int
-    number: int
-    receiver: _Address
-    payload: Message | Timer | _ControllerTimer
-    sender: _Address
-
-
-_CONTROLLER_ADDRESS: Final = _Address(CONTROLLER, 0)
 
 
 class Cluster:
@@ -85,11 +52,11 @@ class Cluster:
         self.refused = 0
         self._constants = constants
         self._network = network
-        self._events: list[_Event] = []
+        self._events: list[Event] = []
         self._number = 0
         self._processes: dict[BrokerId, int] = {}
-        self._paused: dict[BrokerId, _Pause] = {}
-        self._held: dict[Link, list[_Event]] = {}
+        self._paused: dict[BrokerId, Pause] = {}
+        self._held: dict[Link, list[Event]] = {}
         self.controller.bootstrap(0)
         self._controller_timers()
 
@@ -99,7 +66,7 @@ class Cluster:
         if constants.auto_leader_rebalance_enable:
             periods["rebalance_leaders"] = constants.leader_imbalance_check_interval_ms
         for task, period in periods.items():
-            self._push(period, _CONTROLLER_ADDRESS, _ControllerTimer(task, period), _CONTROLLER_ADDRESS)
+            self._push(period, CONTROLLER_ADDRESS, ControllerTimer(task, period), CONTROLLER_ADDRESS)
 
     def reachable(self) -> list[Broker]:
         """Give the brokers that would answer a question now."""
@@ -129,7 +96,7 @@ class Cluster:
         commits, self.controller.writer.commits = self.controller.writer.commits, []
         return commits
 
-    def _deliver(self, event: _Event) -> None:
+    def _deliver(self, event: Event) -> None:
         node = event.receiver.node
         if node == CONTROLLER:
             self._deliver_to_controller(event)
@@ -138,16 +105,16 @@ class Cluster:
         elif node in self._paused:
             self._paused[node].events.append(event)
         else:
-            self.brokers[node].receive(self.now, event.payload)  # type: ignore[arg-type]
+            self.brokers[node].receive(self.now, event.payload)  # type: ignore[arg-type]  # no ControllerTimer
             self._flush(node)
 
-    def _refuse_connection(self, event: _Event) -> None:
-        if event.sender not in {event.receiver, _CONTROLLER_ADDRESS}:
+    def _refuse_connection(self, event: Event) -> None:
+        if event.sender not in {event.receiver, CONTROLLER_ADDRESS}:
             self._push(self.now + 1, event.sender, Disconnected(event.receiver.node), event.receiver)
 
-    def _deliver_to_controller(self, event: _Event) -> None:
+    def _deliver_to_controller(self, event: Event) -> None:
         controller, payload = self.controller, event.payload
-        if isinstance(payload, _ControllerTimer):
+        if isinstance(payload, ControllerTimer):
             getattr(controller, payload.task)(self.now)
             self._push(self.now + payload.period_ms, event.receiver, payload, event.sender)
         elif self._processes.get(event.sender.node) != event.sender.process:
@@ -165,7 +132,7 @@ class Cluster:
     def _flush_controller(self) -> None:
         messages, self.controller.outbox.messages = self.controller.outbox.messages, []
         for receiver, message in messages:
-            self._send(_CONTROLLER_ADDRESS, receiver, message)
+            self._send(CONTROLLER_ADDRESS, receiver, message)
 
     def _flush(self, node: BrokerId) -> None:
         broker, address = self.brokers[node], self._address(node)
@@ -179,24 +146,24 @@ class Cluster:
         if broker.has_ended:
             self._end(node)
 
-    def _address(self, node: BrokerId) -> _Address:
-        return _Address(node, self._processes.get(node, 0))
+    def _address(self, node: BrokerId) -> Address:
+        return Address(node, self._processes.get(node, 0))
 
-    def _send(self, sender: _Address, receiver: BrokerId, message: Message) -> None:
+    def _send(self, sender: Address, receiver: BrokerId, message: Message) -> None:
         records = 0
         if isinstance(message, FetchResponse):
             records = sum(item.end_offset - item.fetch_offset for item in message.partitions)
         at = self._network.arrival(self.now, sender.node, receiver, records)
-        to = _CONTROLLER_ADDRESS if receiver == CONTROLLER else self._address(receiver)
+        to = CONTROLLER_ADDRESS if receiver == CONTROLLER else self._address(receiver)
         if at is None:
-            held = _Event(0, 0, to, message, sender)
+            held = Event(0, 0, to, message, sender)
             self._held.setdefault((sender.node, receiver), []).append(held)
         else:
             self._push(at, to, message, sender)
 
-    def _push(self, at: int, receiver: _Address, payload: Message | Timer | _ControllerTimer, sender: _Address) -> None:
+    def _push(self, at: int, receiver: Address, payload: Message | Timer | ControllerTimer, sender: Address) -> None:
         self._number += 1
-        heapq.heappush(self._events, _Event(at, self._number, receiver, payload, sender))
+        heapq.heappush(self._events, Event(at, self._number, receiver, payload, sender))
 
     # -------------------------------------------------------------- what operators, producers and fate do
 
@@ -232,7 +199,7 @@ class Cluster:
     def pause(self, node: BrokerId) -> None:
         """Fate freezes a process (SIGSTOP, a long garbage collection): connections stay, nothing runs."""
         if node in self.brokers:
-            self._paused.setdefault(node, _Pause(self.now))
+            self._paused.setdefault(node, Pause(self.now))
 
     def resume(self, node: BrokerId) -> None:
         """A frozen process goes on: overdue timers first, then what waited in its sockets."""
@@ -290,14 +257,3 @@ class Cluster:
         """Administrator deletes a topic."""
         self.controller.delete_topic(self.now, topic_id)
         self._flush_controller()
-
-
-class _Pause:
-    """A frozen process: since when, and what waits for it."""
-
-    __slots__ = ("appends", "events", "since")
-
-    def __init__(self, since: int) -> None:
-        self.since = since
-        self.events: list[_Event] = []
-        self.appends: dict[TopicPartition, int] = {}

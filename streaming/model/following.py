@@ -68,7 +68,7 @@ class Following:
         self._replicas = replicas
         self._outbox = outbox
         self._fetchers: dict[BrokerId, Fetcher] = {}
-        self._leader_of: dict[TopicPartition, BrokerId] = {}
+        self._term_of: dict[TopicPartition, tuple[BrokerId, int]] = {}
         self._last_request_id = 0
 
     def follow(self, key: TopicPartition, leader: BrokerId, leader_epoch: int) -> None:
@@ -77,13 +77,13 @@ class Following:
         if fetcher is not None and fetcher.epochs.get(key) == leader_epoch:
             return
         self.unfollow(key)
-        self._leader_of[key] = leader
+        self._term_of[key] = (leader, leader_epoch)
         self._fetchers.setdefault(leader, Fetcher()).add(key, leader_epoch)
 
     def unfollow(self, key: TopicPartition) -> None:
         """Follower learns that nobody leads, that it leads itself, or that the topic is gone."""
-        leader = self._leader_of.pop(key, None)
-        if leader is not None:
+        leader, _ = self._term_of.pop(key, (None, None))
+        if leader in self._fetchers:  # it is gone while all its partitions wait after errors
             self._fetchers[leader].remove(key)
 
     def send(self) -> None:
@@ -154,8 +154,8 @@ class Following:
 
     def retry_partition(self, timer: PartitionFetchDue) -> None:
         """The wait after an error is over, unless metadata has moved the partition on."""
-        fetcher = self._fetchers.get(timer.leader)
-        if self._leader_of.get(timer.topic_partition) == timer.leader:
+        key = timer.topic_partition
+        if self._term_of.get(key) == (timer.leader, timer.leader_epoch):
             fetcher = self._fetchers.setdefault(timer.leader, Fetcher())
-            if timer.topic_partition not in fetcher.epochs:
-                fetcher.add(timer.topic_partition, timer.leader_epoch)
+            if key not in fetcher.epochs:
+                fetcher.add(key, timer.leader_epoch)

@@ -93,6 +93,10 @@ class Leadership:
             for session in self._sessions_of(partition):
                 session.unsettle(partition)
 
+    def sessions(self) -> list[FetchSession]:
+        """Give the fetch session of each follower."""
+        return list(self._sessions.values())
+
     # -------------------------------------------------------------- data
 
     def append(self, now: int, appends: Iterable[tuple[TopicPartition, int]], *, acks_all: bool) -> int:

@@ -1,0 +1,58 @@
+"""What is on its way: addresses, events, and the interface of the network. Knows no rule of replication."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from streaming.contracts.identifiers import BrokerId
+from streaming.model.messages import CONTROLLER, Message, Timer
+
+if TYPE_CHECKING:
+    from streaming.contracts.identifiers import TopicPartition
+
+Link = tuple[BrokerId, BrokerId]
+
+
+class Network(Protocol):
+    """Says when messages arrive. A link keeps its order, as a TCP connection does."""
+
+    def arrival(self, now: int, sender: BrokerId, receiver: BrokerId, records: int) -> int | None:
+        """Give the time at which a message of ``records`` records arrives; None while the link is held."""
+
+
+class Address(NamedTuple):
+    """A process, not a broker: what is meant for a process that ended is lost."""
+
+    node: BrokerId
+    process: int
+
+
+class ControllerTimer(NamedTuple):
+    """A periodic task of the controller, by the name of its method."""
+
+    task: str
+    period_ms: int
+
+
+class Event(NamedTuple):
+    """Something that happens to a process at a time; ``number`` decides among equals."""
+
+    at: int
+    number: int
+    receiver: Address
+    payload: Message | Timer | ControllerTimer
+    sender: Address
+
+
+CONTROLLER_ADDRESS: Final = Address(CONTROLLER, 0)
+
+
+class Pause:
+    """A frozen process: since when, and what waits for it."""
+
+    __slots__ = ("appends", "events", "since")
+
+    def __init__(self, since: int) -> None:
+        self.since = since
+        self.events: list[Event] = []
+        self.appends: dict[TopicPartition, int] = {}
