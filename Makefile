@@ -77,7 +77,7 @@ test: check jars tools ## check, then every test against real Spark, Kafka and P
 	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m pytest $(ARGS)
 
 bench: $(DEV_READY) ## measure on this machine, and print what was measured
-	@$(BIN)/python -m pytest tests/bench -s --override-ini 'python_files=bench_*.py' $(ARGS)
+	@$(BIN)/python -m pytest -s --override-ini 'python_files=bench_*.py' $(ARGS)
 
 lock: $(DEV_READY) ## resolve the Python packages anew (with uv, installed for this only)
 	@$(PIP) install --quiet uv==0.13.8
