@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def heal(it: Any) -> None:
     print_blob=True,
 )
 @given(schedule=schedules)
+@example(schedule=[(1, ("kill", 1)), (1_000, ("kill", 1))])  # a leader restarts within its session
 def test_nothing_breaks_and_everything_heals(
     lab: Callable[..., Any],
     elr: bool,  # noqa: FBT001 - a parameter of the test

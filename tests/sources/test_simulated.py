@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,13 @@ def play(it: SimulatedSource, seconds: float, step: float | None = None) -> list
     """Poll up to ``seconds``, at once or in steps."""
     times = [seconds] if step is None else [step * n for n in range(1, int(seconds / step) + 1)]
     return [observation for time in times for observation in it.poll(Micros(EPOCH + round(time * SECOND)))]
+
+
+@cache
+def played(name: str) -> tuple[list[Observation], SimulatedSource]:
+    """A scenario that comes with the program, its whole first round: played once for every test that only looks."""
+    it = source(name)
+    return play(it, load_scenario(name).duration), it
 
 
 def of_kind(observations: Iterable[Observation], kind: str) -> list[Any]:
@@ -95,14 +103,14 @@ def test_the_snapshot_tells_the_true_state() -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_observations_tell_exactly_the_true_steps(name: str) -> None:
-    it = source(name)
-    assert told(play(it, 160)) == true(it.trace())
+    observations, it = played(name)
+    assert told(observations) == true(it.trace())
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_proven_cause_is_the_true_one_and_an_ambiguous_one_has_it_among_its_candidates(name: str) -> None:
-    it = source(name)
-    steps = [each for each in of_kind(play(it, 160), "partition") if not each.in_snapshot]
+    observations, it = played(name)
+    steps = [each for each in of_kind(observations, "partition") if not each.in_snapshot]
     for observed, truth in zip(steps, it.trace(), strict=True):
         possible = {observed.cause} | set(observed.candidates)
         assert truth.cause in possible, f"{observed} but truly {truth}"
@@ -129,32 +137,30 @@ def test_a_proven_cause_is_the_true_one_and_an_ambiguous_one_has_it_among_its_ca
     ],
 )
 def test_each_scenario_shows_its_causes(name: str, causes: set[Cause]) -> None:
-    it = source(name)
-    play(it, load_scenario(name).duration)
+    _, it = played(name)
     assert {entry.cause for entry in it.trace()} == causes
 
 
 @pytest.mark.parametrize("name", SCENARIOS[1:])
 def test_each_scenario_shows_something_within_half_a_minute(name: str) -> None:
-    it = source(name)
-    play(it, 30)
-    assert it.trace()
+    _, it = played(name)
+    assert it.trace()[0].time < EPOCH + 30 * SECOND
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_each_scenario_is_healed_after_each_round(name: str) -> None:
     scenario = load_scenario(name)
     it = source(scenario)
-    for number in (1, 2, 3):
+    steps = []
+    for number in (1, 2):
         play(it, number * scenario.duration)
         assert all(set(state.isr) == set(state.replicas) for state in it.partitions().values())
-    rounds = [sum(entry.time <= EPOCH + n * scenario.duration * SECOND for entry in it.trace()) for n in (1, 2, 3)]
-    assert rounds[2] - rounds[1] >= rounds[0] / 2
+        steps.append(len(it.trace()))
+    assert steps[1] >= 1.5 * steps[0]
 
 
 def test_a_rolling_restart_leaves_nothing_offline() -> None:
-    it = source("rolling_restart")
-    play(it, 90)
+    _, it = played("rolling_restart")
     assert all(entry.leader != -1 for entry in it.trace())
 
 
@@ -185,7 +191,7 @@ def test_topics_come_and_go() -> None:
 
 
 def test_sight_is_confirmed_at_least_each_five_seconds() -> None:
-    observations = play(source("steady"), 60)
+    observations, _ = played("steady")
     authoritative = [it.occurred_not_after for it in observations if it.authority is Authority.METADATA_LOG]
     gaps = [later - earlier for earlier, later in pairwise(authoritative)]
     assert min(gaps) >= 0
@@ -194,7 +200,7 @@ def test_sight_is_confirmed_at_least_each_five_seconds() -> None:
 
 
 def test_offsets_grow_and_are_ordered() -> None:
-    offsets = of_kind(play(source("steady"), 60), "replica_offsets")
+    offsets = of_kind(played("steady")[0], "replica_offsets")
     assert len(offsets) == 7 * 24 * 3
     assert all(it.log_start_offset <= it.high_watermark <= it.log_end_offset for it in offsets)
     first, last = offsets[0], offsets[-24 * 3]
@@ -204,8 +210,8 @@ def test_offsets_grow_and_are_ordered() -> None:
 
 def test_brokers_count_only_what_their_leaders_do() -> None:
     """A fence moves no meter; an expand moves the meter of the leader that proposed it."""
-    it = source("broker_loss")
-    samples = of_kind(play(it, 75), "broker_metric")
+    observations, it = played("broker_loss")
+    samples = of_kind(observations, "broker_metric")
     newest = {(each.broker, each.metric): each.metric_value for each in samples}
     total = {"isrshrinks_total": 0.0, "isrexpands_total": 0.0, "underreplicatedpartitions": 0.0}
     for (_, metric), value in newest.items():
@@ -222,7 +228,7 @@ def test_brokers_count_only_what_their_leaders_do() -> None:
 
 
 def test_a_broker_that_is_down_reports_nothing() -> None:
-    observations = play(source("broker_loss"), 21)
+    observations = [it for it in played("broker_loss")[0] if it.collected_at < EPOCH + 25 * SECOND]
     dead = [it for it in observations if it.kind in {"replica_offsets", "broker_metric"} and it.broker == 3]  # type: ignore[attr-defined]
     assert max(it.collected_at for it in dead) < EPOCH + 3 * SECOND
 
@@ -230,18 +236,18 @@ def test_a_broker_that_is_down_reports_nothing() -> None:
 @pytest.mark.parametrize("step", [0.013, 0.5, 7.0])
 def test_time_may_be_cut_into_polls_in_any_way(step: float) -> None:
     whole, cut = source("slow_follower"), source("slow_follower")
-    seconds = step * int(35 / step)
+    seconds = step * int(18 / step)
     assert digest(play(whole, seconds)) == digest(play(cut, seconds, step))
 
 
 def test_another_seed_is_another_history() -> None:
-    assert digest(play(source("broker_loss", seed=1), 30)) != digest(play(source("broker_loss", seed=2), 30))
+    assert digest(play(source("broker_loss", seed=1), 12)) != digest(play(source("broker_loss", seed=2), 12))
 
 
 def test_the_same_seed_gives_the_same_observations_in_another_process() -> None:
     """Also with another hash seed: no set order leaks into the order of anything."""
     program = f"import sys; sys.path[:0] = {sys.path!r}; import runpy; m = runpy.run_path({__file__!r}); "
-    program += "print(m['digest'](m['play'](m['source']('broker_loss'), 60)))"
+    program += "print(m['digest'](m['play'](m['source']('broker_loss'), 30)))"
     printed = {
         subprocess.run(
             [sys.executable, "-c", program],
@@ -252,7 +258,7 @@ def test_the_same_seed_gives_the_same_observations_in_another_process() -> None:
         ).stdout.strip()
         for seed in ("1", "2")
     }
-    assert printed == {digest(play(source("broker_loss"), 60))}
+    assert printed == {digest(play(source("broker_loss"), 30))}
 
 
 LINKS = st.tuples(st.integers(1, 3), st.integers(1, 3)).filter(lambda link: link[0] != link[1])
@@ -270,7 +276,7 @@ FAULTS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(faults=FAULTS, seed=st.integers(0, 1_000))
 def test_whatever_happens_observations_tell_exactly_the_true_steps(faults: list[Fault], seed: int) -> None:
     steady = load_scenario("broker_loss")
