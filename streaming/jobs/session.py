@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from streaming.resources import conf_path
+from streaming.runtime.java import java_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,20 +40,33 @@ def build_session(
 ) -> SparkSession:
     """Start the Spark session, or join the running one.
 
+    Without spark-submit it first finds a Java, and gives Spark's workers this very Python.
+
     Args:
         app_name: what Spark calls the application, unless ``spark.app.name`` is given.
         jars: put on the class path; Delta's extension and catalog are switched on when Delta's are among them.
         extra: more configuration of our own; like all of it, it yields to what the user gave to Spark.
+
+    Raises:
+        MissingTool: there is no Java that Spark runs on.
     """
-    _use_this_python()
-    given = given_configuration()
-    wanted = {"spark.app.name": app_name, **measured_configuration(), **_of_jars(jars), **(extra or {})}
-    if not given.get("spark.master", wanted["spark.master"]).startswith("local"):
-        wanted = {key: value for key, value in wanted.items() if key not in LOCAL_ONLY}
-    unset: dict[str, bool | float | int | str | None] = {
-        key: value for key, value in wanted.items() if key not in given
-    }
+    if "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._jvm is not None:  # noqa: SLF001 - SparkConf asks the same
+        SparkContext._ensure_initialized()  # noqa: SLF001 - under spark-submit only its JVM knows the command line
+        given = dict(SparkConf().getAll())
+    else:
+        os.environ.update(java_environment())
+        given = defaults_file()
+    unset: dict[str, bool | float | int | str | None] = {**configuration(app_name, given, jars, extra or {})}
     return SparkSession.builder.config(map=unset).getOrCreate()
+
+
+def configuration(
+    app_name: str, given: Mapping[str, str], jars: Sequence[Path], extra: Mapping[str, str]
+) -> dict[str, str]:
+    """Give what is to be set beside what the user gave."""
+    wanted = {**measured_configuration(), "spark.app.name": app_name, **_of_jars(jars), **extra}
+    is_local = given.get("spark.master", wanted["spark.master"]).startswith("local")
+    return {key: value for key, value in wanted.items() if key not in given and (is_local or key not in LOCAL_ONLY)}
 
 
 def measured_configuration() -> dict[str, str]:
@@ -65,12 +78,8 @@ def measured_configuration() -> dict[str, str]:
     }
 
 
-def given_configuration() -> dict[str, str]:
-    """Collect what the user gave: through spark-submit, or in the spark-defaults.conf of this Spark installation."""
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        SparkContext._ensure_initialized()  # noqa: SLF001 - under spark-submit only its JVM knows the command line
-    if SparkContext._jvm is not None:  # noqa: SLF001 - SparkConf asks the same
-        return dict(SparkConf().getAll())
+def defaults_file() -> dict[str, str]:
+    """Read the user's own defaults: spark-defaults.conf in SPARK_CONF_DIR, else in Spark's installation."""
     directory = Path(os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf"))
     defaults = directory / "spark-defaults.conf"
     return parse_properties(defaults.read_text(encoding="utf-8")) if defaults.is_file() else {}
@@ -91,10 +100,4 @@ def _of_jars(jars: Sequence[Path]) -> dict[str, str]:
     if not jars:
         return {}
     listed = {"spark.jars": ",".join(str(jar.resolve()) for jar in jars)}
-    return listed | DELTA if any(jar.name.startswith("delta-spark") for jar in jars) else listed
-
-
-def _use_this_python() -> None:
-    """Give Spark's workers this interpreter: they start ``python3`` of PATH otherwise, which lacks our packages."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    return listed | DELTA if any("delta-spark" in jar.name for jar in jars) else listed

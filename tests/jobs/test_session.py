@@ -1,0 +1,122 @@
+"""The Spark session: what the user gave to Spark wins, the rest is what was measured."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.jobs.session import DELTA, configuration, measured_configuration, parse_properties
+from streaming.resources import conf_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DELTA_JARS = (Path("/jars/delta-spark_4.2_2.13-4.4.0.jar"), Path("/jars/delta-storage-4.4.0.jar"))
+
+
+def test_the_measured_configuration_is_the_reference_file() -> None:
+    measured = measured_configuration()
+
+    assert measured["spark.master"] == "local[2]"
+    assert measured["spark.sql.session.timeZone"] == "UTC"
+    assert measured["spark.sql.parquet.outputTimestampType"] == "TIMESTAMP_MICROS"
+    assert measured["spark.sql.shuffle.partitions"] == "2"
+    assert measured["spark.sql.adaptive.enabled"] == "false"
+    assert measured["spark.sql.streaming.minBatchesToRetain"] == "20"
+    assert measured["spark.ui.enabled"] == "false"
+    assert measured["spark.driver.bindAddress"] == "127.0.0.1"
+    assert measured["spark.driver.extraJavaOptions"].endswith("/conf/log4j2.properties")
+
+
+def test_what_the_user_gave_is_left_alone() -> None:
+    given = {"spark.ui.enabled": "true", "spark.app.name": "mine", "spark.executor.memory": "4g"}
+    unset = configuration("isrwatch", given, jars=(), extra={"spark.ui.enabled": "false", "spark.driver.memory": "1g"})
+
+    assert not set(given) & set(unset)
+    assert unset["spark.driver.memory"] == "1g"
+
+
+def test_our_own_extra_wins_over_the_reference_file() -> None:
+    unset = configuration("isrwatch", {}, jars=(), extra={"spark.sql.shuffle.partitions": "8"})
+
+    assert unset["spark.sql.shuffle.partitions"] == "8"
+
+
+def test_a_cluster_keeps_its_own_addresses_and_checkpoint_manager() -> None:
+    unset = configuration("isrwatch", {"spark.master": "yarn"}, jars=(), extra={})
+
+    assert "spark.driver.bindAddress" not in unset
+    assert "spark.driver.host" not in unset
+    assert "spark.sql.streaming.checkpointFileManagerClass" not in unset
+    assert unset["spark.sql.session.timeZone"] == "UTC"
+
+
+def test_delta_is_switched_on_only_with_its_jars() -> None:
+    without = configuration("isrwatch", {}, jars=(), extra={})
+    within = configuration("isrwatch", {}, jars=DELTA_JARS, extra={})
+
+    assert not {"spark.jars", *DELTA} & set(without)
+    assert ",".join(map(str, DELTA_JARS)) == within["spark.jars"]
+    assert within.items() >= DELTA.items()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("# a comment\n\n! another", {}),
+        ("spark.master  local[2]\nspark.ui.enabled=false\nspark.x: y", {
+            "spark.master": "local[2]", "spark.ui.enabled": "false", "spark.x": "y"}),
+        ("spark.driver.extraJavaOptions  -Da=b -Dc=d", {"spark.driver.extraJavaOptions": "-Da=b -Dc=d"}),
+        ("spark.empty", {"spark.empty": ""}),
+    ],
+)  # fmt: skip
+def test_properties_are_read_as_spark_reads_them(text: str, expected: dict[str, str]) -> None:
+    assert expected == parse_properties(text)
+
+
+def test_the_reference_files_are_found_in_a_checkout() -> None:
+    assert Path(__file__).parents[2] / "conf" == conf_path("log4j2.properties").parent
+
+
+@pytest.mark.spark
+def test_a_session_has_the_configuration_and_this_python(spark: SparkSession) -> None:
+    given = spark.sparkContext.getConf()
+
+    assert given.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.sparkContext.pythonExec == os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_submit_and_its_defaults_file_win(tmp_path: Path) -> None:
+    """The command line wins over spark-defaults.conf, which wins over ours."""
+    (tmp_path / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 3\nspark.ui.showConsoleProgress true\n")
+    script = tmp_path / "main.py"
+    script.write_text(
+        "from streaming.jobs.session import build_session\n"
+        "conf = build_session('isrwatch').sparkContext.getConf()\n"
+        "for key in ('sql.shuffle.partitions', 'app.name', 'ui.showConsoleProgress', 'master'):\n"
+        "    print('found', key, conf.get(f'spark.{key}'))\n"
+    )
+    submit = Path(sys.executable).parent / "spark-submit"
+    ran = subprocess.run(
+        [submit, "--conf", "spark.sql.shuffle.partitions=5", "--name", "mine", "--master", "local[1]", script],
+        env={**os.environ, "SPARK_CONF_DIR": str(tmp_path), "PYSPARK_PYTHON": sys.executable,
+             "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True, text=True, check=True, timeout=300,
+    )  # fmt: skip
+    found = [line.removeprefix("found ") for line in ran.stdout.splitlines() if line.startswith("found ")]
+
+    assert found == [
+        "sql.shuffle.partitions 5",
+        "app.name mine",
+        "ui.showConsoleProgress true",
+        "master local[1]",
+    ]
