@@ -31,4 +31,8 @@ class Reader(Protocol):
         """
 
     def delete_below(self, channel: Channel, source: str, position: int) -> None:
-        """Delete whole segments that end at or below a position; the newest always stays."""
+        """Delete whole segments that end at or below a position; the newest always stays.
+
+        A job deletes below what its tables had committed before the present batch began: after a crash Spark plans
+        its last batch again, and reads it, even when the tables have it.
+        """
