@@ -76,8 +76,9 @@ test: check jars tools ## check, then every test against real Spark, Kafka and P
 	$(SAY) "Running every test"
 	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m pytest $(ARGS)
 
-bench: $(DEV_READY) ## measure on this machine, and print what was measured
-	@$(BIN)/python -m pytest -s --override-ini 'python_files=bench_*.py' $(ARGS)
+bench: $(DEV_READY) jars ## measure on this machine, and print what was measured
+	@for bench in tests/benchmarks/[a-z]*.py; do \
+		echo "$$bench"; $(BIN)/python -m tests.benchmarks.$$(basename $$bench .py) $(ARGS) || exit 1; done
 
 lock: $(DEV_READY) ## resolve the Python packages anew (with uv, installed for this only)
 	@$(PIP) install --quiet uv==0.13.8
