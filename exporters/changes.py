@@ -163,9 +163,9 @@ class _Rows:
 
 
 def _apply_partitions(draft: SnapshotDraft, rows: _Rows, lacking: Lacking) -> list[Event]:
-    befores, afters = rows.part(Before, "before"), rows.part(Partition, "after")
+    earlier, afters = rows.part(Before, "before"), rows.part(Partition, "after")
     events: list[Event] = []
-    for change, before, after in zip(rows.changes, befores, afters, strict=True):
+    for change, before, after in zip(rows.changes, earlier, afters, strict=True):
         cluster = draft.cluster(change.cluster_id, change.cluster)
         if lacking.partitions:
             cluster.put_partition(after)

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from streaming.contracts.observations import FIELDS
+from streaming.contracts.fields import FIELDS
 from streaming.contracts.tables import TABLES
 
 if TYPE_CHECKING:

@@ -15,14 +15,12 @@ from hypothesis import strategies as st
 
 from streaming.contracts.codec import encode
 from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.fields import FIELDS, KINDS, plain_types
 from streaming.contracts.observations import (
-    FIELDS,
-    KINDS,
     Authority,
     ConfigOrigin,
     Observation,
     SnapshotReason,
-    plain_types,
 )
 
 if TYPE_CHECKING:

@@ -122,7 +122,7 @@ def with_health(state: PartitionState, min_isr: int | None, at: Micros) -> Parti
     )
 
 
-def _episode(since: Micros | None, seconds: float, is_open: bool, at: Micros) -> tuple[Micros | None, float]:  # noqa: FBT001
+def _episode(since: Micros | None, seconds: float, is_open: bool, at: Micros) -> tuple[Micros | None, float]:  # noqa: FBT001 - called by position, thrice
     if is_open:
         return (at if since is None else since), seconds
     return None, seconds if since is None else seconds + max(0, at - since) / SECOND

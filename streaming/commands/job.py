@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -36,12 +37,13 @@ def job(
     from streaming.jobs.application import Application
     from streaming.jobs.queries import Places
     from streaming.jobs.session import build_session
+    from streaming.runtime.jars import DELTA, jar_paths
     from streaming.runtime.java import java_environment
 
     settings = configuration.load(config)
     _say("starting Spark")
-    java_environment()
-    spark = build_session("isrwatch")
+    os.environ.update(java_environment())
+    spark = build_session("isrwatch", jars=jar_paths(DELTA, progress=_say))
     places = Places(
         bus=bus or Path(settings.bus.directory),
         tables=tables or Path(settings.tables.directory),

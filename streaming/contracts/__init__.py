@@ -3,6 +3,7 @@
 - ``identifiers``   the numbers and names of Kafka, as types that do not mix
 - ``records``       KRaft metadata records: what a controller writes (KIP-631, KIP-966)
 - ``observations``  what a source saw
+- ``fields``        every field of every observation, with its plain type
 - ``events``        what happened, and why
 - ``health``        the definitions: under-replicated, under min ISR, offline
 - ``codec``         observation to bytes and back, with a schema version

@@ -13,20 +13,21 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.fields import KINDS, REQUIRED, plain_types
 from streaming.contracts.observations import (
-    KINDS,
-    REQUIRED,
     SCHEMA_VERSION,
     Authority,
     ConfigOrigin,
     Observation,
     SnapshotReason,
-    plain_types,
 )
 from streaming.errors import Quarantined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+# What a source itself could not decode travels whole, to be quarantined with the source's reason.
+UNDECODABLE: Final = "undecodable"
 
 _ENUMS: Final[dict[str, type[StrEnum]]] = {
     "authority": Authority,
@@ -93,6 +94,8 @@ def from_fields(values: Mapping[str, Any]) -> Observation:
     """
     kind = values.get("kind")
     cls = KINDS.get(kind) if isinstance(kind, str) else None
+    if kind == UNDECODABLE:
+        raise Quarantined(f"undecodable at its source: {values.get('reason')}")
     if cls is None:
         raise Quarantined(f"unknown kind {kind!r}")
     arguments: dict[str, Any] = {}

@@ -1,7 +1,6 @@
 """What a source saw. One frozen value an observation, validated at birth.
 
-Every observation carries the envelope fields of :class:`Observation`. ``FIELDS`` gives the plain type of every
-field of every kind: the codec and the Spark schema are projections of it.
+Every observation carries the envelope fields of :class:`Observation`; ``fields`` gives the plain type of each.
 
 Order. A metadata-log source orders its observations by ``(metadata_offset, metadata_index)``; a poller by the
 ``sequence`` that the bus gives to each of its observations. Snapshots are bracketed by :class:`SnapshotBegin` and
@@ -10,7 +9,7 @@ Order. A metadata-log source orders its observations by ``(metadata_offset, meta
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Final
 
@@ -259,51 +258,3 @@ class BrokerMetricObserved(Observation):
     broker: BrokerId
     metric: str
     metric_value: float
-
-
-KINDS: Final[dict[str, type[Observation]]] = {
-    cls.kind: cls
-    for cls in (
-        PartitionObserved,
-        TopicRemoved,
-        BrokerObserved,
-        ControllerObserved,
-        ConfigObserved,
-        Heartbeat,
-        SnapshotBegin,
-        SnapshotEnd,
-        ReplicaOffsetsObserved,
-        BrokerMetricObserved,
-    )
-}
-
-# Annotation -> plain type. "int" is 32 bits (Kafka's ids, epochs and indices), "long" 64 bits.
-_PLAIN: Final = {
-    "ClusterId": "string", "str": "string", "TopicId": "string", "Authority": "string", "ConfigOrigin": "string",
-    "SnapshotReason": "string", "str | None": "string", "Cause | None": "string", "Evidence | None": "string",
-    "int": "int", "int | None": "int", "BrokerId": "int",
-    "Micros": "long", "Offset | None": "long", "float": "double",
-    "bool": "boolean", "bool | None": "boolean",
-    "tuple[BrokerId, ...]": "int[]", "tuple[int, ...]": "int[]",
-    "tuple[Cause, ...]": "string[]", "tuple[TopicId, ...]": "string[]",
-    "tuple[str, ...]": "string[]", "tuple[str, ...] | None": "string[]",
-}  # fmt: skip
-_LONGS: Final = frozenset({"sequence", "broker_epoch"})
-
-
-def plain_types(cls: type[Observation]) -> dict[str, str]:
-    """Give the plain type of each field of one kind, in the order of the class.
-
-    Returns:
-        field name to one of string, int, long, double, boolean, int[], string[].
-    """
-    return {field.name: "long" if field.name in _LONGS else _PLAIN[str(field.type)] for field in fields(cls)}
-
-
-# Every field of every kind, once: kinds that share a name share its type.
-FIELDS: Final[dict[str, str]] = {name: plain for cls in KINDS.values() for name, plain in plain_types(cls).items()}
-# The fields that an encoded observation must carry: those without a default that cannot be None.
-REQUIRED: Final[dict[str, tuple[str, ...]]] = {
-    kind: tuple(field.name for field in fields(cls) if field.default is MISSING and "None" not in str(field.type))
-    for kind, cls in KINDS.items()
-}

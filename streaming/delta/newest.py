@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from streaming.delta.definitions import arrow_schema, create_or_check
-from streaming.delta.rows import plain_type
+from streaming.delta.rows import read_all
 from streaming.delta.truth import NOTHING_APPLIED, position_key
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ class NewestRows:
         self._positions: dict[str, int] = {}
         self._overwrites = 0
         self._rows: dict[tuple[Any, ...], Mapping[str, Any]] = {}
-        plain = pa.schema([pa.field(item.name, plain_type(item.type)) for item in self._schema])
-        self._keep(self._table.to_pyarrow_table().cast(plain).to_pylist())
+        self._keep(read_all(self._table).to_pylist())
 
     def position(self, source: str) -> int:
         """Give the position of the last applied observation of a source, -1 for none."""

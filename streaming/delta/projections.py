@@ -152,7 +152,7 @@ class Projections:
                 each.vacuum(retention_hours=1, enforce_retention_duration=False, dry_run=False)
 
     def _rows(self, table: Table) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = row_forms.plain(self._tables[table.name].to_pyarrow_table()).to_pylist()
+        rows: list[dict[str, Any]] = row_forms.read_all(self._tables[table.name]).to_pylist()
         return rows
 
     @staticmethod

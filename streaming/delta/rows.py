@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
 
 from streaming.changes.change import Change, Subject
 from streaming.changes.state import (
@@ -125,6 +126,23 @@ def min_isr_rows(known: Iterable[tuple[ConfigKey, MinIsr]]) -> list[dict[str, An
         {"topic": key.topic, "origin": key.origin, "min_isr": told.min_isr, "offset": told.offset}
         for key, told in known
     ]
+
+
+def read_all(table: DeltaTable) -> pa.Table:
+    """Read a whole table, timestamps as microseconds; through DataFusion, which follows every table feature."""
+    found = pa.table(QueryBuilder().register("whole", table).execute("select * from whole"))
+    return plain(found.cast(pa.schema([pa.field(item.name, _large_free(item.type)) for item in found.schema])))
+
+
+def _large_free(kind: pa.DataType) -> pa.DataType:
+    """Spell views and large types, DataFusion's own, as the types of our schemas."""
+    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(item.name, _large_free(item.type)) for item in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_large_free(kind.value_type))
+    return kind
 
 
 def replay(state: ReplicationState, rows: pa.Table) -> None:

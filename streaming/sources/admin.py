@@ -7,7 +7,7 @@ the metadata are read by a thread, offsets are asked of each leader on its own, 
 from __future__ import annotations
 
 import time
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +18,10 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Authority, Heartbeat, Observation, SnapshotReason
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.admin_configs import ConfigsRound
+from streaming.sources.admin_metadata import MetadataRound, Read, monotonic
 from streaming.sources.admin_offsets import OffsetsRound
 from streaming.sources.admin_refusals import Complaints, error_of, forbidden
-from streaming.sources.admin_view import ClusterView, is_doubtful, is_same_cast, read_view, snapshot, steps
+from streaming.sources.admin_view import ClusterView, is_same_cast, snapshot, steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,9 +29,12 @@ if TYPE_CHECKING:
 HOUR: Final = Micros(3_600_000_000)
 _PATIENCE: Final = Micros(1_000_000)  # how long one poll may wait
 _AT_ONCE: Final = Micros(0)
-_SECOND_LOOKS: Final = 3  # an answer that may be old is believed when it is given again and again
-_SECOND_LOOK_AFTER: Final = Micros(300_000)  # longer than a healthy broker lags behind the metadata log
-_SILENT: Final = {"log_level": "2", "log.connection.close": "false", "client.id": "isrwatch"}
+_DEFAULTS: Final = {
+    "client.id": "isrwatch",
+    "log_level": "2",  # what goes wrong is told by errors
+    "log.connection.close": "false",
+    "socket.timeout.ms": "10000",  # a hung broker is let go of
+}
 
 
 @dataclass(slots=True)
@@ -46,15 +50,6 @@ class _Timer:
             return False
         self.next_at = Micros(now + self.period)
         return True
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A view with the monotonic time of its request and of its answer."""
-
-    view: ClusterView
-    began: Micros
-    ended: Micros
 
 
 class AdminSource:
@@ -101,7 +96,7 @@ class AdminSource:
         self._complaints = Complaints(bootstrap_servers)
         self._client = _connected(
             {
-                **_SILENT,
+                **_DEFAULTS,
                 **client,
                 "bootstrap.servers": bootstrap_servers,
                 "error_cb": self._complaints,
@@ -112,15 +107,14 @@ class AdminSource:
         self._offsets_due = _Timer(offsets_micros)
         self._configs_due = _Timer(config_micros)
         self._ids_due = _Timer(config_micros)
+        self._timers = (self._metadata_due, self._offsets_due, self._configs_due, self._ids_due)
         self._snapshot_due = _Timer(snapshot_micros)
         self._everything_due = _Timer(snapshot_micros)
         self._offsets = OffsetsRound(request_seconds)
         self._configs = ConfigsRound(request_seconds)
-        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
-        self._reading: Future[_Read] | None = None
-        self._last: _Read | None = None
+        self._metadata = MetadataRound(self._client, cluster=cluster, name=name, seconds=request_seconds)
+        self._last: Read | None = None
         self._lost_sight = False
-        self._doubts = 0
         self._refusal: ConnectionRefused | None = None
         self._complained: set[str] = set()
 
@@ -130,10 +124,10 @@ class AdminSource:
         Raises:
             ConnectionRefused: nobody answers, or a permission is missing; the latter is told once.
         """
-        skew = now - _monotonic()
-        until = _monotonic() + _PATIENCE
+        skew = now - monotonic()
+        until = monotonic() + _PATIENCE
         while True:
-            moment = Micros(_monotonic() + skew)
+            moment = Micros(monotonic() + skew)
             self._ask(moment)
             found = self._take(moment, skew)
             if found:
@@ -147,24 +141,20 @@ class AdminSource:
 
     def close(self) -> None:
         """Let go of the connections; a request under way ends by its own limit."""
-        self._reader.shutdown(wait=False, cancel_futures=True)
+        self._metadata.close()
 
     def _ask(self, now: Micros) -> None:
         """Send every question that is due."""
-        if self._reading is None and self._metadata_due.strike(now):
-            known = None if self._last is None or self._ids_due.strike(now) else self._last.view
-            self._reading = self._reader.submit(self._read, known)
+        if self._metadata_due.strike(now):
+            self._metadata.ask()
         if self._last is None:
             return
+        if self._ids_due.strike(now):
+            self._metadata.ask_ids(self._last.view)
         if self._offsets_due.strike(now):
             self._offsets.ask(self._client, self._last.view, now)
         if self._configs_due.strike(now):
             self._configs.ask(self._client, self._last.view, now, everything=self._everything_due.strike(now))
-
-    def _read(self, known: ClusterView | None) -> _Read:
-        began = _monotonic()
-        view = read_view(self._client, cluster=self._cluster, known=known, seconds=self._seconds)
-        return _Read(view, began, _monotonic())
 
     def _take(self, now: Micros, skew: int) -> list[Observation]:
         """Collect every answer that has arrived."""
@@ -176,29 +166,27 @@ class AdminSource:
         return found
 
     def _take_metadata(self, now: Micros, skew: int) -> list[Observation]:
-        if self._reading is None or not self._reading.done():
-            return []
-        reading, self._reading = self._reading, None
+        before = self._last
         try:
-            read = reading.result()
+            read = self._metadata.take(None if before is None else before.view)
         except KafkaException as failure:
             self._client.poll(0)  # hands over the complaints that tell why
             self._refusal = forbidden(failure, "DESCRIBE", "all topics") or self._complaints.refusal(failure)
-            self._lost_sight = self._last is not None
+            self._lost_sight = before is not None
             self._metadata_due.next_at = now
             return []
-        self._complaints.clear()
-        before = self._last
-        if before is not None and is_doubtful(before.view, read.view) and self._doubts < _SECOND_LOOKS:
-            self._doubts += 1
-            self._metadata_due.next_at = Micros(now + _SECOND_LOOK_AFTER)
+        soon = self._metadata.second_look_after()
+        if soon is not None:
+            self._metadata_due.next_at = min(self._metadata_due.next_at, Micros(now + soon))
+        if read is None:
             return []
-        self._doubts, self._last = 0, read
+        self._complaints.clear()
+        self._last = read
         if before is None or before.view.topics.keys() != read.view.topics.keys():
             self._configs_due.next_at = now
         return self._told(before, read, now, skew) if self._authority is Authority.POLL else []
 
-    def _told(self, before: _Read | None, read: _Read, now: Micros, skew: int) -> list[Observation]:
+    def _told(self, before: Read | None, read: Read, now: Micros, skew: int) -> list[Observation]:
         """Tell what differs from the view before: it happened after that was asked and before this was answered."""
         envelope = self._envelope(read.view, now)
         envelope["occurred_not_before"] = Micros((before or read).began + skew)
@@ -215,7 +203,7 @@ class AdminSource:
             )
         return steps(before.view, read.view, envelope) or [Heartbeat(**envelope)]
 
-    def _snapshot_reason(self, before: _Read | None, read: _Read, now: Micros) -> SnapshotReason | None:
+    def _snapshot_reason(self, before: Read | None, read: Read, now: Micros) -> SnapshotReason | None:
         is_due = self._snapshot_due.strike(now)
         if before is None or before.view.cluster_id != read.view.cluster_id:
             return SnapshotReason.START
@@ -246,15 +234,12 @@ class AdminSource:
 
     def _wait(self, now: Micros, until: int) -> bool:
         """Wait for an answer or for the next question; False when the patience of this poll is over."""
-        left = until - _monotonic()
+        left = until - monotonic()
         if left <= 0:
             return False
-        timers = [self._metadata_due] if self._last is None else [self._offsets_due, self._configs_due]
-        if self._reading is None:
-            timers.append(self._metadata_due)
+        timers = [self._metadata_due] if self._last is None else [*self._timers]
         due = min(timer.next_at for timer in timers) - now
-        pending: list[Future[Any]] = [*self._offsets.pending(), *self._configs.pending()]
-        pending += [] if self._reading is None else [self._reading]
+        pending = [*self._metadata.pending(), *self._offsets.pending(), *self._configs.pending()]
         seconds = max(1_000, min(left, due)) / 1_000_000
         if pending:
             wait(pending, timeout=seconds, return_when=FIRST_COMPLETED)
@@ -269,7 +254,3 @@ def _connected(properties: dict[str, Any]) -> AdminClient:
     except (KafkaException, TypeError, ValueError) as failure:
         reason = error_of(failure).str() if isinstance(failure, KafkaException) else str(failure)
         raise ConfigurationError(f"[cluster.client] is refused by librdkafka: {reason}") from None
-
-
-def _monotonic() -> Micros:
-    return Micros(time.monotonic_ns() // 1000)

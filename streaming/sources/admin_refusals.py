@@ -18,9 +18,9 @@ _NOISE: Final = re.compile(r"^\S+/(?:bootstrap|\d+): |\s*\(after \d+ms in state 
 _TELLING: Final = (
     KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's own codes carry an underscore
     KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError._SSL,  # noqa: SLF001
-    KafkaError._RESOLVE,  # noqa: SLF001
-    KafkaError._TRANSPORT,  # noqa: SLF001
+    KafkaError._SSL,  # noqa: SLF001 - librdkafka names its own errors so
+    KafkaError._RESOLVE,  # noqa: SLF001 - librdkafka names its own errors so
+    KafkaError._TRANSPORT,  # noqa: SLF001 - librdkafka names its own errors so
 )
 _FORBIDDEN: Final = frozenset({KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED})
 
@@ -28,7 +28,7 @@ _FORBIDDEN: Final = frozenset({KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaErr
 def error_of(failure: KafkaException) -> KafkaError:
     """Unwrap librdkafka's error."""
     error = failure.args[0]
-    return error if isinstance(error, KafkaError) else KafkaError(KafkaError._FAIL, str(error))  # noqa: SLF001
+    return error if isinstance(error, KafkaError) else KafkaError(KafkaError._FAIL, str(error))  # noqa: SLF001 - librdkafka names its own errors so
 
 
 class Complaints:
@@ -58,11 +58,11 @@ class Complaints:
             return ConnectionRefused(
                 f"Kafka at {servers} does not let us log in: {detail}; check sasl.* under [cluster.client]"
             )
-        if code == KafkaError._SSL or "SSL handshake" in detail:  # noqa: SLF001
+        if code == KafkaError._SSL or "SSL handshake" in detail:  # noqa: SLF001 - librdkafka names its own errors so
             return ConnectionRefused(
                 f"no TLS with Kafka at {servers}: {detail}; check security.protocol and ssl.* under [cluster.client]"
             )
-        if code == KafkaError._RESOLVE:  # noqa: SLF001
+        if code == KafkaError._RESOLVE:  # noqa: SLF001 - librdkafka names its own errors so
             return ConnectionRefused(f"{detail}; check cluster.bootstrap_servers, which is {servers}")
         detail = detail or error_of(failure).str()
         return ConnectionRefused(

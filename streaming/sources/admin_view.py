@@ -7,10 +7,7 @@ epochs, eligible leader replicas and causes are not in this API.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from uuid import UUID
-
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import (
@@ -18,11 +15,8 @@ from streaming.contracts.identifiers import (
     BrokerId,
     ClusterId,
     TopicId,
-    synthetic_topic_id,
-    topic_id_from_uuid,
 )
 from streaming.contracts.observations import BrokerObserved, Observation, PartitionObserved, SnapshotBegin, SnapshotEnd
-from streaming.sources.admin_refusals import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,9 +24,6 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicMetadata
 
     from streaming.contracts.observations import SnapshotReason
-
-_BATCH: Final = 500  # topics in one DescribeTopics
-_NO_ID: Final = topic_id_from_uuid(UUID(int=0))
 
 
 class PartitionView(NamedTuple):
@@ -67,34 +58,23 @@ class ClusterView:
         return groups
 
 
-def read_view(client: AdminClient, *, cluster: str, known: ClusterView | None, seconds: float) -> ClusterView:
-    """Ask any broker for the metadata of the whole cluster, and for topic ids that ``known`` does not hold.
+def read_view(client: AdminClient, *, cluster: str, seconds: float) -> ClusterView:
+    """Ask any broker for the metadata of the whole cluster; topic ids are not in it.
 
     Args:
         client: a connected admin client.
         cluster: stands for the cluster id where the version has none (before Kafka 0.10.1).
-        known: the view before; a topic whose replicas are as they were keeps its id.
-        seconds: limit of each request.
+        seconds: limit of the request.
 
     Raises:
         KafkaException: nobody answers in time.
     """
     found = client.list_topics(timeout=seconds)
-    cluster_id = ClusterId(found.cluster_id or cluster)
-    topics = {name: parts for name, topic in found.topics.items() if (parts := _partitions(topic))}
-    kept = {
-        name: known.topic_ids[name]
-        for name, parts in topics.items()
-        if known is not None and name in known.topics and _placement(known.topics[name]) == _placement(parts)
-    }
-    asked = _topic_ids(client, [name for name in topics if name not in kept], cluster_id, seconds)
-    ids = {**kept, **asked}
     return ClusterView(
-        cluster_id=cluster_id,
+        cluster_id=ClusterId(found.cluster_id or cluster),
         answered_by=found.orig_broker_id,
         brokers=_brokers(found),
-        topics={name: parts for name, parts in topics.items() if name in ids},
-        topic_ids=ids,
+        topics={name: parts for name, topic in found.topics.items() if (parts := _partitions(topic))},
     )
 
 
@@ -117,30 +97,6 @@ def _in_order(isr: Sequence[int], replicas: Sequence[int]) -> tuple[BrokerId, ..
     return tuple(
         sorted(map(BrokerId, isr), key=lambda broker: (broker not in replicas, [*replicas, broker].index(broker)))
     )
-
-
-def _placement(parts: Mapping[int, PartitionView]) -> list[tuple[int, tuple[BrokerId, ...]]]:
-    return [(number, view.replicas) for number, view in parts.items()]
-
-
-def _topic_ids(client: AdminClient, names: list[str], cluster_id: ClusterId, seconds: float) -> dict[str, TopicId]:
-    ids: dict[str, TopicId] = {}
-    for start in range(0, len(names), _BATCH):
-        answers = client.describe_topics(TopicCollection(names[start : start + _BATCH]), request_timeout=seconds)
-        for name, answer in answers.items():
-            try:
-                ids[name] = _topic_id(str(answer.result().topic_id), cluster_id, name)
-            except KafkaException as failure:
-                # Deleted since the list was read.
-                if error_of(failure).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise
-    return ids
-
-
-def _topic_id(told: str, cluster_id: ClusterId, topic: str) -> TopicId:
-    """Spell a topic id as Kafka does: librdkafka writes the other alphabet of base64."""
-    topic_id = TopicId(told.replace("+", "-").replace("/", "_"))
-    return synthetic_topic_id(cluster_id, topic) if topic_id == _NO_ID else topic_id
 
 
 def is_doubtful(before: ClusterView, after: ClusterView) -> bool:

@@ -137,7 +137,7 @@ def _check_fault(fault: Fault, scenario: Scenario, key: str) -> None:
 def _check_healed(faults: tuple[Fault, ...]) -> None:
     sick: dict[object, Fault] = {}
     for fault in sorted(faults, key=lambda it: it.at):
-        subject = fault.link or fault.broker
+        subject: object = fault.link or fault.broker
         if fault.action in _HEALED_BY:
             sick[subject] = fault
         else:

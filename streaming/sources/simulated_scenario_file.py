@@ -86,11 +86,11 @@ def _constants(values: Any) -> Constants:  # noqa: ANN401 - any value of a TOML 
 
 
 def _build(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
-    annotations = {it.name: str(it.type) for it in fields(cls)}
+    annotations = {it.name: str(it.type) for it in fields(cls)}  # type: ignore[arg-type]
     unknown = sorted(set(values) - set(annotations))
     if unknown:
         raise ConfigurationError(f"unknown key {prefix}{unknown[0]}; known here: {', '.join(annotations)}")
-    for it in fields(cls):
+    for it in fields(cls):  # type: ignore[arg-type]
         if it.name not in values and it.default is MISSING and it.default_factory is MISSING:
             raise ConfigurationError(f"{prefix}{it.name} is missing")
     return cls(**{name: _value(annotations[name], value, prefix + name) for name, value in values.items()})

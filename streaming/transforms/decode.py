@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere in Spark
 
-from streaming.contracts.observations import KINDS, REQUIRED, SCHEMA_VERSION, plain_types
+from streaming.contracts.fields import KINDS, REQUIRED, plain_types
+from streaming.contracts.observations import (
+    SCHEMA_VERSION,
+)
 from streaming.schemas import observation_schema
 from streaming.transforms.faults import JSON_OPTIONS, fault, within_array
 

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere in Spark
 
-from streaming.contracts.observations import KINDS, REQUIRED, SCHEMA_VERSION, plain_types
+from streaming.contracts.fields import KINDS, REQUIRED, plain_types
+from streaming.contracts.observations import (
+    SCHEMA_VERSION,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.contracts.codec import decode, encode, from_fields
-from streaming.contracts.observations import FIELDS, KINDS, REQUIRED, Authority, Heartbeat, Observation, plain_types
+from streaming.contracts.fields import FIELDS, KINDS, REQUIRED, plain_types
+from streaming.contracts.observations import (
+    Authority,
+    Heartbeat,
+    Observation,
+)
 from streaming.errors import Quarantined
 from tests.strategies import observations, payloads
 

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, QueryBuilder
 
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
@@ -17,7 +19,6 @@ from tests.changes.conftest import Story
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pyarrow as pa
 
 LAG: dict[str, Any] = {"cause": Cause.LAG, "evidence": Evidence.PROVEN}
 
@@ -130,7 +131,6 @@ def test_derived_tables_hold_every_event_once_and_the_sums_of_the_brokers(tmp_pa
 
 
 def _read(directory: Path, name: str) -> list[dict[str, Any]]:
-    from deltalake import DeltaTable  # noqa: PLC0415
-
-    rows: list[dict[str, Any]] = DeltaTable(str(directory / name)).to_pyarrow_table().to_pylist()
-    return rows
+    query = QueryBuilder().register("t", DeltaTable(str(directory / name)))
+    found: list[dict[str, Any]] = pa.table(query.execute("select * from t")).to_pylist()
+    return found

@@ -133,7 +133,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         prometheus = stack.enter_context(running_prometheus(tmp_path_factory.mktemp("prometheus"), targets))
         stack.enter_context(Writer(sandbox.bootstrap_servers, TOPIC))
         began = time.time()
-        time.sleep(3)
+        isr = f'kafka_replication_partition_in_sync_replicas{{topic="{TOPIC}",partition="0"}}'
+        pipeline.eventually(
+            lambda: prometheus.query(f"count_over_time({isr}[1m]) > 5"), "some scrapes before the faults"
+        )
         Script(sandbox, pipeline, done).play()
         finish(sandbox, pipeline, done)
         ask(prometheus, began, done)

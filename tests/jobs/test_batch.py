@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, QueryBuilder
 
 from streaming.contracts.codec import encode
 from streaming.contracts.observations import Channel, ReplicaOffsetsObserved
@@ -32,9 +33,8 @@ def published(observations: Iterable[Observation], start: int = 0) -> pa.Table:
 
 
 def rows(directory: Path, name: str) -> list[dict[str, Any]]:
-    from deltalake import DeltaTable  # noqa: PLC0415
-
-    found: list[dict[str, Any]] = DeltaTable(str(directory / name)).to_pyarrow_table().to_pylist()
+    query = QueryBuilder().register("t", DeltaTable(str(directory / name)))
+    found: list[dict[str, Any]] = pa.table(query.execute("select * from t")).to_pylist()
     return found
 
 

@@ -16,8 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 
 from tests.plugins.local_http import free_port
 
@@ -124,7 +125,8 @@ class Pipeline:
         path = self.tables / table
         if not DeltaTable.is_deltatable(str(path)):
             return []
-        rows: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+        found = QueryBuilder().register("t", DeltaTable(str(path))).execute("select * from t")
+        rows: list[dict[str, Any]] = pa.table(found).to_pylist()
         return rows
 
     def eventually(

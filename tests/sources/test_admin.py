@@ -26,12 +26,13 @@ from streaming.contracts.observations import (
 )
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.admin import AdminSource
+from streaming.sources.admin_topic_ids import topic_id
 from streaming.sources.admin_view import (
     ClusterView,
     PartitionView,
     _in_order,
-    _topic_id,
     inferred_cause,
+    is_doubtful,
     snapshot,
     steps,
 )
@@ -216,6 +217,18 @@ def test_a_hung_broker_delays_neither_metadata_nor_the_offsets_of_the_others(
     assert longest < 5.0
 
 
+def test_a_hung_broker_never_makes_polls_blind(mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
+    """Any broker may be the one that is asked; without a second question one hit would take a minute."""
+    cluster = mock_kafka(2)
+    cluster.create_topic("orders", partitions=1, replicas=2)
+    source = source_of(cluster.bootstrap_servers, request_seconds=60.0, client={"socket.timeout.ms": "60000"})
+    until(source, has(Heartbeat, 3))
+    cluster.hang(2, 600_000)
+    began = time.monotonic()
+    until(source, has(Heartbeat, 15))
+    assert time.monotonic() - began < 55.0
+
+
 def test_a_broker_that_is_down_leaves_its_partitions_out(
     mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
@@ -372,13 +385,13 @@ def test_another_order_of_the_same_isr_is_no_change(first: list[int], second: li
     ],
 )
 def test_topic_ids_are_spelled_as_kafka_does_and_made_up_where_there_are_none(told: str, expected: str) -> None:
-    assert _topic_id(told, ClusterId("C"), "orders") == expected
+    assert topic_id(told, ClusterId("C"), "orders") == expected
 
 
 def test_steps_and_snapshots_agree_on_what_changed() -> None:
     ids = {"orders": TopicId("x")}
-    before = ClusterView(ClusterId("C"), {}, {"orders": {0: view((1,)), 1: view((1, 2))}}, ids)
-    after = ClusterView(ClusterId("C"), {}, {"orders": {0: view((1, 2)), 1: view((1, 2)), 2: view((1,))}}, ids)
+    before = ClusterView(ClusterId("C"), 1, {}, {"orders": {0: view((1,)), 1: view((1, 2))}}, ids)
+    after = ClusterView(ClusterId("C"), 1, {}, {"orders": {0: view((1, 2)), 1: view((1, 2)), 2: view((1,))}}, ids)
     envelope = {
         "cluster_id": "C",
         "cluster": "test",
@@ -394,3 +407,41 @@ def test_steps_and_snapshots_agree_on_what_changed() -> None:
     assert expected == [(item.partition, item.cause) for item in told]
     assert expected == [(item.partition, item.cause) for item in of(PartitionObserved, whole) if item.cause]
     assert [item.partition for item in of(PartitionObserved, whole)] == [0, 1, 2]
+
+
+def cast(answered_by: int, brokers: tuple[int, ...], *partitions: int) -> ClusterView:
+    topics = {f"topic-{number}": dict.fromkeys(range(count), view((1,))) for number, count in enumerate(partitions)}
+    return ClusterView(ClusterId("C"), answered_by, {BrokerId(broker): ("h", 1) for broker in brokers}, topics)
+
+
+@pytest.mark.parametrize(
+    ("answer", "doubtful"),
+    [
+        (cast(2, (1, 2), 3, 1), False),
+        (cast(2, (1, 2), 3, 1, 1), False),
+        (cast(2, (1, 2, 3), 4, 1), False),
+        (cast(2, (1, 2), 3), True),
+        (cast(2, (1, 2), 2, 1), True),
+        (cast(3, (1, 2, 3), 3, 1), True),
+        (cast(-1, (1, 2), 3, 1), False),
+    ],
+)
+def test_an_answer_that_may_be_old_gets_a_second_look(answer: ClusterView, *, doubtful: bool) -> None:
+    """Broker 1 said that 1 and 2 are alive: 3 may be cut off, and who misses something may lag."""
+    assert is_doubtful(cast(1, (1, 2), 3, 1), answer) is doubtful
+
+
+def test_a_broker_that_answers_alone_is_believed_in_the_end(
+    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    """A deleted topic stays missing, however often one looks."""
+    cluster = mock_kafka(1)
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    cluster.create_topic("gone", partitions=1, replicas=1)
+    source = source_of(cluster.bootstrap_servers, poll_micros=2_000_000)
+    until(source, has(SnapshotEnd))
+    cluster.delete_topic("gone")
+    began = time.monotonic()
+    (end,) = of(SnapshotEnd, until(source, has(SnapshotEnd)))
+    assert len(end.topic_ids) == 1
+    assert time.monotonic() - began > 0.8

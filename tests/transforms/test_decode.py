@@ -9,7 +9,10 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere in Spark
 
 from streaming.contracts.codec import _CHECKS, decode, encode, from_fields
-from streaming.contracts.observations import KINDS, REQUIRED, SCHEMA_VERSION, plain_types
+from streaming.contracts.fields import KINDS, REQUIRED, plain_types
+from streaming.contracts.observations import (
+    SCHEMA_VERSION,
+)
 from streaming.errors import Quarantined
 from streaming.schemas import bus_schema, observation_schema
 from streaming.transforms.decode import decode as decode_frame

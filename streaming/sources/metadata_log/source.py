@@ -9,6 +9,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from streaming.contracts.codec import UNDECODABLE
 from streaming.contracts.identifiers import Micros, Offset
 from streaming.contracts.observations import SCHEMA_VERSION, SnapshotReason
 from streaming.contracts.records import LeaderChange, RecordBatch
@@ -205,7 +206,7 @@ class MetadataLogSource:
             self._report(f"the metadata record at offset {offset} goes to quarantine: {record.reason}")
             document = {
                 "v": SCHEMA_VERSION,
-                "kind": "undecodable",
+                "kind": UNDECODABLE,
                 "cluster_id": self.cluster_id,
                 "cluster": self._cluster,
                 "source": self.name,

@@ -1,0 +1,67 @@
+"""Every field of every observation, with its plain type: the codec and the Spark schema are projections of it."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from typing import Final
+
+from streaming.contracts.observations import (
+    BrokerMetricObserved,
+    BrokerObserved,
+    ConfigObserved,
+    ControllerObserved,
+    Heartbeat,
+    Observation,
+    PartitionObserved,
+    ReplicaOffsetsObserved,
+    SnapshotBegin,
+    SnapshotEnd,
+    TopicRemoved,
+)
+
+KINDS: Final[dict[str, type[Observation]]] = {
+    cls.kind: cls
+    for cls in (
+        PartitionObserved,
+        TopicRemoved,
+        BrokerObserved,
+        ControllerObserved,
+        ConfigObserved,
+        Heartbeat,
+        SnapshotBegin,
+        SnapshotEnd,
+        ReplicaOffsetsObserved,
+        BrokerMetricObserved,
+    )
+}
+
+# Annotation -> plain type. "int" is 32 bits (Kafka's ids, epochs and indices), "long" 64 bits.
+_PLAIN: Final = {
+    "ClusterId": "string", "str": "string", "TopicId": "string", "Authority": "string", "ConfigOrigin": "string",
+    "SnapshotReason": "string", "str | None": "string", "Cause | None": "string", "Evidence | None": "string",
+    "int": "int", "int | None": "int", "BrokerId": "int",
+    "Micros": "long", "Offset | None": "long", "float": "double",
+    "bool": "boolean", "bool | None": "boolean",
+    "tuple[BrokerId, ...]": "int[]", "tuple[int, ...]": "int[]",
+    "tuple[Cause, ...]": "string[]", "tuple[TopicId, ...]": "string[]",
+    "tuple[str, ...]": "string[]", "tuple[str, ...] | None": "string[]",
+}  # fmt: skip
+_LONGS: Final = frozenset({"sequence", "broker_epoch"})
+
+
+def plain_types(cls: type[Observation]) -> dict[str, str]:
+    """Give the plain type of each field of one kind, in the order of the class.
+
+    Returns:
+        field name to one of string, int, long, double, boolean, int[], string[].
+    """
+    return {field.name: "long" if field.name in _LONGS else _PLAIN[str(field.type)] for field in fields(cls)}
+
+
+# Every field of every kind, once: kinds that share a name share its type.
+FIELDS: Final[dict[str, str]] = {name: plain for cls in KINDS.values() for name, plain in plain_types(cls).items()}
+# The fields that an encoded observation must carry: those without a default that cannot be None.
+REQUIRED: Final[dict[str, tuple[str, ...]]] = {
+    kind: tuple(field.name for field in fields(cls) if field.default is MISSING and "None" not in str(field.type))
+    for kind, cls in KINDS.items()
+}

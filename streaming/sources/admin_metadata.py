@@ -1,0 +1,150 @@
+"""The cluster's metadata, read by a thread of its own and believed with care.
+
+Knows confluent-kafka's admin client and the monotonic clock.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from streaming.contracts.identifiers import Micros
+from streaming.sources.admin_topic_ids import TopicIds
+from streaming.sources.admin_view import ClusterView, is_doubtful, read_view
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+_SECOND_LOOKS: Final = 3  # an answer that may be old is believed when it is given again and again
+_SECOND_LOOK_AFTER: Final = Micros(300_000)  # longer than a healthy broker lags behind the metadata log
+_HELD: Final = Micros(1_000_000)  # how long the other topics wait for the id of a new one
+_IMPATIENT_AFTER: Final = Micros(1_000_000)  # librdkafka asks any broker, and that one may hang: then ask another
+_READERS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A view with the monotonic time of its request and of its answer."""
+
+    view: ClusterView
+    began: Micros
+    ended: Micros
+
+
+class MetadataRound:
+    """One question at a time, asked of any broker, and of another one if the first is slow.
+
+    Args:
+        client: a connected admin client.
+        cluster: stands for the cluster id where the version has none.
+        name: of the thread.
+        seconds: limit of each request.
+    """
+
+    def __init__(self, client: AdminClient, *, cluster: str, name: str, seconds: float) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._seconds = seconds
+        self._ids = TopicIds(seconds)
+        self._reader = ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix=name)
+        self._readings: list[Future[Read]] = []
+        self._asked_at = Micros(0)
+        self._until = Micros(0)
+        self._held: Read | None = None
+        self._doubts = 0
+
+    def ask(self) -> None:
+        """Send the question, unless an answer is still owed."""
+        if not self._readings:
+            self._until = Micros(monotonic() + int(self._seconds * 1_000_000))
+            self._submit()
+
+    def ask_ids(self, view: ClusterView) -> None:
+        """Ask for every topic's id again: a topic that was made again may be placed as it was."""
+        self._ids.ask(self._client, view.topics, everything=True)
+
+    def second_look_after(self) -> Micros | None:
+        """Tell how soon to ask again because the last answer is in doubt; None where it is not."""
+        return _SECOND_LOOK_AFTER if self._doubts else None
+
+    def pending(self) -> list[Future[Any]]:
+        """Give what to wait for."""
+        return [*self._ids.pending(), *(reading for reading in self._readings if not reading.done())]
+
+    def take(self, before: ClusterView | None) -> Read | None:
+        """Give the newest view when it is complete, with topic ids, and credible.
+
+        Raises:
+            KafkaException: nobody answered in time.
+        """
+        self._take_answer(before)
+        if self._held is None:
+            return None
+        view = self._held.view
+        self._ids.take(view.cluster_id)
+        if self._ids.pending() and (before is None or monotonic() - self._held.ended < _HELD):
+            return None
+        read, self._held = self._held, None
+        self._ids.forget_others(view.topics)
+        unsettled = self._ids.unsettled(view.topics)
+        if before is None and unsettled:
+            if self._ids.failure is not None:
+                raise self._ids.failure
+            return None
+        return replace(read, view=self._completed(view, before, frozenset(unsettled)))
+
+    def close(self) -> None:
+        """Let go of the thread; a request under way ends by its own limit."""
+        self._reader.shutdown(wait=False, cancel_futures=True)
+
+    def _read(self, seconds: float) -> Read:
+        began = monotonic()
+        view = read_view(self._client, cluster=self._cluster, seconds=seconds)
+        return Read(view, began, monotonic())
+
+    def _submit(self) -> None:
+        self._asked_at = monotonic()
+        self._readings.append(self._reader.submit(self._read, (self._until - self._asked_at) / 1_000_000))
+
+    def _take_answer(self, before: ClusterView | None) -> None:
+        read = self._first_answer()
+        if read is None:
+            return
+        if before is not None and is_doubtful(before, read.view) and self._doubts < _SECOND_LOOKS:
+            self._doubts += 1
+            return
+        self._doubts, self._held = 0, read
+        self._ids.ask(self._client, read.view.topics)
+
+    def _first_answer(self) -> Read | None:
+        """Take the first answer that came; a failure counts when nothing else is under way."""
+        done = [reading for reading in self._readings if reading.done()]
+        for reading in done:
+            self._readings.remove(reading)
+            failure = reading.exception()
+            if failure is None:
+                # Those still under way would tell something older, later.
+                self._readings.clear()
+                return reading.result()
+            if not self._readings:
+                raise failure
+        is_slow = self._readings and monotonic() - self._asked_at > _IMPATIENT_AFTER
+        is_time_left = self._until - monotonic() > _IMPATIENT_AFTER
+        if is_slow and is_time_left and len(self._readings) < _READERS:
+            self._submit()
+        return None
+
+    def _completed(self, view: ClusterView, before: ClusterView | None, unsettled: frozenset[str]) -> ClusterView:
+        """Add the topic ids; a topic whose id is not certain stays as it was before."""
+        old = {} if before is None else {name: parts for name, parts in before.topics.items() if name in unsettled}
+        now = {name: parts for name, parts in view.topics.items() if name in self._ids.known and name not in unsettled}
+        ids = {name: self._ids.known[name] for name in now}
+        kept = {} if before is None else {name: before.topic_ids[name] for name in old}
+        return replace(view, topics={**now, **old}, topic_ids={**ids, **kept})
+
+
+def monotonic() -> Micros:
+    """Tell the time that never jumps."""
+    return Micros(time.monotonic_ns() // 1000)

@@ -1,0 +1,191 @@
+"""Polling and scraping a real cluster: what is told is what Kafka says, and a dead broker delays nobody."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from deploy.sandbox import Writer, wait_until
+from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
+from streaming.contracts.observations import (
+    Authority,
+    BrokerMetricObserved,
+    BrokerObserved,
+    ConfigObserved,
+    ConfigOrigin,
+    PartitionObserved,
+    ReplicaOffsetsObserved,
+    SnapshotBegin,
+    SnapshotEnd,
+    SnapshotReason,
+)
+from streaming.sources.admin import AdminSource
+from streaming.sources.broker_metrics import BrokerMetricsSource
+from streaming.sources.broker_metrics_names import MAX_LAG, METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from deploy.sandbox import Sandbox
+    from streaming.contracts.observations import Observation
+    from streaming.sources.source import Source
+
+    MakeSandbox = Any
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+PATIENCE_SECONDS = 120.0
+CONFIG = Path(__file__).parents[2] / "conf" / "jmx-exporter.yml"
+SPREAD = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
+
+
+@pytest.fixture(scope="module")
+def cluster(kafka_module_cluster: MakeSandbox) -> Sandbox:
+    sandbox: Sandbox = kafka_module_cluster(jmx_config=CONFIG, broker_session_timeout_ms=4000)
+    sandbox.admin.create_topic("orders", assignment=SPREAD, configs={"min.insync.replicas": "2"})
+    sandbox.admin.create_topic("loose", partitions=1, replication_factor=2)
+    return sandbox
+
+
+@pytest.fixture
+def source(cluster: Sandbox) -> Iterator[AdminSource]:
+    polling = AdminSource(
+        bootstrap_servers=cluster.bootstrap_servers,
+        client={},
+        cluster="sandbox",
+        name="admin:test",
+        poll_micros=Micros(300_000),
+        offsets_micros=Micros(500_000),
+        config_micros=Micros(1_000_000),
+        authority=Authority.POLL,
+        request_seconds=10.0,
+    )
+    yield polling
+    polling.close()
+
+
+def until(source: Source, enough: Callable[[list[Observation]], object], longest: list[float]) -> list[Observation]:
+    """Poll until enough was seen; ``longest`` takes the seconds of each poll."""
+    found: list[Observation] = []
+    began = time.monotonic()
+    while not enough(found):
+        asked = time.monotonic()
+        assert asked - began < PATIENCE_SECONDS, f"seen so far: {found[-10:]}"
+        found += source.poll(Micros(time.time_ns() // 1000))
+        longest.append(time.monotonic() - asked)
+    return found
+
+
+def partitions(found: list[Observation], topic: str = "orders") -> list[PartitionObserved]:
+    return [item for item in found if isinstance(item, PartitionObserved) and item.topic == topic]
+
+
+def test_a_snapshot_says_what_kafka_says(cluster: Sandbox, source: AdminSource) -> None:
+    def told(seen: list[Observation]) -> dict[tuple[str, int], tuple[int, tuple[int, ...], frozenset[int]]]:
+        return {
+            (item.topic, item.partition): (item.leader, item.replicas, frozenset(item.isr))
+            for item in seen
+            if isinstance(item, PartitionObserved)
+        }
+
+    def said() -> dict[tuple[str, int], tuple[int, tuple[int, ...], frozenset[int]]]:
+        return {key: (view.leader, view.replicas, view.isr) for key, view in cluster.admin.describe().items()}
+
+    found = until(source, lambda seen: len(told(seen)) == 4 and told(seen) == said(), [])
+    written = {
+        record.data["name"]: record.data["topicId"]
+        for record in cluster.dump_metadata_log()
+        if record.kind == "TOPIC_RECORD"
+    }
+    assert written == {item.topic: item.topic_id for item in found if isinstance(item, PartitionObserved)}
+    assert {cluster.cluster_id} == {item.cluster_id for item in found}
+    assert [(item.broker, item.port is not None) for item in found if isinstance(item, BrokerObserved)] == [
+        (1, True),
+        (2, True),
+        (3, True),
+    ]
+
+
+def test_min_isr_is_told_where_a_topic_has_its_own_and_where_it_has_the_default(source: AdminSource) -> None:
+    def configs(seen: list[Observation]) -> list[ConfigObserved]:
+        return [item for item in seen if isinstance(item, ConfigObserved)]
+
+    found = configs(until(source, lambda seen: len(configs(seen)) >= 2, []))
+    assert {("orders", "2"), ("loose", "1")} == {(item.topic, item.value) for item in found}
+    assert {("min.insync.replicas", ConfigOrigin.DESCRIBE)} == {(item.key, item.origin) for item in found}
+
+
+def test_offsets_are_those_that_were_written(cluster: Sandbox, source: AdminSource) -> None:
+    with Writer(cluster.bootstrap_servers, "orders", acks="all") as writer:
+        wait_until(lambda: writer.delivered >= 90, "90 records")
+
+    def told(seen: list[Observation]) -> dict[int, ReplicaOffsetsObserved]:
+        newest = [item for item in seen if isinstance(item, ReplicaOffsetsObserved) and item.topic == "orders"]
+        return {item.partition: item for item in newest}
+
+    def is_whole(seen: list[Observation]) -> bool:
+        return sum(item.high_watermark or 0 for item in told(seen).values()) >= writer.delivered
+
+    found = told(until(source, is_whole, []))
+    leaders = {partition: cluster.admin.describe("orders")["orders", partition].leader for partition in range(3)}
+    assert leaders == {partition: item.broker for partition, item in found.items()}
+    assert {0} == {item.log_start_offset for item in found.values()}
+    assert all(item.last_stable_offset == item.high_watermark for item in found.values())
+
+
+def test_a_broker_that_hangs_and_then_dies_is_told_and_delays_nobody(cluster: Sandbox, source: AdminSource) -> None:
+    longest: list[float] = []
+    until(source, lambda seen: len(partitions(seen)) == 3, longest)
+    cluster.pause(3)
+
+    def is_gone(seen: list[Observation]) -> bool:
+        shrunk = {item.partition for item in partitions(seen) if 3 not in item.isr}
+        return len(shrunk) == 3 and any(item.brokers == (1, 2) for item in seen if isinstance(item, SnapshotEnd))
+
+    gone = until(source, is_gone, longest)
+    assert {SnapshotReason.PERIODIC} == {item.reason for item in gone if isinstance(item, SnapshotBegin)}
+    assert {(Cause.UNKNOWN, Evidence.INFERRED)} == {
+        (item.cause, item.evidence) for item in partitions(gone) if 3 not in item.isr and item.cause
+    }
+    fresh = until(
+        source,
+        lambda seen: {0, 1, 2} <= {item.partition for item in seen if isinstance(item, ReplicaOffsetsObserved)},
+        longest,
+    )
+    assert {1, 2} >= {item.broker for item in fresh if isinstance(item, ReplicaOffsetsObserved)}
+    cluster.kill(3)
+    cluster.start(3)
+    back = until(
+        source, lambda seen: {0, 1, 2} <= {item.partition for item in partitions(seen) if 3 in item.isr}, longest
+    )
+    assert {Cause.EXPAND} == {item.cause for item in partitions(back) if 3 in item.isr and item.cause}
+    assert max(longest) < 8.0
+
+
+def test_the_brokers_own_metrics_come_through_our_exporter_configuration(cluster: Sandbox) -> None:
+    scraping = BrokerMetricsSource(
+        endpoints={BrokerId(broker): cluster.metrics_url(broker) for broker in cluster.broker_ids},
+        cluster_id=ClusterId(cluster.cluster_id),
+        cluster="sandbox",
+        name="broker_metrics:test",
+        period_micros=Micros(500_000),
+        timeout_seconds=30.0,
+    )
+    try:
+        found = until(scraping, lambda seen: {1, 2, 3} <= {item.broker for item in told(seen)}, [])
+    finally:
+        scraping.close()
+    of_brokers = {name for name in METRICS if not name.startswith("kafka_controller_")}
+    samples = {(item.broker, item.metric): item.metric_value for item in told(found)}
+    assert of_brokers - {MAX_LAG} <= {metric for _, metric in samples}
+    assert [samples[broker, "kafka_server_kafkaserver_brokerstate"] for broker in (1, 2, 3)] == [3.0, 3.0, 3.0]
+    hosted = sum(samples[broker, "kafka_server_replicamanager_partitioncount"] for broker in (1, 2, 3))
+    assert hosted == sum(len(view.replicas) for view in cluster.admin.describe().values())
+
+
+def told(seen: list[Observation]) -> list[BrokerMetricObserved]:
+    return [item for item in seen if isinstance(item, BrokerMetricObserved)]
