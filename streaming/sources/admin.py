@@ -94,14 +94,7 @@ class AdminSource:
         self._authority = authority
         self._seconds = request_seconds
         self._complaints = Complaints(bootstrap_servers)
-        self._client = _connected(
-            {
-                **_DEFAULTS,
-                **client,
-                "bootstrap.servers": bootstrap_servers,
-                "error_cb": self._complaints,
-            }
-        )
+        self._properties = {**_DEFAULTS, **client, "error_cb": self._complaints}
         is_authority = authority is Authority.POLL
         self._metadata_due = _Timer(poll_micros if is_authority else min(offsets_micros, config_micros))
         self._offsets_due = _Timer(offsets_micros)
@@ -112,7 +105,9 @@ class AdminSource:
         self._everything_due = _Timer(snapshot_micros)
         self._offsets = OffsetsRound(request_seconds)
         self._configs = ConfigsRound(request_seconds)
-        self._metadata = MetadataRound(self._client, cluster=cluster, name=name, seconds=request_seconds)
+        self._metadata = MetadataRound(
+            self._connect, bootstrap_servers, cluster=cluster, name=name, seconds=request_seconds
+        )
         self._last: Read | None = None
         self._lost_sight = False
         self._refusal: ConnectionRefused | None = None
@@ -143,6 +138,13 @@ class AdminSource:
         """Let go of the connections; a request under way ends by its own limit."""
         self._metadata.close()
 
+    def _connect(self, servers: str) -> AdminClient:
+        try:
+            return AdminClient({**self._properties, "bootstrap.servers": servers})
+        except (KafkaException, TypeError, ValueError) as failure:
+            reason = error_of(failure).str() if isinstance(failure, KafkaException) else str(failure)
+            raise ConfigurationError(f"[cluster.client] is refused by librdkafka: {reason}") from None
+
     def _ask(self, now: Micros) -> None:
         """Send every question that is due."""
         if self._metadata_due.strike(now):
@@ -152,9 +154,9 @@ class AdminSource:
         if self._ids_due.strike(now):
             self._metadata.ask_ids(self._last.view)
         if self._offsets_due.strike(now):
-            self._offsets.ask(self._client, self._last.view, now)
+            self._offsets.ask(self._metadata.client, self._last.view, now)
         if self._configs_due.strike(now):
-            self._configs.ask(self._client, self._last.view, now, everything=self._everything_due.strike(now))
+            self._configs.ask(self._metadata.client, self._last.view, now, everything=self._everything_due.strike(now))
 
     def _take(self, now: Micros, skew: int) -> list[Observation]:
         """Collect every answer that has arrived."""
@@ -170,7 +172,7 @@ class AdminSource:
         try:
             read = self._metadata.take(None if before is None else before.view)
         except KafkaException as failure:
-            self._client.poll(0)  # hands over the complaints that tell why
+            self._metadata.client.poll(0)  # hands over the complaints that tell why
             self._refusal = forbidden(failure, "DESCRIBE", "all topics") or self._complaints.refusal(failure)
             self._lost_sight = before is not None
             self._metadata_due.next_at = now
@@ -246,11 +248,3 @@ class AdminSource:
         else:
             time.sleep(seconds)
         return True
-
-
-def _connected(properties: dict[str, Any]) -> AdminClient:
-    try:
-        return AdminClient(properties)
-    except (KafkaException, TypeError, ValueError) as failure:
-        reason = error_of(failure).str() if isinstance(failure, KafkaException) else str(failure)
-        raise ConfigurationError(f"[cluster.client] is refused by librdkafka: {reason}") from None

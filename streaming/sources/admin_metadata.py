@@ -15,12 +15,14 @@ from streaming.sources.admin_topic_ids import TopicIds
 from streaming.sources.admin_view import ClusterView, is_doubtful, read_view
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from confluent_kafka.admin import AdminClient
 
 _SECOND_LOOKS: Final = 3  # an answer that may be old is believed when it is given again and again
 _SECOND_LOOK_AFTER: Final = Micros(300_000)  # longer than a healthy broker lags behind the metadata log
 _HELD: Final = Micros(1_000_000)  # how long the other topics wait for the id of a new one
-_IMPATIENT_AFTER: Final = Micros(1_000_000)  # librdkafka asks any broker, and that one may hang: then ask another
+_IMPATIENT_AFTER: Final = Micros(1_000_000)  # then another broker is asked, too
 _READERS: Final = 4
 
 
@@ -34,22 +36,38 @@ class Read:
 
 
 class MetadataRound:
-    """One question at a time, asked of any broker, and of another one if the first is slow.
+    """One question at a time, asked of one broker, and of another and another one as long as none answers.
+
+    librdkafka asks the broker it last talked to, hung or not, but a client keeps to the broker that it was started
+    with. So each question that comes too late has a client of its own, and the one that answers first is used from
+    then on, for every other question as well: it knows the leaders that it was just told.
 
     Args:
-        client: a connected admin client.
+        connect: makes a client of a list of addresses.
+        bootstrap_servers: ``host:port``, comma-separated.
         cluster: stands for the cluster id where the version has none.
-        name: of the thread.
+        name: of the threads.
         seconds: limit of each request.
     """
 
-    def __init__(self, client: AdminClient, *, cluster: str, name: str, seconds: float) -> None:
-        self._client = client
+    def __init__(
+        self,
+        connect: Callable[[str], AdminClient],
+        bootstrap_servers: str,
+        *,
+        cluster: str,
+        name: str,
+        seconds: float,
+    ) -> None:
+        self.client = connect(bootstrap_servers)
+        self._connect = connect
+        self._addresses = [address.strip() for address in bootstrap_servers.split(",")]
+        self._next_address = 0
         self._cluster = cluster
         self._seconds = seconds
         self._ids = TopicIds(seconds)
         self._reader = ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix=name)
-        self._readings: list[Future[Read]] = []
+        self._readings: dict[Future[Read], AdminClient] = {}
         self._asked_at = Micros(0)
         self._until = Micros(0)
         self._held: Read | None = None
@@ -59,11 +77,11 @@ class MetadataRound:
         """Send the question, unless an answer is still owed."""
         if not self._readings:
             self._until = Micros(monotonic() + int(self._seconds * 1_000_000))
-            self._submit()
+            self._submit(self.client)
 
     def ask_ids(self, view: ClusterView) -> None:
         """Ask for every topic's id again: a topic that was made again may be placed as it was."""
-        self._ids.ask(self._client, view.topics, everything=True)
+        self._ids.ask(self.client, view.topics, everything=True)
 
     def second_look_after(self) -> Micros | None:
         """Tell how soon to ask again because the last answer is in doubt; None where it is not."""
@@ -99,14 +117,15 @@ class MetadataRound:
         """Let go of the thread; a request under way ends by its own limit."""
         self._reader.shutdown(wait=False, cancel_futures=True)
 
-    def _read(self, seconds: float) -> Read:
-        began = monotonic()
-        view = read_view(self._client, cluster=self._cluster, seconds=seconds)
-        return Read(view, began, monotonic())
-
-    def _submit(self) -> None:
+    def _submit(self, client: AdminClient) -> None:
         self._asked_at = monotonic()
-        self._readings.append(self._reader.submit(self._read, (self._until - self._asked_at) / 1_000_000))
+        seconds = (self._until - self._asked_at) / 1_000_000
+        self._readings[self._reader.submit(self._read, client, seconds)] = client
+
+    def _read(self, client: AdminClient, seconds: float) -> Read:
+        began = monotonic()
+        view = read_view(client, cluster=self._cluster, seconds=seconds)
+        return Read(view, began, monotonic())
 
     def _take_answer(self, before: ClusterView | None) -> None:
         read = self._first_answer()
@@ -116,25 +135,30 @@ class MetadataRound:
             self._doubts += 1
             return
         self._doubts, self._held = 0, read
-        self._ids.ask(self._client, read.view.topics)
+        self._ids.ask(self.client, read.view.topics)
 
     def _first_answer(self) -> Read | None:
         """Take the first answer that came; a failure counts when nothing else is under way."""
-        done = [reading for reading in self._readings if reading.done()]
-        for reading in done:
-            self._readings.remove(reading)
+        for reading in [reading for reading in self._readings if reading.done()]:
+            client = self._readings.pop(reading)
             failure = reading.exception()
             if failure is None:
                 # Those still under way would tell something older, later.
                 self._readings.clear()
-                return reading.result()
+                self.client = client
+                read = reading.result()
+                self._addresses = [f"{host}:{port}" for host, port in read.view.brokers.values()] or self._addresses
+                return read
             if not self._readings:
                 raise failure
-        is_slow = self._readings and monotonic() - self._asked_at > _IMPATIENT_AFTER
-        is_time_left = self._until - monotonic() > _IMPATIENT_AFTER
-        if is_slow and is_time_left and len(self._readings) < _READERS:
-            self._submit()
+        self._ask_another()
         return None
+
+    def _ask_another(self) -> None:
+        is_slow = bool(self._readings) and monotonic() - self._asked_at > _IMPATIENT_AFTER
+        if is_slow and self._until - monotonic() > _IMPATIENT_AFTER and len(self._readings) < _READERS:
+            self._next_address += 1
+            self._submit(self._connect(self._addresses[self._next_address % len(self._addresses)]))
 
     def _completed(self, view: ClusterView, before: ClusterView | None, unsettled: frozenset[str]) -> ClusterView:
         """Add the topic ids; a topic whose id is not certain stays as it was before."""
