@@ -6,7 +6,8 @@ small and one written by an older program is still read.
 
 from __future__ import annotations
 
-from dataclasses import asdict, astuple, fields
+from dataclasses import asdict, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from streaming.contracts.records import LeaderChange, Partition, RegisterBroker
@@ -14,8 +15,6 @@ from streaming.sources.image_state import MetadataState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from _typeshed import DataclassInstance
 
 R = TypeVar("R")
 
@@ -29,9 +28,9 @@ def state_document(state: MetadataState) -> dict[str, Any]:
     return {
         "topics": dict(state.topics),
         "partition_fields": list(_PARTITION_FIELDS),
-        "partitions": _rows(partitions),
+        "partitions": _rows(partitions, _PARTITION_FIELDS),
         "broker_fields": list(_BROKER_FIELDS),
-        "brokers": _rows(state.brokers.values()),
+        "brokers": _rows(state.brokers.values(), _BROKER_FIELDS),
         "configs": [[topic, key, value] for (topic, key), value in state.configs.items()],
         "controller": None if state.controller is None else asdict(state.controller),
     }
@@ -56,8 +55,8 @@ def state_from_document(document: Mapping[str, Any]) -> MetadataState:
     return state
 
 
-def _rows(records: Iterable[DataclassInstance]) -> list[list[Any]]:
-    return [[list(value) if isinstance(value, tuple) else value for value in astuple(record)] for record in records]
+def _rows(records: Iterable[Partition] | Iterable[RegisterBroker], names: Iterable[str]) -> list[tuple[Any, ...]]:
+    return list(map(attrgetter(*names), records))
 
 
 def _records(cls: type[R], names: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[R]:

@@ -180,7 +180,7 @@ def test_the_brokers_own_metrics_come_through_our_exporter_configuration(cluster
     finally:
         scraping.close()
     of_brokers = {name for name in METRICS if not name.startswith("kafka_controller_")}
-    samples = {(item.broker, item.metric): item.metric_value for item in told(found)}
+    samples = {(int(item.broker), item.metric): item.metric_value for item in told(found)}
     assert of_brokers - {MAX_LAG} <= {metric for _, metric in samples}
     assert [samples[broker, "kafka_server_kafkaserver_brokerstate"] for broker in (1, 2, 3)] == [3.0, 3.0, 3.0]
     hosted = sum(samples[broker, "kafka_server_replicamanager_partitioncount"] for broker in (1, 2, 3))

@@ -1,0 +1,104 @@
+"""What a view shows, what two of them allow to infer, and which is in doubt."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.contracts.events import Cause
+from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId, synthetic_topic_id
+from streaming.contracts.observations import Authority, PartitionObserved, SnapshotReason
+from streaming.sources.admin_topic_ids import topic_id
+from streaming.sources.admin_view import (
+    ClusterView,
+    PartitionView,
+    _in_order,
+    inferred_cause,
+    is_doubtful,
+    snapshot,
+    steps,
+)
+
+
+def view(isr: tuple[int, ...], *, leader: int = 1, replicas: tuple[int, ...] = (1, 2, 3)) -> PartitionView:
+    return PartitionView(tuple(map(BrokerId, replicas)), tuple(map(BrokerId, isr)), BrokerId(leader))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "cause"),
+    [
+        (None, view((1,)), Cause.CREATED),
+        (view((1,)), view((1,)), None),
+        (view((1,)), view((1, 2)), Cause.EXPAND),
+        (view((1, 2)), view((1,)), Cause.UNKNOWN),
+        (view((1, 2)), view((2,), leader=2), Cause.UNKNOWN),
+        (view((1,)), view((1, 2), leader=2), Cause.UNKNOWN),
+        (view((1, 2)), view((1, 3)), Cause.UNKNOWN),
+        (view((1, 2)), view((1, 2, 4), replicas=(1, 2, 3, 4)), Cause.REASSIGNMENT),
+    ],
+)
+def test_two_polls_infer_no_more_than_they_show(
+    before: PartitionView | None, after: PartitionView, cause: Cause | None
+) -> None:
+    assert inferred_cause(before, after) is cause
+
+
+@given(st.permutations([1, 2, 3]), st.permutations([1, 2, 3]))
+def test_another_order_of_the_same_isr_is_no_change(first: list[int], second: list[int]) -> None:
+    assert _in_order(first, [3, 1, 2]) == _in_order(second, [3, 1, 2]) == (3, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("O/ZwXDSNQomtygFJ/y+J+g", "O_ZwXDSNQomtygFJ_y-J-g"),
+        ("AAAAAAAAAAAAAAAAAAAAAA", synthetic_topic_id(ClusterId("C"), "orders")),
+    ],
+)
+def test_topic_ids_are_spelled_as_kafka_does_and_made_up_where_there_are_none(told: str, expected: str) -> None:
+    assert topic_id(told, ClusterId("C"), "orders") == expected
+
+
+def test_steps_and_snapshots_agree_on_what_changed() -> None:
+    ids = {"orders": TopicId("x")}
+    before = ClusterView(ClusterId("C"), 1, {}, {"orders": {0: view((1,)), 1: view((1, 2))}}, ids)
+    after = ClusterView(ClusterId("C"), 1, {}, {"orders": {0: view((1, 2)), 1: view((1, 2)), 2: view((1,))}}, ids)
+    envelope = {
+        "cluster_id": "C",
+        "cluster": "test",
+        "source": "admin:test",
+        "authority": Authority.POLL,
+        "occurred_not_before": 1,
+        "occurred_not_after": 2,
+        "collected_at": 2,
+    }
+    told = [item for item in steps(before, after, envelope) if isinstance(item, PartitionObserved)]
+    marked = snapshot(before, after, envelope, snapshot_id="s", reason=SnapshotReason.PERIODIC)
+    whole = [item for item in marked if isinstance(item, PartitionObserved)]
+    expected = [(0, Cause.EXPAND), (2, Cause.CREATED)]
+    assert expected == [(item.partition, item.cause) for item in told]
+    assert expected == [(item.partition, item.cause) for item in whole if item.cause]
+    assert [item.partition for item in whole] == [0, 1, 2]
+
+
+def cast(answered_by: int, brokers: tuple[int, ...], *partitions: int) -> ClusterView:
+    topics = {f"topic-{number}": dict.fromkeys(range(count), view((1,))) for number, count in enumerate(partitions)}
+    return ClusterView(ClusterId("C"), answered_by, {BrokerId(broker): ("h", 1) for broker in brokers}, topics)
+
+
+@pytest.mark.parametrize(
+    ("answer", "doubtful"),
+    [
+        (cast(2, (1, 2), 3, 1), False),
+        (cast(2, (1, 2), 3, 1, 1), False),
+        (cast(2, (1, 2, 3), 4, 1), False),
+        (cast(2, (1, 2), 3), True),
+        (cast(2, (1, 2), 2, 1), True),
+        (cast(3, (1, 2, 3), 3, 1), True),
+        (cast(-1, (1, 2), 3, 1), False),
+    ],
+)
+def test_an_answer_that_may_be_old_gets_a_second_look(answer: ClusterView, *, doubtful: bool) -> None:
+    """Broker 1 said that 1 and 2 are alive: 3 may be cut off, and who misses something may lag."""
+    assert is_doubtful(cast(1, (1, 2), 3, 1), answer) is doubtful
