@@ -1,4 +1,4 @@
-"""What is wrong with a payload, in the words and the order of ``contracts.codec``. Exact; too slow for every row."""
+"""What is wrong with a payload, in the words and the order of ``contracts.codec``. Knows its rules as data."""
 
 from __future__ import annotations
 
@@ -35,11 +35,15 @@ def fault(text: Column) -> Column:
     """Give the first thing that is wrong with a payload, null when nothing is."""
     records = F.from_json(within_array(text), "array<map<string,variant>>", JSON_OPTIONS)
     values = F.from_json(within_array(text), "array<variant>", JSON_OPTIONS)
-    found = F.struct(
-        F.get(records, F.lit(0)).alias("record"),
-        (F.is_valid_utf8(text) & (F.size(values) == F.lit(2))).alias("is_json"),
-    )
-    return _let(found, _fault_of_record)
+    is_json = F.coalesce(F.size(values) == F.lit(2), F.lit(False))
+
+    def judged(found: Column) -> Column:
+        is_record = F.coalesce((F.size(found) == F.lit(2)) & F.get(found, F.lit(0)).isNotNull(), F.lit(False))
+        return F.when(is_record, _fault_of_record(F.get(found, F.lit(0)))).otherwise(
+            F.when(is_json, F.lit("not a JSON object")).otherwise(F.lit("not JSON"))
+        )
+
+    return F.when(~F.is_valid_utf8(text), F.lit("not JSON")).otherwise(_let(records, judged))
 
 
 def rules() -> str:
@@ -53,15 +57,12 @@ def rules() -> str:
     })  # fmt: skip
 
 
-def _fault_of_record(found: Column) -> Column:
-    record = found["record"]
+def _fault_of_record(record: Column) -> Column:
     version, kind = record["v"], _text(record["kind"])
     its_rules = F.from_json(F.lit(rules()), _RULES)[kind]
     wrong_version = F.concat(F.lit("schema version "), _shown(version), F.lit(f", this program reads {SCHEMA_VERSION}"))
     return (
-        F.when(~F.coalesce(found["is_json"], F.lit(False)), F.lit("not JSON"))
-        .when(record.isNull(), F.lit("not a JSON object"))
-        .when(~_is_version(version), wrong_version)
+        F.when(~_is_version(version), wrong_version)
         .when(its_rules.isNull(), F.concat(F.lit("unknown kind "), _shown(record["kind"])))
         .otherwise(F.concat(kind, F.lit(": "), _first_fault(record, its_rules)))
     )
