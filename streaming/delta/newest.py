@@ -36,6 +36,11 @@ class NewestRows:
         self._rows: dict[tuple[Any, ...], Mapping[str, Any]] = {}
         self._keep(read_all(self._table).to_pylist())
 
+    @property
+    def positions(self) -> dict[str, int]:
+        """The positions of the sources that were heard since the start."""
+        return dict(self._positions)
+
     def position(self, source: str) -> int:
         """Give the position of the last applied observation of a source, -1 for none."""
         if source not in self._positions:

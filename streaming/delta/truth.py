@@ -57,6 +57,11 @@ class Truth:
         """Where the table is."""
         return self._table.table_uri
 
+    @property
+    def positions(self) -> dict[str, int]:
+        """The positions of the sources that were heard since the start."""
+        return dict(self._positions)
+
     def position(self, source: str) -> int:
         """Give the position of the last applied observation of a source, -1 for none."""
         if source not in self._positions:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.delta.projections import ProjectionThread
-from streaming.errors import IsrwatchError
+from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs import bus_source
 from streaming.jobs.batch import ReplicationBatch
 from streaming.jobs.newest import NewestBatch
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 SAMPLES_TRIGGER_SECONDS: Final = 1.0
 RESTARTS: Final = 5
+SECONDS_BETWEEN_CLEANINGS: Final = 60.0
 _log: Final = logging.getLogger(__name__)
 
 
@@ -34,11 +37,18 @@ class Application:
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
+            ConfigurationError: the checkpoint would skip what these tables do not have.
         """
         self._spark = spark
+        self._bus = DirectoryReader(places.bus)
         self._stopping = threading.Event()
         self._restarts: Counter[Channel] = Counter()
         replication = ReplicationBatch(places.tables)
+        if replication.is_empty and (places.checkpoint / Channel.REPLICATION / "commits").exists():
+            raise ConfigurationError(
+                f"the checkpoint {places.checkpoint} belongs to other tables than {places.tables}, which are empty; "
+                "delete the checkpoint, and everything that the bus still holds is applied"
+            )
         offsets = NewestBatch(places.tables, REPLICA_OFFSETS, Channel.OFFSETS)
         metrics = NewestBatch(places.tables, BROKER_METRICS, Channel.METRICS)
         self._queries = (
@@ -66,8 +76,13 @@ class Application:
             IsrwatchError: a query or the projections failed; what was committed stays.
         """
         try:
+            cleaned = time.monotonic()
             while not self._stopping.wait(0.2):
                 self._check()
+                if time.monotonic() - cleaned > SECONDS_BETWEEN_CLEANINGS:
+                    cleaned = time.monotonic()
+                    for query in self._queries:
+                        query.clean(self._bus)
         finally:
             for query in self._queries:
                 query.stop()

@@ -116,6 +116,16 @@ class ReplicationBatch:
         self.projections = Projections(directory)
         self.shared = self.projections.recover(self._truth.version)
 
+    @property
+    def positions(self) -> dict[str, int]:
+        """How far each source was applied."""
+        return self._truth.positions
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the tables hold nothing yet."""
+        return self.shared.version <= 0
+
     def apply(self, rows: pa.Table) -> Applied:
         """Apply one batch.
 

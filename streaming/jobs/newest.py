@@ -32,6 +32,11 @@ class NewestBatch:
         self._columns = table.column_names()
         self._quarantine = Quarantine(directory, channel)
 
+    @property
+    def positions(self) -> dict[str, int]:
+        """How far each source was applied."""
+        return self._rows.positions
+
     def apply(self, rows: pa.Table) -> Applied:
         """Apply one batch; samples that are older than what the table holds change nothing."""
         began = time.perf_counter()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from streaming.bus.directory import DirectoryReader
     from streaming.contracts.observations import Channel
     from streaming.jobs.batch import Applied
 
@@ -35,6 +36,10 @@ class Places:
 
 class Batch(Protocol):
     """What a query does with each micro-batch."""
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """How far each source was applied."""
 
     def apply(self, rows: pa.Table) -> Applied:
         """Apply rows of the bus; a batch that comes again changes nothing."""
@@ -59,6 +64,7 @@ class Query:
         self._spark, self._batch, self._places, self._trigger_seconds = spark, batch, places, trigger_seconds
         self._query: StreamingQuery | None = None
         self._raised: Exception | None = None
+        self._applied_before: dict[str, int] = {}
 
     def start(self) -> None:
         """Start, and wait until the first trigger: Spark gives each new Python reader ten seconds to appear."""
@@ -90,6 +96,12 @@ class Query:
     def raised(self) -> Exception | None:
         """What our own callback raised, if it did: Spark keeps only a trace of text."""
         return self._raised
+
+    def clean(self, bus: DirectoryReader) -> None:
+        """Delete what was applied already at the last call: Spark, too, has left that behind since."""
+        for source, position in self._applied_before.items():
+            bus.delete_below(self.channel, source, position)
+        self._applied_before = self._batch.positions
 
     def ended(self) -> str | None:
         """Tell in one sentence why the query does not run; None while it does."""

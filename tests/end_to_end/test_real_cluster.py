@@ -9,16 +9,20 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 
+from dashboards.alerts import AlertSettings, rule_file
+from dashboards.render import as_yaml
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import plan_cluster
 from deploy.sandbox.writer import Writer
+from tests.plugins.local_http import collecting_webhook
 from tests.plugins.pipeline import Pipeline
-from tests.plugins.prometheus import Prometheus, running_prometheus
+from tests.plugins.prometheus import Prometheus, running_alertmanager, running_prometheus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.prometheus, pytest.mark.slow]
 
 TOPIC, DOOMED = "orders", "doomed"
+JMX = Path(__file__).parents[2] / "conf" / "jmx-exporter.yml"
 PROPERTIES = {
     "replica.lag.time.max.ms": "3000",
     "broker.session.timeout.ms": "9000",
@@ -50,6 +55,8 @@ class Run:
     scraped: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     scrape_health: list[float] = field(default_factory=list)
     died: tuple[float, float] = (0.0, 0.0)
+    alerts: list[dict[str, Any]] = field(default_factory=list)
+    metrics: dict[str, float] = field(default_factory=dict)
 
 
 def micros() -> int:
@@ -110,7 +117,12 @@ class Script:
 
 def collect(pipeline: Pipeline, sandbox: Sandbox) -> None:
     config = pipeline.directory / "isrwatch.toml"
-    config.write_text(f'[cluster]\nname = "sandbox"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n')
+    metrics = "".join(f'"{broker}" = "{sandbox.metrics_url(broker)}"\n' for broker in sandbox.broker_ids)
+    config.write_text(
+        f'[cluster]\nname = "sandbox"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n'
+        "[collect]\noffsets_seconds = 2\nbroker_metrics_seconds = 2\n"
+        f"[collect.broker_metrics]\n{metrics}"
+    )
     program = pipeline.collect("--config", str(config))
     pipeline.programs.remove(program)
     pipeline.programs.insert(0, program)
@@ -120,7 +132,7 @@ def collect(pipeline: Pipeline, sandbox: Sandbox) -> None:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     done = Run()
     with ExitStack() as stack:
-        sandbox = stack.enter_context(Sandbox(plan_cluster(brokers=3, controllers=1, properties=PROPERTIES)))
+        sandbox = stack.enter_context(Sandbox(plan_cluster(properties=PROPERTIES, jmx_config=JMX)))
         pipeline = Pipeline(tmp_path_factory.mktemp("pipeline"))
         stack.callback(pipeline.close)
         collect(pipeline, sandbox)
@@ -130,7 +142,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         sandbox.admin.create_topic(DOOMED, assignment=[[1, 2, 3]])
         pipeline.export()
         targets = {"isrwatch": f"127.0.0.1:{pipeline.port}"}
-        prometheus = stack.enter_context(running_prometheus(tmp_path_factory.mktemp("prometheus"), targets))
+        hook = stack.enter_context(collecting_webhook())
+        manager = stack.enter_context(running_alertmanager(tmp_path_factory.mktemp("alertmanager"), hook))
+        rules = as_yaml(rule_file(AlertSettings(interval="1s", departures_window="20s", departures_keep_firing="1s")))
+        prometheus = stack.enter_context(
+            running_prometheus(tmp_path_factory.mktemp("prometheus"), targets, [rules], manager)
+        )
         stack.enter_context(Writer(sandbox.bootstrap_servers, TOPIC))
         began = time.time()
         isr = f'kafka_replication_partition_in_sync_replicas{{topic="{TOPIC}",partition="0"}}'
@@ -140,6 +157,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         Script(sandbox, pipeline, done).play()
         finish(sandbox, pipeline, done)
         ask(prometheus, began, done)
+        done.alerts = hook.alerts("KafkaIsrShrink")
+        done.metrics = pipeline.metrics() or {}
         yield done
 
 
@@ -302,3 +321,23 @@ def test_prometheus_stored_the_cluster_before_during_and_after_the_death_of_a_br
 
 def test_no_scrape_failed_while_the_broker_was_dead(run: Run) -> None:
     assert set(run.scrape_health) == {1.0}
+
+
+def test_the_death_of_a_broker_reached_a_receiver_with_broker_and_cause(run: Run) -> None:
+    told = {(alert["labels"]["broker"], alert["labels"]["cause"]) for alert in run.alerts}
+
+    assert ("3", "fenced") in told, told
+
+
+def test_log_positions_and_the_brokers_own_metrics_came_out_at_the_other_end(run: Run) -> None:
+    for number in range(len(ASSIGNMENT)):
+        labels = f'{{topic="{TOPIC}",partition="{number}"}}'
+        assert run.metrics[f"kafka_topic_partition_current_offset{labels}"] > 0
+        assert run.metrics[f"kafka_topic_partition_oldest_offset{labels}"] == 0
+    for broker in (1, 2, 3):
+        name = "kafka_server_replicamanager_partitioncount"
+        assert run.metrics[f'{name}{{cluster="sandbox",broker="{broker}"}}'] >= len(ASSIGNMENT)
+
+
+def test_the_effective_minimum_is_that_of_the_topic(run: Run) -> None:
+    assert {row["min_isr_effective"] for row in run.states if row["topic"] == TOPIC} == {2}
