@@ -41,7 +41,12 @@ _PLAIN: Mapping[str, st.SearchStrategy[Any]] = {
     "int[]": st.lists(_INT, max_size=4).map(tuple),
     "string[]": st.lists(st.text(max_size=4), max_size=3).map(tuple),
 }
+_OFFSET = st.integers(0, 2**63 - 1)
 _NAMED: Mapping[str, st.SearchStrategy[Any]] = {
+    "log_start_offset": _OFFSET,
+    "last_stable_offset": _OFFSET,
+    "high_watermark": _OFFSET,
+    "log_end_offset": _OFFSET,
     "cluster_id": _NAME,
     "source": _NAME,
     "topic_id": _NAME,

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from streaming.resources import conf_path
 from streaming.runtime import jars
-from streaming.runtime.folders import exclusive, reference
+from streaming.runtime.folders import exclusive
 
 app = typer.Typer(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 
@@ -64,5 +65,5 @@ def lock() -> None:
     console = Console()
     with console.status("resolving") as status:
         text = jars.relock(lambda file: status.update(f"resolving, fetched {file}"))
-    reference("jars.lock").write_text(text, encoding="utf-8")
-    console.print(f"wrote {reference('jars.lock')}")
+    conf_path("jars.lock").write_text(text, encoding="utf-8")
+    console.print(f"wrote {conf_path('jars.lock')}")

@@ -233,7 +233,7 @@ class SnapshotEnd(Observation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaOffsetsObserved(Observation):
-    """Log positions of one replica. All are offsets; the last three are exclusive ends. None = not asked."""
+    """Log positions of one replica. All are offsets; the last three are exclusive ends. None = not told."""
 
     kind: ClassVar[str] = "replica_offsets"
     channel: ClassVar[Channel] = Channel.OFFSETS
@@ -246,6 +246,13 @@ class ReplicaOffsetsObserved(Observation):
     last_stable_offset: Offset | None = None
     high_watermark: Offset | None = None
     log_end_offset: Offset | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse negative offsets: clients spell all kinds of "unknown" with them."""
+        Observation.__post_init__(self)
+        for name in ("log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset"):
+            offset = getattr(self, name)
+            _require(offset is None or offset >= 0, f"{name} is negative: {offset}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Where files live: the cache folder and the reference configuration. Knows the environment and the disk only."""
+"""Where files that can be fetched again live: the cache folder. Knows the environment and the disk only."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import streaming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,13 +21,6 @@ def cache_folder() -> Path:
         return Path(own).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "isrwatch"
-
-
-def reference(name: str) -> Path:
-    """Give the path of a file of ``conf/``: beside the package in a checkout, inside it when installed."""
-    package = Path(streaming.__file__).parent
-    installed = package / "conf" / name
-    return installed if installed.exists() else package.parent / "conf" / name
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
 from streaming.errors import ConfigurationError, MissingTool
-from streaming.runtime.folders import reference
+from streaming.resources import conf_path
 from streaming.runtime.java import find_java
 from streaming.runtime.lockfile import Coordinate
 from streaming.runtime.truststore import trust_options
@@ -117,7 +117,7 @@ def settings_file() -> Path:
     own = os.environ.get("ISRWATCH_IVY_SETTINGS")
     if own and not Path(own).is_file():
         raise ConfigurationError(f"ISRWATCH_IVY_SETTINGS names {own}, which is no file")
-    return Path(own) if own else reference("ivysettings.xml")
+    return Path(own) if own else conf_path("ivysettings.xml")
 
 
 def proxy_options() -> list[str]:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming.errors import ConfigurationError, MissingTool
+from streaming.resources import conf_path
 from streaming.runtime import ivy, lockfile
-from streaming.runtime.folders import cache_folder, exclusive, reference
+from streaming.runtime.folders import cache_folder, exclusive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,7 +34,7 @@ def jars_folder() -> Path:
 
 def groups() -> dict[str, Group]:
     """Read the lock that ships with isrwatch."""
-    return lockfile.read(reference("jars.lock"))
+    return lockfile.read(conf_path("jars.lock"))
 
 
 def jar_paths(*names: str, progress: Callable[[str], None] = _silent) -> tuple[Path, ...]:

@@ -109,6 +109,8 @@ class OffsetsRound:
         for partition, future in answers:
             failure = future.exception()
             if failure is None:
-                yield partition, Offset(future.result().offset)  # type: ignore[attr-defined]
+                offset = future.result().offset  # type: ignore[attr-defined]
+                if offset >= 0:  # librdkafka spells "no answer" as a negative offset, without an error
+                    yield partition, Offset(offset)
             else:
                 self.refusal = forbidden(failure, "DESCRIBE", f"topic {partition.topic}") or self.refusal

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.errors import ConfigurationError, MissingTool
-from streaming.runtime import folders, ivy, jars, lockfile
+from streaming.resources import conf_path
+from streaming.runtime import ivy, jars, lockfile
 from streaming.runtime.lockfile import Coordinate, Group
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def test_processes_that_fetch_at_once_all_get_whole_jars(lock: Locks, tmp_path: 
     sums = lock(ONE, OLD)
     (tmp_path / "test.lock").write_text(lockfile.render({"test": Group(jars=sums)}))
     program = (
-        "from pathlib import Path; from streaming.runtime import jars; jars.reference = lambda _: Path('test.lock');"
+        "from pathlib import Path; from streaming.runtime import jars; jars.conf_path = lambda _: Path('test.lock');"
         "print(*(path.read_text() for path in jars.jar_paths('test')), sep='\\n')"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(jars.__file__).parents[2])}
@@ -131,14 +132,14 @@ def test_a_proxy_of_the_environment_reaches_java(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_committed_lock_holds_every_wish_and_no_address() -> None:
-    path = folders.reference("jars.lock")
+    path = conf_path("jars.lock")
     text = path.read_text()
     locked = lockfile.read(path)
     assert list(locked) == ["delta", "kafka-connector", "sandbox", "jmx-agent"]
     for group in locked.values():
         assert set(group.resolve) | set(group.exact) <= set(group.jars)
     assert text == lockfile.render(locked)
-    assert "://" not in text + folders.reference("ivysettings.xml").read_text()
+    assert "://" not in text + conf_path("ivysettings.xml").read_text()
 
 
 @pytest.mark.parametrize("text", ["a:b", "a:b:c:d", "../x:b:1", "a:b/c:1", "a::1", "a:..:1"])

@@ -25,8 +25,8 @@ def lock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("ISRWATCH_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "jars.lock"
     path.write_text(lockfile.render({"test": Group(exact=(JAR,), jars={})}))
-    monkeypatch.setattr("streaming.runtime.jars.reference", lambda _: path)
-    monkeypatch.setattr("streaming.commands.jars.reference", lambda _: path)
+    monkeypatch.setattr("streaming.runtime.jars.conf_path", lambda _: path)
+    monkeypatch.setattr("streaming.commands.jars.conf_path", lambda _: path)
     return path
 
 
