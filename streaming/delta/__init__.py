@@ -6,5 +6,6 @@
 - ``projections``   what derives from the truth: events, partition, broker and cluster state, source progress
 - ``newest``        tables that keep the newest row of a key: replica offsets, broker metrics
 - ``quarantine``    what could not be understood
+- ``upkeep``        compaction and vacuum
 - ``tail``          the rows that each new version added (the reading half, also the exporter's)
 """

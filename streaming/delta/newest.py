@@ -14,14 +14,13 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from streaming.delta.definitions import arrow_schema, create_or_check
 from streaming.delta.rows import read_all
 from streaming.delta.truth import NOTHING_APPLIED, position_key
+from streaming.delta.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from streaming.contracts.tables import Table
-
-OVERWRITES_BETWEEN_VACUUMS = 100
 
 
 class NewestRows:
@@ -32,7 +31,7 @@ class NewestRows:
         self._table = create_or_check(directory, table)
         self._schema = arrow_schema(table)
         self._positions: dict[str, int] = {}
-        self._overwrites = 0
+        self._upkeep = Upkeep(self._table, append_only=False)
         self._rows: dict[tuple[Any, ...], Mapping[str, Any]] = {}
         self._keep(read_all(self._table).to_pylist())
 
@@ -59,9 +58,7 @@ class NewestRows:
             commit_properties=CommitProperties(max_commit_retries=0, app_transactions=transactions),
         )
         self._positions.update(positions)
-        self._overwrites += 1
-        if self._overwrites % OVERWRITES_BETWEEN_VACUUMS == 0:
-            self._table.vacuum(retention_hours=1, enforce_retention_duration=False, dry_run=False)
+        self._upkeep.after_commit()
 
     def _keep(self, rows: Iterable[Mapping[str, Any]]) -> None:
         for row in rows:

@@ -40,6 +40,7 @@ from streaming.delta.summaries import (
     source_rows,
 )
 from streaming.delta.tail import rows_between
+from streaming.delta.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 SOURCE_VERSION: Final = PARTITION_CHANGES.name
-OVERWRITES_BETWEEN_VACUUMS: Final = 100
 # A round must leave the batches most of the time, however large the state is.
 REST_PER_WORK: Final = 5.0
 
@@ -92,7 +92,9 @@ class Projections:
         }
         self._departures: Departures = Counter()
         self._departures_version = self._version(self._tables[BROKER_STATE_TABLE.name])
-        self._overwrites = 0
+        self._upkeep = {name: Upkeep(table, append_only=False) for name, table in self._tables.items()} | {
+            REPLICATION_EVENTS.name: Upkeep(self._events, append_only=True)
+        }
 
     def recover(self, version: int) -> SharedState:
         """Rebuild the state at a version of the truth: the state tables, then the changes after them."""
@@ -141,15 +143,13 @@ class Projections:
     def _append_events(self, version: int) -> None:
         fresh = rows_between(self._truth, self._version(self._events), version)
         write_deltalake(self._events, events_of(fresh), mode="append", commit_properties=_commit(version))
+        self._upkeep[REPLICATION_EVENTS.name].after_commit()
 
     def _overwrite(self, name: str, rows: list[dict[str, Any]], version: int) -> None:
         table = self._tables[name]
         data = pa.Table.from_pylist(rows, schema=_SCHEMAS[name])
         write_deltalake(table, data, mode="overwrite", commit_properties=_commit(version))
-        self._overwrites += 1
-        if self._overwrites % OVERWRITES_BETWEEN_VACUUMS == 0:
-            for each in self._tables.values():
-                each.vacuum(retention_hours=1, enforce_retention_duration=False, dry_run=False)
+        self._upkeep[name].after_commit()
 
     def _rows(self, table: Table) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = row_forms.read_all(self._tables[table.name]).to_pylist()

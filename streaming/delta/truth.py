@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError
 
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.definitions import create_or_check
+from streaming.delta.upkeep import Upkeep
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 GENERATION: Final = "generation"
 NOTHING_APPLIED: Final = -1
-COMMITS_BETWEEN_COMPACTIONS: Final = 500
 
 
 def position_key(source: str) -> str:
@@ -45,7 +45,7 @@ class Truth:
         self._table = create_or_check(directory, PARTITION_CHANGES)
         self._generation = (self._table.transaction_version(GENERATION) or 0) + 1
         self._positions: dict[str, int] = {}
-        self._commits = 0
+        self._upkeep = Upkeep(self._table, append_only=True)
 
     @property
     def version(self) -> int:
@@ -98,13 +98,5 @@ class Truth:
         if self.version != expected:
             raise AssertionError(f"committed version {self.version} on top of {expected - 1}")
         self._positions.update(positions)
-        self._commits += 1
+        self._upkeep.after_commit()
         return expected
-
-    def compact_if_due(self) -> bool:
-        """Merge small files now and then, so that reads and commits stay flat; readers ignore such a commit."""
-        if self._commits < COMMITS_BETWEEN_COMPACTIONS:
-            return False
-        self._commits = 0
-        self._table.optimize.compact(commit_properties=CommitProperties(max_commit_retries=0))
-        return True

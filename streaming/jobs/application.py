@@ -49,6 +49,7 @@ class Application:
                 f"the checkpoint {places.checkpoint} belongs to other tables than {places.tables}, which are empty; "
                 "delete the checkpoint, and everything that the bus still holds is applied"
             )
+        self._refuse_a_replaced_bus(replication)
         offsets = NewestBatch(places.tables, REPLICA_OFFSETS, Channel.OFFSETS)
         metrics = NewestBatch(places.tables, BROKER_METRICS, Channel.METRICS)
         self._queries = (
@@ -57,6 +58,15 @@ class Application:
             Query(spark, Channel.METRICS, metrics, places, SAMPLES_TRIGGER_SECONDS),
         )
         self._projections = ProjectionThread(replication.projections, replication.shared, settings.projection_seconds)
+
+    def _refuse_a_replaced_bus(self, replication: ReplicationBatch) -> None:
+        """What the tables have applied must be in the bus that they were made from, or have been deleted from it."""
+        for source, end in self._bus.end_positions(Channel.REPLICATION).items():
+            if 0 < end <= replication.position(source):
+                raise ConfigurationError(
+                    f"the bus holds less of {source} (up to {end}) than the tables have applied: it was replaced; "
+                    "bring the old bus back, or point tables.directory and job.checkpoint at new folders"
+                )
 
     def start(self) -> None:
         """Start the queries, one after the other, and the projections."""

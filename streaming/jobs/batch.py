@@ -121,6 +121,10 @@ class ReplicationBatch:
         """How far each source was applied."""
         return self._truth.positions
 
+    def position(self, source: str) -> int:
+        """Give the position of the last applied observation of a source, -1 for none."""
+        return self._truth.position(source)
+
     @property
     def is_empty(self) -> bool:
         """Whether the tables hold nothing yet."""
@@ -144,7 +148,6 @@ class ReplicationBatch:
                     after = change.source_after
                     folded.touched.sources[after.cluster_id, after.source] = after
             self.shared.applied(folded.touched, version)
-            self._truth.compact_if_due()
         return Applied(
             observations=len(understood.observations),
             changes=len(folded.changes),

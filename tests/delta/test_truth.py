@@ -75,17 +75,17 @@ def test_rows_read_back_are_the_state_that_wrote_them(tmp_path: Path) -> None:
 
 
 def test_compaction_neither_adds_rows_nor_moves_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.delta.truth.COMMITS_BETWEEN_COMPACTIONS", 2)
+    monkeypatch.setattr("streaming.delta.upkeep.APPENDS_BETWEEN_COMPACTIONS", 3)
     _, rows = changed()
     truth = Truth(tmp_path)
-    truth.commit(rows, {"a": 1})
-    assert not truth.compact_if_due()
-    truth.commit(rows, {"a": 2})
+    for position in (1, 2, 3):
+        truth.commit(rows, {"a": position})
 
-    assert truth.compact_if_due()
-
-    assert rows_between(tmp_path / "partition_changes", 2, truth.version).num_rows == 0
-    assert (Truth(tmp_path).position("a"), truth.commit(rows, {"a": 3})) == (2, truth.version)
+    assert truth.version > 3, "it was compacted"
+    assert rows_between(tmp_path / "partition_changes", 3, truth.version).num_rows == 0
+    assert Truth(tmp_path).position("a") == 3
+    assert truth.commit(rows, {"a": 4}) == truth.version
+    assert rows_between(tmp_path / "partition_changes", -1, truth.version).num_rows == 4 * rows.num_rows
 
 
 @pytest.mark.parametrize("crash_after", [0, 1, 2])

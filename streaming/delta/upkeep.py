@@ -1,0 +1,39 @@
+"""Compaction and vacuum, by the one writer of a table: so that reads, commits and the disk stay flat.
+
+Readers ignore such commits (``dataChange`` is false). A reader that lags by more than ``KEEP_HOURS`` meets a gap and
+reads the table anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from deltalake import CommitProperties
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+KEEP_HOURS: Final = 1
+APPENDS_BETWEEN_COMPACTIONS: Final = 500
+OVERWRITES_BETWEEN_VACUUMS: Final = 100
+
+
+class Upkeep:
+    """Counts the commits of one table, and tidies it up when it is due."""
+
+    def __init__(self, table: DeltaTable, *, append_only: bool) -> None:
+        self._table = table
+        self._append_only = append_only
+        self._commits = 0
+
+    def after_commit(self) -> bool:
+        """Count one commit; give whether the table was tidied up, which moves its version."""
+        self._commits += 1
+        due = APPENDS_BETWEEN_COMPACTIONS if self._append_only else OVERWRITES_BETWEEN_VACUUMS
+        if self._commits < due:
+            return False
+        self._commits = 0
+        if self._append_only:
+            self._table.optimize.compact(commit_properties=CommitProperties(max_commit_retries=0))
+        self._table.vacuum(retention_hours=KEEP_HOURS, enforce_retention_duration=False, dry_run=False)
+        return True

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from streaming.bus.directory import DirectoryPublisher, DirectoryReader
+from streaming.contracts.observations import Channel
+from streaming.errors import ConfigurationError
+from streaming.jobs.application import Application
+from streaming.jobs.batch import ReplicationBatch
+from streaming.jobs.queries import Places, Query
+from streaming.settings import JobSettings
+from tests.end_to_end.stories import long_story
+from tests.jobs.test_batch import published
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NO_SPARK = cast("Any", None)  # an application asks Spark for nothing before it starts
+SOURCE = "metadata_log:a"
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
+
+
+def test_a_checkpoint_of_other_tables_is_refused_because_it_would_skip_what_they_lack(places: Places) -> None:
+    (places.checkpoint / Channel.REPLICATION / "commits").mkdir(parents=True)
+
+    with pytest.raises(ConfigurationError, match=r"belongs to other tables.*delete the checkpoint"):
+        Application(NO_SPARK, JobSettings(), places)
+
+
+def test_a_bus_that_was_replaced_is_refused_because_it_would_be_skipped_in_silence(places: Places) -> None:
+    story = long_story(seed=1, steps=20)
+    ReplicationBatch(places.tables).apply(published(story, start=1_000_000))
+    with closing(DirectoryPublisher(places.bus, segment_bytes=10_000)) as publisher:
+        publisher.publish(story)
+
+    with pytest.raises(ConfigurationError, match=f"the bus holds less of {SOURCE}"):
+        Application(NO_SPARK, JobSettings(), places)
+
+
+def test_segments_are_deleted_one_look_after_they_were_applied(places: Places) -> None:
+    story = long_story(seed=1, steps=200)
+    with closing(DirectoryPublisher(places.bus, segment_bytes=4_000)) as publisher:
+        publisher.publish(story[:100])
+        publisher.publish(story[100:])
+    bus = DirectoryReader(places.bus)
+    (end,) = bus.end_positions(Channel.REPLICATION).values()
+    batch = ReplicationBatch(places.tables)
+    batch.apply(published(story, start=end - len(story)))
+    query = Query(NO_SPARK, Channel.REPLICATION, batch, places, 0)
+    first = bus.start_positions(Channel.REPLICATION)
+
+    query.clean(bus)
+    assert bus.start_positions(Channel.REPLICATION) == first
+    query.clean(bus)
+    assert bus.start_positions(Channel.REPLICATION)[SOURCE] > first[SOURCE]
