@@ -25,6 +25,7 @@ from streaming.commands.demo_stages import Stages, wait_until
 from streaming.commands.demo_summary import NothingFlowed, counted_events, missing, print_summary
 from streaming.errors import ConfigurationError
 from streaming.resources import conf_path
+from streaming.runtime.jars import DELTA, jar_paths
 from streaming.runtime.java import find_java
 
 SCENARIO: Final = "broker_loss"
@@ -88,6 +89,8 @@ class Demo:
         with stages.stage("finding Java") as stage:
             java = find_java()
             stage.told = f"Java {java.version} ({java.origin})"
+        with stages.stage("fetching and verifying the jars of Delta") as stage:
+            stage.told = f"{len(jar_paths(DELTA))} jars of Delta"
         with stages.stage("simulated Kafka cluster"):
             parts.start("collect", *simulate, "--bus", f"{place.bus}")
             wait_until(lambda: any(place.bus.rglob("*.log")), "the simulated cluster", parts, PATIENCE_SECONDS)
