@@ -14,7 +14,7 @@ from streaming.errors import ConfigurationError
 GENERATED = Path(__file__).parent / "generated"
 _DEFAULTS = AlertSettings()
 
-app = typer.Typer(no_args_is_help=True, help="Dashboards and alert rules, rendered from code.")
+app = typer.Typer(no_args_is_help=True, help="Dashboard and alert rules, rendered from code.")
 
 
 @app.callback()
@@ -28,8 +28,8 @@ def render(
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; fail if the files are not up to date.")
     ] = False,
-    runbook_url: Annotated[str, typer.Option(help="Where the alerts find their runbook.")] = _DEFAULTS.runbook_url,
-    dashboard_url: Annotated[str, typer.Option(help="Where the alerts find the overview.")] = _DEFAULTS.dashboard_url,
+    runbook_url: Annotated[str, typer.Option(help="Link of the alerts to their runbook.")] = _DEFAULTS.runbook_url,
+    dashboard_url: Annotated[str, typer.Option(help="Link of the alerts to the dashboard.")] = _DEFAULTS.dashboard_url,
 ) -> None:
     """Write the dashboard (Grafana JSON) and the alerts (Prometheus rules)."""
     files = rendered(AlertSettings(runbook_url=runbook_url, dashboard_url=dashboard_url))

@@ -27,7 +27,12 @@ def export(
         bool, typer.Option("--list-metrics", help="Print every metric as a Markdown table, and end.")
     ] = False,
 ) -> None:
-    """Serve the Delta tables to Prometheus, and as JSON. Needs neither Spark nor Java."""
+    """Serve the Delta tables to Prometheus, and as JSON, until Ctrl-C. Needs neither Spark nor Java.
+
+    Pages: /metrics, /-/healthy, /-/ready, /api/v1/clusters, /api/v1/partitions, /api/v1/events.
+
+    Example: isrwatch export --config isrwatch.toml
+    """
     if list_metrics:
         from exporters.catalogue import reference
 

@@ -13,6 +13,10 @@ Rooms, in the order of the data's way. Each knows only the contract of the room 
 - ``changes``     what follows from them: ``fold(state, observations) -> (state, changes)``
 - ``transforms``  DataFrame in, DataFrame out
 - ``delta``       the only writers of the tables
-- ``jobs``        one file a streaming query
+- ``jobs``        the Spark queries: bus in, batches applied to the tables by the driver
 - ``commands``    the command line, each command loaded only when it is called
+- ``runtime``     Java and jars, found or fetched; beside the way
+
+Single files: ``resources`` (where the files of conf/ lie), ``settings`` (the configuration, every key checked),
+``schemas`` (the bus and the tables in Spark's words), ``errors``.
 """

@@ -131,18 +131,21 @@ def _value(hint: Any, value: Any, key: str) -> Any:  # noqa: ANN401 - any value 
             return value
         raise ConfigurationError(f'{key} must be a table of strings, for example "name" = "value"')
     if type(value) is not hint:
-        raise ConfigurationError(f"{key} must be {hint.__name__}, not {value!r}")
+        wanted = "a number" if hint is float else hint.__name__
+        raise ConfigurationError(f"{key} must be {wanted}, not {value!r}")
     return value
 
 
 def _checked(settings: Settings) -> Settings:
     if settings.collect.authority not in {"auto", "metadata_log", "poll"}:
         raise ConfigurationError(f"collect.authority is {settings.collect.authority!r}; use auto, metadata_log or poll")
-    for section in (settings.collect, settings.export, settings.job):
+    for name in ("collect", "export", "job"):
+        section = getattr(settings, name)
         for item in fields(section):
             value = getattr(section, item.name)
             if item.name.endswith("_seconds") and (value < 0 or (value == 0 and item.name != "trigger_seconds")):
-                raise ConfigurationError(f"{item.name} is {value}; it must be above 0")
+                bound = "0 or more" if item.name == "trigger_seconds" else "above 0"
+                raise ConfigurationError(f"{name}.{item.name} is {value}; it must be {bound}")
     if settings.bus.segment_bytes < 1024:  # noqa: PLR2004 - a segment must hold at least one observation
         raise ConfigurationError("bus.segment_bytes must be at least 1024")
     return settings

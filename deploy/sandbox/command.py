@@ -32,8 +32,8 @@ DEFAULT_ROOT = Path(".isrwatch/sandbox")
 @app.command()
 def up(
     *,
-    brokers: Annotated[int, typer.Option(min=1, max=9)] = 3,
-    controllers: Annotated[int, typer.Option(min=1, max=5)] = 1,
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="Brokers; their ids are 1, 2, ...")] = 3,
+    controllers: Annotated[int, typer.Option(min=1, max=5, help="Controllers: 101, 102, ...")] = 1,
     root: Root = DEFAULT_ROOT,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A property of all nodes; repeatable.")
@@ -163,5 +163,5 @@ def _pairs(settings: list[str]) -> dict[str, str]:
     pairs = [setting.partition("=") for setting in settings]
     for key, sign, _ in pairs:
         if not (key and sign):
-            raise ConfigurationError(f"--set {key!r} is not of the form KEY=VALUE")
+            raise ConfigurationError(f"--set {key!r} is no KEY=VALUE, as in log.segment.bytes=1048576")
     return {key: value for key, _, value in pairs}

@@ -57,17 +57,17 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "dashboards": Command(
         target="dashboards.command:app",
-        help="Render dashboards, recording rules and alerts from code.",
+        help="Render the Grafana dashboard and the Prometheus alerts from code.",
         extra="dashboards",
     ),
     "jars": Command(
         target="streaming.commands.jars:app",
-        help="Fetch and verify the jars that the Spark job needs.",
+        help="Show, fetch and verify the jars of the Spark job and the sandbox.",
         extra="job",
     ),
     "sandbox": Command(
         target="deploy.sandbox.command:app",
-        help="Start a real Kafka cluster on this machine, and break it.",
+        help="Start a real Kafka cluster on this machine, and break it (in a checkout).",
         extra="all",
     ),
 }

@@ -44,6 +44,9 @@ def collect(
 ) -> None:
     """Read a Kafka cluster (or simulate one) and write what it sees to the bus, until Ctrl-C.
 
+    Follows the KRaft metadata log, which needs ClusterAction on the cluster; where it may not, it says why and polls
+    the brokers, which needs Describe.
+
     Kill it at any moment and start it again: where the metadata log is read, nothing is missed.
 
     Example: isrwatch collect --bootstrap-servers broker-1:9092

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 def job(
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
-    bus: Annotated[Path | None, typer.Option(help="Directory of the bus; default: bus.directory")] = None,
+    bus: Annotated[Path | None, typer.Option(help="Directory of the bus; default: bus.directory.")] = None,
     tables: Annotated[
-        Path | None, typer.Option(help="Directory of the Delta tables; default: tables.directory")
+        Path | None, typer.Option(help="Directory of the Delta tables; default: tables.directory.")
     ] = None,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Directory of Spark's checkpoints; default: job.checkpoint.")
@@ -31,8 +31,9 @@ def job(
     """Fold what sources saw into Delta tables, with Spark Structured Streaming, until Ctrl-C.
 
     Kill it at any moment and start it again: nothing is lost and nothing is doubled, even without its checkpoint.
+    Whoever deletes the tables deletes the checkpoint, too.
 
-    Example: isrwatch job --config conf/isrwatch.toml
+    Example: isrwatch job --config isrwatch.toml
     """
     from streaming.jobs.application import Application
     from streaming.jobs.queries import Places

@@ -2,7 +2,7 @@
 
 Everything is found or fetched once into one cache folder and only looked up from then on:
 
-- ``folders``     the cache folder, the reference configuration
+- ``folders``     the cache folder, one process at a time in it
 - ``java``        the Java that Spark and the sandbox run on
 - ``truststore``  the certificate authorities of the environment, in Java's form
 - ``lockfile``    which jars, by coordinate and SHA-256
