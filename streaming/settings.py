@@ -38,7 +38,7 @@ class CollectSettings:
     collector: str = "collector-1"
     authority: str = "auto"
     heartbeat_seconds: float = 5.0
-    snapshot_seconds: float = 3600.0
+    snapshot_seconds: float = 300.0
     poll_seconds: float = 5.0
     offsets_seconds: float = 10.0
     config_seconds: float = 60.0

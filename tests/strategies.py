@@ -17,6 +17,7 @@ from streaming.contracts.codec import encode
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.fields import FIELDS, KINDS, plain_types
 from streaming.contracts.observations import (
+    END_OF_TIME,
     Authority,
     ConfigOrigin,
     Observation,
@@ -41,6 +42,7 @@ _PLAIN: Mapping[str, st.SearchStrategy[Any]] = {
     "int[]": st.lists(_INT, max_size=4).map(tuple),
     "string[]": st.lists(st.text(max_size=4), max_size=3).map(tuple),
 }
+_MOMENT = st.integers(0, END_OF_TIME - 1)
 _OFFSET = st.integers(0, 2**63 - 1)
 _NAMED: Mapping[str, st.SearchStrategy[Any]] = {
     "log_start_offset": _OFFSET,
@@ -70,8 +72,8 @@ def observations_of(draw: st.DrawFn, cls: type[Observation]) -> Observation:
         for item in fields(cls)
         if item.name not in {"cause", "evidence", "topic_ids", "partition_counts"}
     }
-    window = sorted([values["occurred_not_before"], values["occurred_not_after"]])
-    values |= {"occurred_not_before": window[0], "occurred_not_after": window[1]}
+    window = sorted([draw(_MOMENT), draw(_MOMENT)])
+    values |= {"occurred_not_before": window[0], "occurred_not_after": window[1], "collected_at": draw(_MOMENT)}
     return cls(**values, **draw(_together(cls)))
 
 

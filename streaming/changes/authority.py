@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.observations import Authority
+from streaming.contracts.observations import Authority, SnapshotBegin
 
 if TYPE_CHECKING:
     from streaming.changes.state import ClusterState
@@ -20,10 +20,14 @@ _RANK: Final = {Authority.NONE: 0, Authority.POLL: 1, Authority.METADATA_LOG: 2}
 
 
 def may_order(cluster: ClusterState, observed: Observation) -> bool:
-    """Tell whether this observation's source orders the cluster's partitions, taking over if it must."""
+    """Tell whether this observation's source orders the cluster's partitions, taking over if it must.
+
+    A lower rank takes over only where its snapshot begins: what it saw before then, nobody has applied.
+    """
     if observed.authority is Authority.NONE:
         return False
     if _RANK[observed.authority] >= _RANK[cluster.authority]:
         return True
     seen = cluster.authority_watermark
-    return seen is None or observed.occurred_not_after - seen > SILENCE
+    is_silent = seen is None or observed.occurred_not_after - seen > SILENCE
+    return is_silent and isinstance(observed, SnapshotBegin)

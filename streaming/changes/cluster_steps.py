@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from streaming.changes.draft import Draft
     from streaming.changes.happened import Happening
-    from streaming.changes.state import BrokerState, ClusterState
+    from streaming.changes.state import BrokerState, ClusterState, SourceState
     from streaming.contracts.observations import Observation, SnapshotEnd
 
 
@@ -46,7 +46,8 @@ def broker_stepped(before: BrokerState | None, after: BrokerState, observed: Obs
     """Take a new state of a broker over; the first sight of a cluster tells states, not events."""
     is_baseline = before is None and not draft.cluster(observed).has_baseline
     happened = iter(()) if is_baseline else broker_happenings(before, after)
-    moment = after.broker_metadata_offset if after.broker_metadata_offset is not None else observed.occurred_not_after
+    offset = getattr(observed, "metadata_offset", None)
+    moment = observed.occurred_not_after if offset is None else offset
     identity = f"{after.cluster_id}/broker/{after.broker}/{moment}"
     draft.put_broker(after)
     draft.changes.append(
@@ -62,12 +63,24 @@ def broker_stepped(before: BrokerState | None, after: BrokerState, observed: Obs
 
 def broker_missing(before: BrokerState, observed: SnapshotEnd, draft: Draft) -> None:
     """A complete sight does not name a broker: the log says it is unregistered, a poll that it is not alive."""
+    offset, known = observed.metadata_offset, before.broker_metadata_offset
+    if offset is not None and known is not None and offset < known:
+        return
     if observed.authority is Authority.POLL:
         after = replace(before, is_fenced=True)
     else:
         after = replace(before, is_registered=False)
     if after != before:
         broker_stepped(before, after, observed, draft)
+
+
+def sequence_gap(source: SourceState, observed: Observation, draft: Draft) -> None:
+    """Tell that observations of a source never arrived; its next snapshot makes their states good."""
+    missing = observed.sequence - source.sequence - 1
+    detail = f"{missing} observations of {observed.source} are missing, after number {source.sequence}"
+    identity = f"{observed.cluster_id}/source/{observed.source}/{source.sequence}"
+    happened: list[Happening] = [(EventKind.CHANGES_MISSED, None, detail)]
+    cluster_stepped(draft.cluster(observed), observed, draft, named(identity, iter(happened)))
 
 
 def advance(observed: Observation, draft: Draft) -> None:

@@ -81,7 +81,8 @@ class Draft:
     def put_partition(self, state: PartitionState) -> None:
         """Remember the new state of a partition."""
         self.touched.topics.setdefault((state.cluster_id, state.topic_id), {})[state.partition] = state
-        self.touched.topic_ids[state.cluster_id, state.topic] = state.topic_id
+        if not state.is_deleted:
+            self.touched.topic_ids[state.cluster_id, state.topic] = state.topic_id
 
     def put_broker(self, state: BrokerState) -> None:
         """Remember the new state of a broker."""

@@ -20,6 +20,7 @@ from streaming.changes.cluster_steps import (
     broker_missing,
     broker_stepped,
     cluster_stepped,
+    sequence_gap,
     source_changes,
     take_authority,
 )
@@ -75,6 +76,8 @@ def fold(state: ReplicationState, observations: Iterable[Observation]) -> Folded
         if observed.sequence and observed.sequence <= source.sequence:
             draft.drop(observed)
             continue
+        if source.sequence and observed.sequence > source.sequence + 1:
+            sequence_gap(source, observed, draft)
         _apply(observed, draft)
         advance(observed, draft)
     draft.changes.extend(source_changes(draft, last))

@@ -50,6 +50,6 @@ def told_by(observed: ConfigObserved) -> tuple[ConfigKey, MinIsr]:
 def is_news(told: MinIsr, known: MinIsr | None) -> bool:
     """Tell whether a value is newer than what is known, and different."""
     if known is None:
-        return True
+        return told.min_isr is not None
     is_older = told.offset is not None and known.offset is not None and told.offset <= known.offset
     return told.min_isr != known.min_isr and not is_older

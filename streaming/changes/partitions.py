@@ -12,22 +12,38 @@ from typing import TYPE_CHECKING, Final
 from streaming.changes.state import PartitionState
 from streaming.contracts import health
 from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.observations import Authority
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import Micros
     from streaming.contracts.observations import PartitionObserved
 
 SECOND: Final = 1_000_000
-_CONTENT: Final = (
-    "replicas",
-    "isr",
+TOTALS: Final = (
+    "isr_shrinks",
+    "isr_expands",
+    "leader_changes",
+    "unclean_elections",
+    "missed_changes",
+    "offline_seconds",
+    "under_replicated_seconds",
+    "under_min_isr_seconds",
+    "unknown_seconds",
+)
+_SEEN_BY_ALL: Final = ("replicas", "isr", "leader")
+_SEEN_IN_THE_LOG: Final = (
+    *_SEEN_BY_ALL,
     "elr",
     "last_known_elr",
     "adding_replicas",
     "removing_replicas",
-    "leader",
     "leader_recovering",
 )
+
+
+def _told_by(observed: PartitionObserved) -> tuple[str, ...]:
+    """Name the fields that a source can see: what a poll does not tell is not cleared by it."""
+    return _SEEN_BY_ALL if observed.authority is Authority.POLL else _SEEN_IN_THE_LOG
 
 
 def is_news(before: PartitionState, observed: PartitionObserved) -> bool:
@@ -50,7 +66,7 @@ def _is_later(before: PartitionState, observed: PartitionObserved) -> bool:
 
 
 def _same_content(before: PartitionState, observed: PartitionObserved) -> bool:
-    return all(getattr(before, name) == getattr(observed, name) for name in _CONTENT)
+    return all(getattr(before, name) == getattr(observed, name) for name in _told_by(observed))
 
 
 def missed_between(before: PartitionState | None, observed: PartitionObserved) -> int:
@@ -80,7 +96,7 @@ def first_sight(observed: PartitionObserved, min_isr: int | None) -> PartitionSt
 
 def next_state(before: PartitionState, observed: PartitionObserved, min_isr: int | None) -> PartitionState:
     """Take over what was observed; health, sinces and durations follow. Totals are counted by ``counted``."""
-    told = {name: getattr(observed, name) for name in _CONTENT}
+    told = {name: getattr(observed, name) for name in _told_by(observed)}
     state = replace(
         before,
         **told,

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from streaming.changes import partitions
 from streaming.changes.change import Change, Subject
 from streaming.changes.happened import counted, happenings, left_isr, named
 from streaming.changes.min_isr import configured_min_isr
 from streaming.contracts.events import Cause, EventKind, Evidence
+from streaming.contracts.observations import Observation
 
 if TYPE_CHECKING:
     from streaming.changes.draft import Draft
     from streaming.changes.happened import Happening
     from streaming.changes.state import ClusterState, PartitionState
     from streaming.contracts.identifiers import Micros, TopicId
-    from streaming.contracts.observations import ConfigObserved, Observation, PartitionObserved
+    from streaming.contracts.observations import ConfigObserved, PartitionObserved
+
+Seen = TypeVar("Seen", bound=Observation)
 
 
 def appeared(before: PartitionState | None, observed: PartitionObserved, draft: Draft) -> None:
     """Take a partition over that was not known, or came back: created, or first seen."""
     minimum = configured_min_isr(draft.min_isr, observed.cluster_id, observed.topic)
     after = partitions.first_sight(observed, minimum)
+    observed = _since_last_sight(observed, draft)
     is_baseline = observed.in_snapshot and not draft.cluster(observed).has_baseline
     missed = 0 if is_baseline else partitions.missed_between(None, observed)
     cause, evidence = (observed.cause, observed.evidence) if observed.cause else (None, None)
@@ -30,6 +34,7 @@ def appeared(before: PartitionState | None, observed: PartitionObserved, draft: 
         cause, evidence = Cause.CREATED, Evidence.INFERRED
     after = replace(after, missed_changes=missed, last_cause=cause, last_evidence=evidence)
     if before is not None:
+        after = replace(after, **{name: getattr(before, name) + getattr(after, name) for name in partitions.TOTALS})
         after = replace(after, change_number=before.change_number + 1)
     happened: list[Happening] = [] if is_baseline else [(EventKind.TOPIC_CREATED, None, None)]
     if missed:
@@ -53,8 +58,8 @@ def appeared(before: PartitionState | None, observed: PartitionObserved, draft: 
 def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -> None:
     """Take one accepted change of a known partition over."""
     missed = partitions.missed_between(before, observed)
-    was = before
-    if missed and (seen := _last_sight(draft.cluster(observed))) is not None:
+    was, seen = before, _last_sight(draft.cluster(observed), observed, missed)
+    if seen is not None:
         was = partitions.out_of_sight(before, seen, observed.occurred_not_after)
         observed = replace(observed, occurred_not_before=min(seen, observed.occurred_not_before))
     minimum = configured_min_isr(draft.min_isr, observed.cluster_id, observed.topic)
@@ -84,13 +89,25 @@ def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -
     )
 
 
-def _last_sight(cluster: ClusterState) -> Micros | None:
-    """Give the moment up to which the authority saw everything: before the snapshot that is under way, if one is."""
-    return cluster.sight_until if cluster.sight_until is not None else cluster.authority_watermark
+def _last_sight(cluster: ClusterState, observed: PartitionObserved, missed: int) -> Micros | None:
+    """Give the moment up to which a partition was in sight, None where it was in sight all the time.
+
+    Epochs tell whether something was missed. Where a source sees none, a snapshot after lost sight tells.
+    """
+    if missed:
+        return cluster.authority_watermark if cluster.sight_until is None else cluster.sight_until
+    return cluster.sight_until if observed.partition_epoch is None else None
+
+
+def _since_last_sight(observed: Seen, draft: Draft) -> Seen:
+    """Widen the window of what a snapshot after lost sight tells: it can have happened at any moment since."""
+    seen = draft.cluster(observed).sight_until
+    return observed if seen is None else replace(observed, occurred_not_before=min(seen, observed.occurred_not_before))
 
 
 def vanished(before: PartitionState, observed: Observation, evidence: Evidence, draft: Draft) -> None:
     """Make a tombstone of a partition that does not exist any more."""
+    observed = _since_last_sight(observed, draft)
     offset = getattr(observed, "metadata_offset", None)
     after = partitions.deleted(before, observed.occurred_not_after, offset)
     after = replace(after, change_number=before.change_number + 1, last_cause=Cause.DELETED, last_evidence=evidence)

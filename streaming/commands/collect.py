@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from streaming.sources.metadata_log.source import MetadataLogSource
     from streaming.sources.source import Source
 
+# Whoever takes over from a silent log begins with a snapshot, so a poller offers one often.
+POLL_SNAPSHOT_SECONDS: Final = 30.0
 PATIENCE_SECONDS: Final = 10.0  # a controller fail-over takes two or three
 
 
@@ -140,7 +142,7 @@ def _admin(settings: Settings, authority: Authority) -> Source:
         poll_micros=_micros(collect.poll_seconds),
         offsets_micros=_micros(collect.offsets_seconds),
         config_micros=_micros(collect.config_seconds),
-        snapshot_micros=_micros(collect.snapshot_seconds),
+        snapshot_micros=_micros(min(collect.snapshot_seconds, POLL_SNAPSHOT_SECONDS)),
         authority=authority,
     )
 

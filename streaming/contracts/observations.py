@@ -18,6 +18,7 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, Offset,
 from streaming.errors import Quarantined
 
 SCHEMA_VERSION: Final = 1
+END_OF_TIME: Final = 253_402_300_800_000_000  # year 10000, where dates end
 
 
 class Authority(StrEnum):
@@ -87,6 +88,8 @@ class Observation:
         """Refuse what cannot be true of any observation."""
         _require(bool(self.cluster_id), "cluster_id is empty")
         _require(bool(self.source), "source is empty")
+        for moment in (self.occurred_not_before, self.occurred_not_after, self.collected_at):
+            _require(0 <= moment < END_OF_TIME, f"no moment in microseconds: {moment}")
         _require(
             self.occurred_not_before <= self.occurred_not_after,
             "occurred_not_before is after occurred_not_after",

@@ -6,7 +6,7 @@ samples: the next one replaces them, so no history is kept here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streaming.contracts.tables import Table
+
+
+FORGOTTEN_AFTER: Final = 60_000_000
 
 
 class NewestRows:
@@ -47,9 +50,21 @@ class NewestRows:
             self._positions[source] = NOTHING_APPLIED if known is None else known
         return self._positions[source]
 
+    def _forget(self) -> None:
+        """Drop what its source has left out since: a hung broker's last answer is no newest sample."""
+        newest: dict[str, int] = {}
+        for row in self._rows.values():
+            newest[row["cluster_id"]] = max(newest.get(row["cluster_id"], 0), row["collected_at"])
+        self._rows = {
+            key: row
+            for key, row in self._rows.items()
+            if row["collected_at"] >= newest[row["cluster_id"]] - FORGOTTEN_AFTER
+        }
+
     def put(self, rows: Iterable[Mapping[str, Any]], positions: Mapping[str, int]) -> None:
         """Take newer rows over and write the whole table."""
         self._keep(rows)
+        self._forget()
         transactions = [Transaction(position_key(source), position) for source, position in positions.items()]
         write_deltalake(
             self._table,

@@ -195,7 +195,8 @@ def put_partition(state: ReplicationState, row: Mapping[str, Any]) -> None:
     """Read a partition's state from the columns of one row."""
     partition = PartitionState(**_arguments(PartitionState, row))
     state.topics.setdefault((partition.cluster_id, partition.topic_id), {})[partition.partition] = partition
-    state.topic_ids[partition.cluster_id, partition.topic] = partition.topic_id
+    if not partition.is_deleted:
+        state.topic_ids[partition.cluster_id, partition.topic] = partition.topic_id
 
 
 def put_broker(state: ReplicationState, row: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """Compaction and vacuum, by the one writer of a table: so that reads, commits and the disk stay flat.
 
-Readers ignore such commits (``dataChange`` is false). A reader that lags by more than ``KEEP_HOURS`` meets a gap and
-reads the table anew.
+Readers ignore such commits (``dataChange`` is false). What was appended stays readable version by version for as long
+as the log does; of a table that is overwritten only the last hour does.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 KEEP_HOURS: Final = 1
+KEEP_HISTORY_HOURS: Final = 30 * 24  # as long as the log of an append-only table
 APPENDS_BETWEEN_COMPACTIONS: Final = 500
 OVERWRITES_BETWEEN_VACUUMS: Final = 100
 
@@ -35,5 +36,6 @@ class Upkeep:
         self._commits = 0
         if self._append_only:
             self._table.optimize.compact(commit_properties=CommitProperties(max_commit_retries=0))
-        self._table.vacuum(retention_hours=KEEP_HOURS, enforce_retention_duration=False, dry_run=False)
+        hours = KEEP_HISTORY_HOURS if self._append_only else KEEP_HOURS
+        self._table.vacuum(retention_hours=hours, enforce_retention_duration=False, dry_run=False)
         return True

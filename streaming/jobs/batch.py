@@ -25,7 +25,7 @@ from streaming.delta.truth import Truth
 from streaming.errors import Quarantined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     import pyarrow as pa
@@ -67,25 +67,30 @@ def now() -> Micros:
     return Micros(time.time_ns() // 1000)
 
 
-def understand(rows: pa.Table, applied: Positions) -> Understood:
-    """Read the rows of a batch that were not applied yet, ordered by source and position.
+def understand(rows: pa.Table, applied: Positions, channel: Channel) -> Understood:
+    """Read the rows of a batch that were not applied yet, merged by time; each source keeps its own order.
 
     Args:
         rows: as in ``schemas.bus_schema``.
         applied: what was applied already.
+        channel: where they were read; what belongs elsewhere is refused.
     """
     fresh = _fresh(rows, applied).sort_by([("source", "ascending"), ("position", "ascending")])
-    observations: list[Observation] = []
+    observations: list[tuple[int, Observation]] = []
+    latest: dict[str, int] = {}
     refused: list[Refused] = []
     positions: dict[str, int] = {}
     for row in fresh.to_pylist():
         source, position = row["source"], row["position"]
         positions[source] = position
         try:
-            observations.append(_observation(row))
+            observed = _observation(row, channel)
+            latest[source] = max(latest.get(source, 0), observed.occurred_not_after)
+            observations.append((latest[source], observed))
         except Quarantined as reason:
             refused.append(Refused(source=source, position=position, reason=str(reason), raw=row["payload"]))
-    return Understood(tuple(observations), tuple(refused), positions)
+    merged = sorted(observations, key=lambda timed: timed[0])  # stable: a source's own order stays
+    return Understood(tuple(observed for _, observed in merged), tuple(refused), positions)
 
 
 def _fresh(rows: pa.Table, applied: Positions) -> pa.Table:
@@ -96,10 +101,13 @@ def _fresh(rows: pa.Table, applied: Positions) -> pa.Table:
     return rows if keep is None else rows.filter(keep)
 
 
-def _observation(row: Mapping[str, Any]) -> Observation:
+def _observation(row: Mapping[str, Any], channel: Channel) -> Observation:
     if row["damage"] is not None:
         raise Quarantined(row["damage"])
-    return decode(row["payload"])
+    observed = decode(row["payload"])
+    if observed.channel is not channel:
+        raise Quarantined(f"{observed.kind} does not belong on the channel {channel}")
+    return observed
 
 
 class ReplicationBatch:
@@ -115,6 +123,7 @@ class ReplicationBatch:
         self._quarantine = Quarantine(directory, Channel.REPLICATION)
         self.projections = Projections(directory)
         self.shared = self.projections.recover(self._truth.version)
+        self._refused: Counter[str] = Counter()  # not yet told by a change of their source
 
     @property
     def positions(self) -> dict[str, int]:
@@ -137,11 +146,12 @@ class ReplicationBatch:
             TableRefused: another job writes the same tables; nothing was written.
         """
         began = time.perf_counter()
-        understood = understand(rows, self._truth)
+        understood = understand(rows, self._truth, Channel.REPLICATION)
         folded = fold(self.shared.state, understood.observations)
         self._quarantine.add(understood.refused, now())
-        if understood.observations:
-            placed = _placed(folded.changes, understood)
+        self._refused.update(record.source for record in understood.refused)
+        if understood.positions:
+            placed = [self._placed(change, understood.positions) for change in folded.changes]
             version = self._truth.commit(changes_to_arrow(placed), understood.positions)
             for change in placed:
                 if change.source_after is not None:
@@ -156,17 +166,11 @@ class ReplicationBatch:
             seconds=time.perf_counter() - began,
         )
 
-
-def _placed(changes: Iterable[Change], understood: Understood) -> list[Change]:
-    """Tell sources their positions, which only the bus knows."""
-    refused = Counter(record.source for record in understood.refused)
-    return [_with_position(change, understood.positions, refused) for change in changes]
-
-
-def _with_position(change: Change, positions: Mapping[str, int], refused: Counter[str]) -> Change:
-    after = change.source_after
-    if change.subject is not Subject.SOURCE or after is None:
-        return change
-    position = positions.get(after.source, after.position)
-    quarantined = after.quarantined + refused[after.source]
-    return replace(change, source_after=replace(after, position=position, quarantined=quarantined))
+    def _placed(self, change: Change, positions: Mapping[str, int]) -> Change:
+        """Tell a source its position, which only the bus knows, and what was refused of it."""
+        after = change.source_after
+        if change.subject is not Subject.SOURCE or after is None:
+            return change
+        quarantined = after.quarantined + self._refused.pop(after.source, 0)
+        position = positions.get(after.source, after.position)
+        return replace(change, source_after=replace(after, position=position, quarantined=quarantined))

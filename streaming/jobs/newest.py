@@ -30,6 +30,7 @@ class NewestBatch:
         """
         self._rows = NewestRows(directory, table)
         self._columns = table.column_names()
+        self._channel = channel
         self._quarantine = Quarantine(directory, channel)
 
     @property
@@ -40,7 +41,7 @@ class NewestBatch:
     def apply(self, rows: pa.Table) -> Applied:
         """Apply one batch; samples that are older than what the table holds change nothing."""
         began = time.perf_counter()
-        understood = understand(rows, self._rows)
+        understood = understand(rows, self._rows, self._channel)
         self._quarantine.add(understood.refused, now())
         if understood.observations:
             self._rows.put([self._row(observed) for observed in understood.observations], understood.positions)

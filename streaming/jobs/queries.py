@@ -68,6 +68,7 @@ class Query:
 
     def start(self) -> None:
         """Start, and wait until the first trigger: Spark gives each new Python reader ten seconds to appear."""
+        self._applied_before = {}  # a query that ended may plan its last batch again
         options = {bus_source.DIRECTORY: str(self._places.bus), bus_source.CHANNEL: self.channel}
         self._query = (
             self._spark.readStream.format(bus_source.FORMAT)

@@ -109,6 +109,7 @@ class AdminSource:
             self._connect, bootstrap_servers, cluster=cluster, name=name, seconds=request_seconds
         )
         self._last: Read | None = None
+        self._told_until = 0
         self._lost_sight = False
         self._refusal: ConnectionRefused | None = None
         self._complained: set[str] = set()
@@ -191,8 +192,10 @@ class AdminSource:
     def _told(self, before: Read | None, read: Read, now: Micros, skew: int) -> list[Observation]:
         """Tell what differs from the view before: it happened after that was asked and before this was answered."""
         envelope = self._envelope(read.view, now)
-        envelope["occurred_not_before"] = Micros((before or read).began + skew)
-        envelope["occurred_not_after"] = Micros(read.ended + skew)
+        # A clock that is set back must not make news look older than what was told before.
+        told_until, self._told_until = self._told_until, max(read.ended + skew, self._told_until + 1)
+        envelope["occurred_not_before"] = Micros(min(max((before or read).began + skew, told_until), self._told_until))
+        envelope["occurred_not_after"] = Micros(self._told_until)
         reason = self._snapshot_reason(before, read, now)
         if before is None or reason is not None:
             self._lost_sight = False

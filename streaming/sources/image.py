@@ -30,7 +30,7 @@ from streaming.sources.causes import explain
 from streaming.sources.causes_moves import Explanation, Step, proven
 from streaming.sources.image_document import state_document, state_from_document
 from streaming.sources.image_observed import observed
-from streaming.sources.image_state import BrokerStep, ConfigStep, Effect, MetadataState, PartitionStep
+from streaming.sources.image_state import MIN_ISR, BrokerStep, ConfigStep, Effect, MetadataState, PartitionStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -108,7 +108,10 @@ class ClusterImage:
         inside = {**common, "in_snapshot": True}
         counts = {topic_id: len(parts) for topic_id, parts in state.partitions.items()}
         settings: list[Effect] = [] if state.controller is None else [state.controller]
-        settings += [ConfigStep(*name, value) for name, value in sorted(state.configs.items())]
+        # A minimum that is unset is told, too: it may have been unset while nobody was looking.
+        told: dict[tuple[str, str], str | None] = {(topic, MIN_ISR): None for topic in ("", *state.topics.values())}
+        told |= state.configs
+        settings += [ConfigStep(topic, key, value) for (topic, key), value in sorted(told.items())]
         members: list[Effect] = [BrokerStep(one) for _, one in sorted(state.brokers.items())]
         members += [
             PartitionStep(state.topics[topic_id], None, one)

@@ -142,12 +142,19 @@ def test_a_minimum_in_the_log_outranks_what_a_broker_answers(story: Any) -> None
 def test_a_poller_corroborates_while_the_log_is_heard_and_takes_over_after_its_silence(story: Any, poll: Any) -> None:
     story.snapshot()
     poll.now = story.now
-    poll.later(30).partition(isr=(1, 2), partition_epoch=None, in_snapshot=True)
+    poll.later(30)
+    poll.snapshot([{"isr": (1, 2), "partition_epoch": None}])
     state, changes = run([*story.seen, *poll.seen])
     assert steps(changes) == []
 
     poll.seen.clear()
-    poll.later(31).partition(isr=(1, 2), partition_epoch=None, in_snapshot=True)
+    poll.later(31).heartbeat()
+    state, changes = run(poll.seen, state)
+    assert state.clusters["cluster-1"].authority is Authority.METADATA_LOG, "a heartbeat tells no state to go on from"
+
+    poll.seen.clear()
+    poll.later()
+    poll.snapshot([{"isr": (1, 2), "partition_epoch": None}])
     state, changes = run(poll.seen, state)
 
     assert [change.cause for change in steps(changes)] == [Cause.UNKNOWN]
@@ -259,3 +266,88 @@ def test_batches_cut_anywhere_give_the_same_changes(told: list[Observation], cut
 
     assert [c.after for c in expected] == [c.after for c in changes]
     assert [c.events for c in expected] == [c.events for c in changes]
+
+
+def test_a_poll_does_not_clear_what_it_cannot_see(story: Any, poll: Any) -> None:
+    story.snapshot([{"replicas": (1, 2, 3), "isr": (), "leader": -1, "elr": (2,)}])
+    poll.now = story.now
+    poll.later(100)
+    poll.snapshot([{"replicas": (1, 2, 3), "isr": (), "leader": -1, "partition_epoch": None}])
+
+    state, changes = run([*story.seen, *poll.seen])
+
+    assert next(state.partitions()).elr == (2,)
+    assert steps(changes) == []
+
+
+def test_a_gap_in_a_sources_numbers_is_told(story: Any) -> None:
+    story.snapshot()
+    story.later().partition(isr=(1, 2), partition_epoch=1, **LAG)
+    lost = story.seen.pop()
+    story.later().heartbeat()
+
+    _, changes = run(story.seen)
+    events = [event for change in changes for event in change.events]
+
+    assert [event.event for event in events] == [EventKind.CHANGES_MISSED]
+    assert f"after number {lost.sequence - 1}" in (events[0].detail or "")
+
+
+def test_a_minimum_that_was_unset_while_nobody_looked_is_unset_by_the_next_snapshot(story: Any) -> None:
+    story.config("1")
+    story.snapshot([{"isr": (1,)}])
+    story.later(100).config(None)
+    story.snapshot([{"isr": (1,)}])
+    story.config("2", ConfigOrigin.DESCRIBE)
+
+    state, _ = run(story.seen)
+
+    assert next(state.partitions()).is_under_min_isr is True
+
+
+def test_a_topic_made_anew_has_the_minimum_of_its_name_although_the_old_one_is_buried_later(story: Any) -> None:
+    story.snapshot([{}])
+    story.later().partition(topic_id="topic-2", isr=(1,), partition_epoch=0, in_snapshot=True)
+    story.removed()
+    story.later().config("2")
+
+    state, _ = run(story.seen)
+
+    assert [partition.is_under_min_isr for partition in state.partitions() if not partition.is_deleted] == [True]
+
+
+def test_time_without_sight_of_a_poller_is_unknown(poll: Any) -> None:
+    poll.snapshot([{"isr": (1, 2), "partition_epoch": None}])
+    poll.later(3600)
+    poll.snapshot([{"isr": (1, 2, 3), "partition_epoch": None}])
+
+    state, changes = run(poll.seen)
+    partition = next(state.partitions())
+
+    assert (partition.under_replicated_seconds, partition.unknown_seconds) == (0.0, 3600.0)
+    observed = steps(changes)[-1].observation
+    assert observed.occurred_not_after - observed.occurred_not_before == 3600 * 1_000_000
+
+
+def test_totals_outlive_a_topic_that_goes_and_comes_back_under_its_id(poll: Any) -> None:
+    poll.snapshot([{"partition_epoch": None}])
+    poll.later().partition(isr=(1, 2), partition_epoch=None, **LAG)
+    poll.later(10)
+    poll.snapshot([])
+    poll.later(10)
+    poll.snapshot([{"partition_epoch": None}])
+
+    state, _ = run(poll.seen)
+    partition = next(state.partitions())
+
+    assert (partition.is_deleted, partition.isr_shrinks, partition.under_replicated_seconds) == (False, 1, 10.0)
+
+
+def test_an_older_snapshot_does_not_unregister_a_newer_broker(story: Any) -> None:
+    story.snapshot()
+    story.later().broker(4, broker_epoch=9)
+    before = [item for item in story.seen if item.kind != "broker" or item.in_snapshot]
+
+    state, _ = run([*story.seen, *_renumbered(before, "metadata_log:b")])
+
+    assert [broker.is_registered for broker in state.brokers.values()] == [True] * 4

@@ -109,9 +109,12 @@ def test_the_state_at_the_end_of_a_real_log_is_the_known_one(recorded_log: Recor
         (2, False),
         (3, False),
     ]
-    assert {("", MIN_ISR, "1"), ("orders", MIN_ISR, "2"), ("loose", "unclean.leader.election.enable", "true")} == {
-        (item.topic, item.key, item.value) for item in of(seen.ConfigObserved, snapshot)
-    }
+    assert {
+        ("", MIN_ISR, "1"),
+        ("orders", MIN_ISR, "2"),
+        ("loose", MIN_ISR, None),
+        ("loose", "unclean.leader.election.enable", "true"),
+    } == {(item.topic, item.key, item.value) for item in of(seen.ConfigObserved, snapshot)}
 
 
 @pytest.mark.parametrize("log", LOGS)
@@ -282,7 +285,8 @@ def test_a_deleted_topic_is_gone_with_its_configuration() -> None:
     assert isinstance(unset, seen.ConfigObserved)
     assert (removed.topic, removed.topic_id, unset.topic, unset.value) == ("orders", TOPIC, "orders", None)
     snapshot = cluster.snapshot(snapshot_id="s", reason=seen.SnapshotReason.START, collected_at=NOW)
-    assert [item.kind for item in snapshot] == ["snapshot_begin", "snapshot_end"]
+    assert [item.kind for item in snapshot] == ["snapshot_begin", "config", "snapshot_end"]
+    assert (snapshot[1].topic, snapshot[1].value) == ("", None)
 
 
 def test_a_broker_that_is_unregistered_is_gone() -> None:
