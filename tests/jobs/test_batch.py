@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from streaming.contracts.codec import encode
-from streaming.contracts.observations import Channel, ReplicaOffsetsObserved
+from streaming.contracts.observations import Authority, Channel, ReplicaOffsetsObserved
 from streaming.contracts.tables import REPLICA_OFFSETS
 from streaming.jobs.batch import ReplicationBatch
 from streaming.jobs.newest import NewestBatch
@@ -83,3 +83,56 @@ def test_a_table_of_samples_keeps_the_newest_of_each_key(tmp_path: Path, order: 
     NewestBatch(tmp_path, REPLICA_OFFSETS, Channel.OFFSETS).apply(published([sample(order[1])], start=1))
 
     assert [row["high_watermark"] for row in rows(tmp_path, "replica_offsets")] == [2]
+
+
+def test_a_sample_that_its_source_leaves_out_since_is_forgotten(tmp_path: Path) -> None:
+    def sample(partition: int, at: int) -> ReplicaOffsetsObserved:
+        envelope = {**Story("admin:a").envelope(), "collected_at": at}
+        return ReplicaOffsetsObserved(
+            **envelope, topic_id="t", topic="orders", partition=partition, broker=1, high_watermark=at
+        )
+
+    batch = NewestBatch(tmp_path, REPLICA_OFFSETS, Channel.OFFSETS)
+    batch.apply(published([sample(0, 1), sample(1, 1)]))
+    batch.apply(published([sample(1, 70_000_000)], start=2))
+
+    assert [row["partition"] for row in rows(tmp_path, "replica_offsets")] == [1]
+
+
+def test_what_belongs_on_another_channel_is_refused(tmp_path: Path) -> None:
+    story = Story()
+    story.snapshot()
+
+    applied = NewestBatch(tmp_path, REPLICA_OFFSETS, Channel.OFFSETS).apply(published(story.seen))
+
+    assert (applied.observations, applied.refused) == (0, len(story.seen))
+    assert "does not belong on the channel offsets" in rows(tmp_path, "quarantine")[0]["reason"]
+
+
+def test_refusals_are_counted_even_when_nothing_else_came(tmp_path: Path) -> None:
+    bad = {"source": "metadata_log:a", "position": 0, "payload": b"?", "damage": None}
+    story = Story()
+    story.snapshot()
+    batch = ReplicationBatch(tmp_path)
+
+    batch.apply(pa.Table.from_pylist([bad], schema=BUS))
+    assert batch.positions == {"metadata_log:a": 0}
+    batch.apply(published(story.seen, start=1))
+
+    (told,) = [row for row in rows(tmp_path, "partition_changes") if row["subject"] == "source"]
+    assert told["source_after"]["quarantined"] == 1
+
+
+def test_sources_of_one_batch_are_merged_by_time_each_in_its_own_order(tmp_path: Path) -> None:
+    log, poll = Story(), Story("admin:a", Authority.POLL)
+    log.snapshot()
+    poll.later(30)
+    poll.snapshot([{"isr": (1, 2), "partition_epoch": None}])
+    log.later(50).heartbeat()
+    poll.later(50)
+    poll.snapshot([{"isr": (1, 2), "partition_epoch": None}])
+    both = pa.concat_tables([published(poll.seen), published(log.seen)])
+
+    ReplicationBatch(tmp_path).apply(both)
+
+    assert [row["cause"] for row in rows(tmp_path, "partition_changes") if row["left_isr"]] == []
