@@ -14,7 +14,7 @@ from streaming.errors import ConfigurationError
 GENERATED = Path(__file__).parent / "generated"
 _DEFAULTS = AlertSettings()
 
-app = typer.Typer(no_args_is_help=True, help="Dashboard and alert rules, rendered from code.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Dashboard and alert rules, rendered from code.")
 
 
 @app.callback()

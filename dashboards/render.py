@@ -13,6 +13,7 @@ import yaml
 
 from dashboards.alerts import AlertSettings, rule_file
 from dashboards.replication_overview import replication_overview
+from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,10 +52,19 @@ def rendered(settings: AlertSettings) -> dict[str, str]:
 
 
 def write(directory: Path, files: Mapping[str, str]) -> None:
-    """Write the files, and the directory where it is missing."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        (directory / name).write_text(content, encoding="utf-8")
+    """Write the files, and the directory where it is missing.
+
+    Raises:
+        ConfigurationError: the directory cannot be made or written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (directory / name).write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot write to --output {directory}: {error.strerror}; name a folder that can be written"
+        ) from None
 
 
 def differing(directory: Path, files: Mapping[str, str]) -> list[str]:

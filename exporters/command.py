@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from streaming.errors import ConfigurationError
 from streaming.settings import load
 
 
@@ -43,7 +44,9 @@ def export(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     settings = load(config_file)
     exporting = settings.export if listen_address is None else replace(settings.export, listen=listen_address)
-    opened = listen(exporting.listen)
     folder = Path(settings.tables.directory) if tables is None else tables
+    if folder.is_file():
+        raise ConfigurationError(f"{folder} is a file; point tables.directory (--tables) at the folder of the tables")
+    opened = listen(exporting.listen)
     typer.echo(f"serving {folder} on http://{address_of(opened)}/metrics", err=True)
     serve(folder, exporting, opened)

@@ -6,6 +6,7 @@ A wrong key, type or value raises :class:`ConfigurationError` with one sentence 
 
 from __future__ import annotations
 
+import math
 import tomllib
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -143,9 +144,10 @@ def _checked(settings: Settings) -> Settings:
         section = getattr(settings, name)
         for item in fields(section):
             value = getattr(section, item.name)
-            if item.name.endswith("_seconds") and (value < 0 or (value == 0 and item.name != "trigger_seconds")):
-                bound = "0 or more" if item.name == "trigger_seconds" else "above 0"
-                raise ConfigurationError(f"{name}.{item.name} is {value}; it must be {bound}")
+            may_be_zero = item.name == "trigger_seconds"
+            if item.name.endswith("_seconds") and not (0 < value < math.inf or (value == 0 and may_be_zero)):
+                bound = "0 or more" if may_be_zero else "above 0"
+                raise ConfigurationError(f"{name}.{item.name} is {value}; it must be {bound}, and finite")
     if settings.bus.segment_bytes < 1024:  # noqa: PLR2004 - a segment must hold at least one observation
         raise ConfigurationError("bus.segment_bytes must be at least 1024")
     return settings

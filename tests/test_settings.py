@@ -70,6 +70,8 @@ def test_examples_change_only_what_is_empty_by_default(tmp_path: Path) -> None:
         ("[bus]\nsegment_bytes = true\n", "bus.segment_bytes must be int, not True"),
         ("[collect]\nauthority = 'zookeeper'\n", "use auto, metadata_log or poll"),
         ("[collect]\npoll_seconds = 0\n", "poll_seconds is 0.0; it must be above 0"),
+        ("[collect]\npoll_seconds = nan\n", "poll_seconds is nan; it must be above 0, and finite"),
+        ("[job]\ntrigger_seconds = inf\n", "trigger_seconds is inf; it must be 0 or more, and finite"),
         ("[job]\ntrigger_seconds = -1\n", "trigger_seconds is -1.0"),
         ("[cluster.client]\nacks = 1\n", "cluster.client must be a table of strings"),
         ("[cluster\n", "is not TOML"),

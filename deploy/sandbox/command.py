@@ -19,6 +19,7 @@ from streaming.runtime.jars import JMX_AGENT, SANDBOX, jar_paths
 
 app = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,
     help="Start a real Kafka cluster on this machine, and break it.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -77,6 +78,9 @@ def status(root: Root = DEFAULT_ROOT) -> None:
         table.add_row(str(node), role, f"127.0.0.1:{ports.client}", sandbox.state(node))
     console.print(table)
     console.print(f"Bootstrap servers: {sandbox.bootstrap_servers}", soft_wrap=True)
+    if sandbox.plan.jmx_config:
+        for broker in sandbox.broker_ids:
+            console.print(f"Metrics of broker {broker}: {sandbox.metrics_url(broker)}", soft_wrap=True)
     console.print(f"Logs: {sandbox.root}/node-*/server.log", soft_wrap=True)
 
 

@@ -15,7 +15,7 @@ from streaming.bus.frames import Damaged, Frame, encode_frame, parse
 from streaming.bus.log import WritableLog
 from streaming.bus.segments import Segment, folder_of, folders, segments, source_of
 from streaming.contracts.codec import encode
-from streaming.errors import IsrwatchError
+from streaming.errors import ConfigurationError, IsrwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,8 +97,17 @@ class DirectoryReader:
         self._certain: dict[Path, tuple[tuple[int, int], int]] = {}
 
     def logs(self, channel: Channel) -> list[str]:
-        """Name the sources that have a log on this channel, sorted."""
-        return sorted(source_of(folder) for folder in folders(self._directory / channel))
+        """Name the sources that have a log on this channel, sorted.
+
+        Raises:
+            ConfigurationError: the bus is a file.
+        """
+        try:
+            return sorted(source_of(folder) for folder in folders(self._directory / channel))
+        except NotADirectoryError:
+            raise ConfigurationError(
+                f"the bus {self._directory} is not a folder; point bus.directory (--bus) at one"
+            ) from None
 
     def start_positions(self, channel: Channel) -> dict[str, int]:
         """Give the oldest position that is kept of each log."""

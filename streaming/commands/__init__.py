@@ -10,6 +10,7 @@ configuration), 1 for everything else. ``--debug`` adds the traceback.
 from __future__ import annotations
 
 import importlib
+import sys
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Annotated, Any, Final
@@ -101,6 +102,19 @@ class LazyGroup(TyperGroup):
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - handed on to typer
         settings["commands"] = {name: TyperCommand(name, help=line.help) for name, line in COMMANDS.items()}
         super().__init__(**settings)
+
+    def main(self, *args: Any, **settings: Any) -> Any:  # noqa: ANN401 - handed on to typer
+        """Run; a wrong usage is one plain line where no terminal shows typer's box."""
+        if sys.stderr.isatty():
+            return super().main(*args, **settings)
+        try:
+            code = super().main(*args, **(settings | {"standalone_mode": False}))
+        except typer.TyperException as wrong:
+            sentence, context = " ".join(wrong.format_message().split()), getattr(wrong, "ctx", None)
+            if sentence:  # without one, the help was printed instead
+                typer.echo(f"{sentence} (see {context.command_path} --help)" if context else sentence, err=True)
+            code = wrong.exit_code
+        sys.exit(code)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer's types are not public
         """Swap the name for the command, now that it is called."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import ClusterId, Micros
     from streaming.contracts.observations import Authority
+    from streaming.errors import IsrwatchError
     from streaming.settings import Settings
     from streaming.sources.collector import Collector
     from streaming.sources.metadata_log.source import MetadataLogSource
@@ -112,22 +113,32 @@ def _observing(settings: Settings, bus: Path) -> list[Source]:
 
 def _metadata_log(settings: Settings, bus: Path) -> MetadataLogSource | None:
     """Open the metadata log, or tell why the brokers are polled instead."""
+    from streaming.sources.metadata_log.security import UnsupportedMechanism
     from streaming.sources.metadata_log.source import checkpoint_path, open_metadata_log
 
     wanted = settings.collect.authority
     if wanted == "poll":
         return None
     name = f"metadata_log:{settings.collect.collector}"
-    source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=_say)
+    try:
+        source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=_say)
+    except UnsupportedMechanism as refusal:
+        _fall_back(wanted, refusal)
+        return None
     try:
         source.connect(seconds=PATIENCE_SECONDS)
     except ConnectionRefused as refusal:
         source.close()
-        if wanted != "auto":
-            raise
-        _say(f"polling the brokers, because the metadata log cannot be read: {refusal}")
+        _fall_back(wanted, refusal)
         return None
     return source
+
+
+def _fall_back(wanted: str, refusal: IsrwatchError) -> None:
+    """Tell why there is no metadata log; whoever insists on it gets the refusal."""
+    if wanted != "auto":
+        raise refusal
+    _say(f"polling the brokers, because the metadata log cannot be read: {refusal}")
 
 
 def _admin(settings: Settings, authority: Authority) -> Source:

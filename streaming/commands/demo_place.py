@@ -61,12 +61,22 @@ class Place:
 
 
 def empty_folder(directory: Path | None) -> Path:
-    """Make the folder; refuse one that is in use, because a simulated cluster starts its history anew."""
+    """Make the folder; refuse one that is in use, because a simulated cluster starts its history anew.
+
+    Raises:
+        ConfigurationError: it is not empty, or cannot be made.
+    """
     if directory is None:
         return Path(tempfile.mkdtemp(prefix="isrwatch-demo-"))
-    if directory.exists() and any(directory.iterdir()):
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        is_in_use = any(directory.iterdir())
+    except OSError as error:
+        raise ConfigurationError(
+            f"--directory {directory} cannot be used: {error.strerror}; name a folder that can be made"
+        ) from None
+    if is_in_use:
         raise ConfigurationError(f"--directory {directory} is not empty; name a new folder, or delete this one")
-    directory.mkdir(parents=True, exist_ok=True)
     return directory.absolute()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -13,7 +14,8 @@ from streaming.resources import conf_path
 from streaming.runtime import jars
 from streaming.runtime.folders import exclusive
 
-app = typer.Typer(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+_WIDE: Final = 1_000  # nobody's terminal ends there: in a pipe no line is cut or broken
+app = typer.Typer(no_args_is_help=False, add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
 
 
 @app.callback(invoke_without_command=True)
@@ -29,9 +31,13 @@ def show(context: typer.Context) -> None:
             state = "yes" if jars.intact(jar, checksum) else "damaged" if path.exists() else "no"
             table.add_row(name, Text(str(jar)), size, state)  # as markup ":one:" would be an emoji
     table.columns[2].justify = "right"
-    console = Console()
+    console = _console()
     console.print(table)
     console.print(f"Folder: {jars.jars_folder()}. Fetch with: isrwatch jars fetch [GROUP...]", soft_wrap=True)
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else _WIDE)
 
 
 @app.command()
@@ -39,7 +45,7 @@ def fetch(
     names: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="All groups by default.")] = None,
 ) -> None:
     """Fetch the jars of some groups, and verify those that are here."""
-    console = Console()
+    console = _console()
     known = jars.groups()
     wanted = tuple(names or known)
     with console.status("fetching jars") as status:
@@ -62,7 +68,7 @@ def _repair(names: tuple[str, ...]) -> int:
 @app.command()
 def lock() -> None:
     """Resolve the wishes of conf/jars.lock anew and write what they came to. For developers of isrwatch."""
-    console = Console()
+    console = _console()
     with console.status("resolving") as status:
         text = jars.relock(lambda file: status.update(f"resolving, fetched {file}"))
     conf_path("jars.lock").write_text(text, encoding="utf-8")

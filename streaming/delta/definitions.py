@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
 from streaming.contracts.tables import Column, Table
-from streaming.errors import TableRefused
+from streaming.errors import ConfigurationError, TableRefused
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,11 +51,18 @@ def create_or_check(directory: Path, table: Table) -> DeltaTable:
     """Open a table below ``directory``, creating it when it does not exist.
 
     Raises:
+        ConfigurationError: its folder cannot be made.
         TableRefused: another program's table, or one that a newer isrwatch wrote.
     """
     path = directory / table.name
-    if not DeltaTable.is_deltatable(str(path)):
+    try:
         path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot make the table {path}: {error.strerror}; point tables.directory (--tables) at a folder that can "
+            "be written"
+        ) from None
+    if not DeltaTable.is_deltatable(str(path)):
         return _create(path, table)
     opened = DeltaTable(str(path))
     _check(opened, table)

@@ -102,7 +102,7 @@ class Collector:
                 self._stopping.wait(_PAUSES[min(refusals, len(_PAUSES) - 1)])
                 refusals += 1
                 continue
-            if refusals:
+            if refusals and found:  # nothing may only mean that the answer is still under way
                 self._report(f"{source.name}: sees the cluster again")
                 refusals = 0
             if isinstance(source, KeepsUndecodable):

@@ -88,16 +88,37 @@ def test_a_wrong_option_is_one_sentence(
     assert len(told.splitlines()) == 1
 
 
-def test_a_security_key_that_is_not_supported_is_named(
+def test_a_login_that_the_metadata_log_is_not_read_with_is_named_to_whoever_insists_on_the_log(
     collect: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     config = tmp_path / "isrwatch.toml"
-    config.write_text('[cluster.client]\n"security.protocol" = "SASL_SSL"\n"sasl.mechanism" = "GSSAPI"\n')
+    config.write_text(
+        '[collect]\nauthority = "metadata_log"\n'
+        '[cluster.client]\n"security.protocol" = "SASL_SSL"\n"sasl.mechanism" = "GSSAPI"\n'
+    )
     process = collect("--config", str(config), "--bootstrap-servers", "127.0.0.1:1")
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert "cluster.client sasl.mechanism is 'GSSAPI'" in told
     assert 'collect.authority = "poll"' in told
+
+
+def test_a_login_that_the_metadata_log_is_not_read_with_lets_the_brokers_be_polled(
+    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    config = tmp_path / "isrwatch.toml"
+    config.write_text(
+        '[cluster.client]\n"security.protocol" = "SASL_PLAINTEXT"\n"sasl.mechanism" = "OAUTHBEARER"\n'
+        '"enable.sasl.oauthbearer.unsecure.jwt" = "true"\n"sasl.oauthbearer.config" = "principal=isrwatch"\n'
+    )
+    process = collect("--config", str(config), "--bootstrap-servers", "127.0.0.1:1")
+    assert process.stderr is not None
+    first, second = process.stderr.readline(), process.stderr.readline()
+    process.send_signal(signal.SIGTERM)
+    _, rest = process.communicate(timeout=PATIENCE)
+    assert "polling the brokers, because the metadata log cannot be read: cluster.client sasl.mechanism is" in first
+    assert "admin:collector-1: writing to" in second
+    assert (process.returncode, "Traceback" in rest) == (0, False)
 
 
 @pytest.mark.kafka

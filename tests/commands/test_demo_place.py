@@ -40,6 +40,12 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
         empty_folder(tmp_path)
 
 
+@pytest.mark.parametrize("place", ["/proc/x", __file__])
+def test_a_directory_that_cannot_be_made_is_named(place: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"--directory {place} cannot be used: .*; name a folder"):
+        empty_folder(Path(place))
+
+
 def test_a_port_that_was_asked_for_is_given_or_refused(taken: int) -> None:
     with pytest.raises(ConfigurationError, match=f"--port {taken} is taken"):
         free_port(taken)

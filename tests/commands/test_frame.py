@@ -67,6 +67,7 @@ def test_every_command_loads_and_has_help(name: str) -> None:
     result = RUNNER.invoke(app, [name, "--help"], prog_name="isrwatch")
     assert result.exit_code == 0, result.output
     assert f"Usage: isrwatch {name}" in result.output
+    assert "--install-completion" not in result.output
 
 
 def test_version_is_the_version_of_the_distribution() -> None:
@@ -76,6 +77,27 @@ def test_version_is_the_version_of_the_distribution() -> None:
 def test_a_typing_mistake_is_answered_with_the_nearest_command() -> None:
     result = RUNNER.invoke(app, ["exprt"])
     assert (result.exit_code, "Did you mean 'export'?" in result.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--quux"], "No such option: --quux (see isrwatch --help)"),
+        (["sandbox", "kill"], "Missing argument 'node'. (see isrwatch sandbox kill --help)"),
+        (["job", "--tables"], "Option '--tables' requires an argument."),
+        (["collect", "--speed", "x"], "unable to parse string as a number (see isrwatch collect --help)"),
+    ],
+)
+def test_a_wrong_usage_is_one_plain_line_in_a_pipe(arguments: list[str], line: str) -> None:
+    result = RUNNER.invoke(app, arguments, prog_name="isrwatch")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.endswith(f"{line}\n")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_group_without_arguments_prints_its_help_and_nothing_else() -> None:
+    result = RUNNER.invoke(app, ["sandbox"], prog_name="isrwatch")
+    assert (result.exit_code, result.stderr, "Usage: isrwatch sandbox" in result.stdout) == (2, "", True)
 
 
 @pytest.mark.parametrize(

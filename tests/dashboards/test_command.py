@@ -35,3 +35,9 @@ def test_links_of_the_alerts_can_point_to_your_own_pages(tmp_path: Path) -> None
     rules = (tmp_path / "alerts.yml").read_text()
     assert "runbook_url: https://wiki.example/kafka#kafkaunderminisr" in rules
     assert "dashboard_url: https://grafana.example/d/x?var-cluster=" in rules
+
+
+def test_a_folder_that_cannot_be_made_is_named() -> None:
+    outcome = CliRunner().invoke(app, ["render", "--output", "/proc/x"])
+    assert isinstance(outcome.exception, ConfigurationError)
+    assert str(outcome.exception).startswith("cannot write to --output /proc/x: No such file or directory; name")

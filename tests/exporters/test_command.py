@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from exporters.catalogue import CATALOGUE
 from exporters.command import export
+from streaming.errors import ConfigurationError
 from tests.plugins.local_http import free_port, wait_until
 
 if TYPE_CHECKING:
@@ -52,6 +53,14 @@ def test_the_program_serves_the_configured_tables_and_stops_when_told(
         _, told = program.communicate(timeout=60)
     assert f"serving {tables.directory} on http://{address}/metrics" in told
     assert "Traceback" not in told
+
+
+def test_a_file_in_place_of_the_tables_is_refused_at_the_start() -> None:
+    app = Typer()
+    app.command()(export)
+    outcome = CliRunner().invoke(app, ["--tables", __file__])
+    assert isinstance(outcome.exception, ConfigurationError)
+    assert f"{__file__} is a file; point tables.directory (--tables)" in str(outcome.exception)
 
 
 def test_an_address_that_is_taken_ends_the_program_with_one_sentence(tmp_path: Path) -> None:

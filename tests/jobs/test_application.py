@@ -27,6 +27,14 @@ def places(tmp_path: Path) -> Places:
     return Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
 
 
+@pytest.mark.parametrize("name", ["tables", "bus"])
+def test_a_file_where_a_folder_belongs_is_refused_by_the_name_of_its_key(places: Places, name: str) -> None:
+    (places.tables.parent / name).touch()
+
+    with pytest.raises(ConfigurationError, match=rf"point {name}\.directory \(--{name}\) at"):
+        Application(NO_SPARK, JobSettings(), places)
+
+
 def test_a_checkpoint_of_other_tables_is_refused_because_it_would_skip_what_they_lack(places: Places) -> None:
     (places.checkpoint / Channel.REPLICATION / "commits").mkdir(parents=True)
 

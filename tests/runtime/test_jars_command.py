@@ -41,6 +41,12 @@ def test_the_lock_is_written_anew_from_its_wishes(lock: Path) -> None:
     assert {JAR: hashlib.sha256(b"one").hexdigest()} == lockfile.read(lock)["test"].jars
 
 
+def test_a_pipe_is_given_every_line_whole(lock: Path) -> None:
+    long = Coordinate("org.example", "one" * 30, "1.0.0")
+    lock.write_text(lockfile.render({"test": Group(exact=(long,), jars={long: "0" * 64})}))
+    assert str(long) in called()
+
+
 def test_jars_are_shown_fetched_and_repaired() -> None:
     called("lock")
     assert f"test │ {JAR} │ │ no" in called()

@@ -40,6 +40,7 @@ def test_a_person_starts_breaks_repairs_and_ends_a_cluster(tmp_path: Path) -> No
             assert re.search(r"^leader_count 0\.0$", answer.read().decode(), re.MULTILINE)
         isrwatch(root, "pause", "1")
         assert re.search(r"\b1 +│ broker +│ \S+ +│ frozen", isrwatch(root, "status"))
+        assert f"Metrics of broker 1: {sandbox.metrics_url(1)}\n" in isrwatch(root, "status")
         isrwatch(root, "resume", "1")
         isrwatch(root, "kill", "1")
         assert re.search(r"\b1 +│ broker +│ \S+ +│ not running", isrwatch(root, "status"))

@@ -116,6 +116,12 @@ def test_lost_sight_is_told_once_and_so_is_its_return() -> None:
     assert lines == ["a: 127.0.0.1:9092 cannot be reached; trying again", "a: sees the cluster again"]
 
 
+def test_an_answer_that_is_still_under_way_is_not_sight() -> None:
+    lost = ConnectionRefused("127.0.0.1:1 cannot be reached")
+    _, lines = run(Scripted("a", lost, [], lost, []))
+    assert lines == ["a: 127.0.0.1:1 cannot be reached; trying again"]
+
+
 def test_a_source_that_cannot_see_is_asked_later_and_later() -> None:
     lost = ConnectionRefused("no")
     source = Scripted("a", lost, lost, lost)

@@ -23,6 +23,10 @@ _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
+class UnsupportedMechanism(ConfigurationError):
+    """A login that librdkafka may know, but the reader of the metadata log does not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Security:
     """Whether to encrypt, and how to log in. ``mechanism`` is None where nobody logs in."""
@@ -48,7 +52,8 @@ def from_client(client: Mapping[str, str]) -> Security:
     """Read the table ``[cluster.client]``.
 
     Raises:
-        ConfigurationError: a value that this program does not support, a missing password, an unreadable file.
+        UnsupportedMechanism: a way to log in that the metadata log is not read with.
+        ConfigurationError: any other value that is not supported, a missing password, an unreadable file.
     """
     protocol = client.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
@@ -61,7 +66,7 @@ def from_client(client: Mapping[str, str]) -> Security:
     key = "sasl.mechanisms" if "sasl.mechanisms" in client else "sasl.mechanism"
     mechanism = client.get(key, "").upper()
     if mechanism not in _MECHANISMS:
-        raise ConfigurationError(
+        raise UnsupportedMechanism(
             f"cluster.client {key} is {mechanism!r}, but the metadata log is read with one of "
             f'{", ".join(_MECHANISMS)}; use one of them, or set collect.authority = "poll"'
         )

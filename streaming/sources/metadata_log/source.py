@@ -242,6 +242,7 @@ def open_metadata_log(settings: Settings, *, path: Path, report: Callable[[str],
     """Make the source that a configuration asks for.
 
     Raises:
+        UnsupportedMechanism: the metadata log is not read with the configured login.
         ConfigurationError: an address or a client property is wrong, or the checkpoint is of another cluster.
         ConnectionRefused: no broker can be reached.
     """
