@@ -103,7 +103,7 @@ def test_a_demo_shows_events_with_their_cause_and_ends_by_itself(run_demo: Calla
     told = demo.text()
     assert code == 0, told
     stages = re.findall(r"^✓ (\w+)", told, re.MULTILINE)
-    assert stages == ["Java", "simulated", "Spark", "first", "exporter"]
+    assert stages == ["Java", "7", "simulated", "Spark", "first", "exporter"]
     event = r"^[\d:.]{12}  (orders|payments|scratch)-\d+  isr_shrink  brokers? [23].* left .*\((proven|ambiguous)"
     assert re.search(event, told, re.MULTILINE), told
     recorded = re.search(r"^([\d,]+) events recorded on 50 partitions", told, re.MULTILINE)
