@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -151,11 +151,3 @@ def _checked(settings: Settings) -> Settings:
     if settings.bus.segment_bytes < 1024:  # noqa: PLR2004 - a segment must hold at least one observation
         raise ConfigurationError("bus.segment_bytes must be at least 1024")
     return settings
-
-
-def defaults(cls: type[Any]) -> dict[str, Any]:
-    """Give the default of every key of one section."""
-    return {
-        item.name: item.default_factory() if item.default_factory is not MISSING else item.default
-        for item in fields(cls)
-    }

@@ -13,8 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-ColumnType = "str | tuple[Column, ...] | list[tuple[Column, ...]]"
-
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -13,7 +13,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from streaming.delta.definitions import arrow_schema, create_or_check
 from streaming.delta.rows import read_all
-from streaming.delta.truth import NOTHING_APPLIED, position_key
+from streaming.delta.truth import applied_position, position_key
 from streaming.delta.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ class NewestRows:
     def position(self, source: str) -> int:
         """Give the position of the last applied observation of a source, -1 for none."""
         if source not in self._positions:
-            known = self._table.transaction_version(position_key(source))
-            self._positions[source] = NOTHING_APPLIED if known is None else known
+            self._positions[source] = applied_position(self._table, source)
         return self._positions[source]
 
     def _forget(self) -> None:

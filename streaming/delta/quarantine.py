@@ -10,7 +10,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from streaming.contracts.tables import QUARANTINE
 from streaming.delta.definitions import arrow_schema, create_or_check
-from streaming.delta.truth import NOTHING_APPLIED, position_key
+from streaming.delta.truth import applied_position, position_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,10 +38,19 @@ class Quarantine:
 
     def add(self, refused: Sequence[Refused], now: Micros) -> int:
         """Append what is not there yet; give how many rows that were."""
-        fresh = [record for record in refused if record.position > self._position(record.source)]
+        if not refused:
+            return 0
+        # Three queries write this table: what another one committed must be seen first.
+        self._table.update_incremental()
+        applied = {
+            source: applied_position(self._table, self._log(source)) for source in {record.source for record in refused}
+        }
+        fresh = [record for record in refused if record.position > applied[record.source]]
         if not fresh:
             return 0
-        newest = {record.source: max(r.position for r in fresh if r.source == record.source) for record in fresh}
+        newest: dict[str, int] = {}
+        for record in fresh:
+            newest[record.source] = max(newest.get(record.source, record.position), record.position)
         rows = [
             {
                 "channel": self._channel,
@@ -53,7 +62,7 @@ class Quarantine:
             }
             for record in fresh
         ]
-        transactions = [Transaction(self._key(source), position) for source, position in newest.items()]
+        transactions = [Transaction(position_key(self._log(source)), position) for source, position in newest.items()]
         write_deltalake(
             self._table,
             pa.Table.from_pylist(rows, schema=arrow_schema(QUARANTINE)),
@@ -62,11 +71,5 @@ class Quarantine:
         )
         return len(rows)
 
-    def _key(self, source: str) -> str:
-        return position_key(f"{self._channel}/{source}")
-
-    def _position(self, source: str) -> int:
-        # Three queries write this table: what another one committed must be seen first.
-        self._table.update_incremental()
-        known = self._table.transaction_version(self._key(source))
-        return NOTHING_APPLIED if known is None else known
+    def _log(self, source: str) -> str:
+        return f"{self._channel}/{source}"

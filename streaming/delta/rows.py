@@ -26,7 +26,6 @@ from streaming.contracts.tables import (
     PARTITION_CHANGES,
     PARTITION_STATE,
     SOURCE_STATE,
-    Column,
 )
 from streaming.delta.definitions import arrow_schema
 
@@ -228,8 +227,3 @@ def _arguments(cls: type[Any], row: Mapping[str, Any]) -> dict[str, Any]:
         for item in fields(cls)
         if item.name in row and (row[item.name] is not None or item.default is None)
     }
-
-
-def column_names(columns: Iterable[Column]) -> tuple[str, ...]:
-    """Name some columns, in order."""
-    return tuple(column.name for column in columns)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
+    from deltalake import DeltaTable
 
 GENERATION: Final = "generation"
 NOTHING_APPLIED: Final = -1
@@ -31,6 +32,12 @@ NOTHING_APPLIED: Final = -1
 def position_key(source: str) -> str:
     """Name the transaction that holds the position of one source."""
     return f"position/{source}"
+
+
+def applied_position(table: DeltaTable, source: str) -> int:
+    """Read the position of the last applied record of a source from a table's transactions, -1 for none."""
+    known = table.transaction_version(position_key(source))
+    return NOTHING_APPLIED if known is None else known
 
 
 class Truth:
@@ -65,8 +72,7 @@ class Truth:
     def position(self, source: str) -> int:
         """Give the position of the last applied observation of a source, -1 for none."""
         if source not in self._positions:
-            known = self._table.transaction_version(position_key(source))
-            self._positions[source] = NOTHING_APPLIED if known is None else known
+            self._positions[source] = applied_position(self._table, source)
         return self._positions[source]
 
     def commit(self, rows: pa.Table, positions: Mapping[str, int]) -> int:
