@@ -19,7 +19,7 @@ from exporters.catalogue import CATALOGUE
 from streaming.commands import COMMANDS, load
 from streaming.contracts.tables import TABLES
 from streaming.delta.definitions import create_or_check
-from streaming.sources.simulated_scenario_file import load_scenario
+from streaming.sources.simulated.scenario_file import load_scenario
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("streaming", "exporters", "dashboards")

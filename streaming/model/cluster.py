@@ -9,28 +9,22 @@ import heapq
 from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import BrokerId, Micros, TopicPartition
-from streaming.model.broker import Broker, Disk
-from streaming.model.controller import Controller
+from streaming.model.broker.broker import Broker
+from streaming.model.controller.controller import Controller
 from streaming.model.delivery import CONTROLLER_ADDRESS, Address, ControllerTimer, Event, Link, Network, Pause
-from streaming.model.messages import (
-    CONTROLLER,
-    AlterPartitionRequest,
-    BrokerHeartbeatRequest,
-    BrokerRegistrationRequest,
-    Disconnected,
-    FetchResponse,
-    Message,
-    MetadataRequest,
-    Timer,
-)
+from streaming.model.messages.alter_partition import AlterPartitionRequest
+from streaming.model.messages.fetch import FetchResponse
+from streaming.model.messages.membership import BrokerHeartbeatRequest, BrokerRegistrationRequest, MetadataRequest
+from streaming.model.messages.outbox import CONTROLLER, Disconnected, Message, Timer
+from streaming.model.storage.disk import Disk
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streaming.contracts.identifiers import TopicId
     from streaming.model.constants import Constants
-    from streaming.model.metadata_writer import Commit
-    from streaming.model.partition import TopicRegistration
+    from streaming.model.controller.metadata_writer import Commit
+    from streaming.model.controller.partition import TopicRegistration
 
 
 class Cluster:
@@ -105,7 +99,7 @@ class Cluster:
         elif node in self._paused:
             self._paused[node].events.append(event)
         else:
-            self.brokers[node].receive(self.now, event.payload)  # type: ignore[arg-type]  # no ControllerTimer
+            self.brokers[node].receive(self.now, event.payload)
             self._flush(node)
 
     def _refuse_connection(self, event: Event) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from streaming.contracts.identifiers import BrokerId
-from streaming.model.messages import CONTROLLER, Message, Timer
+from streaming.model.messages.outbox import CONTROLLER, Message, Timer
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import TopicPartition

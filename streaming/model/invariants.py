@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streaming.contracts.identifiers import TopicPartition
+    from streaming.model.broker.leader import LeaderPartition
     from streaming.model.cluster import Cluster
-    from streaming.model.leader import LeaderPartition, LocalReplica
-    from streaming.model.partition import PartitionRegistration, TopicRegistration, Transition
+    from streaming.model.controller.partition import PartitionRegistration, TopicRegistration, Transition
+    from streaming.model.storage.replica import LocalReplica
 
 
 def leader_in_isr(key: TopicPartition, state: PartitionRegistration) -> None:

@@ -12,16 +12,16 @@ from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPart
 from streaming.model import invariants
 from streaming.model.cluster import Cluster
 from streaming.model.constants import Constants
-from streaming.model.partition import TopicRegistration
-from streaming.sources.simulated_network import SimulatedNetwork
+from streaming.model.controller.partition import TopicRegistration
+from streaming.sources.simulated.network import SimulatedNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streaming.contracts.events import Cause
     from streaming.contracts.records import MetadataRecord
-    from streaming.model.metadata_writer import Commit
-    from streaming.model.partition import PartitionRegistration, Transition
+    from streaming.model.controller.metadata_writer import Commit
+    from streaming.model.controller.partition import PartitionRegistration, Transition
 
 # Processes start in no time, so that a leader's ISR checks fall on multiples of half the window.
 QUICK = Constants(start_up_ms=0, auto_leader_rebalance_enable=False)

@@ -9,9 +9,9 @@ import pytest
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition
 from streaming.model.cluster import Cluster
 from streaming.model.constants import Constants
-from streaming.model.partition import TopicRegistration
-from streaming.model.placement import spread
-from streaming.sources.simulated_network import SimulatedNetwork
+from streaming.model.controller.partition import TopicRegistration
+from streaming.model.controller.placement import spread
+from streaming.sources.simulated.network import SimulatedNetwork
 
 
 class CountingNetwork(SimulatedNetwork):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from streaming.contracts.records import RECOVERED, RECOVERING
-from streaming.model.change import Target, build
-from streaming.model.election import Candidates, Election, Mode, Outcome, elect
-from streaming.model.partition import PartitionRegistration as Registration
+from streaming.model.controller.change import Target, build
+from streaming.model.controller.election import Candidates, Election, Mode, Outcome, elect
+from streaming.model.controller.partition import PartitionRegistration as Registration
 
 
 def target(

@@ -12,7 +12,7 @@ import pytest
 from streaming.contracts.events import Cause
 from streaming.contracts.health import is_at_min_isr, is_under_replicated
 from streaming.contracts.records import BrokerRegistrationChange, PartitionChange, RegisterBroker
-from streaming.model.messages import CONTROLLER
+from streaming.model.messages.outbox import CONTROLLER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,9 @@ import pytest
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
 from streaming.model import invariants
-from streaming.model.leader import IsrProposal, LeaderPartition, LocalReplica
-from streaming.model.partition import PartitionRegistration, TopicRegistration, Transition
+from streaming.model.broker.leader import IsrProposal, LeaderPartition
+from streaming.model.controller.partition import PartitionRegistration, TopicRegistration, Transition
+from streaming.model.storage.replica import LocalReplica
 
 KEY = TopicPartition(TopicId("t"), 0)
 TOPIC = TopicRegistration(topic="t", topic_id=TopicId("t"), partitions=1, min_isr=2)

@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.model.log import Log
-from streaming.model.replica import RemoteReplica, fetched, for_new_leader, for_reelected_leader, is_caught_up
+from streaming.model.broker.remote_replica import (
+    RemoteReplica,
+    fetched,
+    for_new_leader,
+    for_reelected_leader,
+    is_caught_up,
+)
+from streaming.model.storage.log import Log
 
 
 def test_last_caught_up_time_follows_the_fetch_before_the_last() -> None:

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicId, TopicPartition
-from streaming.model.alter_partition import Proposal, verdict
-from streaming.model.heartbeats import BrokerState, Question, Sessions, next_state, state_of
-from streaming.model.messages import AlterPartitionItem, Error
-from streaming.model.partition import BrokerRegistration, PartitionRegistration
+from streaming.model.controller.alter_partition import Proposal, verdict
+from streaming.model.controller.heartbeats import BrokerState, Question, Sessions, next_state, state_of
+from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration
+from streaming.model.messages.alter_partition import AlterPartitionItem
+from streaming.model.messages.errors import Error
 
 KEY = TopicPartition(TopicId("t"), 0)
 PARTITION = PartitionRegistration((1, 2, 3), (1, 2), 1, leader_epoch=4, partition_epoch=7)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Authority, SnapshotReason
 from streaming.sources.simulated import Scenario, SimulatedSource, TraceEntry, load_scenario
-from streaming.sources.simulated_scenario import Action, Fault, TopicPlan
+from streaming.sources.simulated.scenario import Action, Fault, TopicPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

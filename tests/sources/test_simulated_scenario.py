@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.sources.simulated_scenario import Action
-from streaming.sources.simulated_scenario_file import load_scenario
+from streaming.sources.simulated.scenario import Action
+from streaming.sources.simulated.scenario_file import load_scenario
 
 if TYPE_CHECKING:
     from pathlib import Path

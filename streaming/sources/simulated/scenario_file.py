@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from streaming.errors import ConfigurationError
 from streaming.model.constants import PRESETS, Constants
-from streaming.sources.simulated_scenario import Action, Fault, Scenario, TopicPlan
+from streaming.sources.simulated.scenario import Action, Fault, Scenario, TopicPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

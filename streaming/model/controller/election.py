@@ -10,7 +10,7 @@ from streaming.contracts.identifiers import NO_LEADER, BrokerId
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.model.partition import PartitionRegistration
+    from streaming.model.controller.partition import PartitionRegistration
 
 
 class Mode(Enum):

@@ -9,7 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicId, TopicPartition
-from streaming.model.partition import BrokerRegistration, PartitionRegistration, TopicRegistration, Transition
+from streaming.model.controller.partition import (
+    BrokerRegistration,
+    PartitionRegistration,
+    TopicRegistration,
+    Transition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

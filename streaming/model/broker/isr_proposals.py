@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streaming.model.messages import (
-    CONTROLLER,
-    NO_BROKER_EPOCH,
+from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH
+from streaming.model.messages.alter_partition import (
     AlteredPartition,
-    AlterPartitionDue,
     AlterPartitionItem,
     AlterPartitionRequest,
     AlterPartitionResponse,
-    Error,
-    Outbox,
 )
-from streaming.model.replica import ANY_BROKER_EPOCH
+from streaming.model.messages.errors import Error
+from streaming.model.messages.membership import NO_BROKER_EPOCH
+from streaming.model.messages.outbox import CONTROLLER, Outbox
+from streaming.model.messages.timers import AlterPartitionDue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicPartition
-    from streaming.model.leader import IsrProposal, LeaderPartition
-    from streaming.model.partition import PartitionRegistration
+    from streaming.model.broker.leader import IsrProposal, LeaderPartition
+    from streaming.model.controller.partition import PartitionRegistration
 
 # The truth differs from what the leader believes: it keeps waiting for the metadata log to tell it.
 _AWAIT_METADATA: Final = frozenset(

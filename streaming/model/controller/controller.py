@@ -23,24 +23,26 @@ from streaming.contracts.records import (
     RemoveTopic,
     Topic,
 )
-from streaming.model import alter_partition
-from streaming.model.election import Mode
-from streaming.model.heartbeats import BrokerState, Question, Sessions, next_state, state_of
-from streaming.model.messages import (
+from streaming.model.controller import alter_partition
+from streaming.model.controller.election import Mode
+from streaming.model.controller.heartbeats import BrokerState, Question, Sessions, next_state, state_of
+from streaming.model.controller.metadata_writer import How, MetadataWriter
+from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
+from streaming.model.messages.alter_partition import (
     AlteredPartition,
     AlterPartitionItem,
     AlterPartitionRequest,
     AlterPartitionResponse,
+)
+from streaming.model.messages.errors import Error
+from streaming.model.messages.membership import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-    Error,
     MetadataRequest,
-    Outbox,
 )
-from streaming.model.metadata_writer import How, MetadataWriter
-from streaming.model.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
+from streaming.model.messages.outbox import Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

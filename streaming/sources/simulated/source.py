@@ -24,19 +24,19 @@ from streaming.contracts.identifiers import (
 )
 from streaming.contracts.observations import Observation, SnapshotReason
 from streaming.model.cluster import Cluster
-from streaming.model.partition import PartitionRegistration, TopicRegistration, Transition
-from streaming.model.placement import spread
+from streaming.model.controller.partition import PartitionRegistration, TopicRegistration, Transition
+from streaming.model.controller.placement import spread
 from streaming.sources.image import ClusterImage
-from streaming.sources.simulated_network import SimulatedNetwork
-from streaming.sources.simulated_reports import Reports
-from streaming.sources.simulated_scenario import Action, Fault, Scenario, TopicPlan
-from streaming.sources.simulated_scenario_file import load_scenario
+from streaming.sources.simulated.network import SimulatedNetwork
+from streaming.sources.simulated.reports import Reports
+from streaming.sources.simulated.scenario import Action, Fault, Scenario, TopicPlan
+from streaming.sources.simulated.scenario_file import load_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streaming.contracts.events import Cause
-    from streaming.model.metadata_writer import Commit
+    from streaming.model.controller.metadata_writer import Commit
 
 __all__ = ["Scenario", "SimulatedSource", "TraceEntry", "load_scenario"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId
-    from streaming.model.partition import BrokerRegistration
+    from streaming.model.controller.partition import BrokerRegistration
 
 
 class BrokerState(Enum):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streaming.contracts.health import effective_min_isr
 from streaming.contracts.records import RECOVERED, RECOVERING, PartitionChange
-from streaming.model.election import Candidates, Election, Mode, Outcome, elect
+from streaming.model.controller.election import Candidates, Election, Mode, Outcome, elect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.partition import PartitionRegistration
+    from streaming.model.controller.partition import PartitionRegistration
 
 
 class Target(NamedTuple):

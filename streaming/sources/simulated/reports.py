@@ -18,7 +18,7 @@ from streaming.contracts.observations import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.model.broker import Broker
+    from streaming.model.broker.broker import Broker
     from streaming.model.cluster import Cluster
 
 _PREFIX: Final = "kafka_server_replicamanager_"

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.model.messages import AlterPartitionItem, Error
-from streaming.model.replica import ANY_BROKER_EPOCH
+from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH
+from streaming.model.messages.alter_partition import AlterPartitionItem
+from streaming.model.messages.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from streaming.contracts.identifiers import BrokerId
-    from streaming.model.partition import BrokerRegistration, PartitionRegistration
+    from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration
 
 
 class Proposal(NamedTuple):

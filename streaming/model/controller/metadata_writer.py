@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, Micros, Offset, TopicPartition
 from streaming.contracts.records import MetadataRecord, Partition, RecordBatch
-from streaming.model import change
-from streaming.model.election import Mode, Outcome
-from streaming.model.messages import MetadataDelta, MetadataPartition, Outbox
-from streaming.model.partition import BrokerRegistration, PartitionRegistration, TopicRegistration, Transition
-from streaming.model.registry import Registry
+from streaming.model.controller import change
+from streaming.model.controller.election import Mode, Outcome
+from streaming.model.controller.partition import (
+    BrokerRegistration,
+    PartitionRegistration,
+    TopicRegistration,
+    Transition,
+)
+from streaming.model.controller.registry import Registry
+from streaming.model.messages.membership import MetadataDelta, MetadataPartition
+from streaming.model.messages.outbox import Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.leader import LeaderPartition
+    from streaming.model.broker.leader import LeaderPartition
 
 
 class FetchSession:

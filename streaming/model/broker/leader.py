@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming.contracts.health import effective_min_isr, is_under_min_isr, is_under_replicated
-from streaming.model.log import Log
-from streaming.model.replica import (
+from streaming.model.broker.remote_replica import (
     ANY_BROKER_EPOCH,
     RemoteReplica,
     for_new_leader,
@@ -22,20 +21,8 @@ if TYPE_CHECKING:
 
     from streaming.contracts.events import Cause
     from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.partition import BrokerRegistration, PartitionRegistration
-
-
-class LocalReplica:
-    """A replica on a broker's disk; it outlives the process.
-
-    Departs from Kafka: a killed process finds its newest high watermark again, not the one of the last checkpoint.
-    """
-
-    __slots__ = ("high_watermark", "log")
-
-    def __init__(self) -> None:
-        self.log = Log()
-        self.high_watermark = 0
+    from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration
+    from streaming.model.storage.replica import LocalReplica
 
 
 class IsrProposal(NamedTuple):

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.model.messages import (
-    Error,
-    FetchDue,
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    Outbox,
-    PartitionFetchDue,
-)
+from streaming.model.messages.errors import Error
+from streaming.model.messages.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
+from streaming.model.messages.outbox import Outbox
+from streaming.model.messages.timers import FetchDue, PartitionFetchDue
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.constants import Constants
-    from streaming.model.leader import LocalReplica
+    from streaming.model.storage.replica import LocalReplica
 
 
 class Fetcher:

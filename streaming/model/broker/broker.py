@@ -9,59 +9,47 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import NO_LEADER
-from streaming.model.following import Following
-from streaming.model.leader import LocalReplica
-from streaming.model.leadership import Leadership
-from streaming.model.messages import (
-    CONTROLLER,
+from streaming.model.broker.following import Following
+from streaming.model.broker.leadership import Leadership
+from streaming.model.messages.alter_partition import AlterPartitionResponse
+from streaming.model.messages.errors import Error
+from streaming.model.messages.fetch import FetchRequest, FetchResponse
+from streaming.model.messages.membership import (
     NO_BROKER_EPOCH,
-    AlterPartitionDue,
-    AlterPartitionResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-    Disconnected,
-    Error,
-    FetchDue,
-    FetchRequest,
-    FetchResponse,
-    FetchWaitOver,
-    HeartbeatDue,
-    IsrExpiration,
-    Message,
     MetadataDelta,
     MetadataPartition,
     MetadataRequest,
-    Outbox,
+)
+from streaming.model.messages.outbox import CONTROLLER, Disconnected, Message, Outbox, Timer
+from streaming.model.messages.timers import (
+    AlterPartitionDue,
+    FetchDue,
+    FetchWaitOver,
+    HeartbeatDue,
+    IsrExpiration,
     PartitionFetchDue,
     RegistrationDue,
     StartUp,
-    Timer,
 )
+from streaming.model.storage.replica import LocalReplica
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from typing import Any
 
-    from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicPartition
+    from streaming.contracts.identifiers import BrokerId
+    from streaming.model.broker.leader import LeaderPartition
     from streaming.model.constants import Constants
-    from streaming.model.leader import LeaderPartition
-    from streaming.model.partition import BrokerRegistration
+    from streaming.model.controller.partition import BrokerRegistration
+    from streaming.model.storage.disk import Disk
 
 # BrokerLifecycleManager hurries while it starts and once while it stops.
 _STARTING_HEARTBEAT_MS = 10
 _STOPPING_HEARTBEAT_MS = 50
-
-
-class Disk:
-    """What outlives a process: replicas, and the clean-shutdown file with the broker epoch of the last clean stop."""
-
-    __slots__ = ("clean_shutdown_epoch", "replicas")
-
-    def __init__(self) -> None:
-        self.replicas: dict[TopicPartition, LocalReplica] = {}
-        self.clean_shutdown_epoch: BrokerEpoch = NO_BROKER_EPOCH
 
 
 class Broker:

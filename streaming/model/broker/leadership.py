@@ -5,26 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.contracts.events import Cause
-from streaming.model.fetch_session import FetchSession
-from streaming.model.isr_proposals import IsrProposals
-from streaming.model.leader import IsrProposal, LeaderPartition, LocalReplica
-from streaming.model.messages import (
-    Error,
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchWaitOver,
-    Outbox,
-)
-from streaming.model.replica import ANY_BROKER_EPOCH, RemoteReplica, fetched
+from streaming.model.broker.fetch_session import FetchSession
+from streaming.model.broker.isr_proposals import IsrProposals
+from streaming.model.broker.leader import IsrProposal, LeaderPartition
+from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH, RemoteReplica, fetched
+from streaming.model.messages.errors import Error
+from streaming.model.messages.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
+from streaming.model.messages.outbox import Outbox
+from streaming.model.messages.timers import FetchWaitOver
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.constants import Constants
-    from streaming.model.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
+    from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
+    from streaming.model.storage.replica import LocalReplica
 
 
 class Leadership:

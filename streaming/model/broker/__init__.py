@@ -1,0 +1,1 @@
+"""One broker process: as leader, as follower, and its life cycle."""

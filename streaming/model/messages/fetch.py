@@ -1,0 +1,51 @@
+"""Replication: what a follower asks its leader, and the answer (api 1). Values only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from streaming.model.messages.errors import Error
+
+if TYPE_CHECKING:
+    from streaming.contracts.identifiers import BrokerId, TopicPartition
+
+
+class FetchPartition(NamedTuple):
+    """One partition of a fetch: where the follower is, in which epochs."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+
+
+class FetchRequest(NamedTuple):
+    """A follower's fetch session (KIP-227): only what changed since its last request, unless ``full``."""
+
+    request_id: int
+    follower: BrokerId
+    broker_epoch: int
+    partitions: tuple[FetchPartition, ...]
+    forgotten: tuple[TopicPartition, ...]
+    full: bool
+
+
+class FetchedPartition(NamedTuple):
+    """One partition of an answer: records ``[fetch_offset, end_offset)``, an error, or where the logs part."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    error: Error = Error.NONE
+    fetch_offset: int = 0
+    end_offset: int = 0
+    epochs: tuple[tuple[int, int], ...] = ()
+    high_watermark: int = 0
+    diverging: tuple[int, int] | None = None
+
+
+class FetchResponse(NamedTuple):
+    """A leader's answer; partitions with nothing new are left out."""
+
+    request_id: int
+    leader: BrokerId
+    partitions: tuple[FetchedPartition, ...]

@@ -1,0 +1,73 @@
+"""A broker and its controller: registration, heartbeats, metadata (apis 62 and 63, KIP-631). Values only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming.contracts.identifiers import BrokerEpoch
+
+if TYPE_CHECKING:
+    from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
+    from streaming.model.messages.errors import Error
+
+NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
+
+
+class BrokerRegistrationRequest(NamedTuple):
+    """A new process asks to be part of the cluster.
+
+    ``previous_broker_epoch`` comes from the clean-shutdown file; -1 after a crash.
+    """
+
+    broker: BrokerId
+    incarnation_id: str
+    previous_broker_epoch: BrokerEpoch
+
+
+class BrokerRegistrationResponse(NamedTuple):
+    """The epoch of this uptime."""
+
+    error: Error
+    broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+
+
+class BrokerHeartbeatRequest(NamedTuple):
+    """A broker is alive, has metadata up to an offset, and wants something."""
+
+    broker: BrokerId
+    broker_epoch: BrokerEpoch
+    metadata_offset: int
+    want_fence: bool
+    want_shut_down: bool
+
+
+class BrokerHeartbeatResponse(NamedTuple):
+    """What the controller made of it."""
+
+    error: Error
+    is_fenced: bool = True
+    should_shut_down: bool = False
+
+
+class MetadataRequest(NamedTuple):
+    """A new process asks for the metadata log from its newest snapshot on."""
+
+    broker: BrokerId
+
+
+class MetadataPartition(NamedTuple):
+    """One partition's newest registration; None once its topic is deleted."""
+
+    topic_partition: TopicPartition
+    topic: TopicRegistration
+    registration: PartitionRegistration | None
+
+
+class MetadataDelta(NamedTuple):
+    """A stretch of the metadata log, as the states it leads to. ``snapshot``: there is nothing beyond these."""
+
+    metadata_offset: int
+    partitions: tuple[MetadataPartition, ...]
+    brokers: tuple[tuple[BrokerId, BrokerRegistration], ...]
+    snapshot: bool = False

@@ -1,0 +1,51 @@
+"""What a broker asks to be woken with. Values only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from streaming.contracts.identifiers import BrokerId, TopicPartition
+
+
+class StartUp(NamedTuple):
+    """Timer: a process has loaded its logs."""
+
+
+class IsrExpiration(NamedTuple):
+    """Timer: look for followers that lag."""
+
+
+class HeartbeatDue(NamedTuple):
+    """Timer: tell the controller that this broker is alive."""
+
+    number: int
+
+
+class RegistrationDue(NamedTuple):
+    """Timer: ask for the registration (again)."""
+
+
+class AlterPartitionDue(NamedTuple):
+    """Timer: send the proposals that failed once more."""
+
+
+class FetchWaitOver(NamedTuple):
+    """Timer: a long poll has waited for data long enough."""
+
+    follower: BrokerId
+    request_id: int
+
+
+class FetchDue(NamedTuple):
+    """Timer: fetch from this leader again after its connection broke."""
+
+    leader: BrokerId
+
+
+class PartitionFetchDue(NamedTuple):
+    """Timer: fetch this partition again after an error."""
+
+    topic_partition: TopicPartition
+    leader: BrokerId
+    leader_epoch: int

@@ -1,0 +1,1 @@
+"""What a broker keeps on disk: logs, and what outlives a process."""
