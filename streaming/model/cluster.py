@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 from streaming.contracts.identifiers import BrokerId, Micros, TopicPartition
 from streaming.model.broker.broker import Broker
 from streaming.model.controller.controller import Controller
-from streaming.model.delivery import CONTROLLER_ADDRESS, Address, ControllerTimer, Event, Link, Network, Pause
+from streaming.model.delivery import (
+    CONTROLLER_ADDRESS,
+    Address,
+    ControllerTimer,
+    Event,
+    Link,
+    Network,
+    Pause,
+    Process,
+)
 from streaming.model.messages.alter_partition import AlterPartitionRequest
 from streaming.model.messages.fetch import FetchResponse
 from streaming.model.messages.membership import BrokerHeartbeatRequest, BrokerRegistrationRequest, MetadataRequest
@@ -34,6 +43,7 @@ class Cluster:
         now: time of the last event or command, in milliseconds.
         controller: its registry is the truth of the cluster.
         brokers: running processes, paused ones included.
+        clients: producers and consumers, under ids that no broker has.
         disks: what outlives the processes.
         refused: records that a leader refused, in all.
     """
@@ -42,6 +52,7 @@ class Cluster:
         self.now = 0
         self.controller = Controller(constants, origin=origin)
         self.brokers: dict[BrokerId, Broker] = {}
+        self.clients: dict[BrokerId, Process] = {}
         self.disks: dict[BrokerId, Disk] = {}
         self.refused = 0
         self._constants = constants
@@ -94,13 +105,13 @@ class Cluster:
         node = event.receiver.node
         if node == CONTROLLER:
             self._deliver_to_controller(event)
-        elif self._processes.get(node) != event.receiver.process or node not in self.brokers:
+        elif self._processes.get(node) != event.receiver.process or not self._runs(node):
             self._refuse_connection(event)
         elif node in self._paused:
             self._paused[node].events.append(event)
         else:
-            self.brokers[node].receive(self.now, event.payload)
-            self._flush(node)
+            self._process(node).receive(self.now, event.payload)
+            self.flush(node)
 
     def _refuse_connection(self, event: Event) -> None:
         if event.sender not in {event.receiver, CONTROLLER_ADDRESS}:
@@ -128,16 +139,23 @@ class Cluster:
         for receiver, message in messages:
             self._send(CONTROLLER_ADDRESS, receiver, message)
 
-    def _flush(self, node: BrokerId) -> None:
-        broker, address = self.brokers[node], self._address(node)
-        outbox = broker.outbox
+    def _runs(self, node: BrokerId) -> bool:
+        return node in self.brokers or node in self.clients
+
+    def _process(self, node: BrokerId) -> Process:
+        return self.brokers[node] if node in self.brokers else self.clients[node]
+
+    def flush(self, node: BrokerId) -> None:
+        """Carry out what a process wants done. Whoever calls a process directly calls this next."""
+        process, address = self._process(node), self._address(node)
+        outbox = process.outbox
         messages, outbox.messages = outbox.messages, []
         timers, outbox.timers = outbox.timers, []
         for receiver, message in messages:
             self._send(address, receiver, message)
         for delay, timer in timers:
             self._push(self.now + delay, address, timer, address)
-        if broker.has_ended:
+        if process.has_ended:
             self._end(node)
 
     def _address(self, node: BrokerId) -> Address:
@@ -169,30 +187,37 @@ class Cluster:
         disk = self.disks.setdefault(node, Disk())
         broker = self.brokers[node] = Broker(node, incarnation_id, self._constants, disk)
         broker.start()
-        self._flush(node)
+        self.flush(node)
+
+    def connect(self, node: BrokerId, client: Process) -> None:
+        """A producer or consumer starts, under an id that no broker has."""
+        self._processes[node] = self._processes.get(node, 0) + 1
+        self.clients[node] = client
+        self.flush(node)
 
     def kill(self, node: BrokerId) -> None:
         """Fate ends a process (SIGKILL). Peers see their connections break; the controller has to wait it out."""
-        if node in self.brokers:
+        if self._runs(node):
             self._end(node)
 
     def stop(self, node: BrokerId) -> None:
         """Operator stops a broker (SIGTERM). Enabled while it runs; it goes when the controller agrees."""
         if node in self.brokers and node not in self._paused:
             self.brokers[node].shut_down(self.now)
-            self._flush(node)
+            self.flush(node)
 
     def _end(self, node: BrokerId) -> None:
         ended = self._address(node)
-        del self.brokers[node]
         self._paused.pop(node, None)
-        self.controller.unsubscribe(node)
-        for peer in self.brokers:
+        if self.clients.pop(node, None) is None:
+            del self.brokers[node]
+            self.controller.unsubscribe(node)
+        for peer in (*self.brokers, *self.clients):
             self._push(self.now + 1, self._address(peer), Disconnected(node), ended)
 
     def pause(self, node: BrokerId) -> None:
         """Fate freezes a process (SIGSTOP, a long garbage collection): connections stay, nothing runs."""
-        if node in self.brokers:
+        if self._runs(node):
             self._paused.setdefault(node, Pause(self.now))
 
     def resume(self, node: BrokerId) -> None:
@@ -200,10 +225,11 @@ class Cluster:
         pause = self._paused.pop(node, None)
         if pause is None:
             return
-        broker = self.brokers[node]
-        broker.leadership.stalled = (pause.since, self.now)
-        self.refused += broker.leadership.append(self.now, pause.appends.items(), acks_all=False)
-        self._flush(node)
+        if node in self.brokers:
+            leadership = self.brokers[node].leadership
+            leadership.stalled = (pause.since, self.now)
+            self.refused += leadership.append(self.now, pause.appends.items(), acks_all=False)
+            self.flush(node)
         for event in sorted(pause.events, key=lambda it: it.sender != it.receiver):
             self._deliver(event)
 
@@ -238,7 +264,7 @@ class Cluster:
                 by_leader.setdefault(partition.leader, []).append((key, count))
         for leader, batch in by_leader.items():
             self.refused += self.brokers[leader].leadership.append(self.now, batch, acks_all=acks_all)
-            self._flush(leader)
+            self.flush(leader)
 
     def create_topic(
         self, topic: TopicRegistration, assignments: Sequence[tuple[BrokerId, ...]], config: Mapping[str, str]

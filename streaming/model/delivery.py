@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from streaming.contracts.identifiers import BrokerId
-from streaming.model.messages.outbox import CONTROLLER, Message, Timer
+from streaming.model.messages.outbox import CONTROLLER, Message, Outbox, Timer
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import TopicPartition
@@ -18,6 +18,16 @@ class Network(Protocol):
 
     def arrival(self, now: int, sender: BrokerId, receiver: BrokerId, records: int) -> int | None:
         """Give the time at which a message of ``records`` records arrives; None while the link is held."""
+
+
+class Process(Protocol):
+    """A node of the cluster: a broker or a client. The loop empties ``outbox`` after every input."""
+
+    outbox: Outbox
+    has_ended: bool
+
+    def receive(self, now: int, payload: Message | Timer) -> None:
+        """Take one message or timer."""
 
 
 class Address(NamedTuple):

@@ -94,7 +94,7 @@ class Broker:
             BrokerHeartbeatResponse: self._heard,
             HeartbeatDue: self._heartbeat,
             MetadataDelta: self._apply,
-            Disconnected: lambda _, it: self.following.disconnected(it.peer),
+            Disconnected: self._disconnected,
         }
 
     def led_partitions(self) -> Collection[LeaderPartition]:
@@ -125,6 +125,9 @@ class Broker:
         """Operator sends SIGTERM: ask the controller for a controlled shutdown."""
         self._wants_shut_down = True
         self._beat(now)
+
+    def _disconnected(self, _now: int, message: Disconnected) -> None:
+        self.following.disconnected(message.peer)
 
     def _expire_isr(self, now: int, timer: IsrExpiration) -> None:
         self.outbox.after(self._constants.isr_expiration_ms, timer)

@@ -129,7 +129,7 @@ class Following:
             fetcher.changed[item.topic_partition] = None
         elif item.fetch_offset == replica.log.end:
             if item.end_offset > item.fetch_offset:
-                replica.log.append_fetched(item.end_offset, item.epochs)
+                replica.log.append_fetched(item.end_offset, item.epochs, item.batches)
                 fetcher.changed[item.topic_partition] = None
             replica.high_watermark = min(item.high_watermark, replica.log.end)
 

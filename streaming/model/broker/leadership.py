@@ -231,7 +231,8 @@ class Leadership:
     def _read(self, session: FetchSession, partition: LeaderPartition) -> FetchedPartition:
         log, offset = partition.replica.log, partition.remotes[session.follower].log_end_offset
         end = min(log.end, offset + self._constants.replica_fetch_max_records)
-        return self._answered(partition, offset, end, log.epochs_between(offset, end))
+        answer = self._answered(partition, offset, end, log.epochs_between(offset, end))
+        return answer._replace(batches=log.batches_between(offset, end)) if log.batches else answer
 
     @staticmethod
     def _answered(

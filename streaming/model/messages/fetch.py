@@ -8,6 +8,7 @@ from streaming.model.messages.errors import Error
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.model.storage.batch import Batch
 
 
 class FetchPartition(NamedTuple):
@@ -41,6 +42,7 @@ class FetchedPartition(NamedTuple):
     epochs: tuple[tuple[int, int], ...] = ()
     high_watermark: int = 0
     diverging: tuple[int, int] | None = None
+    batches: tuple[Batch, ...] = ()
 
 
 class FetchResponse(NamedTuple):

@@ -1,12 +1,15 @@
 """The log of one replica: offsets and leader epochs. Knows no leaders, no ISR, no time.
 
-A record is an offset and the epoch of the leader that wrote it, nothing more; so the epoch cache (epoch, first
-offset) *is* the log, however long it is (KIP-101, KIP-279).
+A record is an offset and the epoch of the leader that wrote it; so the epoch cache (epoch, first offset) *is* the log,
+however long it is (KIP-101, KIP-279). Batches that carry more (a producer, keys, a marker) are kept beside it.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from streaming.model.storage.batch import Batch
 
 NO_EPOCH: Final = -1
 
@@ -16,15 +19,17 @@ EpochEntry = tuple[int, int]
 class Log:
     """Offsets ``start`` (inclusive) to ``end`` (exclusive: the next to write), and the epoch cache.
 
-    ``epochs`` is strictly increasing in both columns: (epoch, first offset of that epoch).
+    ``epochs`` is strictly increasing in both columns: (epoch, first offset of that epoch). ``batches`` has those that
+    carry more than anonymous records, in the order of their offsets.
     """
 
-    __slots__ = ("end", "epochs", "start")
+    __slots__ = ("batches", "end", "epochs", "start")
 
     def __init__(self) -> None:
         self.start = 0
         self.end = 0
         self.epochs: list[EpochEntry] = []
+        self.batches: list[Batch] = []
 
     @property
     def last_epoch(self) -> int:
@@ -40,14 +45,28 @@ class Log:
         self.epochs.append((epoch, offset))
 
     def append(self, count: int) -> None:
-        """Leader: write ``count`` records in the current epoch."""
+        """Leader: write ``count`` anonymous records in the current epoch."""
         self.end += count
 
-    def append_fetched(self, end: int, epochs: tuple[EpochEntry, ...]) -> None:
+    def append_batch(self, batch: Batch) -> Batch:
+        """Leader: write a batch in the current epoch; give it as it stands in the log."""
+        batch = batch._replace(base_offset=self.end)
+        self.batches.append(batch)
+        self.end = batch.end_offset
+        return batch
+
+    def append_fetched(self, end: int, epochs: tuple[EpochEntry, ...], batches: tuple[Batch, ...] = ()) -> None:
         """Follower: take over what the leader sent, up to ``end``."""
         for epoch, offset in epochs:
             self.begin_epoch(epoch, offset)
+        self.batches += batches
         self.end = end
+
+    def batches_between(self, offset: int, end: int) -> tuple[Batch, ...]:
+        """Give the batches that lie in ``[offset, end)``."""
+        if not self.batches or self.batches[-1].base_offset < offset:
+            return ()
+        return tuple(batch for batch in self.batches if offset <= batch.base_offset < end)
 
     def epochs_between(self, offset: int, end: int) -> tuple[EpochEntry, ...]:
         """Give the epochs of the records in ``[offset, end)``, each with its first offset there."""
@@ -82,6 +101,8 @@ class Log:
         self.end = min(self.end, offset)
         while self.epochs and self.epochs[-1][1] >= self.end:
             self.epochs.pop()
+        while self.batches and self.batches[-1].base_offset >= self.end:
+            self.batches.pop()
 
     def truncate_to_diverging(self, epoch: int, leader_end: int) -> None:
         """Follower: truncate after the leader told that its logs part at (epoch, leader_end).

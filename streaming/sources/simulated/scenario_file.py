@@ -11,18 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from streaming.errors import ConfigurationError
-from streaming.model.constants import PRESETS, Constants
+from streaming.model.constants import Constants, MetadataMode
+from streaming.model.presets import PRESETS
+from streaming.model.switches import Switches, Truncation
+from streaming.resources import conf_path
 from streaming.sources.simulated.scenario import Action, Fault, Scenario, TopicPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
-
-_ROOMS: Final = (
-    Path(__file__).parents[2] / "conf" / "scenarios",  # a checkout
-    Path(__file__).parents[1] / "conf" / "scenarios",  # an installation
-)
 
 
 def load_scenario(path_or_name: str | Path) -> Scenario:
@@ -48,11 +46,11 @@ def _resolve(path_or_name: str | Path) -> Path:
     path = Path(path_or_name)
     if path.suffix == ".toml" or path.is_file():
         return path
-    for room in _ROOMS:
-        if (room / f"{path_or_name}.toml").is_file():
-            return room / f"{path_or_name}.toml"
-    known = sorted({found.stem for room in _ROOMS for found in room.glob("*.toml")})
-    raise ConfigurationError(f"there is no scenario {path_or_name}; use one of {', '.join(known)}, or a .toml file")
+    room = conf_path("scenarios")
+    if (room / f"{path_or_name}.toml").is_file():
+        return room / f"{path_or_name}.toml"
+    known = ", ".join(sorted(found.stem for found in room.glob("*.toml")))
+    raise ConfigurationError(f"there is no scenario {path_or_name}; use one of {known}, or a .toml file")
 
 
 def scenario_from(name: str, document: Mapping[str, Any]) -> Scenario:
@@ -79,10 +77,16 @@ def _constants(values: Any) -> Constants:  # noqa: ANN401 - any value of a TOML 
     if not isinstance(values, dict):
         raise ConfigurationError("constants must be a table: write [constants]")
     given = dict(values)
-    preset = given.pop("preset", "kraft")
+    preset = given.pop("preset", "kraft-4.x")
     if preset not in PRESETS:
         raise ConfigurationError(f"constants.preset is {preset!r}; use one of {', '.join(PRESETS)}")
-    return _build(Constants, asdict(PRESETS[preset]) | given, "constants.")
+    switches = given.pop("switches", {})
+    if not isinstance(switches, dict):
+        raise ConfigurationError("constants.switches must be a table: write [constants.switches]")
+    usual = PRESETS[preset]
+    given["switches"] = _build(Switches, asdict(usual.switches) | switches, "constants.switches.")
+    known = {item.name: getattr(usual, item.name) for item in fields(usual)}
+    return _build(Constants, known | given, "constants.")
 
 
 def _build(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
@@ -139,10 +143,12 @@ _CONVERSIONS: Final[dict[str, tuple[Callable[[Any], Any], str]]] = {
     "int": (_is(int), "a whole number"),
     "float": (_seconds, "a number"),
     "bool": (_is(bool), "true or false"),
+    "MetadataMode": (MetadataMode, f"one of {', '.join(MetadataMode)}"),
+    "Truncation": (Truncation, f"one of {', '.join(Truncation)}"),
     "Action": (Action, f"one of {', '.join(Action)}"),
     "BrokerId": (_is(int), "a broker id"),
     "tuple[BrokerId, ...]": (_ids, "a list of broker ids, for example [1, 2, 3]"),
     "tuple[BrokerId, BrokerId]": (_link, "two broker ids: [leader, follower]"),
     "tuple[tuple[BrokerId, ...], ...]": (_assignments, "a list of lists of broker ids"),
 }
-_BUILT: Final = frozenset({"Constants", "tuple[TopicPlan, ...]", "tuple[Fault, ...]"})
+_BUILT: Final = frozenset({"Constants", "Switches", "tuple[TopicPlan, ...]", "tuple[Fault, ...]"})
