@@ -2,8 +2,11 @@
 
 pytest_plugins = [
     "tests.plugins.golden",
+    "tests.plugins.laboratory",
     "tests.plugins.pipeline",
     "tests.plugins.prometheus",
     "tests.plugins.sandbox",
     "tests.plugins.spark",
+    "tests.plugins.transcript",
+    "tests.plugins.transcript_commands",
 ]

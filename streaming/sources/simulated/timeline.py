@@ -1,0 +1,129 @@
+"""What a simulated cluster did, in lines that a person reads. Knows the model's commits and no terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.records import (
+    RECOVERING,
+    BrokerRegistrationChange,
+    Config,
+    LeaderChange,
+    MetadataRecord,
+    RegisterBroker,
+    UnregisterBroker,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from streaming.model.controller.metadata_writer import Commit
+    from streaming.model.controller.partition import PartitionRegistration, Transition
+
+
+class Entry(NamedTuple):
+    """One line.
+
+    Attributes:
+        at: model time, milliseconds.
+        subject: ``orders-0``, ``broker 3``, ``controller 100``.
+        what: what happened to it.
+        cause: the true cause of a step of a partition; empty for everything else.
+    """
+
+    at: int
+    subject: str
+    what: str
+    cause: str = ""
+
+
+def timeline(commits: Iterable[Commit]) -> Iterator[Entry]:
+    """Tell what was committed, in order: brokers and controllers first, then partitions, as far as one batch goes."""
+    for commit in commits:
+        for record in commit.batch.records:
+            told = _told(record)
+            if told is not None:
+                yield Entry(commit.now, *told)
+        for step in commit.transitions:
+            yield Entry(
+                commit.now, f"{step.topic.topic}-{step.topic_partition.partition}", _step(step), str(step.cause)
+            )
+
+
+def _told(record: MetadataRecord) -> tuple[str, str] | None:
+    match record:
+        case RegisterBroker():
+            return f"broker {record.broker}", f"registered, epoch {record.broker_epoch}"
+        case UnregisterBroker():
+            return f"broker {record.broker}", "unregistered"
+        case BrokerRegistrationChange():
+            return f"broker {record.broker}", _broker_change(record)
+        case LeaderChange():
+            return f"controller {record.controller}", f"active, epoch {record.epoch}"
+        case Config():
+            value = "deleted" if record.value is None else f"= {record.value}"
+            return record.resource_name or "cluster", f"{record.key} {value}"
+        case _:
+            return None
+
+
+def _broker_change(record: BrokerRegistrationChange) -> str:
+    told = []
+    if record.fenced:
+        told.append("fenced" if record.fenced > 0 else "unfenced")
+    if record.in_controlled_shutdown > 0:
+        told.append("begins its controlled shutdown")
+    if record.log_dirs is not None:
+        told.append(f"has log directories {', '.join(record.log_dirs) or 'none'}")
+    return ", ".join(told)
+
+
+def _step(step: Transition) -> str:
+    before, after = step.before, step.after
+    if after is None:
+        return "deleted"
+    if before is None:
+        return f"created: {partition(after)}"
+    changes = [_field(before, after, name) for name in after._fields if name not in _UNTOLD]
+    return "; ".join(change for change in changes if change)
+
+
+# The partition epoch grows with every step, and the leader epoch is told beside the leader.
+_UNTOLD = frozenset({"partition_epoch", "leader_epoch"})
+
+
+def _field(before: PartitionRegistration, after: PartitionRegistration, name: str) -> str:
+    old, new = getattr(before, name), getattr(after, name)
+    if name == "leader":
+        if before.leader_epoch == after.leader_epoch:
+            return ""
+        moved = f"leader {_leader(old)} -> {_leader(new)}" if old != new else f"leader {_leader(new)} again"
+        return f"{moved} (epoch {after.leader_epoch})"
+    if old == new:
+        return ""
+    if name == "leader_recovery_state":
+        return "recovering" if new == RECOVERING else "recovered"
+    return f"{name.replace('_', ' ')} {brokers(old)} -> {brokers(new)}"
+
+
+def partition(state: PartitionRegistration) -> str:
+    """Tell the whole state of a partition; what is empty is left out."""
+    told = [f"leader {_leader(state.leader)} (epoch {state.leader_epoch})", f"isr {brokers(state.isr)}"]
+    told += [
+        f"{name.replace('_', ' ')} {brokers(getattr(state, name))}"
+        for name in state._fields
+        if name not in {"isr", "leader", "leader_recovery_state"} | _UNTOLD and getattr(state, name)
+    ]
+    if state.leader_recovery_state == RECOVERING:
+        told.append("recovering")
+    return "; ".join(told)
+
+
+def brokers(ids: object) -> str:
+    """Write a list of brokers, ``-`` for none; anything else as it is."""
+    return (",".join(map(str, ids)) or "-") if isinstance(ids, tuple) else str(ids)
+
+
+def _leader(leader: int) -> str:
+    return "none" if leader == NO_LEADER else str(leader)
