@@ -17,6 +17,9 @@ Read in this order:
 - ``heartbeats``     broker life cycle as a table
 - ``alter_partition`` the checks of an ISR proposal as a table
 - ``metadata_writer`` a step and its record together; batches, metadata for the brokers
+- ``membership``     what brokers ask of the controller: registrations, heartbeats
+- ``replication``    what leaders ask of it, and what time brings: ISR changes, elections
+- ``topics``         what administrators ask of it
 - ``controller``     requests in, record batches out
 - ``fetch_session``  the leader's half of a fetch session; why idle partitions cost nothing
 - ``isr_proposals``  proposals on their way to the controller

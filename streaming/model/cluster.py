@@ -21,9 +21,7 @@ from streaming.model.delivery import (
     Pause,
     Process,
 )
-from streaming.model.messages.alter_partition import AlterPartitionRequest
 from streaming.model.messages.fetch import FetchResponse
-from streaming.model.messages.membership import BrokerHeartbeatRequest, BrokerRegistrationRequest, MetadataRequest
 from streaming.model.messages.outbox import CONTROLLER, Disconnected, Message, Timer
 from streaming.model.storage.disk import Disk
 
@@ -66,11 +64,7 @@ class Cluster:
         self._controller_timers()
 
     def _controller_timers(self) -> None:
-        constants = self._constants
-        periods = {"tick": constants.metadata_max_idle_interval_ms, "expire_sessions": constants.session_check_ms}
-        if constants.auto_leader_rebalance_enable:
-            periods["rebalance_leaders"] = constants.leader_imbalance_check_interval_ms
-        for task, period in periods.items():
+        for task, (period, _) in self.controller.tasks.items():
             self._push(period, CONTROLLER_ADDRESS, ControllerTimer(task, period), CONTROLLER_ADDRESS)
 
     def reachable(self) -> list[Broker]:
@@ -118,20 +112,13 @@ class Cluster:
             self._push(self.now + 1, event.sender, Disconnected(event.receiver.node), event.receiver)
 
     def _deliver_to_controller(self, event: Event) -> None:
-        controller, payload = self.controller, event.payload
+        payload = event.payload
         if isinstance(payload, ControllerTimer):
-            getattr(controller, payload.task)(self.now)
+            _, operation = self.controller.tasks[payload.task]
+            operation(self.now)
             self._push(self.now + payload.period_ms, event.receiver, payload, event.sender)
-        elif self._processes.get(event.sender.node) != event.sender.process:
-            return  # its process has ended, and with it the connection
-        elif isinstance(payload, BrokerHeartbeatRequest):
-            controller.heartbeat(self.now, payload)
-        elif isinstance(payload, AlterPartitionRequest):
-            controller.alter_partition(self.now, payload)
-        elif isinstance(payload, BrokerRegistrationRequest):
-            controller.register(self.now, payload)
-        elif isinstance(payload, MetadataRequest):
-            controller.subscribe(payload)
+        elif self._processes.get(event.sender.node) == event.sender.process:
+            self.controller.receive(self.now, payload)
         self._flush_controller()
 
     def _flush_controller(self) -> None:
@@ -270,10 +257,10 @@ class Cluster:
         self, topic: TopicRegistration, assignments: Sequence[tuple[BrokerId, ...]], config: Mapping[str, str]
     ) -> None:
         """Administrator creates a topic."""
-        self.controller.create_topic(self.now, topic, assignments, config)
+        self.controller.topics.create(self.now, topic, assignments, config)
         self._flush_controller()
 
     def delete_topic(self, topic_id: TopicId) -> None:
         """Administrator deletes a topic."""
-        self.controller.delete_topic(self.now, topic_id)
+        self.controller.topics.delete(self.now, topic_id)
         self._flush_controller()

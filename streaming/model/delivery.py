@@ -38,7 +38,7 @@ class Address(NamedTuple):
 
 
 class ControllerTimer(NamedTuple):
-    """A periodic task of the controller, by the name of its method."""
+    """A periodic task of the controller, by its name there."""
 
     task: str
     period_ms: int

@@ -1,0 +1,165 @@
+"""Broker life cycle at the controller: registration, heartbeats, sessions, fencing (``ClusterControlManager``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streaming.contracts.events import Cause
+from streaming.contracts.identifiers import BrokerEpoch, BrokerId
+from streaming.contracts.records import BrokerRegistrationChange, RegisterBroker
+from streaming.model.controller.heartbeats import BrokerState, Question, Sessions, next_state, state_of
+from streaming.model.controller.metadata_writer import How, MetadataWriter
+from streaming.model.controller.partition import BrokerRegistration
+from streaming.model.messages.errors import Error
+from streaming.model.messages.membership import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from streaming.model.messages.outbox import Outbox
+
+if TYPE_CHECKING:
+    from streaming.model.constants import Constants
+
+_FENCED, _UNFENCED, _BEGAN = 1, -1, 1
+
+
+class Membership:
+    """Who belongs to the cluster, and who of them may lead."""
+
+    def __init__(self, constants: Constants, writer: MetadataWriter, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._writer = writer
+        self._registry = writer.registry
+        self._sessions = Sessions(constants.broker_session_timeout_ms)
+        self._metadata_offsets: dict[BrokerId, int] = {}
+        self._shutdown_offsets: dict[BrokerId, int] = {}
+
+    def register(self, now: int, request: BrokerRegistrationRequest) -> None:
+        """Broker asks to join. Enabled unless another process with its id has a live session; born fenced.
+
+        A restart first takes the broker out of whatever ISR (after a crash also ELR) still names it, in one batch
+        before the registration.
+        """
+        known = self._registry.brokers.get(request.broker)
+        if known is not None:
+            # A broker in controlled shutdown may be replaced before its session ends.
+            if self._sessions.is_valid(request.broker, now) and not known.in_controlled_shutdown:
+                refusal = BrokerRegistrationResponse(Error.DUPLICATE_BROKER_REGISTRATION)
+                self._outbox.send(request.broker, refusal)
+                return
+            self._shut_down_before(request, clean=known.epoch == request.previous_broker_epoch)
+        # The log's next offset, not the record's own: clean-up records may stand before it.
+        epoch = BrokerEpoch(self._writer.end_offset)
+        self._writer.write(
+            RegisterBroker(broker=request.broker, broker_epoch=epoch, incarnation_id=request.incarnation_id)
+        )
+        self._writer.set_broker(request.broker, BrokerRegistration(epoch, request.incarnation_id))
+        self._sessions.touch(request.broker, now)
+        self._metadata_offsets.pop(request.broker, None)
+        self._shutdown_offsets.pop(request.broker, None)
+        self._outbox.send(request.broker, BrokerRegistrationResponse(Error.NONE, epoch))
+        self._writer.commit(now)
+
+    def _shut_down_before(self, request: BrokerRegistrationRequest, *, clean: bool) -> None:
+        """After a crash the broker may lack a suffix of its log: it is not even eligible any more (KIP-966)."""
+        broker = request.broker
+        if clean:
+            self._leave_isrs(broker, Cause.RESTART)
+            return
+        for key in (*self._registry.with_isr_member(broker), *self._registry.with_elr_member(broker)):
+            isr = self._registry.partitions[key].isr
+            remaining = (member for member in isr if member != broker)
+            self._writer.change(key, remaining, Cause.UNCLEAN_RESTART, How(leaving=broker, unclean_shutdown=True))
+
+    def heartbeat(self, now: int, request: BrokerHeartbeatRequest) -> None:
+        """Broker says it is alive; its state follows the table of ``heartbeats``."""
+        broker = request.broker
+        registration = self._registry.brokers.get(broker)
+        if registration is None or registration.epoch != request.broker_epoch:
+            self._outbox.send(broker, BrokerHeartbeatResponse(Error.STALE_BROKER_EPOCH))
+            return
+        if not self._sessions.is_valid(broker, now) and not registration.fenced:
+            self._fence(broker, Cause.FENCED)  # too late: the session ended before this arrived
+            self._writer.commit(now)
+        self._sessions.touch(broker, now)
+        self._metadata_offsets[broker] = request.metadata_offset
+        following = next_state(self._question(request))
+        self._enter(now, broker, following)
+        self._outbox.send(
+            broker,
+            BrokerHeartbeatResponse(
+                Error.NONE,
+                is_fenced=self._registry.brokers[broker].fenced,
+                should_shut_down=following is BrokerState.SHUTDOWN_NOW,
+            ),
+        )
+
+    def _question(self, request: BrokerHeartbeatRequest) -> Question:
+        broker = request.broker
+        registration = self._registry.brokers[broker]
+        active = [offset for other, offset in self._metadata_offsets.items() if self._registry.is_active(other)]
+        shutdown_offset = self._shutdown_offsets.get(broker, -1)
+        return Question(
+            state=state_of(registration),
+            want_shut_down=request.want_shut_down,
+            want_fence=request.want_fence,
+            caught_up=request.metadata_offset >= registration.epoch,
+            leads=self._registry.leads_something(broker),
+            drained=shutdown_offset <= min(active, default=shutdown_offset),
+        )
+
+    def _enter(self, now: int, broker: BrokerId, following: BrokerState) -> None:
+        """Take the broker from its state to ``following``; records only where the state changes."""
+        current = state_of(self._registry.brokers[broker])
+        if following is current:
+            return
+        if following is BrokerState.UNFENCED:
+            self._unfence(broker)
+        elif following is BrokerState.CONTROLLED_SHUTDOWN:
+            self._begin_controlled_shutdown(broker)
+            self._shutdown_offsets[broker] = self._writer.end_offset
+        else:
+            asked = following is BrokerState.SHUTDOWN_NOW
+            self._fence(broker, Cause.CONTROLLED_SHUTDOWN if asked else Cause.FENCED)
+        self._writer.commit(now)
+
+    def expire_sessions(self, now: int) -> None:
+        """Controller, each eighth of a session: fence the broker not heard of for longest, if its session is over.
+
+        A broker that stopped cleanly is fenced a second time here; real clusters write that record, too.
+        """
+        broker = self._sessions.pop_expired(now)
+        if broker is not None:
+            self._fence(broker, Cause.FENCED)
+            self._writer.commit(now)
+
+    def _fence(self, broker: BrokerId, cause: Cause) -> None:
+        """Partitions first, then the registration."""
+        self._leave_isrs(broker, cause)
+        registration = self._registry.brokers[broker]
+        self._writer.write(BrokerRegistrationChange(broker=broker, broker_epoch=registration.epoch, fenced=_FENCED))
+        self._writer.set_broker(broker, registration._replace(fenced=True))
+
+    def _begin_controlled_shutdown(self, broker: BrokerId) -> None:
+        """The registration first, then the partitions."""
+        registration = self._registry.brokers[broker]
+        self._writer.write(
+            BrokerRegistrationChange(broker=broker, broker_epoch=registration.epoch, in_controlled_shutdown=_BEGAN)
+        )
+        self._writer.set_broker(broker, registration._replace(in_controlled_shutdown=True))
+        self._leave_isrs(broker, Cause.CONTROLLED_SHUTDOWN)
+
+    def _unfence(self, broker: BrokerId) -> None:
+        """The registration first, then elections for every leaderless partition. Nobody joins an ISR here."""
+        registration = self._registry.brokers[broker]
+        self._writer.write(BrokerRegistrationChange(broker=broker, broker_epoch=registration.epoch, fenced=_UNFENCED))
+        self._writer.set_broker(broker, registration._replace(fenced=False))
+        for key in list(self._registry.leaderless):
+            self._writer.change(key, self._registry.partitions[key].isr, Cause.UNFENCED)
+
+    def _leave_isrs(self, broker: BrokerId, cause: Cause) -> None:
+        for key in self._registry.with_isr_member(broker):
+            remaining = (member for member in self._registry.partitions[key].isr if member != broker)
+            self._writer.change(key, remaining, cause, How(leaving=broker))
