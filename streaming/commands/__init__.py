@@ -56,6 +56,11 @@ COMMANDS: Final[dict[str, Command]] = {
         help="Serve the Delta tables to Prometheus, and as JSON.",
         extra="export",
     ),
+    "explain": Command(
+        target="streaming.commands.explain:explain",
+        help="What people are told about Kafka's replication, and what Kafka does.",
+        extra="all",
+    ),
     "dashboards": Command(
         target="dashboards.command:app",
         help="Render the Grafana dashboard and the Prometheus alerts from code.",
