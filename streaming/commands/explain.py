@@ -25,9 +25,7 @@ def explain(
     """Print the statements of popular texts about replication beside what Kafka really does."""
     found = dict(_matching(words or []))
     if not found:
-        raise ConfigurationError(
-            f"no statement has all of: {' '.join(words or [])}; give a number from 1 to {len(STATEMENTS)} or other words"
-        )
+        raise ConfigurationError(f"no statement has all of: {' '.join(words or [])}; try other words, or a number")
     console = Console()
     for number, statement in found.items():
         _print(console, number, statement)
