@@ -26,6 +26,9 @@ Read in this order:
 - ``leadership``     a broker as leader: fetches, appends, shrink and expand
 - ``following``      a broker as follower: fetch loops
 - ``broker``         one broker process
+- ``metadata_cache`` what a broker tells clients
+- ``network_client`` a node's own requests: open, answered, lost
+- ``client``         what producers and consumers share
 - ``delivery``       addresses, events, the interface of the network
 - ``cluster``        the event loop that joins them
 - ``invariants``     what must hold after every step

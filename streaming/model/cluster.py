@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import TopicId
     from streaming.model.constants import Constants
     from streaming.model.controller.metadata_writer import Commit
-    from streaming.model.controller.partition import TopicRegistration
+    from streaming.model.controller.partition import PartitionRegistration, TopicRegistration
 
 
 class Cluster:
@@ -70,6 +70,14 @@ class Cluster:
     def reachable(self) -> list[Broker]:
         """Give the brokers that would answer a question now."""
         return [broker for node, broker in self.brokers.items() if node not in self._paused]
+
+    def topic_named(self, name: str) -> TopicRegistration | None:
+        """Give a topic as the controller knows it (``Directory``)."""
+        return next((it for it in self.controller.registry.topics.values() if it.topic == name), None)
+
+    def registration_of(self, key: TopicPartition) -> PartitionRegistration | None:
+        """Give a partition as the controller knows it (``Directory``)."""
+        return self.controller.registry.partitions.get(key)
 
     # -------------------------------------------------------------- the loop
 
@@ -172,7 +180,7 @@ class Cluster:
             return
         self._processes[node] = self._processes.get(node, 0) + 1
         disk = self.disks.setdefault(node, Disk())
-        broker = self.brokers[node] = Broker(node, incarnation_id, self._constants, disk)
+        broker = self.brokers[node] = Broker(node, incarnation_id, self._constants, disk, self)
         broker.start()
         self.flush(node)
 

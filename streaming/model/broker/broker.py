@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.model.broker.following import Following
 from streaming.model.broker.leadership import Leadership
+from streaming.model.broker.metadata_cache import Directory, MetadataCache
 from streaming.model.messages.alter_partition import AlterPartitionResponse
 from streaming.model.messages.errors import Error
 from streaming.model.messages.fetch import FetchRequest, FetchResponse
@@ -60,7 +61,9 @@ class Broker:
         has_ended: it may go: the controller has agreed to a clean stop.
     """
 
-    def __init__(self, broker: BrokerId, incarnation_id: str, constants: Constants, disk: Disk) -> None:
+    def __init__(
+        self, broker: BrokerId, incarnation_id: str, constants: Constants, disk: Disk, directory: Directory
+    ) -> None:
         self.broker = broker
         self.incarnation_id = incarnation_id
         self.outbox = Outbox()
@@ -68,6 +71,7 @@ class Broker:
         self.brokers: dict[BrokerId, BrokerRegistration] = {}
         self.leadership = Leadership(broker, constants, self.brokers, self.outbox)
         self.following = Following(broker, constants, disk.replicas, self.outbox)
+        self.metadata_cache = MetadataCache(self.leadership, self.following, disk, directory, self.outbox)
         self.disk = disk
         self._constants = constants
         self._epoch = NO_BROKER_EPOCH
@@ -95,6 +99,7 @@ class Broker:
             HeartbeatDue: self._heartbeat,
             MetadataDelta: self._apply,
             Disconnected: self._disconnected,
+            **self.metadata_cache.handlers,
         }
 
     def led_partitions(self) -> Collection[LeaderPartition]:

@@ -80,6 +80,10 @@ class Following:
         if leader in self._fetchers:  # it is gone while all its partitions wait after errors
             self._fetchers[leader].remove(key)
 
+    def term_of(self, key: TopicPartition) -> tuple[BrokerId, int] | None:
+        """Give the leader and leader epoch of a followed partition."""
+        return self._term_of.get(key)
+
     def send(self) -> None:
         """Send a request to every leader that has none in flight. Called after every input."""
         for leader, fetcher in list(self._fetchers.items()):

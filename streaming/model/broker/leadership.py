@@ -27,6 +27,7 @@ class Leadership:
     """The partitions a broker leads.
 
     Attributes:
+        broker: who leads.
         led: by partition.
         proposals: ISR changes on their way to the controller.
         stalled: (from, to) of the last time this process did not run; it tells a lag from the leader's own stall.
@@ -38,9 +39,9 @@ class Leadership:
         self.led: dict[TopicPartition, LeaderPartition] = {}
         self.proposals = IsrProposals(broker, constants.alter_partition_retry_ms, self.led, self._isr_committed, outbox)
         self.stalled = (0, 0)
-        self._broker = broker
+        self.broker = broker
         self._constants = constants
-        self._brokers = brokers
+        self.brokers = brokers
         self._outbox = outbox
         self._sessions: dict[BrokerId, FetchSession] = {}
 
@@ -58,7 +59,7 @@ class Leadership:
         partition = self.led.get(key)
         if partition is None or registration.leader_epoch > partition.committed.leader_epoch:
             again = partition is not None
-            partition = partition or LeaderPartition(self._broker, key, replica, registration)
+            partition = partition or LeaderPartition(self.broker, key, replica, registration)
             self.led[key] = partition
             partition.begin_term(now, registration, topic.min_isr, again=again)
             for session in self._sessions_of(partition):
@@ -85,7 +86,7 @@ class Leadership:
 
     def _advance(self, now: int, partition: LeaderPartition) -> None:
         window = self._constants.replica_lag_time_max_ms
-        if partition.advance_high_watermark(now, window, self._brokers):
+        if partition.advance_high_watermark(now, window, self.brokers):
             for session in self._sessions_of(partition):
                 session.unsettle(partition)
 
@@ -196,7 +197,7 @@ class Leadership:
         if item.leader_epoch != partition.committed.leader_epoch:
             newer = item.leader_epoch > partition.committed.leader_epoch
             return Error.UNKNOWN_LEADER_EPOCH if newer else Error.FENCED_LEADER_EPOCH
-        known = self._brokers.get(session.follower)
+        known = self.brokers.get(session.follower)
         if known is not None and ANY_BROKER_EPOCH != session.broker_epoch < known.epoch:
             return Error.NOT_LEADER_OR_FOLLOWER  # a process that was replaced since (KIP-903)
         return Error.NONE
@@ -206,7 +207,7 @@ class Leadership:
         partition.remotes[session.follower] = fetched(
             before, offset, partition.replica.log.end, now, session.broker_epoch
         )
-        if partition.can_join(session.follower, self._brokers.get(session.follower)):
+        if partition.can_join(session.follower, self.brokers.get(session.follower)):
             isr = (*partition.committed.isr, session.follower)
             self.proposals.propose(partition, IsrProposal(isr, Cause.EXPAND))
         if before.log_end_offset != offset:
@@ -225,7 +226,7 @@ class Leadership:
                 end = partition.replica.log.end
                 answers.append(self._answered(partition, end, end, ()))
             session.told_high_watermark(partition)
-        self._outbox.send(session.follower, FetchResponse(session.parked, self._broker, tuple(answers)))
+        self._outbox.send(session.follower, FetchResponse(session.parked, self.broker, tuple(answers)))
         session.parked = None
 
     def _read(self, session: FetchSession, partition: LeaderPartition) -> FetchedPartition:

@@ -20,7 +20,7 @@ class Batch(NamedTuple):
 
     Attributes:
         keys: of each record, where a test or compaction cares; else empty.
-        values: likewise; None is a tombstone.
+        values: likewise, any immutable values; None is a tombstone.
         marker: set for a control batch, which has one record.
     """
 
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
     is_transactional: bool = False
     marker: Marker | None = None
     keys: tuple[str, ...] = ()
-    values: tuple[str | None, ...] = ()
+    values: tuple[object, ...] = ()
     timestamp_ms: int = 0
 
     @property

@@ -1,0 +1,160 @@
+"""A client process: finds leaders and coordinators by asking brokers, and asks again when they turn out wrong.
+
+Knows what answers told it. Attach one with ``cluster.connect(node, client)``; after a call from outside the loop, such
+as a producer's ``send``, carry out what follows with ``cluster.flush(node)``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streaming.model.messages.client_metadata import (
+    ClientMetadataRequest,
+    ClientMetadataResponse,
+    CoordinatorKey,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    RequestTimeout,
+    RetryDue,
+)
+from streaming.model.messages.errors import Error
+from streaming.model.messages.outbox import Disconnected, Message, Outbox, Timer
+from streaming.model.network_client import NetworkClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.model.constants import Constants
+
+
+class Client:
+    """What producers and consumers share. Subclasses say in :meth:`poll` what they do whenever something has changed.
+
+    Args:
+        node: its address, an id that no broker has.
+        bootstrap: brokers to ask, in turn.
+        constants: ``request.timeout.ms`` and ``retry.backoff.ms``.
+
+    Attributes:
+        has_ended: it may go.
+        network: its requests.
+    """
+
+    def __init__(self, node: BrokerId, bootstrap: Sequence[BrokerId], constants: Constants) -> None:
+        self.node = node
+        self.outbox = Outbox()
+        self.has_ended = False
+        self.constants = constants
+        self.network = NetworkClient(node, constants.request_timeout_ms, self.outbox)
+        self.handlers: dict[type, Callable[[int, Any], None]] = {
+            RequestTimeout: self.network.timed_out,
+            Disconnected: self._disconnected,
+            RetryDue: self._retry,
+        }
+        self._bootstrap = tuple(bootstrap)
+        self._asked = 0
+        self._is_asking = False
+        self._is_backing_off = False
+        self._leaders: dict[TopicPartition, BrokerId] = {}
+        self._leader_epochs: dict[TopicPartition, int] = {}
+        self._coordinators: dict[CoordinatorKey, BrokerId] = {}
+        self._wanted: dict[TopicPartition | CoordinatorKey, None] = {}
+
+    def receive(self, now: int, payload: Message | Timer) -> None:
+        """Take one message or timer; what has no handler is an answer to one of its requests."""
+        self.handlers.get(type(payload), self.network.answered)(now, payload)
+        self.act(now)
+
+    def act(self, now: int) -> None:
+        """Do what can be done now. Whoever calls a client from outside the loop ends with this."""
+        self.poll(now)
+        self._ask()
+
+    def poll(self, now: int) -> None:
+        """Send whatever can be sent now; called after every input."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """The application ends."""
+        self.has_ended = True
+
+    # -------------------------------------------------------------- where to send
+
+    def leader_of(self, key: TopicPartition) -> BrokerId | None:
+        """Give the leader it knows; None while it has to ask for it."""
+        leader = self._leaders.get(key)
+        if leader is None:
+            self._wanted[key] = None
+        return leader
+
+    def leader_epoch_of(self, key: TopicPartition) -> int:
+        """Give the newest leader epoch it has heard of; -1 before any."""
+        return self._leader_epochs.get(key, -1)
+
+    def coordinator_of(self, key: CoordinatorKey) -> BrokerId | None:
+        """Give the coordinator it knows; None while it has to ask for it."""
+        coordinator = self._coordinators.get(key)
+        if coordinator is None:
+            self._wanted[key] = None
+        return coordinator
+
+    def forget_leader(self, key: TopicPartition) -> None:
+        """What it knew was wrong (NOT_LEADER_OR_FOLLOWER, a lost connection): ask, after a wait."""
+        if self._leaders.pop(key, None) is not None:
+            self._back_off()
+
+    def forget_coordinator(self, key: CoordinatorKey) -> None:
+        """What it knew was wrong (NOT_COORDINATOR, a lost connection): ask, after a wait."""
+        if self._coordinators.pop(key, None) is not None:
+            self._back_off()
+
+    def _disconnected(self, now: int, message: Disconnected) -> None:
+        for key in [key for key, leader in self._leaders.items() if leader == message.peer]:
+            self.forget_leader(key)
+        for group in [key for key, coordinator in self._coordinators.items() if coordinator == message.peer]:
+            self.forget_coordinator(group)
+        self.network.disconnected(now, message)
+
+    def _back_off(self) -> None:
+        if not self._is_backing_off:
+            self._is_backing_off = True
+            self.outbox.after(self.constants.retry_backoff_ms, RetryDue())
+
+    def _retry(self, _now: int, _timer: RetryDue) -> None:
+        self._is_backing_off = False
+
+    def _ask(self) -> None:
+        """Ask the next broker for what is wanted, one request at a time."""
+        if not self._wanted or self._is_asking or self._is_backing_off:
+            return
+        self._is_asking = True
+        broker = self._bootstrap[self._asked % len(self._bootstrap)]
+        self._asked += 1
+        first = next(iter(self._wanted))
+        if isinstance(first, CoordinatorKey):
+            request = FindCoordinatorRequest(self.network.header(), first)
+            self.network.send(broker, request, lambda now, it: self._found(now, first, it))
+        else:
+            keys = tuple(key for key in self._wanted if not isinstance(key, CoordinatorKey))
+            self.network.send(broker, ClientMetadataRequest(self.network.header(), keys), self._learned)
+
+    def _found(self, _now: int, key: CoordinatorKey, response: FindCoordinatorResponse | None) -> None:
+        self._is_asking = False
+        if response is None or response.error is not Error.NONE:
+            self._back_off()
+        else:
+            self._coordinators[key] = response.coordinator
+            del self._wanted[key]
+
+    def _learned(self, _now: int, response: ClientMetadataResponse | None) -> None:
+        """Take leaders in; an older leader epoch than the newest known comes from a broker that lags (KIP-320)."""
+        self._is_asking = False
+        for item in response.partitions if response else ():
+            key = item.topic_partition
+            if item.error is Error.NONE and item.leader_epoch >= self.leader_epoch_of(key):
+                self._leaders[key] = item.leader
+                self._leader_epochs[key] = item.leader_epoch
+                self._wanted.pop(key, None)
+        if response is None or any(item.topic_partition in self._wanted for item in response.partitions):
+            self._back_off()
