@@ -10,6 +10,7 @@ from streaming.model import invariants
 from streaming.model.broker.leader import IsrProposal, LeaderPartition
 from streaming.model.controller.partition import PartitionRegistration, TopicRegistration, Transition
 from streaming.model.storage.replica import LocalReplica
+from streaming.model.switches import Switches
 
 KEY = TopicPartition(TopicId("t"), 0)
 TOPIC = TopicRegistration(topic="t", topic_id=TopicId("t"), partitions=1, min_isr=2)
@@ -68,7 +69,7 @@ def test_offsets_are_ordered_bites() -> None:
 
 
 def test_maximal_isr_covers_bites_only_while_the_leader_is_not_stale() -> None:
-    leader = LeaderPartition(BrokerId(1), KEY, LocalReplica(), GOOD)
+    leader = LeaderPartition(BrokerId(1), KEY, LocalReplica(), GOOD, Switches())
     grown = GOOD._replace(isr=(BrokerId(1), BrokerId(2), BrokerId(3)))
     invariants.maximal_isr_covers(KEY, GOOD, leader)
     invariants.maximal_isr_covers(KEY, grown._replace(leader_epoch=5), leader)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.broker.leader import LeaderPartition
+    from streaming.model.switches import Switches
 
 
 class FetchSession:
@@ -24,10 +25,11 @@ class FetchSession:
         parked: id of the request that waits for data, None without one.
     """
 
-    __slots__ = ("_told", "broker_epoch", "follower", "last_fetch_ms", "parked", "stated", "unsettled")
+    __slots__ = ("_is_fenced", "_told", "broker_epoch", "follower", "last_fetch_ms", "parked", "stated", "unsettled")
 
-    def __init__(self, follower: BrokerId) -> None:
+    def __init__(self, follower: BrokerId, switches: Switches) -> None:
         self.follower = follower
+        self._is_fenced = switches.epoch_fencing
         self.broker_epoch = -1
         self.last_fetch_ms = 0
         self.parked: int | None = None
@@ -53,7 +55,8 @@ class FetchSession:
 
     def is_stated(self, partition: LeaderPartition) -> bool:
         """Tell whether the follower fetches this partition in the current term."""
-        return self.stated.get(partition.key) == partition.committed.leader_epoch
+        epoch = self.stated.get(partition.key)
+        return epoch == partition.committed.leader_epoch or (epoch is not None and not self._is_fenced)
 
     def has_data(self, partition: LeaderPartition) -> bool:
         """Tell whether there is something to send."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicPartition
     from streaming.model.broker.leader import IsrProposal, LeaderPartition
+    from streaming.model.constants import Constants
     from streaming.model.controller.partition import PartitionRegistration
 
 # The truth differs from what the leader believes: it keeps waiting for the metadata log to tell it.
@@ -34,7 +35,7 @@ class IsrProposals:
 
     Args:
         broker: the leader.
-        retry_ms: wait after a request that failed as a whole.
+        constants: how long to wait after a request that failed as a whole, and what a proposal names.
         led: the partitions it leads; a proposal is void once its partition has moved on.
         committed: told of every partition whose ISR the controller accepted.
         outbox: where requests go.
@@ -43,7 +44,7 @@ class IsrProposals:
     def __init__(
         self,
         broker: BrokerId,
-        retry_ms: int,
+        constants: Constants,
         led: dict[TopicPartition, LeaderPartition],
         committed: Callable[[int, LeaderPartition], None],
         outbox: Outbox,
@@ -53,7 +54,8 @@ class IsrProposals:
         self.isr_expands = 0
         self.failed_isr_updates = 0
         self._broker = broker
-        self._retry_ms = retry_ms
+        self._retry_ms = constants.alter_partition_retry_ms
+        self._names_uptimes = constants.switches.broker_epoch_check
         self._led = led
         self._committed = committed
         self._outbox = outbox
@@ -87,6 +89,8 @@ class IsrProposals:
 
     def _item(self, partition: LeaderPartition, proposal: IsrProposal) -> AlterPartitionItem:
         def epoch_of(member: BrokerId) -> int:
+            if not self._names_uptimes:
+                return ANY_BROKER_EPOCH
             if member == self._broker:
                 return self.broker_epoch
             epoch = partition.remotes[member].broker_epoch

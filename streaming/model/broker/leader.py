@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming.contracts.health import effective_min_isr, is_under_min_isr, is_under_replicated
 from streaming.model.broker.remote_replica import (
     ANY_BROKER_EPOCH,
+    UNKNOWN_OFFSET,
     RemoteReplica,
     for_new_leader,
     for_reelected_leader,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration
     from streaming.model.storage.replica import LocalReplica
+    from streaming.model.switches import Switches
 
 
 class IsrProposal(NamedTuple):
@@ -32,11 +34,14 @@ class IsrProposal(NamedTuple):
     cause: Cause
 
 
-def is_eligible(remote: RemoteReplica, registration: BrokerRegistration | None) -> bool:
+def is_eligible(remote: RemoteReplica, registration: BrokerRegistration | None, switches: Switches) -> bool:
     """Tell whether a follower may join an ISR: active, and the same process that fetched (KIP-841, KIP-903)."""
-    if registration is None or not registration.is_active or remote.broker_epoch is None:
+    if switches.eligibility_check and (registration is None or not registration.is_active):
         return False
-    return remote.broker_epoch in {ANY_BROKER_EPOCH, registration.epoch}
+    if remote.broker_epoch is None:
+        return not switches.expand_needs_fetch_in_epoch
+    is_same = registration is None or remote.broker_epoch in {ANY_BROKER_EPOCH, registration.epoch}
+    return is_same or not switches.broker_epoch_check
 
 
 class LeaderPartition:
@@ -49,19 +54,25 @@ class LeaderPartition:
         start_offset: the log's end when this term of leadership began.
     """
 
-    __slots__ = ("_broker", "_min_isr", "committed", "key", "pending", "remotes", "replica", "start_offset")
+    __slots__ = ("_min_isr", "_switches", "broker", "committed", "key", "pending", "remotes", "replica", "start_offset")
 
     def __init__(
-        self, broker: BrokerId, key: TopicPartition, replica: LocalReplica, registration: PartitionRegistration
+        self,
+        broker: BrokerId,
+        key: TopicPartition,
+        replica: LocalReplica,
+        registration: PartitionRegistration,
+        switches: Switches,
     ) -> None:
+        self.broker = broker
         self.key = key
         self.replica = replica
         self.committed = registration
         self.pending: IsrProposal | None = None
         self.remotes: dict[BrokerId, RemoteReplica] = {}
         self.start_offset = 0
-        self._broker = broker
         self._min_isr = 1
+        self._switches = switches
 
     def begin_term(self, now: int, registration: PartitionRegistration, min_isr: int, *, again: bool) -> None:
         """Become leader in a new epoch; ``again``: this broker led in the epoch before, too."""
@@ -70,13 +81,15 @@ class LeaderPartition:
         self.start_offset = self.replica.log.end
         self.replica.log.begin_epoch(registration.leader_epoch, self.start_offset)
         for follower in registration.replicas:
-            if follower != self._broker:
-                in_isr = follower in registration.isr
-                self.remotes[follower] = (
-                    for_reelected_leader(self.remotes[follower], in_isr=in_isr, start_offset=self.start_offset, now=now)
-                    if again
-                    else for_new_leader(in_isr=in_isr, now=now)
-                )
+            remote = self.remotes.get(follower)
+            in_isr = follower in registration.isr
+            if follower == self.broker or (remote is not None and not self._switches.reset_followers_at_new_epoch):
+                continue
+            self.remotes[follower] = (
+                for_reelected_leader(remote, in_isr=in_isr, start_offset=self.start_offset, now=now)
+                if again and remote is not None
+                else for_new_leader(in_isr=in_isr, now=now)
+            )
 
     def accept(self, registration: PartitionRegistration) -> None:
         """Take the controller's word within the same leader epoch; whatever was proposed is settled by it."""
@@ -95,19 +108,24 @@ class LeaderPartition:
         )
 
     def can_join(self, follower: BrokerId, registration: BrokerRegistration | None) -> bool:
-        """Tell whether to propose ``follower`` for the ISR.
+        """Tell whether to propose ``follower`` for the ISR: its position is enough, and it is eligible."""
+        return (
+            self.pending is None
+            and follower not in self.committed.isr
+            and self._has_enough(self.remotes[follower].log_end_offset)
+            and is_eligible(self.remotes[follower], registration, self._switches)
+        )
+
+    def _has_enough(self, end: int) -> bool:
+        """Compare a follower's position with what an ISR member must have.
 
         Reaching the high watermark is not enough after an election, when it may still be below what the previous
         leader committed: the follower must also have the start of this term (KAFKA-7128).
         """
-        remote = self.remotes[follower]
-        return (
-            self.pending is None
-            and follower not in self.committed.isr
-            and remote.log_end_offset >= self.replica.high_watermark
-            and remote.log_end_offset >= self.start_offset
-            and is_eligible(remote, registration)
-        )
+        if end == UNKNOWN_OFFSET:
+            return not self._switches.expand_needs_fetch_in_epoch
+        reaches_high_watermark = end >= self.replica.high_watermark or not self._switches.expand_needs_high_watermark
+        return reaches_high_watermark and (end >= self.start_offset or not self._switches.expand_needs_epoch_start)
 
     def advance_high_watermark(self, now: int, window_ms: int, brokers: Mapping[BrokerId, BrokerRegistration]) -> bool:
         """Move the high watermark to what all of the maximal ISR has; tell whether it moved.
@@ -115,20 +133,22 @@ class LeaderPartition:
         Frozen while the ISR is below the minimum (KAFKA-15583). Waits also for a follower that is about to join, so
         that it is not chased for ever.
         """
-        if len(self.committed.isr) < self._min_isr:
+        if self._switches.freeze_high_watermark_under_min_isr and len(self.committed.isr) < self._min_isr:
             return False
         maximal = self.maximal_isr()
         end = candidate = self.replica.log.end
         for follower, remote in self.remotes.items():
             if remote.log_end_offset < candidate and (
-                follower in maximal
-                or (is_caught_up(remote, end, now, window_ms) and is_eligible(remote, brokers.get(follower)))
+                follower in maximal or (is_caught_up(remote, end, now, window_ms) and self._may_join(follower, brokers))
             ):
                 candidate = remote.log_end_offset
         if candidate <= self.replica.high_watermark:
             return False
         self.replica.high_watermark = candidate
         return True
+
+    def _may_join(self, follower: BrokerId, brokers: Mapping[BrokerId, BrokerRegistration]) -> bool:
+        return is_eligible(self.remotes[follower], brokers.get(follower), self._switches)
 
     @property
     def accepts_acks_all(self) -> bool:

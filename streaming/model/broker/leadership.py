@@ -37,10 +37,12 @@ class Leadership:
         self, broker: BrokerId, constants: Constants, brokers: dict[BrokerId, BrokerRegistration], outbox: Outbox
     ) -> None:
         self.led: dict[TopicPartition, LeaderPartition] = {}
-        self.proposals = IsrProposals(broker, constants.alter_partition_retry_ms, self.led, self._isr_committed, outbox)
+        self.proposals = IsrProposals(broker, constants, self.led, self._isr_committed, outbox)
         self.stalled = (0, 0)
         self.broker = broker
         self._constants = constants
+        self._switches = constants.switches
+        self._former_remotes: dict[TopicPartition, dict[BrokerId, RemoteReplica]] = {}
         self.brokers = brokers
         self._outbox = outbox
         self._sessions: dict[BrokerId, FetchSession] = {}
@@ -59,21 +61,25 @@ class Leadership:
         partition = self.led.get(key)
         if partition is None or registration.leader_epoch > partition.committed.leader_epoch:
             again = partition is not None
-            partition = partition or LeaderPartition(self.broker, key, replica, registration)
+            partition = partition or LeaderPartition(self.broker, key, replica, registration, self._switches)
+            partition.remotes.update(self._former_remotes.pop(key, {}))
             self.led[key] = partition
             partition.begin_term(now, registration, topic.min_isr, again=again)
             for session in self._sessions_of(partition):
                 session.open(partition)
+            if not self._switches.expand_needs_fetch_in_epoch:
+                self._expand(partition, *partition.remotes)
+            self._advance(now, partition)
         elif registration.partition_epoch > partition.committed.partition_epoch:
             partition.accept(registration)
-            for session in self._sessions_of(partition):
-                session.unsettle(partition)
-        self._advance(now, partition)
+            self._isr_committed(now, partition)
 
     def resign(self, key: TopicPartition) -> None:
         """Leader learns that it leads no more."""
         partition = self.led.pop(key, None)
         if partition is not None:
+            if not self._switches.reset_followers_at_new_epoch:
+                self._former_remotes[key] = partition.remotes
             for session in self._sessions_of(partition):
                 session.drop(key)
 
@@ -81,7 +87,7 @@ class Leadership:
         for follower in partition.remotes:
             session = self._sessions.get(follower)
             if session is None:
-                session = self._sessions[follower] = FetchSession(follower)
+                session = self._sessions[follower] = FetchSession(follower, self._switches)
             yield session
 
     def _advance(self, now: int, partition: LeaderPartition) -> None:
@@ -119,7 +125,7 @@ class Leadership:
         """Follower fetches: its positions prove what it has; then data, or a wait for data."""
         session = self._sessions.get(request.follower)
         if session is None:
-            session = self._sessions[request.follower] = FetchSession(request.follower)
+            session = self._sessions[request.follower] = FetchSession(request.follower, self._switches)
         for key in list(session.stated) if request.full else request.forgotten:
             if key in self.led:
                 session.unsettle(self.led[key])
@@ -174,7 +180,8 @@ class Leadership:
     def _isr_committed(self, now: int, partition: LeaderPartition) -> None:
         for session in self._sessions_of(partition):
             session.unsettle(partition)
-        self._advance(now, partition)
+        if self._switches.recheck_high_watermark_after_isr:
+            self._advance(now, partition)
 
     def _state(self, now: int, session: FetchSession, item: FetchPartition) -> FetchedPartition | None:
         """Take one stated position; an answer only where it is refused or the logs part."""
@@ -194,10 +201,10 @@ class Leadership:
     def _refusal(self, partition: LeaderPartition | None, session: FetchSession, item: FetchPartition) -> Error:
         if partition is None:
             return Error.NOT_LEADER_OR_FOLLOWER
-        if item.leader_epoch != partition.committed.leader_epoch:
+        if self._switches.epoch_fencing and item.leader_epoch != partition.committed.leader_epoch:
             newer = item.leader_epoch > partition.committed.leader_epoch
             return Error.UNKNOWN_LEADER_EPOCH if newer else Error.FENCED_LEADER_EPOCH
-        known = self.brokers.get(session.follower)
+        known = self.brokers.get(session.follower) if self._switches.broker_epoch_check else None
         if known is not None and ANY_BROKER_EPOCH != session.broker_epoch < known.epoch:
             return Error.NOT_LEADER_OR_FOLLOWER  # a process that was replaced since (KIP-903)
         return Error.NONE
@@ -207,11 +214,14 @@ class Leadership:
         partition.remotes[session.follower] = fetched(
             before, offset, partition.replica.log.end, now, session.broker_epoch
         )
-        if partition.can_join(session.follower, self.brokers.get(session.follower)):
-            isr = (*partition.committed.isr, session.follower)
-            self.proposals.propose(partition, IsrProposal(isr, Cause.EXPAND))
+        self._expand(partition, session.follower)
         if before.log_end_offset != offset:
             self._advance(now, partition)
+
+    def _expand(self, partition: LeaderPartition, *followers: BrokerId) -> None:
+        joining = [it for it in followers if partition.can_join(it, self.brokers.get(it))]
+        if joining:
+            self.proposals.propose(partition, IsrProposal((*partition.committed.isr, *joining), Cause.EXPAND))
 
     def _answer(self, session: FetchSession, refusals: Iterable[FetchedPartition]) -> None:
         assert session.parked is not None  # noqa: S101 - only a request can be answered
