@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from streaming.sources.simulated.scenario import Scenario
 from streaming.sources.simulated.scenario_file import load_scenario
-from streaming.sources.simulated.source import SimulatedSource, TraceEntry
+from streaming.sources.simulated.source import SimulatedSource
+from streaming.sources.simulated.trace import TraceEntry
 
 __all__ = ["Scenario", "SimulatedSource", "TraceEntry", "load_scenario"]

@@ -1,0 +1,134 @@
+"""A scenario being played: the clock, the seed, the network, the faults and the traffic around a model cluster.
+
+Time is model time in milliseconds; the scenario's time 0 is :data:`WARM_UP_MS`, when the cluster stands and settled.
+"""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from streaming.contracts.identifiers import Micros, TopicId, topic_id_from_uuid
+from streaming.model.cluster import Cluster
+from streaming.model.controller.partition import TopicRegistration
+from streaming.model.controller.placement import spread
+from streaming.sources.simulated.agenda import Agenda
+from streaming.sources.simulated.faults import inflict
+from streaming.sources.simulated.network import SimulatedNetwork
+from streaming.sources.simulated.traffic import TRAFFIC_MS, Writers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.contracts.identifiers import BrokerId
+    from streaming.sources.simulated.scenario import Scenario, TopicPlan
+
+MICROS_PER_MS: Final = 1_000
+CREATE_TOPICS_MS: Final = 3_000
+PRODUCE_MS: Final = 4_000
+WARM_UP_MS: Final = 10_000
+
+
+class Simulation:
+    """Plays a scenario; the same seed gives the same run, however time is cut into pieces.
+
+    Args:
+        scenario: the cluster and its fate.
+        seed: of latencies, traffic and ids.
+        origin: wall-clock time of model time 0, UTC microseconds.
+
+    Attributes:
+        cluster: the model.
+        agenda: what is planned; whoever looks at the cluster in periods plans that here.
+        topic_ids: of the topics that exist, by name.
+    """
+
+    def __init__(self, scenario: Scenario, *, seed: int, origin: Micros) -> None:
+        self.scenario = scenario
+        self.network = SimulatedNetwork(Random(f"{seed} network"))  # noqa: S311 - reproducible on purpose
+        self.cluster: Cluster = Cluster(scenario.constants, self.network, origin=origin)
+        self.agenda = Agenda()
+        self.topic_ids: dict[str, TopicId] = {}
+        self._ids = Random(f"{seed} ids")  # noqa: S311 - reproducible on purpose
+        self._writers = Writers(self, Random(f"{seed} traffic"))  # noqa: S311 - reproducible on purpose
+        self._origin = origin
+        self._begin()
+
+    @property
+    def now(self) -> Micros:
+        """The time of the last act, as wall-clock time."""
+        return Micros(self._origin + self.cluster.now * MICROS_PER_MS)
+
+    def play(self, until: int, look: Callable[[], None]) -> None:
+        """Play up to ``until``; ``look`` is called after everything that happened."""
+        while (due := self.agenda.due(until)) is not None:
+            at, act = due
+            self._advance(at, look)
+            act()
+            look()
+        self._advance(until, look)
+
+    def _advance(self, until: int, look: Callable[[], None]) -> None:
+        if until > self.cluster.now:
+            self.cluster.advance(until)
+            look()
+
+    # -------------------------------------------------------------- the plan
+
+    def _begin(self) -> None:
+        """Plan the start of the cluster, then the scenario from its time 0 on."""
+        for broker in self.scenario.brokers:
+            self.start(broker)
+        for topic in self.scenario.topics:
+            if topic.create_at is None:
+                self.agenda.at(CREATE_TOPICS_MS, partial(self.create, topic))
+        self.agenda.every(TRAFFIC_MS, PRODUCE_MS, self._writers.write)
+        self.agenda.at(WARM_UP_MS, partial(self._plan, WARM_UP_MS))
+
+    def _plan(self, begin: int) -> None:
+        """Put one round of the scenario on the agenda, and the next one after it."""
+        for fault in self.scenario.faults:
+            self.agenda.at(begin + _ms(fault.at), partial(inflict, self, fault))
+        for topic in self.scenario.topics:
+            if topic.create_at is not None:
+                self.agenda.at(begin + _ms(topic.create_at), partial(self.create, topic))
+            if topic.delete_at is not None:
+                self.agenda.at(begin + _ms(topic.delete_at), partial(self.delete, topic))
+        if self.scenario.repeat:
+            following = begin + _ms(self.scenario.duration)
+            self.agenda.at(following, partial(self._plan, following))
+
+    # -------------------------------------------------------------- acts
+
+    def start(self, broker: BrokerId) -> None:
+        """Operator starts a broker's process."""
+        self.cluster.start(broker, self._new_id())
+
+    def _new_id(self) -> TopicId:
+        return topic_id_from_uuid(uuid.UUID(int=self._ids.getrandbits(128)))
+
+    def create(self, plan: TopicPlan) -> None:
+        """Administrator creates a topic."""
+        topic_id = self.topic_ids[plan.name] = self._new_id()
+        config = {"min.insync.replicas": str(plan.min_insync_replicas)}
+        if plan.unclean_leader_election:
+            config["unclean.leader.election.enable"] = "true"
+        topic = TopicRegistration(
+            topic=plan.name,
+            topic_id=topic_id,
+            partitions=plan.partitions,
+            min_isr=plan.min_insync_replicas,
+            unclean=plan.unclean_leader_election,
+        )
+        replicas = spread(self.scenario.brokers, plan.partitions, plan.replication_factor)
+        self.cluster.create_topic(topic, plan.assignments or replicas, config)
+
+    def delete(self, plan: TopicPlan) -> None:
+        """Administrator deletes a topic."""
+        self.cluster.delete_topic(self.topic_ids.pop(plan.name))
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1_000)

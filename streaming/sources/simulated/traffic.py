@@ -1,0 +1,36 @@
+"""Writers of a simulated cluster: anonymous producers that write at a rate, whatever happens to the answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from streaming.contracts.identifiers import TopicPartition
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from streaming.sources.simulated.simulation import Simulation
+
+TRAFFIC_MS: Final = 200
+
+
+class Writers:
+    """Writes to every topic that has a rate."""
+
+    def __init__(self, simulation: Simulation, random: Random) -> None:
+        self._simulation = simulation
+        self._random = random
+
+    def write(self) -> None:
+        """Write one round: each partition a random share around its topic's rate."""
+        for plan in self._simulation.scenario.topics:
+            topic_id = self._simulation.topic_ids.get(plan.name)
+            if topic_id is not None and plan.records_per_second > 0:
+                mean = plan.records_per_second * TRAFFIC_MS / 1_000
+                counts = {TopicPartition(topic_id, number): self._share(mean) for number in range(plan.partitions)}
+                appends = {key: count for key, count in counts.items() if count}
+                self._simulation.cluster.produce(appends, acks_all=plan.acks == "all")
+
+    def _share(self, mean: float) -> int:
+        """A whole number with this mean, up to twice as much."""
+        return int(self._random.random() * 2 * mean + self._random.random())
