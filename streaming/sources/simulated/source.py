@@ -14,7 +14,7 @@ from streaming.contracts.observations import Observation, SnapshotReason
 from streaming.sources.image import ClusterImage
 from streaming.sources.simulated.reports import Reports
 from streaming.sources.simulated.simulation import MICROS_PER_MS, WARM_UP_MS, Simulation
-from streaming.sources.simulated.trace import TraceEntry, traced
+from streaming.sources.simulated.truth import TraceEntry, traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
