@@ -218,7 +218,7 @@ STATEMENTS: Final[dict[int, Statement]] = {
         "Without a key records go round robin; with a key, by its hash.",
         "With a key: murmur2 of it, modulo the number of partitions.",
         "Without one: sticky batches since 2.4, which since 3.3 favour fast brokers. Round robin is history.",
-        "streaming.model.clients.partitioner:keyed",
+        "streaming.model.clients.partitioner:partition_for_key",
     ),
     32: Statement(
         "Each partition is read by one consumer of a group; when it fails, the group rebalances.",
@@ -260,7 +260,7 @@ STATEMENTS: Final[dict[int, Statement]] = {
         "Consumers scale by adding partitions.",
         "A group has at most one member for each partition.",
         "Members beyond that stay idle. Share groups (4.x) lift the limit.",
-        "streaming.model.coordinators.assignors:range_assignor",
+        "streaming.model.coordinators.assignors:round_robin",
     ),
     39: Statement(
         "Three brokers, replication factor 3, two partitions: if a leader fails, broker 3 becomes leader.",

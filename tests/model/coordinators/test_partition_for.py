@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.model.coordinators.placement import java_hash, partition_for
+from streaming.model.coordinators.partition_for import java_hash, partition_for
 
 
 @pytest.mark.parametrize(
