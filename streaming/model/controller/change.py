@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from streaming.contracts.health import effective_min_isr
 from streaming.contracts.records import RECOVERED, RECOVERING, PartitionChange
 from streaming.model.controller.election import Candidates, Election, Mode, Outcome, elect
 
@@ -25,7 +24,7 @@ class Target(NamedTuple):
     Attributes:
         isr: the wanted ISR, before the election has its say.
         acceptable: who may lead: active brokers, corrected for the step that is being taken.
-        min_isr: configured minimum of the topic.
+        min_isr: effective minimum of the topic.
         elr_enabled: feature ``eligible.leader.replicas.version``.
         mode: how hard to look for a leader.
         unclean_shutdown: brokers that may have lost a suffix of their log; they are no longer eligible.
@@ -72,8 +71,7 @@ def build(before: PartitionRegistration, target: Target) -> Change | None:
 
 def _eligible(before: PartitionRegistration, target: Target) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
     """KIP-966: who left the ISR below the minimum holds all committed records, for they cannot grow meanwhile."""
-    minimum = effective_min_isr(target.min_isr, before.replicas) or 0
-    if not target.elr_enabled or len(target.isr) >= minimum:
+    if not target.elr_enabled or len(target.isr) >= target.min_isr:
         return (), ()
     former = {*before.elr, *before.isr} - {*target.isr, *target.unclean_shutdown}
     return tuple(sorted(former)), before.last_known_elr

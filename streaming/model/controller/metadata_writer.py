@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MICROS_PER_MS: Final = 1_000
 
 # An election that had to reach beyond the ISR says more than the step that asked for it.
-_CAUSE_OF_ELECTION: Final = {
+CAUSE_OF_ELECTION: Final = {
     Outcome.FROM_ELR: Cause.ELR_ELECTION,
     Outcome.LAST_KNOWN: Cause.LAST_KNOWN_LEADER,
     Outcome.OUT_OF_SYNC: Cause.UNCLEAN_ELECTION,
@@ -111,19 +111,30 @@ class MetadataWriter:
         """Take a step of one partition towards ``isr``, elect if need be, write its record; nothing if no-op."""
         before = self.registry.partitions[key]
         topic = self.registry.topics[key.topic_id]
+        step = self.step(topic, before, isr, how)
+        if step is not None:
+            self.registry.replace(topic, key, step.after, CAUSE_OF_ELECTION.get(step.outcome, cause))
+            self._records.append(change.record_of(key, before, step.after))
+
+    def step(
+        self, topic: TopicRegistration, before: PartitionRegistration, isr: Iterable[BrokerId], how: How
+    ) -> change.Change | None:
+        """Say what :meth:`change` would make of a partition, as things stand; None if nothing."""
         target = change.Target(
             isr=tuple(isr),
             acceptable=self._acceptable(how.leaving),
-            min_isr=topic.min_isr,
+            min_isr=self._effective_min_isr(topic),
             elr_enabled=self.elr_enabled,
             mode=Mode.UNCLEAN if topic.unclean and how.mode is Mode.ONLINE else how.mode,
             unclean_shutdown=(how.leaving,) if how.unclean_shutdown and how.leaving is not None else (),
             recovered=how.recovered,
         )
-        step = change.build(before, target)
-        if step is not None:
-            self.registry.replace(topic, key, step.after, _CAUSE_OF_ELECTION.get(step.outcome, cause))
-            self._records.append(change.record_of(key, before, step.after))
+        return change.build(before, target)
+
+    def _effective_min_isr(self, topic: TopicRegistration) -> int:
+        """Cap the minimum at the replicas of partition 0, whatever partition is asked for, as the controller does."""
+        first = self.registry.partitions.get(TopicPartition(topic.topic_id, 0))
+        return topic.min_isr if first is None else min(topic.min_isr, len(first.replicas))
 
     def _acceptable(self, excluded: BrokerId | None) -> Callable[[BrokerId], bool]:
         return lambda broker: broker != excluded and self.registry.is_active(broker)
