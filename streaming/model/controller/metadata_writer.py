@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, Micros, Offset, TopicPartition
 from streaming.contracts.records import MetadataRecord, Partition, RecordBatch
-from streaming.model.controller import change
+from streaming.model.controller.change import Change, Target, build, record_of
 from streaming.model.controller.election import Mode, Outcome
 from streaming.model.controller.partition import (
     BrokerRegistration,
@@ -114,13 +114,13 @@ class MetadataWriter:
         step = self.step(topic, before, isr, how)
         if step is not None:
             self.registry.replace(topic, key, step.after, CAUSE_OF_ELECTION.get(step.outcome, cause))
-            self._records.append(change.record_of(key, before, step.after))
+            self._records.append(record_of(key, before, step.after))
 
     def step(
         self, topic: TopicRegistration, before: PartitionRegistration, isr: Iterable[BrokerId], how: How
-    ) -> change.Change | None:
+    ) -> Change | None:
         """Say what :meth:`change` would make of a partition, as things stand; None if nothing."""
-        target = change.Target(
+        target = Target(
             isr=tuple(isr),
             acceptable=self._acceptable(how.leaving),
             min_isr=self._effective_min_isr(topic),
@@ -129,7 +129,7 @@ class MetadataWriter:
             unclean_shutdown=(how.leaving,) if how.unclean_shutdown and how.leaving is not None else (),
             recovered=how.recovered,
         )
-        return change.build(before, target)
+        return build(before, target)
 
     def _effective_min_isr(self, topic: TopicRegistration) -> int:
         """Cap the minimum at the replicas of partition 0, whatever partition is asked for, as the controller does."""
