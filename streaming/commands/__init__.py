@@ -56,6 +56,11 @@ COMMANDS: Final[dict[str, Command]] = {
         help="Serve the Delta tables to Prometheus, and as JSON.",
         extra="export",
     ),
+    "simulate": Command(
+        target="streaming.commands.simulate:simulate",
+        help="Play a scenario in the model of a cluster: what happens, and why.",
+        extra="all",
+    ),
     "explain": Command(
         target="streaming.commands.explain:explain",
         help="What people are told about Kafka's replication, and what Kafka does.",

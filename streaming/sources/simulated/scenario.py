@@ -52,6 +52,17 @@ class Fault:
     link: tuple[BrokerId, BrokerId] | None = None
     records_per_second: int | None = None
 
+    def sentence(self) -> str:
+        """Say it: ``kill broker 3``."""
+        told = [str(self.action)]
+        if self.broker is not None:
+            told.append(f"broker {self.broker}")
+        if self.link is not None:
+            told.append(f"link {self.link[0]} -> {self.link[1]}")
+        if self.records_per_second is not None:
+            told.append(f"to {self.records_per_second} records/s")
+        return " ".join(told)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.contracts.identifiers import BrokerId
-    from streaming.sources.simulated.scenario import Scenario, TopicPlan
+    from streaming.sources.simulated.scenario import Fault, Scenario, TopicPlan
 
 MICROS_PER_MS: Final = 1_000
 CREATE_TOPICS_MS: Final = 3_000
@@ -53,6 +53,7 @@ class Simulation:
         self.topic_ids: dict[str, TopicId] = {}
         self._ids = Random(f"{seed} ids")  # noqa: S311 - reproducible on purpose
         self._writers = Writers(self, Random(f"{seed} traffic"))  # noqa: S311 - reproducible on purpose
+        self._faults: list[tuple[int, Fault]] = []
         self._origin = origin
         self._begin()
 
@@ -90,7 +91,7 @@ class Simulation:
     def _plan(self, begin: int) -> None:
         """Put one round of the scenario on the agenda, and the next one after it."""
         for fault in self.scenario.faults:
-            self.agenda.at(begin + _ms(fault.at), partial(inflict, self, fault))
+            self.agenda.at(begin + _ms(fault.at), partial(self._inflict, fault))
         for topic in self.scenario.topics:
             if topic.create_at is not None:
                 self.agenda.at(begin + _ms(topic.create_at), partial(self.create, topic))
@@ -101,6 +102,15 @@ class Simulation:
             self.agenda.at(following, partial(self._plan, following))
 
     # -------------------------------------------------------------- acts
+
+    def _inflict(self, fault: Fault) -> None:
+        self._faults.append((self.cluster.now, fault))
+        inflict(self, fault)
+
+    def take_faults(self) -> list[tuple[int, Fault]]:
+        """Give the faults since the last call, each with its model time in milliseconds."""
+        faults, self._faults = self._faults, []
+        return faults
 
     def start(self, broker: BrokerId) -> None:
         """Operator starts a broker's process."""

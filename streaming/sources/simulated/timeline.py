@@ -14,6 +14,7 @@ from streaming.contracts.records import (
     RegisterBroker,
     UnregisterBroker,
 )
+from streaming.sources.simulated.digest import movements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,17 +39,24 @@ class Entry(NamedTuple):
     cause: str = ""
 
 
-def timeline(commits: Iterable[Commit]) -> Iterator[Entry]:
-    """Tell what was committed, in order: brokers and controllers first, then partitions, as far as one batch goes."""
+def timeline(commits: Iterable[Commit], *, each_step: bool = True) -> Iterator[Entry]:
+    """Tell what was committed, in order: brokers and controllers first, then partitions, as far as one batch goes.
+
+    Without ``each_step`` the steps of one batch that look alike are one entry.
+    """
     for commit in commits:
         for record in commit.batch.records:
             told = _told(record)
             if told is not None:
                 yield Entry(commit.now, *told)
-        for step in commit.transitions:
-            yield Entry(
-                commit.now, f"{step.topic.topic}-{step.topic_partition.partition}", _step(step), str(step.cause)
-            )
+        if each_step:
+            yield from (Entry(commit.now, _name(step), _step(step), str(step.cause)) for step in commit.transitions)
+        else:
+            yield from (Entry(commit.now, *movement.told(), movement.cause) for movement in movements(commit))
+
+
+def _name(step: Transition) -> str:
+    return f"{step.topic.topic}-{step.topic_partition.partition}"
 
 
 def _told(record: MetadataRecord) -> tuple[str, str] | None:

@@ -1,0 +1,48 @@
+"""``isrwatch simulate``: a scenario as a timeline, for people and for machines."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from typer.testing import CliRunner
+
+from streaming.commands import app
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def simulated(*words: str) -> list[str]:
+    run = CliRunner().invoke(app, ["simulate", *words])
+    assert run.exit_code == 0, run.output
+    return run.output.splitlines()
+
+
+def test_the_timeline_of_a_lost_broker_reads_like_its_story(golden: Callable[[str, str], None]) -> None:
+    golden("simulate_broker_loss.txt", "\n".join(simulated("broker_loss")) + "\n")
+
+
+def test_every_step_has_a_line_of_its_own_on_demand() -> None:
+    lines = simulated("broker_loss", "--for", "9", "--steps")
+    assert "    8.750  orders-2         isr 3,4,5 -> 4,5; leader 3 -> 4 (epoch 1)  [fenced]" in lines
+    assert sum("[fenced]" in line for line in lines) == 28
+
+
+def test_machines_get_an_object_a_line() -> None:
+    entries = [json.loads(line) for line in simulated("broker_loss", "--for", "9", "--json")]
+    assert entries[0] == {"at": 3.0, "subject": "fault", "what": "kill broker 3", "cause": ""}
+    assert {entry["cause"] for entry in entries} == {"", "fenced"}
+
+
+def test_the_same_seed_tells_the_same_story() -> None:
+    assert simulated("broker_loss", "--seed", "5", "--json") == simulated("broker_loss", "--seed", "5", "--json")
+
+
+def test_without_a_scenario_all_are_listed() -> None:
+    assert [line.split()[0] for line in simulated()] == ["broker_loss", "rolling_restart", "slow_follower", "steady"]
+
+
+def test_an_unknown_scenario_is_one_sentence() -> None:
+    run = CliRunner().invoke(app, ["simulate", "zork"])
+    assert (run.exit_code, run.stderr.startswith("there is no scenario zork; use one of broker_loss,")) == (2, True)
