@@ -191,6 +191,8 @@ class Broker:
                 del self.disk.replicas[key]
         for item in delta.partitions:
             self._assign(now, item)
+        for topic in delta.topics:
+            self.leadership.configure(topic)
 
     def _assign(self, now: int, item: MetadataPartition) -> None:
         key, registration = item.topic_partition, item.registration

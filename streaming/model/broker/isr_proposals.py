@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 
 # The truth differs from what the leader believes: it keeps waiting for the metadata log to tell it.
 _AWAIT_METADATA: Final = frozenset(
-    {Error.UNKNOWN_TOPIC_ID, Error.FENCED_LEADER_EPOCH, Error.INVALID_UPDATE_VERSION, Error.INVALID_REQUEST}
+    {
+        Error.UNKNOWN_TOPIC_ID,
+        Error.FENCED_LEADER_EPOCH,
+        Error.INVALID_UPDATE_VERSION,
+        Error.INVALID_REQUEST,
+        Error.NEW_LEADER_ELECTED,
+    }
 )
 
 

@@ -54,7 +54,18 @@ class LeaderPartition:
         start_offset: the log's end when this term of leadership began.
     """
 
-    __slots__ = ("_min_isr", "_switches", "broker", "committed", "key", "pending", "remotes", "replica", "start_offset")
+    __slots__ = (
+        "_configured_min_isr",
+        "_min_isr",
+        "_switches",
+        "broker",
+        "committed",
+        "key",
+        "pending",
+        "remotes",
+        "replica",
+        "start_offset",
+    )
 
     def __init__(
         self,
@@ -71,15 +82,17 @@ class LeaderPartition:
         self.pending: IsrProposal | None = None
         self.remotes: dict[BrokerId, RemoteReplica] = {}
         self.start_offset = 0
-        self._min_isr = 1
+        self.set_min_isr(1)
         self._switches = switches
 
     def begin_term(self, now: int, registration: PartitionRegistration, min_isr: int, *, again: bool) -> None:
         """Become leader in a new epoch; ``again``: this broker led in the epoch before, too."""
         self.committed, self.pending = registration, None
-        self._min_isr = effective_min_isr(min_isr, registration.replicas) or 1
+        self.set_min_isr(min_isr)
         self.start_offset = self.replica.log.end
         self.replica.log.begin_epoch(registration.leader_epoch, self.start_offset)
+        for gone in set(self.remotes).difference(registration.replicas):
+            del self.remotes[gone]
         for follower in registration.replicas:
             remote = self.remotes.get(follower)
             in_isr = follower in registration.isr
@@ -91,9 +104,22 @@ class LeaderPartition:
                 else for_new_leader(in_isr=in_isr, now=now)
             )
 
-    def accept(self, registration: PartitionRegistration) -> None:
-        """Take the controller's word within the same leader epoch; whatever was proposed is settled by it."""
+    def set_min_isr(self, configured: int) -> None:
+        """Learn the topic's ``min.insync.replicas``; more than there are replicas cannot be asked for."""
+        self._configured_min_isr = configured
+        self._min_isr = effective_min_isr(configured, self.committed.replicas) or 1
+
+    def accept(self, registration: PartitionRegistration) -> tuple[BrokerId, ...]:
+        """Take the controller's word within the same leader epoch; whatever was proposed is settled by it.
+
+        Gives the followers that a reassignment added; that one was removed always begins a new leader epoch.
+        """
+        added = tuple(set(registration.replicas).difference(self.committed.replicas))
         self.committed, self.pending = registration, None
+        if added:
+            self.remotes |= dict.fromkeys(added, for_new_leader(in_isr=False, now=0))
+            self.set_min_isr(self._configured_min_isr)
+        return added
 
     def maximal_isr(self) -> tuple[BrokerId, ...]:
         """Give everyone that may be in the ISR: during a shrink still the old one, during an expand already the new."""
@@ -158,7 +184,7 @@ class LeaderPartition:
     @property
     def is_under_replicated(self) -> bool:
         """As the broker's own metric counts it."""
-        return is_under_replicated(self.committed.replicas, self.committed.isr, ())
+        return is_under_replicated(self.committed.replicas, self.committed.isr, self.committed.adding_replicas)
 
     @property
     def is_under_min_isr(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.contracts.events import Cause
+from streaming.contracts.identifiers import TopicPartition
 from streaming.model.broker.fetch_session import FetchSession
 from streaming.model.broker.isr_proposals import IsrProposals
 from streaming.model.broker.leader import IsrProposal, LeaderPartition
@@ -17,7 +18,7 @@ from streaming.model.messages.timers import FetchWaitOver
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.contracts.identifiers import BrokerId
     from streaming.model.constants import Constants
     from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
     from streaming.model.storage.replica import LocalReplica
@@ -64,6 +65,7 @@ class Leadership:
             partition = partition or LeaderPartition(self.broker, key, replica, registration, self._switches)
             partition.remotes.update(self._former_remotes.pop(key, {}))
             self.led[key] = partition
+            self._let_go(partition, registration)
             partition.begin_term(now, registration, topic.min_isr, again=again)
             for session in self._sessions_of(partition):
                 session.open(partition)
@@ -71,8 +73,24 @@ class Leadership:
                 self._expand(partition, *partition.remotes)
             self._advance(now, partition)
         elif registration.partition_epoch > partition.committed.partition_epoch:
-            partition.accept(registration)
+            added = partition.accept(registration)
+            for session in self._sessions_of(partition):
+                if session.follower in added:
+                    session.open(partition)
             self._isr_committed(now, partition)
+
+    def _let_go(self, partition: LeaderPartition, registration: PartitionRegistration) -> None:
+        """Followers that a reassignment removed are none any more."""
+        for session in self._sessions_of(partition):
+            if session.follower not in registration.replicas:
+                session.drop(partition.key)
+
+    def configure(self, topic: TopicRegistration) -> None:
+        """Leader learns of a topic's new configuration; high watermarks move with the next fetch."""
+        for number in range(topic.partitions):
+            partition = self.led.get(TopicPartition(topic.topic_id, number))
+            if partition is not None:
+                partition.set_min_isr(topic.min_isr)
 
     def resign(self, key: TopicPartition) -> None:
         """Leader learns that it leads no more."""
@@ -127,9 +145,8 @@ class Leadership:
         if session is None:
             session = self._sessions[request.follower] = FetchSession(request.follower, self._switches)
         for key in list(session.stated) if request.full else request.forgotten:
-            if key in self.led:
+            if session.stated.pop(key, None) is not None and key in self.led:
                 session.unsettle(self.led[key])
-            session.stated.pop(key, None)
         if request.full:
             session.restart()
         session.broker_epoch = request.broker_epoch
@@ -201,6 +218,8 @@ class Leadership:
     def _refusal(self, partition: LeaderPartition | None, session: FetchSession, item: FetchPartition) -> Error:
         if partition is None:
             return Error.NOT_LEADER_OR_FOLLOWER
+        if session.follower not in partition.remotes:
+            return Error.UNKNOWN_LEADER_EPOCH  # added by a reassignment that this leader has not read of yet
         if self._switches.epoch_fencing and item.leader_epoch != partition.committed.leader_epoch:
             newer = item.leader_epoch > partition.committed.leader_epoch
             return Error.UNKNOWN_LEADER_EPOCH if newer else Error.FENCED_LEADER_EPOCH

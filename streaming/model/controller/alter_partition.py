@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streaming.contracts.records import RECOVERED
 from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH
 from streaming.model.messages.alter_partition import AlterPartitionItem
 from streaming.model.messages.errors import Error
+from streaming.model.switches import Switches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,6 +27,7 @@ class Proposal(NamedTuple):
     item: AlterPartitionItem
     partition: PartitionRegistration
     brokers: Mapping[BrokerId, BrokerRegistration]
+    switches: Switches = Switches()
 
 
 def _from_the_future(proposal: Proposal) -> bool:
@@ -38,21 +41,36 @@ def _has_strangers(proposal: Proposal) -> bool:
     return len(set(members)) != len(members) or not set(members) <= set(proposal.partition.replicas)
 
 
+def _is_late(proposal: Proposal) -> bool:
+    """It builds on a state that has moved on."""
+    is_lower = proposal.item.partition_epoch < proposal.partition.partition_epoch
+    return is_lower and proposal.switches.partition_epoch_check
+
+
+def _recovers_wrongly(proposal: Proposal) -> bool:
+    """A leader that recovers is alone in the ISR, and does not fall back into recovery."""
+    if proposal.item.leader_recovery_state == RECOVERED:
+        return False
+    return len(proposal.item.isr) > 1 or proposal.partition.leader_recovery_state == RECOVERED
+
+
 def _is_ineligible(proposal: Proposal, broker: BrokerId, epoch: int) -> bool:
     """KIP-841: no fenced or leaving member; KIP-903: no member that restarted since it fetched."""
-    registration = proposal.brokers.get(broker)
-    if registration is None or not registration.is_active:
+    registration, switches = proposal.brokers.get(broker), proposal.switches
+    if switches.eligibility_check and (registration is None or not registration.is_active):
         return True
-    return epoch not in {ANY_BROKER_EPOCH, registration.epoch}
+    is_same = registration is None or epoch in {ANY_BROKER_EPOCH, registration.epoch}
+    return switches.broker_epoch_check and not is_same
 
 
 CHECKS: Final[tuple[tuple[Callable[[Proposal], bool], Error], ...]] = (
     (_from_the_future, Error.NOT_CONTROLLER),
     (lambda it: it.item.leader_epoch < it.partition.leader_epoch, Error.FENCED_LEADER_EPOCH),
     (lambda it: it.sender != it.partition.leader, Error.INVALID_REQUEST),
-    (lambda it: it.item.partition_epoch < it.partition.partition_epoch, Error.INVALID_UPDATE_VERSION),
+    (_is_late, Error.INVALID_UPDATE_VERSION),
     (_has_strangers, Error.INVALID_REQUEST),
     (lambda it: it.sender not in [broker for broker, _ in it.item.isr], Error.INVALID_REQUEST),
+    (_recovers_wrongly, Error.INVALID_REQUEST),
     (lambda it: any(_is_ineligible(it, *member) for member in it.item.isr), Error.INELIGIBLE_REPLICA),
 )
 

@@ -1,21 +1,25 @@
 """One step of a partition, and the record that tells of it (``PartitionChangeBuilder``). Pure.
 
-The order of the parts is Kafka's: eligible leader replicas, election, ISR, last known leader. A step that changes
-nothing is no step.
+The order of the parts is Kafka's: reassignment, eligible leader replicas, election, leader epoch, ISR, last known
+leader. A step that changes nothing is no step.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.records import RECOVERED, RECOVERING, PartitionChange
 from streaming.model.controller.election import Candidates, Election, Mode, Outcome, elect
+from streaming.model.controller.reassignment import Assignment, assignment_of, complete
+from streaming.model.switches import Switches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.controller.partition import PartitionRegistration
+
+_ALL_CHECKS: Final = Switches()
 
 
 class Target(NamedTuple):
@@ -29,6 +33,8 @@ class Target(NamedTuple):
         mode: how hard to look for a leader.
         unclean_shutdown: brokers that may have lost a suffix of their log; they are no longer eligible.
         recovered: the leader says that it has recovered from an unclean election.
+        assignment: the wanted replicas; None: those it has.
+        switches: the checks that are in force.
     """
 
     isr: tuple[BrokerId, ...]
@@ -38,6 +44,8 @@ class Target(NamedTuple):
     mode: Mode = Mode.ONLINE
     unclean_shutdown: tuple[BrokerId, ...] = ()
     recovered: bool = False
+    assignment: Assignment | None = None
+    switches: Switches = _ALL_CHECKS
 
 
 class Change(NamedTuple):
@@ -49,14 +57,22 @@ class Change(NamedTuple):
 
 def build(before: PartitionRegistration, target: Target) -> Change | None:
     """Take one step towards ``target``; None if nothing changes."""
-    elr, last_known = _eligible(before, target)
-    election = elect(before, Candidates(target.isr, elr, target.acceptable), target.mode)
+    assignment, wanted = complete(target.assignment or assignment_of(before), target.isr)
+    target = target._replace(isr=wanted)
+    planned = before._replace(
+        replicas=assignment.replicas,
+        adding_replicas=assignment.adding,
+        removing_replicas=assignment.removing,
+    )
+    elr, last_known = _eligible(planned, target)
+    check = target.switches.last_known_leader_check
+    election = elect(planned, Candidates(wanted, elr, target.acceptable, check), target.mode)
     isr, elr, last_known, recovery = _after_election(before, target, election, elr, last_known)
     if not isr and not target.elr_enabled:
         isr = before.isr  # without ELR the last member stays in the ISR while nobody leads
     if target.elr_enabled:
         last_known = _last_known_leader(before, election.leader, isr, last_known)
-    after = before._replace(
+    after = planned._replace(
         isr=isr,
         elr=elr,
         last_known_elr=last_known,
@@ -65,16 +81,28 @@ def build(before: PartitionRegistration, target: Target) -> Change | None:
     )
     if after == before:
         return None
-    epoch = before.leader_epoch + (election.leader != before.leader)
+    epoch = before.leader_epoch + _begins_epoch(before, after, target.switches)
     return Change(after._replace(leader_epoch=epoch, partition_epoch=before.partition_epoch + 1), election.outcome)
 
 
-def _eligible(before: PartitionRegistration, target: Target) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
-    """KIP-966: who left the ISR below the minimum holds all committed records, for they cannot grow meanwhile."""
+def _begins_epoch(before: PartitionRegistration, after: PartitionRegistration, switches: Switches) -> bool:
+    """Tell whether a term of leadership begins: another leader, a replica less, in old versions an ISR member less."""
+    return (
+        after.leader != before.leader
+        or not set(before.replicas) <= set(after.replicas)
+        or (switches.bump_leader_epoch_on_shrink and not set(before.isr) <= set(after.isr))
+    )
+
+
+def _eligible(planned: PartitionRegistration, target: Target) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
+    """KIP-966: who left the ISR below the minimum holds all committed records, for they cannot grow meanwhile.
+
+    Departs from Kafka: a replica that a cancelled reassignment drops is not eligible; Kafka keeps its name there.
+    """
     if not target.elr_enabled or len(target.isr) >= target.min_isr:
         return (), ()
-    former = {*before.elr, *before.isr} - {*target.isr, *target.unclean_shutdown}
-    return tuple(sorted(former)), before.last_known_elr
+    former = {*planned.elr, *planned.isr} - {*target.isr, *target.unclean_shutdown}
+    return tuple(sorted(former.intersection(planned.replicas))), planned.last_known_elr
 
 
 def _after_election(
@@ -120,6 +148,9 @@ def record_of(
         partition=topic_partition.partition,
         isr=changed("isr"),
         leader=after.leader if after.leader_epoch != before.leader_epoch else None,
+        replicas=changed("replicas"),
+        removing_replicas=changed("removing_replicas"),
+        adding_replicas=changed("adding_replicas"),
         leader_recovery_state=None if recovery == before.leader_recovery_state else recovery,
         elr=changed("elr"),
         last_known_elr=changed("last_known_elr"),

@@ -43,10 +43,10 @@ class Controller:
 
     def __init__(self, constants: Constants, *, origin: Micros) -> None:
         self.outbox = Outbox()
-        self.writer = MetadataWriter(elr_enabled=constants.eligible_leader_replicas, origin=origin, outbox=self.outbox)
+        self.writer = MetadataWriter(constants, origin=origin, outbox=self.outbox)
         self.registry = self.writer.registry
         self.membership = Membership(constants, self.writer, self.outbox)
-        self.replication = Replication(self.writer, self.outbox)
+        self.replication = Replication(constants, self.writer, self.outbox)
         self.topics = Topics(self.writer)
         self._handlers: dict[type, Callable[[int, Any], None]] = {
             BrokerRegistrationRequest: self.membership.register,
@@ -57,6 +57,7 @@ class Controller:
         self.tasks: dict[str, tuple[int, Callable[[int], None]]] = {
             "write the heartbeat of the log": (constants.metadata_max_idle_interval_ms, self._tick),
             "expire sessions": (constants.session_check_ms, self.membership.expire_sessions),
+            "elect uncleanly": (constants.unclean_leader_election_interval_ms, self.replication.elect_uncleanly),
         }
         if constants.auto_leader_rebalance_enable:
             every = constants.leader_imbalance_check_interval_ms

@@ -45,15 +45,25 @@ class Election(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """What an election looks at: the ISR and ELR the change aims for, and who may lead at all."""
+    """What an election looks at: the ISR and ELR the change aims for, and who may lead at all.
+
+    Without ``last_known_leader_check`` the last known leader is elected even if it may not lead (KAFKA-19522).
+    """
 
     isr: tuple[BrokerId, ...]
     elr: tuple[BrokerId, ...]
     acceptable: Callable[[BrokerId], bool]
+    last_known_leader_check: bool = True
 
     def is_valid(self, broker: BrokerId) -> bool:
         """Live, and certain to hold every committed record."""
         return self.acceptable(broker) and (broker in self.isr or (not self.isr and broker in self.elr))
+
+    def may_return(self, last_known: tuple[BrokerId, ...]) -> bool:
+        """Tell whether the last known leader may lead again: nobody is in sync, nobody is eligible."""
+        if self.isr or self.elr or len(last_known) != 1:
+            return False
+        return self.acceptable(last_known[0]) or not self.last_known_leader_check
 
 
 def elect(partition: PartitionRegistration, candidates: Candidates, mode: Mode) -> Election:
@@ -68,9 +78,8 @@ def elect(partition: PartitionRegistration, candidates: Candidates, mode: Mode) 
     for broker in (*order, *partition.replicas):
         if candidates.is_valid(broker):
             return Election(broker, _clean_outcome(partition, candidates, broker))
-    last_known = partition.last_known_elr
-    if not candidates.isr and not candidates.elr and len(last_known) == 1 and candidates.acceptable(last_known[0]):
-        return Election(last_known[0], Outcome.LAST_KNOWN)
+    if candidates.may_return(partition.last_known_elr):
+        return Election(partition.last_known_elr[0], Outcome.LAST_KNOWN)
     if mode is Mode.UNCLEAN:
         for broker in partition.replicas:
             if candidates.acceptable(broker):

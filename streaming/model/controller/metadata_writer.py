@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.events import Cause
-from streaming.contracts.identifiers import BrokerId, Micros, Offset, TopicPartition
+from streaming.contracts.identifiers import BrokerId, Micros, Offset, TopicId, TopicPartition
 from streaming.contracts.records import MetadataRecord, Partition, RecordBatch
 from streaming.model.controller.change import Change, Target, build, record_of
 from streaming.model.controller.election import Mode, Outcome
@@ -19,12 +19,15 @@ from streaming.model.controller.partition import (
     TopicRegistration,
     Transition,
 )
+from streaming.model.controller.reassignment import Assignment, assignment_of
 from streaming.model.controller.registry import Registry
 from streaming.model.messages.membership import MetadataDelta, MetadataPartition
 from streaming.model.messages.outbox import Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from streaming.model.constants import Constants
 
 MICROS_PER_MS: Final = 1_000
 
@@ -48,16 +51,18 @@ class How(NamedTuple):
     """What is special about a step.
 
     Attributes:
-        mode: how hard to look for a leader.
+        mode: how hard to look for a leader; None: as hard as the topic allows.
         leaving: a broker on its way out, which still counts as active until its own record.
         unclean_shutdown: it may have lost a suffix of its log.
         recovered: the leader says that it has recovered from an unclean election.
+        assignment: where its replicas are to be.
     """
 
-    mode: Mode = Mode.ONLINE
+    mode: Mode | None = None
     leaving: BrokerId | None = None
     unclean_shutdown: bool = False
     recovered: bool = False
+    assignment: Assignment | None = None
 
 
 DEFAULT: Final = How()
@@ -67,21 +72,23 @@ class MetadataWriter:
     """The registry, the metadata log's end, and who follows it.
 
     Args:
-        elr_enabled: feature ``eligible.leader.replicas.version``.
+        constants: timing and switches.
         origin: wall-clock time of model time 0, for batch timestamps.
         outbox: where metadata for the brokers goes.
     """
 
-    def __init__(self, *, elr_enabled: bool, origin: Micros, outbox: Outbox) -> None:
+    def __init__(self, constants: Constants, *, origin: Micros, outbox: Outbox) -> None:
         self.registry = Registry()
         self.commits: list[Commit] = []
         self.subscribers: dict[BrokerId, None] = {}
         self.end_offset = 0
-        self.elr_enabled = elr_enabled
+        self.elr_enabled = constants.eligible_leader_replicas
+        self._switches = constants.switches
         self._origin = origin
         self._outbox = outbox
         self._records: list[MetadataRecord] = []
         self._brokers: dict[BrokerId, None] = {}
+        self._topics: dict[TopicId, None] = {}
 
     def write(self, *records: MetadataRecord) -> None:
         """Add records to the operation."""
@@ -91,6 +98,11 @@ class MetadataWriter:
         """Replace a broker's registration."""
         self.registry.brokers[broker] = registration
         self._brokers[broker] = None
+
+    def set_topic(self, topic: TopicRegistration) -> None:
+        """Replace a topic's configuration."""
+        self.registry.topics[topic.topic_id] = topic
+        self._topics[topic.topic_id] = None
 
     def create(self, topic: TopicRegistration, key: TopicPartition, partition: PartitionRegistration) -> None:
         """Create a partition."""
@@ -107,14 +119,18 @@ class MetadataWriter:
             )
         )
 
-    def change(self, key: TopicPartition, isr: Iterable[BrokerId], cause: Cause, how: How = DEFAULT) -> None:
-        """Take a step of one partition towards ``isr``, elect if need be, write its record; nothing if no-op."""
+    def change(self, key: TopicPartition, isr: Iterable[BrokerId], cause: Cause, how: How = DEFAULT) -> bool:
+        """Take a step of one partition towards ``isr``, elect if need be, write its record; tell if there was any."""
         before = self.registry.partitions[key]
         topic = self.registry.topics[key.topic_id]
         step = self.step(topic, before, isr, how)
-        if step is not None:
-            self.registry.replace(topic, key, step.after, CAUSE_OF_ELECTION.get(step.outcome, cause))
-            self._records.append(record_of(key, before, step.after))
+        if step is None:
+            return False
+        if assignment_of(before) != assignment_of(step.after):
+            cause = Cause.REASSIGNMENT
+        self.registry.replace(topic, key, step.after, CAUSE_OF_ELECTION.get(step.outcome, cause))
+        self._records.append(record_of(key, before, step.after))
+        return True
 
     def step(
         self, topic: TopicRegistration, before: PartitionRegistration, isr: Iterable[BrokerId], how: How
@@ -125,9 +141,11 @@ class MetadataWriter:
             acceptable=self._acceptable(how.leaving),
             min_isr=self._effective_min_isr(topic),
             elr_enabled=self.elr_enabled,
-            mode=Mode.UNCLEAN if topic.unclean and how.mode is Mode.ONLINE else how.mode,
+            mode=how.mode or (Mode.UNCLEAN if topic.unclean else Mode.ONLINE),
             unclean_shutdown=(how.leaving,) if how.unclean_shutdown and how.leaving is not None else (),
             recovered=how.recovered,
+            assignment=how.assignment,
+            switches=self._switches,
         )
         return build(before, target)
 
@@ -155,14 +173,16 @@ class MetadataWriter:
         self._publish(transitions)
         self._records.clear()
         self._brokers.clear()
+        self._topics.clear()
         self.registry.transitions.clear()
 
     def _publish(self, transitions: tuple[Transition, ...]) -> None:
         """Send what changed. Departs from Kafka: idle heartbeats of the log are not sent, nobody acts on them."""
         partitions = tuple(MetadataPartition(it.topic_partition, it.topic, it.after) for it in transitions)
         brokers = tuple((broker, self.registry.brokers[broker]) for broker in self._brokers)
-        if partitions or brokers:
-            delta = MetadataDelta(self.end_offset - 1, partitions, brokers)
+        topics = tuple(self.registry.topics[topic_id] for topic_id in self._topics)
+        if partitions or brokers or topics:
+            delta = MetadataDelta(self.end_offset - 1, partitions, brokers, topics)
             for broker in self.subscribers:
                 self._outbox.send(broker, delta)
 

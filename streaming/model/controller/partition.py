@@ -14,6 +14,7 @@ class PartitionRegistration(NamedTuple):
     """The controller's truth about one partition (``PartitionRegistration.java``).
 
     ``isr`` is ordered and never empty unless eligible leader replicas are on; ``leader`` is -1 while nobody leads.
+    ``adding_replicas`` and ``removing_replicas`` are parts of ``replicas``, empty unless a reassignment runs.
     """
 
     replicas: tuple[BrokerId, ...]
@@ -24,6 +25,8 @@ class PartitionRegistration(NamedTuple):
     elr: tuple[BrokerId, ...] = ()
     last_known_elr: tuple[BrokerId, ...] = ()
     leader_recovery_state: int = RECOVERED
+    adding_replicas: tuple[BrokerId, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
 
 
 class BrokerRegistration(NamedTuple):

@@ -34,6 +34,7 @@ class Registry:
         self.transitions: list[Transition] = []
         self.leaderless: OrderedSet = {}
         self.off_preferred_leader: OrderedSet = {}
+        self.reassigning: OrderedSet = {}
         self._in_isr: dict[BrokerId, OrderedSet] = {}
         self._in_elr: dict[BrokerId, OrderedSet] = {}
         self._hosted: dict[BrokerId, OrderedSet] = {}
@@ -88,6 +89,9 @@ class Registry:
             self.off_preferred_leader,
             key,
             marked=after is not None and after.leader not in {NO_LEADER, after.replicas[0]},
+        )
+        _mark(
+            self.reassigning, key, marked=after is not None and bool(after.adding_replicas or after.removing_replicas)
         )
 
 

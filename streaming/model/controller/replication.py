@@ -1,14 +1,17 @@
-"""What the controller does to existing partitions: ISR changes and elections (``ReplicationControlManager``)."""
+"""What the controller does to existing partitions: ISRs, elections, reassignments (``ReplicationControlManager``)."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.events import Cause
-from streaming.contracts.identifiers import BrokerId
-from streaming.model.controller import alter_partition
+from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicPartition
+from streaming.contracts.records import RECOVERED
+from streaming.model.controller import alter_partition, reassignment
 from streaming.model.controller.election import Mode
 from streaming.model.controller.metadata_writer import How, MetadataWriter
+from streaming.model.controller.partition import PartitionRegistration
 from streaming.model.messages.alter_partition import (
     AlteredPartition,
     AlterPartitionItem,
@@ -18,13 +21,34 @@ from streaming.model.messages.alter_partition import (
 from streaming.model.messages.errors import Error
 from streaming.model.messages.outbox import Outbox
 
-_MAX_ELECTIONS_A_PASS: Final = 1_000
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from streaming.model.constants import Constants
+    from streaming.model.controller.reassignment import Assignment
+
+_MAX_ELECTIONS_A_BATCH: Final = 1_000
+
+# What an administrator may ask for: whether it is needed, why it happens, what to answer if nobody can be elected.
+_ADMINISTRATORS_ELECTION: Final[dict[Mode, tuple[Callable[[PartitionRegistration], bool], Cause, Error]]] = {
+    Mode.PREFERRED: (
+        lambda it: it.leader != it.replicas[0],
+        Cause.PREFERRED_ELECTION,
+        Error.PREFERRED_LEADER_NOT_AVAILABLE,
+    ),
+    Mode.UNCLEAN: (
+        lambda it: it.leader == NO_LEADER,
+        Cause.UNCLEAN_ELECTION,
+        Error.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    ),
+}
 
 
 class Replication:
-    """The steps of partitions that leaders ask for, or that time brings."""
+    """The steps of partitions that leaders and administrators ask for, or that time brings."""
 
-    def __init__(self, writer: MetadataWriter, outbox: Outbox) -> None:
+    def __init__(self, constants: Constants, writer: MetadataWriter, outbox: Outbox) -> None:
+        self._switches = constants.switches
         self._outbox = outbox
         self._writer = writer
         self._registry = writer.registry
@@ -45,14 +69,87 @@ class Replication:
         partition = self._registry.partitions.get(key)
         if partition is None:
             return AlteredPartition(key, Error.UNKNOWN_TOPIC_ID)
-        error = alter_partition.verdict(alter_partition.Proposal(sender, item, partition, self._registry.brokers))
-        if error is Error.NONE:
-            self._writer.change(key, (broker for broker, _ in item.isr), item.cause, How(recovered=True))
-        return AlteredPartition(key, error, self._registry.partitions[key])
+        proposal = alter_partition.Proposal(sender, item, partition, self._registry.brokers, self._switches)
+        error = alter_partition.verdict(proposal)
+        if error is not Error.NONE:
+            return AlteredPartition(key, error, partition)
+        recovered = item.leader_recovery_state == RECOVERED
+        self._writer.change(key, (broker for broker, _ in item.isr), item.cause, How(recovered=recovered))
+        after = self._registry.partitions[key]
+        # The new ISR may complete a reassignment that takes the leader itself away.
+        error = Error.NONE if after.leader == sender else Error.NEW_LEADER_ELECTED
+        return AlteredPartition(key, error, after)
+
+    # -------------------------------------------------------------- elections
+
+    def elect_leaders(self, now: int, mode: Mode, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Error]:
+        """Administrator asks for the preferred leaders, or for any leader at all (``UNCLEAN``); KIP-460."""
+        errors = {key: self._elect(key, mode) for key in partitions}
+        self._writer.commit(now)
+        return errors
+
+    def _elect(self, key: TopicPartition, mode: Mode) -> Error:
+        partition = self._registry.partitions.get(key)
+        if partition is None:
+            return Error.UNKNOWN_TOPIC_OR_PARTITION
+        needed, cause, failure = _ADMINISTRATORS_ELECTION[mode]
+        if not needed(partition):
+            return Error.ELECTION_NOT_NEEDED
+        return Error.NONE if self._writer.change(key, partition.isr, cause, How(mode=mode)) else failure
+
+    def elect_uncleanly(self, now: int) -> None:
+        """Controller, each five minutes: give leaderless partitions a leader, where their topic puts up with loss."""
+        for key in list(self._registry.leaderless):
+            if self._registry.topics[key.topic_id].unclean:
+                self._elect(key, Mode.UNCLEAN)
+        self._writer.commit(now)
 
     def rebalance_leaders(self, now: int) -> None:
         """Controller, periodically: elect the preferred leader wherever somebody else leads and it may."""
-        for key in list(self._registry.off_preferred_leader)[:_MAX_ELECTIONS_A_PASS]:
-            isr = self._registry.partitions[key].isr
-            self._writer.change(key, isr, Cause.PREFERRED_ELECTION, How(mode=Mode.PREFERRED))
+        changes = 0
+        for key in list(self._registry.off_preferred_leader):
+            changes += self._elect(key, Mode.PREFERRED) is Error.NONE
+            if changes == _MAX_ELECTIONS_A_BATCH:
+                self._writer.commit(now)
+                changes = 0
         self._writer.commit(now)
+
+    # -------------------------------------------------------------- reassignments
+
+    def alter_partition_reassignments(
+        self, now: int, wanted: Mapping[TopicPartition, tuple[BrokerId, ...] | None]
+    ) -> dict[TopicPartition, Error]:
+        """Administrator moves replicas, or (None) takes a running move back (KIP-455)."""
+        errors = {
+            key: self._cancel(key) if target is None else self._reassign(key, target) for key, target in wanted.items()
+        }
+        self._writer.commit(now)
+        return errors
+
+    def list_partition_reassignments(self) -> dict[TopicPartition, Assignment]:
+        """Tell what moves."""
+        partitions = self._registry.partitions
+        return {key: reassignment.assignment_of(partitions[key]) for key in self._registry.reassigning}
+
+    def _reassign(self, key: TopicPartition, target: tuple[BrokerId, ...]) -> Error:
+        """Begin; what is in sync already moves at once. Never elects uncleanly, whatever the topic says."""
+        partition = self._registry.partitions.get(key)
+        if partition is None:
+            return Error.UNKNOWN_TOPIC_OR_PARTITION
+        if not reassignment.is_possible(target, self._registry.brokers):
+            return Error.INVALID_REPLICA_ASSIGNMENT
+        moving = reassignment.reassign(reassignment.assignment_of(partition), target)
+        self._writer.change(key, partition.isr, Cause.REASSIGNMENT, How(mode=Mode.ONLINE, assignment=moving))
+        return Error.NONE
+
+    def _cancel(self, key: TopicPartition) -> Error:
+        partition = self._registry.partitions.get(key)
+        if partition is None:
+            return Error.UNKNOWN_TOPIC_OR_PARTITION
+        if key not in self._registry.reassigning:
+            return Error.NO_REASSIGNMENT_IN_PROGRESS
+        back = reassignment.revert(partition)
+        if back.unclean and not self._registry.topics[key.topic_id].unclean:
+            return Error.INVALID_REPLICA_ASSIGNMENT
+        self._writer.change(key, back.isr, Cause.REASSIGNMENT, How(assignment=back.assignment))
+        return Error.NONE

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from streaming.contracts.records import RECOVERED
+
 if TYPE_CHECKING:
     from streaming.contracts.events import Cause
     from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicPartition
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 class AlterPartitionItem(NamedTuple):
     """A proposed ISR. ``isr`` carries each member's broker epoch, -1 for "any" (KIP-903).
 
+    ``leader_recovery_state``: with its first proposal a leader tells that it has recovered from an unclean election.
+
     ``cause`` is a ghost: the leader's true reason, which the protocol does not carry.
     """
 
@@ -22,6 +26,7 @@ class AlterPartitionItem(NamedTuple):
     partition_epoch: int
     isr: tuple[tuple[BrokerId, int], ...]
     cause: Cause
+    leader_recovery_state: int = RECOVERED
 
 
 class AlterPartitionRequest(NamedTuple):
