@@ -6,17 +6,23 @@ from dataclasses import MISSING, fields
 from typing import Final
 
 from streaming.contracts.observations import (
-    BrokerMetricObserved,
     BrokerObserved,
     ConfigObserved,
     ControllerObserved,
     Heartbeat,
     Observation,
     PartitionObserved,
-    ReplicaOffsetsObserved,
     SnapshotBegin,
     SnapshotEnd,
     TopicRemoved,
+)
+from streaming.contracts.samples import (
+    BrokerMetricObserved,
+    GroupOffsetsObserved,
+    LogDirectoryObserved,
+    QuorumMemberObserved,
+    ReplicaOffsetsObserved,
+    TransactionObserved,
 )
 
 KINDS: Final[dict[str, type[Observation]]] = {
@@ -31,6 +37,10 @@ KINDS: Final[dict[str, type[Observation]]] = {
         SnapshotBegin,
         SnapshotEnd,
         ReplicaOffsetsObserved,
+        GroupOffsetsObserved,
+        TransactionObserved,
+        LogDirectoryObserved,
+        QuorumMemberObserved,
         BrokerMetricObserved,
     )
 }
@@ -39,14 +49,14 @@ KINDS: Final[dict[str, type[Observation]]] = {
 _PLAIN: Final = {
     "ClusterId": "string", "str": "string", "TopicId": "string", "Authority": "string", "ConfigOrigin": "string",
     "SnapshotReason": "string", "str | None": "string", "Cause | None": "string", "Evidence | None": "string",
-    "int": "int", "int | None": "int", "BrokerId": "int",
-    "Micros": "long", "Offset | None": "long", "float": "double",
+    "int": "int", "int | None": "int", "BrokerId": "int", "BrokerId | None": "int",
+    "Micros": "long", "Micros | None": "long", "Offset | None": "long", "float": "double",
     "bool": "boolean", "bool | None": "boolean",
     "tuple[BrokerId, ...]": "int[]", "tuple[int, ...]": "int[]",
     "tuple[Cause, ...]": "string[]", "tuple[TopicId, ...]": "string[]",
     "tuple[str, ...]": "string[]", "tuple[str, ...] | None": "string[]",
 }  # fmt: skip
-_LONGS: Final = frozenset({"sequence", "broker_epoch"})
+_LONGS: Final = frozenset({"sequence", "broker_epoch", "producer_id", "replica_bytes", "total_bytes", "usable_bytes"})
 
 
 def plain_types(cls: type[Observation]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What a source saw. One frozen value an observation, validated at birth.
 
-Every observation carries the envelope fields of :class:`Observation`; ``fields`` gives the plain type of each.
+Every observation carries the envelope fields of :class:`Observation`; ``fields`` gives the plain type of each. Here is
+what replication is made of; positions and metrics, which are only sampled, are in ``samples``.
 
 Order. A metadata-log source orders its observations by ``(metadata_offset, metadata_index)``; a poller by the
 ``sequence`` that the bus gives to each of its observations. Snapshots are bracketed by :class:`SnapshotBegin` and
@@ -52,7 +53,12 @@ class ConfigOrigin(StrEnum):
     DESCRIBE = "describe"
 
 
-def _require(condition: bool, reason: str) -> None:  # noqa: FBT001 - reads as a sentence
+def require(condition: bool, reason: str) -> None:  # noqa: FBT001 - reads as a sentence
+    """Refuse an observation with a reason.
+
+    Raises:
+        Quarantined: the condition does not hold.
+    """
     if not condition:
         raise Quarantined(reason)
 
@@ -86,11 +92,11 @@ class Observation:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be true of any observation."""
-        _require(bool(self.cluster_id), "cluster_id is empty")
-        _require(bool(self.source), "source is empty")
+        require(bool(self.cluster_id), "cluster_id is empty")
+        require(bool(self.source), "source is empty")
         for moment in (self.occurred_not_before, self.occurred_not_after, self.collected_at):
-            _require(0 <= moment < END_OF_TIME, f"no moment in microseconds: {moment}")
-        _require(
+            require(0 <= moment < END_OF_TIME, f"no moment in microseconds: {moment}")
+        require(
             self.occurred_not_before <= self.occurred_not_after,
             "occurred_not_before is after occurred_not_after",
         )
@@ -129,10 +135,10 @@ class PartitionObserved(Observation):
     def __post_init__(self) -> None:
         """Refuse a partition without identity or replicas; odd states are for the protocol checks."""
         Observation.__post_init__(self)
-        _require(bool(self.topic_id) and bool(self.topic), "topic_id or topic is empty")
-        _require(self.partition >= 0, f"partition is negative: {self.partition}")
-        _require(bool(self.replicas), "replicas is empty")
-        _require((self.cause is None) == (self.evidence is None), "cause and evidence come together")
+        require(bool(self.topic_id) and bool(self.topic), "topic_id or topic is empty")
+        require(self.partition >= 0, f"partition is negative: {self.partition}")
+        require(bool(self.replicas), "replicas is empty")
+        require((self.cause is None) == (self.evidence is None), "cause and evidence come together")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,43 +234,7 @@ class SnapshotEnd(Observation):
     def __post_init__(self) -> None:
         """Refuse a list of topics that does not match its list of counts."""
         Observation.__post_init__(self)
-        _require(
+        require(
             len(self.topic_ids) == len(self.partition_counts),
             "topic_ids and partition_counts differ in length",
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaOffsetsObserved(Observation):
-    """Log positions of one replica. All are offsets; the last three are exclusive ends. None = not told."""
-
-    kind: ClassVar[str] = "replica_offsets"
-    channel: ClassVar[Channel] = Channel.OFFSETS
-
-    topic_id: TopicId
-    topic: str
-    partition: int
-    broker: BrokerId
-    log_start_offset: Offset | None = None
-    last_stable_offset: Offset | None = None
-    high_watermark: Offset | None = None
-    log_end_offset: Offset | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse negative offsets: clients spell all kinds of "unknown" with them."""
-        Observation.__post_init__(self)
-        for name in ("log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset"):
-            offset = getattr(self, name)
-            _require(offset is None or offset >= 0, f"{name} is negative: {offset}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerMetricObserved(Observation):
-    """One sample of a broker's own metric, under its JMX-exporter name in lower case (dialect A)."""
-
-    kind: ClassVar[str] = "broker_metric"
-    channel: ClassVar[Channel] = Channel.METRICS
-
-    broker: BrokerId
-    metric: str
-    metric_value: float

@@ -14,7 +14,8 @@ from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from streaming.contracts.identifiers import BrokerId, Micros, Offset
-from streaming.contracts.observations import Observation, ReplicaOffsetsObserved
+from streaming.contracts.observations import Observation
+from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.sources.admin_refusals import forbidden
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ import pytest
 from streaming.bus.frames import Frame
 from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import BrokerId
-from streaming.contracts.observations import Authority, BrokerMetricObserved, Channel
+from streaming.contracts.observations import Authority, Channel
+from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:

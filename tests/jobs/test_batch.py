@@ -7,7 +7,8 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from streaming.contracts.codec import encode
-from streaming.contracts.observations import Authority, Channel, ReplicaOffsetsObserved
+from streaming.contracts.observations import Authority, Channel
+from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.contracts.tables import REPLICA_OFFSETS
 from streaming.jobs.batch import ReplicationBatch
 from streaming.jobs.newest import NewestBatch

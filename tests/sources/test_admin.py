@@ -17,11 +17,11 @@ from streaming.contracts.observations import (
     Heartbeat,
     Observation,
     PartitionObserved,
-    ReplicaOffsetsObserved,
     SnapshotBegin,
     SnapshotEnd,
     SnapshotReason,
 )
+from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.admin import AdminSource
 from tests.plugins.mock_kafka import LIST_OFFSETS, TOPIC_AUTHORIZATION_FAILED, MockKafka

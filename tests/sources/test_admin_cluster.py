@@ -13,16 +13,15 @@ from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import (
     Authority,
-    BrokerMetricObserved,
     BrokerObserved,
     ConfigObserved,
     ConfigOrigin,
     PartitionObserved,
-    ReplicaOffsetsObserved,
     SnapshotBegin,
     SnapshotEnd,
     SnapshotReason,
 )
+from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
 from streaming.sources.admin import AdminSource
 from streaming.sources.broker_metrics import BrokerMetricsSource
 from streaming.sources.broker_metrics_names import MAX_LAG, METRICS

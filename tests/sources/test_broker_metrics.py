@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.observations import BrokerMetricObserved
+from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.broker_metrics import BrokerMetricsSource, endpoints_from, scrape
 from streaming.sources.broker_metrics_names import MAX_LAG, METRICS, normalised

@@ -8,12 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import ClusterId, Micros, Offset
-from streaming.contracts.observations import (
-    Authority,
-    BrokerMetricObserved,
-    Observation,
-    ReplicaOffsetsObserved,
-)
+from streaming.contracts.observations import Authority, Observation
+from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,139 @@
+"""What is sampled: positions, groups, transactions, directories, the metadata quorum, metrics. The newest one counts.
+
+Every sample carries the envelope of ``observations.Observation``. None of it decides what a partition's state is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from streaming.contracts.identifiers import BrokerId, Micros, Offset, TopicId
+from streaming.contracts.observations import Channel, Observation, require
+
+
+def _not_negative(observation: Observation, *names: str) -> None:
+    """Refuse negative offsets: clients spell all kinds of "unknown" with them."""
+    for name in names:
+        offset = getattr(observation, name)
+        require(offset is None or offset >= 0, f"{name} is negative: {offset}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaOffsetsObserved(Observation):
+    """Log positions of one replica. All are offsets; the last three are exclusive ends. None = not told."""
+
+    kind: ClassVar[str] = "replica_offsets"
+    channel: ClassVar[Channel] = Channel.OFFSETS
+
+    topic_id: TopicId
+    topic: str
+    partition: int
+    broker: BrokerId
+    log_start_offset: Offset | None = None
+    last_stable_offset: Offset | None = None
+    high_watermark: Offset | None = None
+    log_end_offset: Offset | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse negative offsets."""
+        Observation.__post_init__(self)
+        _not_negative(self, "log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOffsetsObserved(Observation):
+    """How far a consumer group has come in one partition, beside the partition's own positions at the same moment.
+
+    ``committed_offset`` is the next record the group will read; None while it has committed nothing. ``member`` is the
+    client id of the partition's owner. Lag follows from these in ``contracts.health``.
+    """
+
+    kind: ClassVar[str] = "group_offsets"
+    channel: ClassVar[Channel] = Channel.OFFSETS
+
+    group: str
+    group_protocol: str | None = None
+    group_state: str | None = None
+    members: int | None = None
+    member: str | None = None
+    topic_id: TopicId
+    topic: str
+    partition: int
+    committed_offset: Offset | None = None
+    log_start_offset: Offset | None = None
+    last_stable_offset: Offset | None = None
+    high_watermark: Offset | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a group without a name, and negative offsets."""
+        Observation.__post_init__(self)
+        require(bool(self.group), "group is empty")
+        _not_negative(self, "committed_offset", "log_start_offset", "last_stable_offset", "high_watermark")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionObserved(Observation):
+    """One producer's transaction, as its coordinator tells it (KIP-664).
+
+    ``transaction_partitions`` are written ``orders-0``. ``is_hanging``: a partition has it open and no coordinator
+    knows of it, so nothing will ever end it.
+    """
+
+    kind: ClassVar[str] = "transaction"
+    channel: ClassVar[Channel] = Channel.OFFSETS
+
+    transactional_id: str | None = None
+    producer_id: int
+    producer_epoch: int
+    coordinator: BrokerId | None = None
+    transaction_state: str
+    timeout_ms: int | None = None
+    started_at: Micros | None = None
+    transaction_partitions: tuple[str, ...] = ()
+    is_hanging: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirectoryObserved(Observation):
+    """One log directory of one broker (KIP-113, KIP-827). Bytes are None where the broker does not tell."""
+
+    kind: ClassVar[str] = "log_directory"
+    channel: ClassVar[Channel] = Channel.OFFSETS
+
+    broker: BrokerId
+    log_dir: str
+    is_online: bool
+    hosted_replicas: int | None = None
+    replica_bytes: int | None = None
+    total_bytes: int | None = None
+    usable_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumMemberObserved(Observation):
+    """One member of the metadata quorum, as its leader tells it (DescribeQuorum, KIP-836)."""
+
+    kind: ClassVar[str] = "quorum_member"
+    channel: ClassVar[Channel] = Channel.OFFSETS
+
+    node: int
+    is_voter: bool
+    controller: int
+    controller_epoch: int
+    high_watermark: Offset | None = None
+    log_end_offset: Offset | None = None
+    last_fetch_at: Micros | None = None
+    last_caught_up_at: Micros | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerMetricObserved(Observation):
+    """One sample of a broker's own metric, under its JMX-exporter name in lower case (dialect A)."""
+
+    kind: ClassVar[str] = "broker_metric"
+    channel: ClassVar[Channel] = Channel.METRICS
+
+    broker: BrokerId
+    metric: str
+    metric_value: float
