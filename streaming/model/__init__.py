@@ -32,5 +32,5 @@ Read in this order:
 - ``delivery``       addresses, events, the interface of the network
 - ``cluster``        the event loop that joins them
 - ``invariants``     what must hold after every step
-- ``placement``      where the replicas of a new topic go
+- ``placement``      where the replicas of a new topic go; ``placement_zookeeper`` where they went
 """

@@ -174,13 +174,14 @@ class Cluster:
 
     # -------------------------------------------------------------- what operators, producers and fate do
 
-    def start(self, node: BrokerId, incarnation_id: str) -> None:
+    def start(self, node: BrokerId, incarnation_id: str, rack: str | None = None) -> None:
         """Operator starts a broker. Enabled while none of that id runs."""
         if node in self.brokers:
             return
         self._processes[node] = self._processes.get(node, 0) + 1
         disk = self.disks.setdefault(node, Disk())
         broker = self.brokers[node] = Broker(node, incarnation_id, self._constants, disk, self)
+        broker.rack = rack
         broker.start()
         self.flush(node)
 

@@ -51,7 +51,7 @@ STATEMENTS: Final[dict[int, Statement]] = {
         "Three brokers, replication factor 3, two partitions: two brokers lead, the third only follows.",
         "Replicas are [1,2,3] and [2,3,1]; the first of each list leads. With three partitions every broker leads one.",
         "",
-        f"{_CONTROLLER}placement:place",
+        f"{_CONTROLLER}placement_zookeeper:assign_replicas",
     ),
     5: Statement(
         "The leader handles all reads and writes; followers never serve clients.",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
-import pytest
-
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition
 from streaming.model.cluster import Cluster
 from streaming.model.constants import Constants
 from streaming.model.controller.partition import TopicRegistration
-from streaming.model.controller.placement import spread
+from streaming.model.controller.placement import UsableBroker
+from streaming.model.controller.placement_zookeeper import assign_replicas
 from streaming.sources.simulated.network import SimulatedNetwork
 
 
@@ -36,7 +35,7 @@ def cluster_with(partitions: int) -> tuple[Cluster, CountingNetwork]:
         cluster.start(broker, f"incarnation-{broker}")
     cluster.advance(3_000)
     topic = TopicRegistration(topic="t", topic_id=TopicId("t"), partitions=partitions)
-    cluster.create_topic(topic, spread(brokers, partitions, 3), {})
+    cluster.create_topic(topic, assign_replicas(map(UsableBroker, brokers), partitions, 3), {})
     cluster.advance(10_000)
     return cluster, network
 
@@ -78,15 +77,3 @@ def test_a_follower_of_an_idle_partition_gets_a_whole_window_after_the_next_writ
     assert cluster.brokers[BrokerId(1)].leadership.led[key].remotes[BrokerId(2)].last_caught_up_ms == last_fetch
     cluster.advance(116_000)
     assert set(cluster.controller.registry.partitions[key].isr) == {1, 3}
-
-
-@pytest.mark.parametrize(
-    ("brokers", "partitions", "expected"),
-    [
-        ((1, 2, 3), 2, "123 231"),
-        ((0, 1, 2, 3, 4), 10, "012 123 234 340 401 023 134 240 301 412"),
-    ],
-)
-def test_replicas_are_spread_as_kafka_did(brokers: tuple[int, ...], partitions: int, expected: str) -> None:
-    assigned = spread([BrokerId(broker) for broker in brokers], partitions, 3)
-    assert " ".join("".join(map(str, replicas)) for replicas in assigned) == expected

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from streaming.contracts.codec import encode
 from streaming.contracts.events import Cause, Evidence
-from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Authority, SnapshotReason
 from streaming.sources.simulated import Scenario, SimulatedSource, TraceEntry, load_scenario
-from streaming.sources.simulated.scenario import Action, Fault, TopicPlan
+from streaming.sources.simulated.scenario import Action, Fault, Placement, TopicPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -297,3 +297,31 @@ def test_whatever_happens_observations_tell_exactly_the_true_steps(faults: list[
     final = {(each.topic_id, each.partition): each for each in it.trace()}
     for key, state in it.partitions().items():
         assert key not in final or (final[key].leader, final[key].isr) == (state.leader, state.isr)
+
+
+def racked(placement: Placement) -> Scenario:
+    return Scenario(
+        name="racks",
+        brokers=tuple(map(BrokerId, range(1, 7))),
+        racks={BrokerId(broker): "aabbcc"[broker - 1] for broker in range(1, 7)},
+        placement=placement,
+        topics=(TopicPlan(name="t", partitions=12),),
+    )
+
+
+@pytest.mark.parametrize("placement", Placement)
+def test_no_rack_gets_a_second_replica_and_brokers_tell_their_racks(placement: Placement) -> None:
+    scenario = racked(placement)
+    it = source(scenario)
+    racks = {each.broker: each.rack for each in of_kind(play(it, 1), "broker")}
+    assert racks == scenario.racks
+    assert all(len({racks[broker] for broker in state.replicas}) == 3 for state in it.partitions().values())
+
+
+def test_round_robin_is_the_same_for_every_seed_and_stripes_are_not() -> None:
+    def leaders(placement: Placement, seed: int) -> list[BrokerId]:
+        return [state.replicas[0] for state in source(racked(placement), seed).partitions().values()]
+
+    assert leaders(Placement.ROUND_ROBIN, 1) == leaders(Placement.ROUND_ROBIN, 2)
+    assert leaders(Placement.STRIPED, 1) == leaders(Placement.STRIPED, 1)
+    assert leaders(Placement.STRIPED, 1) != leaders(Placement.STRIPED, 2)

@@ -59,6 +59,7 @@ class Broker:
     Attributes:
         incarnation_id: drawn by the driver for each process.
         has_ended: it may go: the controller has agreed to a clean stop.
+        rack: ``broker.rack``, told at registration.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Broker:
         self.incarnation_id = incarnation_id
         self.outbox = Outbox()
         self.has_ended = False
+        self.rack: str | None = None
         self.brokers: dict[BrokerId, BrokerRegistration] = {}
         self.leadership = Leadership(broker, constants, self.brokers, self.outbox)
         self.following = Following(broker, constants, disk.replicas, self.outbox)
@@ -141,7 +143,8 @@ class Broker:
     # -------------------------------------------------------------- life cycle
 
     def _register(self, _now: int, _timer: RegistrationDue) -> None:
-        self.outbox.send(CONTROLLER, BrokerRegistrationRequest(self.broker, self.incarnation_id, self._previous_epoch))
+        request = BrokerRegistrationRequest(self.broker, self.incarnation_id, self._previous_epoch, self.rack)
+        self.outbox.send(CONTROLLER, request)
 
     def _registered(self, now: int, response: BrokerRegistrationResponse) -> None:
         if response.error is not Error.NONE:

@@ -52,10 +52,9 @@ class Membership:
             self._shut_down_before(request, clean=known.epoch == request.previous_broker_epoch)
         # The log's next offset, not the record's own: clean-up records may stand before it.
         epoch = BrokerEpoch(self._writer.end_offset)
-        self._writer.write(
-            RegisterBroker(broker=request.broker, broker_epoch=epoch, incarnation_id=request.incarnation_id)
-        )
-        self._writer.set_broker(request.broker, BrokerRegistration(epoch, request.incarnation_id))
+        broker, incarnation_id, rack = request.broker, request.incarnation_id, request.rack
+        self._writer.write(RegisterBroker(broker=broker, broker_epoch=epoch, incarnation_id=incarnation_id, rack=rack))
+        self._writer.set_broker(broker, BrokerRegistration(epoch, incarnation_id, rack=rack))
         self._sessions.touch(request.broker, now)
         self._metadata_offsets.pop(request.broker, None)
         self._shutdown_offsets.pop(request.broker, None)

@@ -36,6 +36,7 @@ class BrokerRegistration(NamedTuple):
     incarnation_id: str
     fenced: bool = True
     in_controlled_shutdown: bool = False
+    rack: str | None = None
 
     @property
     def is_active(self) -> bool:

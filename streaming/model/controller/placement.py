@@ -1,29 +1,194 @@
-"""Where the replicas of a new topic go: round robin with a growing shift (``AdminUtils``, ZooKeeper era). Pure."""
+"""Where the replicas of a new topic go: KRaft's ``StripedReplicaPlacer``, and what an administrator may write instead.
+
+Four wishes, the earlier the stronger: replicas of a partition in as many racks as there are; leaders on brokers that
+are alive; an even spread, of leaders first; different followers for the partitions of one leader. Random numbers are
+the caller's.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from streaming.model.messages.errors import Error
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streaming.contracts.identifiers import BrokerId
+    from streaming.model.controller.java_random import JavaRandom
+    from streaming.model.controller.partition import BrokerRegistration
+
+    Assignments = tuple[tuple[BrokerId, ...], ...]  # the replicas of each partition, the preferred leader first
 
 
-def spread(brokers: Sequence[BrokerId], partitions: int, replication_factor: int) -> tuple[tuple[BrokerId, ...], ...]:
-    """Assign replicas: leaders take turns, and the followers of one leader differ from round to round.
+class UsableBroker(NamedTuple):
+    """A broker that may get replicas. A fenced one may, too: it will be back."""
 
-    >>> spread((1, 2, 3), 2, 3)
-    ((1, 2, 3), (2, 3, 1))
+    broker: BrokerId
+    rack: str | None = None
+    fenced: bool = False
+
+
+class PlacementRefused(Exception):
+    """There is no such placement; ``error`` is what Kafka answers."""
+
+    def __init__(self, error: Error, reason: str) -> None:
+        super().__init__(f"{error.name}: {reason}")
+        self.error = error
+
+
+def usable_brokers(brokers: Mapping[BrokerId, BrokerRegistration]) -> list[UsableBroker]:
+    """Give the registered brokers without those that are shutting down (``UsableBrokerIterator``)."""
+    return [
+        UsableBroker(broker, it.rack, it.fenced)
+        for broker, it in brokers.items()
+        if it.fenced or not it.in_controlled_shutdown
+    ]
+
+
+def check_replication_factor(replication_factor: int, brokers: int) -> None:
+    """Refuse more replicas than brokers, and none at all.
+
+    Raises:
+        PlacementRefused: INVALID_REPLICATION_FACTOR.
     """
-    count = len(brokers)
+    if replication_factor < 1:
+        raise PlacementRefused(Error.INVALID_REPLICATION_FACTOR, f"{replication_factor} is not positive")
+    if replication_factor > brokers:
+        reason = f"{replication_factor} replicas need as many brokers, but only {brokers} are registered"
+        raise PlacementRefused(Error.INVALID_REPLICATION_FACTOR, reason)
 
-    def replica(partition: int, rank: int) -> BrokerId:
-        if rank == 0:
-            return brokers[partition % count]
-        shift = (partition // count + rank - 1) % (count - 1)
-        return brokers[(partition + 1 + shift) % count]
 
-    return tuple(
-        tuple(replica(partition, rank) for rank in range(replication_factor)) for partition in range(partitions)
-    )
+def check_assignments(
+    assignments: Sequence[tuple[BrokerId, ...]], brokers: Mapping[BrokerId, BrokerRegistration]
+) -> None:
+    """Refuse replicas an administrator may not ask for (``ReplicationControlManager``, manual assignments).
+
+    Raises:
+        PlacementRefused: INVALID_REPLICA_ASSIGNMENT: a list is empty, names a broker twice or one that is not
+            registered, is of another length than the first, or has no broker that could lead.
+    """
+    for replicas in assignments:
+        reason = _why_not(replicas, brokers)
+        if reason is None and len(replicas) != len(assignments[0]):
+            reason = f"{list(replicas)} and {list(assignments[0])} have different lengths"
+        if reason is not None:
+            raise PlacementRefused(Error.INVALID_REPLICA_ASSIGNMENT, reason)
+
+
+def _why_not(replicas: tuple[BrokerId, ...], brokers: Mapping[BrokerId, BrokerRegistration]) -> str | None:
+    if not replicas:
+        return "a replica list is empty"
+    strangers = [broker for broker in replicas if broker not in brokers]
+    if strangers:
+        return f"broker {strangers[0]} is not registered"
+    if len(set(replicas)) < len(replicas):
+        return f"{list(replicas)} names a broker twice"
+    if not any(brokers[broker].is_active for broker in replicas):
+        return f"all brokers of {list(replicas)} are fenced or shutting down"
+    return None
+
+
+def place(brokers: Iterable[UsableBroker], partitions: int, replication_factor: int, random: JavaRandom) -> Assignments:
+    """Place the replicas of some partitions in stripes over the racks (``StripedReplicaPlacer``).
+
+    Departs from Kafka: racks draw their random numbers in the order of their names, in Kafka in that of a hash map.
+
+    Raises:
+        PlacementRefused: INVALID_REPLICATION_FACTOR: it is not between 1 and the number of brokers, or all are fenced.
+    """
+    usable = sorted(brokers, key=lambda it: it.broker)
+    check_replication_factor(replication_factor, len(usable))
+    if all(it.fenced for it in usable):
+        raise PlacementRefused(Error.INVALID_REPLICATION_FACTOR, "all brokers are fenced")
+    stripes = _Stripes(usable, random)
+    return tuple(stripes.next(replication_factor) for _ in range(partitions))
+
+
+class _Ring:
+    """Brokers of one rack that are alike, taken in turn; each epoch begins one further than the one before."""
+
+    def __init__(self, brokers: Iterable[BrokerId], random: JavaRandom) -> None:
+        self.brokers = list(brokers)
+        self._offset = random.next_int(len(self.brokers)) if self.brokers else 0
+        self._taken = 0
+        self._epoch = 0
+
+    def next(self, epoch: int) -> BrokerId | None:
+        """Take the next broker that this epoch has not had; None: it has had all."""
+        if epoch != self._epoch and self.brokers:
+            self._epoch, self._taken = epoch, 0
+            self._offset = (self._offset + 1) % len(self.brokers)
+        if self._taken == len(self.brokers):
+            return None
+        self._taken += 1
+        return self.brokers[(self._offset + self._taken - 1) % len(self.brokers)]
+
+
+class _Rack:
+    """One rack. Fenced brokers come last, and never lead."""
+
+    def __init__(self, brokers: Sequence[UsableBroker], random: JavaRandom) -> None:
+        self._fenced = _Ring((it.broker for it in brokers if it.fenced), random)
+        self._unfenced = _Ring((it.broker for it in brokers if not it.fenced), random)
+
+    def next_leader(self, epoch: int) -> BrokerId | None:
+        return self._unfenced.next(epoch)
+
+    def next_follower(self, epoch: int) -> BrokerId | None:
+        unfenced = self._unfenced.next(epoch)
+        return self._fenced.next(epoch) if unfenced is None else unfenced
+
+    def shuffle(self, random: JavaRandom) -> None:
+        random.shuffle(self._fenced.brokers)
+        random.shuffle(self._unfenced.brokers)
+
+
+class _Stripes:
+    """All racks in a row. An epoch is one partition; each begins one rack further than the one before."""
+
+    def __init__(self, brokers: Sequence[UsableBroker], random: JavaRandom) -> None:
+        by_rack: dict[str | None, list[UsableBroker]] = {}
+        for it in brokers:
+            by_rack.setdefault(it.rack, []).append(it)
+        # Brokers without a rack share one, before all others.
+        self._racks = [
+            _Rack(by_rack[name], random) for name in sorted(by_rack, key=lambda it: (it is not None, it or ""))
+        ]
+        self._row = list(self._racks)
+        self._offset = random.next_int(len(self._racks))
+        self._unfenced = sum(not it.fenced for it in brokers)
+        self._epoch = 0
+        self._random = random
+
+    def next(self, replication_factor: int) -> tuple[BrokerId, ...]:
+        """Give the replicas of the next partition: a leader, then one broker a rack from the offset on."""
+        if self._epoch == self._unfenced > 1:
+            self._shuffle()
+        racks, rank = len(self._row), self._offset % len(self._row)
+        leads, leader = self._leader(rank)
+        replicas = [leader]
+        skipped = False
+        while len(replicas) < replication_factor:
+            if rank == leads and not skipped:
+                skipped = True  # the rack of the leader waits until every other one has had its turn
+            else:
+                follower = self._row[rank].next_follower(self._epoch)
+                replicas += [] if follower is None else [follower]
+            rank = (rank + 1) % racks
+        self._epoch += 1
+        self._offset = (self._offset + 1) % racks
+        return tuple(replicas)
+
+    def _leader(self, rank: int) -> tuple[int, BrokerId]:
+        """Find the first rack with an unfenced broker; there is one, for an epoch has had none yet."""
+        while (leader := self._row[rank].next_leader(self._epoch)) is None:
+            rank = (rank + 1) % len(self._row)
+        return rank, leader
+
+    def _shuffle(self) -> None:
+        """Every broker has led once: begin anew in another order, so that the pairs of brokers differ."""
+        self._random.shuffle(self._row)
+        for rack in self._racks:
+            rack.shuffle(self._random)
+        self._epoch = 0

@@ -8,6 +8,7 @@ from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
 from streaming.contracts.records import RESOURCE_TOPIC, ClearElr, Config, RemoveTopic, Topic
 from streaming.model.controller.partition import PartitionRegistration, TopicRegistration
+from streaming.model.controller.placement import check_assignments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,12 @@ class Topics:
         assignments: Sequence[tuple[BrokerId, ...]],
         config: Mapping[str, str],
     ) -> None:
-        """Administrator creates a topic. Enabled when every partition has an active replica to lead it."""
+        """Administrator creates a topic. Enabled when every partition has an active replica to lead it.
+
+        Raises:
+            PlacementRefused: INVALID_REPLICA_ASSIGNMENT; nothing was written.
+        """
+        check_assignments(assignments, self._registry.brokers)
         self._registry.topics[topic.topic_id] = topic
         self._writer.write(Topic(topic=topic.topic, topic_id=topic.topic_id))
         for key, value in config.items():
@@ -40,7 +46,6 @@ class Topics:
             self._writer.write(ClearElr(topic=topic.topic))
         for number, replicas in enumerate(assignments):
             isr = tuple(broker for broker in replicas if self._registry.is_active(broker))
-            assert isr, f"INVALID_REPLICA_ASSIGNMENT: no active broker in {replicas}"  # noqa: S101 - the driver's duty
             partition = PartitionRegistration(replicas, isr, isr[0])
             self._writer.create(topic, TopicPartition(topic.topic_id, number), partition)
         self._writer.commit(now)

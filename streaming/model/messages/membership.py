@@ -23,6 +23,7 @@ class BrokerRegistrationRequest(NamedTuple):
     broker: BrokerId
     incarnation_id: str
     previous_broker_epoch: BrokerEpoch
+    rack: str | None = None
 
 
 class BrokerRegistrationResponse(NamedTuple):

@@ -24,6 +24,15 @@ class Action(StrEnum):
     RELEASE = "release"
 
 
+class Placement(StrEnum):
+    """How replicas are placed where a topic does not say it."""
+
+    ROUND_ROBIN = "round_robin"
+    """As with ZooKeeper, from the lowest id on: the same for every seed."""
+    STRIPED = "striped"
+    """As with KRaft, with random numbers of the seed; brokers that run and are registered at that time."""
+
+
 _OF_LINKS: Final = frozenset({Action.HOLD, Action.SLOW, Action.RELEASE})
 _HEALED_BY: Final = {
     Action.KILL: Action.START,
@@ -69,7 +78,7 @@ class TopicPlan:
     """One topic.
 
     Attributes:
-        assignments: replicas of each partition; without them they are spread round robin.
+        assignments: replicas of each partition; without them the scenario's ``placement`` decides.
         acks: ``all`` or ``1``: whether writes are refused below ``min_insync_replicas``.
         create_at: seconds after the begin; None: it exists from the start.
         delete_at: seconds after the begin; None: never.
@@ -93,12 +102,16 @@ class Scenario:
 
     Attributes:
         duration: seconds; the faults lie within.
+        racks: of the brokers that have one.
+        placement: how replicas are spread over brokers and racks.
         repeat: begin again after ``duration``, for ever; the cluster must then be healed at the end.
     """
 
     name: str
     description: str = ""
     brokers: tuple[BrokerId, ...]
+    racks: dict[BrokerId, str] = field(default_factory=dict)
+    placement: Placement = Placement.ROUND_ROBIN
     duration: float = 60.0
     repeat: bool = False
     constants: Constants = field(default_factory=Constants)
@@ -109,6 +122,9 @@ class Scenario:
         """Refuse a scenario that cannot be played."""
         if len(set(self.brokers)) != len(self.brokers) or not self.brokers:
             raise ConfigurationError("brokers must be a list of different ids, for example [1, 2, 3]")
+        strangers = self.racks.keys() - set(self.brokers)
+        if strangers:
+            raise ConfigurationError(f"racks names {min(strangers)}, which is not in brokers")
         for topic in self.topics:
             _check_topic(topic, self)
         for number, fault in enumerate(self.faults, start=1):
@@ -129,6 +145,9 @@ def _check_topic(topic: TopicPlan, scenario: Scenario) -> None:
         raise ConfigurationError(f'{key}: acks is {topic.acks!r}; use "all" or "1"')
     if topic.assignments and len(topic.assignments) != topic.partitions:
         raise ConfigurationError(f"{key}: assignments must list the replicas of each of {topic.partitions} partitions")
+    lengths = {len(replicas) if len(set(replicas)) == len(replicas) else 0 for replicas in topic.assignments}
+    if len(lengths) > 1 or 0 in lengths:
+        raise ConfigurationError(f"{key}: assignments must list equally many different brokers for each partition")
     strangers = {broker for replicas in topic.assignments for broker in replicas} - set(scenario.brokers)
     if strangers:
         raise ConfigurationError(f"{key}: assignments names {min(strangers)}, which is not in brokers")

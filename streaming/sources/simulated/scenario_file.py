@@ -15,7 +15,7 @@ from streaming.model.constants import Constants, MetadataMode
 from streaming.model.presets import PRESETS
 from streaming.model.switches import Switches, Truncation
 from streaming.resources import conf_path
-from streaming.sources.simulated.scenario import Action, Fault, Scenario, TopicPlan
+from streaming.sources.simulated.scenario import Action, Fault, Placement, Scenario, TopicPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -137,6 +137,10 @@ def _assignments(value: Any) -> tuple[tuple[int, ...], ...]:  # noqa: ANN401 - a
     return tuple(_ids(item) for item in _is(list)(value))
 
 
+def _racks(value: Any) -> dict[int, str]:  # noqa: ANN401 - any value of a TOML file
+    return {int(broker): _is(str)(rack) for broker, rack in _is(dict)(value).items()}
+
+
 # By annotation: how a TOML value becomes a field, and what to ask for.
 _CONVERSIONS: Final[dict[str, tuple[Callable[[Any], Any], str]]] = {
     "str": (_is(str), "text"),
@@ -146,7 +150,9 @@ _CONVERSIONS: Final[dict[str, tuple[Callable[[Any], Any], str]]] = {
     "MetadataMode": (MetadataMode, f"one of {', '.join(MetadataMode)}"),
     "Truncation": (Truncation, f"one of {', '.join(Truncation)}"),
     "Action": (Action, f"one of {', '.join(Action)}"),
+    "Placement": (Placement, f"one of {', '.join(Placement)}"),
     "BrokerId": (_is(int), "a broker id"),
+    "dict[BrokerId, str]": (_racks, 'a table of broker ids and names, for example {1 = "a", 2 = "b"}'),
     "tuple[BrokerId, ...]": (_ids, "a list of broker ids, for example [1, 2, 3]"),
     "tuple[BrokerId, BrokerId]": (_link, "two broker ids: [leader, follower]"),
     "tuple[tuple[BrokerId, ...], ...]": (_assignments, "a list of lists of broker ids"),

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import Micros, TopicId, topic_id_from_uuid
 from streaming.model.cluster import Cluster
+from streaming.model.controller.java_random import JavaRandom
 from streaming.model.controller.partition import TopicRegistration
-from streaming.model.controller.placement import spread
+from streaming.model.controller.placement import UsableBroker, place, usable_brokers
+from streaming.model.controller.placement_zookeeper import assign_replicas
 from streaming.sources.simulated.agenda import Agenda
 from streaming.sources.simulated.faults import inflict
 from streaming.sources.simulated.network import SimulatedNetwork
+from streaming.sources.simulated.scenario import Placement
 from streaming.sources.simulated.traffic import TRAFFIC_MS, Writers
 
 if TYPE_CHECKING:
@@ -36,7 +39,7 @@ class Simulation:
 
     Args:
         scenario: the cluster and its fate.
-        seed: of latencies, traffic and ids.
+        seed: of latencies, traffic, placement and ids.
         origin: wall-clock time of model time 0, UTC microseconds.
 
     Attributes:
@@ -52,6 +55,7 @@ class Simulation:
         self.agenda = Agenda()
         self.topic_ids: dict[str, TopicId] = {}
         self._ids = Random(f"{seed} ids")  # noqa: S311 - reproducible on purpose
+        self._random = JavaRandom(Random(f"{seed} placement").getrandbits)  # noqa: S311 - reproducible on purpose
         self._writers = Writers(self, Random(f"{seed} traffic"))  # noqa: S311 - reproducible on purpose
         self._faults: list[tuple[int, Fault]] = []
         self._origin = origin
@@ -114,7 +118,7 @@ class Simulation:
 
     def start(self, broker: BrokerId) -> None:
         """Operator starts a broker's process."""
-        self.cluster.start(broker, self._new_id())
+        self.cluster.start(broker, self._new_id(), self.scenario.racks.get(broker))
 
     def _new_id(self) -> TopicId:
         return topic_id_from_uuid(uuid.UUID(int=self._ids.getrandbits(128)))
@@ -132,8 +136,15 @@ class Simulation:
             min_isr=plan.min_insync_replicas,
             unclean=plan.unclean_leader_election,
         )
-        replicas = spread(self.scenario.brokers, plan.partitions, plan.replication_factor)
-        self.cluster.create_topic(topic, plan.assignments or replicas, config)
+        self.cluster.create_topic(topic, plan.assignments or self._place(plan), config)
+
+    def _place(self, plan: TopicPlan) -> tuple[tuple[BrokerId, ...], ...]:
+        scenario = self.scenario
+        if scenario.placement is Placement.STRIPED:
+            registered = usable_brokers(self.cluster.controller.registry.brokers)
+            return place(registered, plan.partitions, plan.replication_factor, self._random)
+        brokers = [UsableBroker(broker, scenario.racks.get(broker)) for broker in scenario.brokers]
+        return assign_replicas(brokers, plan.partitions, plan.replication_factor)
 
     def delete(self, plan: TopicPlan) -> None:
         """Administrator deletes a topic."""
