@@ -7,7 +7,9 @@ Read in this order:
 
 - ``constants``      Kafka's defaults, and presets of older versions
 - ``log``            offsets and leader epochs of one replica's log
-- ``replica``        what a leader knows of one follower; when it counts as caught up
+- ``truncation``     where a follower's log parts from its leader's
+- ``disk``           replicas and checkpoints: what outlives a process, a loss of power
+- ``remote_replica`` what a leader knows of one follower; when it counts as caught up
 - ``partition``      what the controller knows of one partition
 - ``leader``         what a leader knows of one partition it leads: ISR, proposals, high watermark
 - ``election``       who leads next

@@ -196,6 +196,23 @@ class Cluster:
         if self._runs(node):
             self._end(node)
 
+    def lose_power(self, node: BrokerId) -> None:
+        """Fate cuts a broker's machine off: the process ends, and what its disk had not flushed is lost."""
+        self.kill(node)
+        self.disks[node].lose_power()
+
+    def sync(self, node: BrokerId) -> None:
+        """Operating system of a broker's machine flushes what was appended so far.
+
+        When that happens is the caller's: Kafka leaves it to the operating system, which takes its time.
+        """
+        self.disks[node].sync()
+
+    def wipe(self, node: BrokerId) -> None:
+        """Fate breaks a broker's disk, and an operator replaces it: the process ends, all its replicas are gone."""
+        self.kill(node)
+        self.disks[node] = Disk()
+
     def stop(self, node: BrokerId) -> None:
         """Operator stops a broker (SIGTERM). Enabled while it runs; it goes when the controller agrees."""
         if node in self.brokers and node not in self._paused:
@@ -207,6 +224,7 @@ class Cluster:
         self._paused.pop(node, None)
         if self.clients.pop(node, None) is None:
             del self.brokers[node]
+            self.disks[node].lose_process()
             self.controller.unsubscribe(node)
         for peer in (*self.brokers, *self.clients):
             self._push(self.now + 1, self._address(peer), Disconnected(node), ended)

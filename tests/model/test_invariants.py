@@ -9,7 +9,7 @@ from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
 from streaming.model import invariants
 from streaming.model.broker.leader import IsrProposal, LeaderPartition
 from streaming.model.controller.partition import PartitionRegistration, TopicRegistration, Transition
-from streaming.model.storage.replica import LocalReplica
+from streaming.model.storage.replica import HighWatermarkCheckpoint, LocalReplica
 from streaming.model.switches import Switches
 
 KEY = TopicPartition(TopicId("t"), 0)
@@ -54,7 +54,7 @@ def test_epochs_grow_bites(broken: dict[str, int]) -> None:
 
 
 def test_offsets_are_ordered_bites() -> None:
-    replica = LocalReplica()
+    replica = LocalReplica(HighWatermarkCheckpoint())
     replica.log.begin_epoch(1, 0)
     replica.log.append(5)
     replica.high_watermark = 5
@@ -69,7 +69,7 @@ def test_offsets_are_ordered_bites() -> None:
 
 
 def test_maximal_isr_covers_bites_only_while_the_leader_is_not_stale() -> None:
-    leader = LeaderPartition(BrokerId(1), KEY, LocalReplica(), GOOD, Switches())
+    leader = LeaderPartition(BrokerId(1), KEY, LocalReplica(HighWatermarkCheckpoint()), GOOD, Switches())
     grown = GOOD._replace(isr=(BrokerId(1), BrokerId(2), BrokerId(3)))
     invariants.maximal_isr_covers(KEY, GOOD, leader)
     invariants.maximal_isr_covers(KEY, grown._replace(leader_epoch=5), leader)

@@ -25,9 +25,14 @@ from streaming.model.messages.membership import (
     MetadataPartition,
     MetadataRequest,
 )
+from streaming.model.messages.offsets_for_leader_epoch import (
+    OffsetsForLeaderEpochRequest,
+    OffsetsForLeaderEpochResponse,
+)
 from streaming.model.messages.outbox import CONTROLLER, Disconnected, Message, Outbox, Timer
 from streaming.model.messages.timers import (
     AlterPartitionDue,
+    CheckpointDue,
     FetchDue,
     FetchWaitOver,
     HeartbeatDue,
@@ -36,7 +41,6 @@ from streaming.model.messages.timers import (
     RegistrationDue,
     StartUp,
 )
-from streaming.model.storage.replica import LocalReplica
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -91,6 +95,9 @@ class Broker:
             FetchWaitOver: lambda _, it: self.leadership.fetch_wait_over(it),
             FetchDue: lambda _, it: self.following.retry(it.leader),
             PartitionFetchDue: lambda _, it: self.following.retry_partition(it),
+            OffsetsForLeaderEpochRequest: lambda _, it: self.leadership.offsets_for_leader_epoch(it),
+            OffsetsForLeaderEpochResponse: lambda _, it: self.following.epochs_ended(it),
+            CheckpointDue: lambda _, it: self._checkpoint(it),
             IsrExpiration: self._expire_isr,
             AlterPartitionResponse: self.leadership.proposals.answered,
             AlterPartitionDue: lambda _now, _it: self.leadership.proposals.retry(),
@@ -120,6 +127,7 @@ class Broker:
         """
         self.outbox.send(CONTROLLER, MetadataRequest(self.broker))
         self.outbox.after(self._constants.isr_expiration_ms, IsrExpiration())
+        self.outbox.after(self._constants.replica_high_watermark_checkpoint_interval_ms, CheckpointDue())
         self._register(now, RegistrationDue())
 
     def receive(self, now: int, payload: Message | Timer) -> None:
@@ -135,6 +143,10 @@ class Broker:
 
     def _disconnected(self, _now: int, message: Disconnected) -> None:
         self.following.disconnected(message.peer)
+
+    def _checkpoint(self, timer: CheckpointDue) -> None:
+        self.outbox.after(self._constants.replica_high_watermark_checkpoint_interval_ms, timer)
+        self.disk.checkpoint.write()
 
     def _expire_isr(self, now: int, timer: IsrExpiration) -> None:
         self.outbox.after(self._constants.isr_expiration_ms, timer)
@@ -170,7 +182,7 @@ class Broker:
 
     def _heard(self, _now: int, response: BrokerHeartbeatResponse) -> None:
         if response.should_shut_down:
-            self.disk.clean_shutdown_epoch = self._epoch
+            self.disk.stop_cleanly(self._epoch)
             self.has_ended = True
             return
         delay = self._constants.broker_heartbeat_interval_ms
@@ -204,7 +216,7 @@ class Broker:
             self.following.unfollow(key)
             self.disk.replicas.pop(key, None)
             return
-        replica = self.disk.replicas.setdefault(key, LocalReplica())
+        replica = self.disk.replica(key)
         if registration.leader == self.broker:
             self.following.unfollow(key)
             self.leadership.lead(now, key, item.topic, registration, replica)

@@ -73,6 +73,11 @@ class FetchSession:
         if remote.log_end_offset == partition.replica.log.end and self.follower in partition.committed.isr:
             del self.unsettled[partition.key]
 
+    def forget_told(self, partition: LeaderPartition) -> None:
+        """The log start moved: the next answer tells it."""
+        self._told.pop(partition.key, None)
+        self.unsettle(partition)
+
     def drop(self, key: TopicPartition) -> None:
         """Forget a partition that is not led any more."""
         self.stated.pop(key, None)

@@ -1,53 +1,34 @@
-"""A broker as follower: one fetch loop for each leader (``AbstractFetcherThread``), truncation on fetch (KIP-595)."""
+"""A broker as follower: one fetch loop for each leader, truncation (``ReplicaFetcherThread``).
+
+How a follower finds out where its log parts from the leader's is a switch (``Truncation``): it cuts at its own high
+watermark, asks before it fetches, or states its last epoch with every fetch.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from streaming.model.broker.fetcher import Fetcher
 from streaming.model.messages.errors import Error
 from streaming.model.messages.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
+from streaming.model.messages.offsets_for_leader_epoch import (
+    OffsetForLeaderEpochPartition,
+    OffsetsForLeaderEpochRequest,
+    OffsetsForLeaderEpochResponse,
+)
 from streaming.model.messages.outbox import Outbox
 from streaming.model.messages.timers import FetchDue, PartitionFetchDue
+from streaming.model.storage.log import NO_EPOCH
+from streaming.model.storage.truncation import truncation_point
+from streaming.model.switches import Truncation
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.constants import Constants
+    from streaming.model.storage.log import EpochEntry
     from streaming.model.storage.replica import LocalReplica
 
-
-class Fetcher:
-    """The follower's half of a fetch session with one leader.
-
-    Attributes:
-        epochs: the partitions it fetches, with the leader epoch it knows.
-        changed: those whose position the leader does not know yet; an ordered set.
-        forgotten: those to be taken out of the session.
-        in_flight: id of the request that is not answered yet.
-        is_new: the next request begins a new session and states everything.
-        is_backing_off: the connection broke and the wait is not over.
-    """
-
-    __slots__ = ("changed", "epochs", "forgotten", "in_flight", "is_backing_off", "is_new")
-
-    def __init__(self) -> None:
-        self.epochs: dict[TopicPartition, int] = {}
-        self.changed: dict[TopicPartition, None] = {}
-        self.forgotten: dict[TopicPartition, None] = {}
-        self.in_flight: int | None = None
-        self.is_new = True
-        self.is_backing_off = False
-
-    def add(self, key: TopicPartition, leader_epoch: int) -> None:
-        """Fetch this partition from now on, in this leader epoch."""
-        self.epochs[key] = leader_epoch
-        self.changed[key] = None
-        self.forgotten.pop(key, None)
-
-    def remove(self, key: TopicPartition) -> None:
-        """Stop fetching this partition."""
-        if self.epochs.pop(key, None) is not None:
-            self.changed.pop(key, None)
-            self.forgotten[key] = None
+_ASKING: Final = frozenset({Truncation.LEADER_EPOCH_V0, Truncation.LEADER_EPOCH})
 
 
 class Following:
@@ -59,6 +40,7 @@ class Following:
         self.broker_epoch = -1
         self._broker = broker
         self._constants = constants
+        self._switches = constants.switches
         self._replicas = replicas
         self._outbox = outbox
         self._fetchers: dict[BrokerId, Fetcher] = {}
@@ -67,12 +49,19 @@ class Following:
 
     def follow(self, key: TopicPartition, leader: BrokerId, leader_epoch: int) -> None:
         """Follower learns of a leader. Enabled only by a newer leader epoch, so that no running fetch is disturbed."""
-        fetcher = self._fetchers.get(leader)
-        if fetcher is not None and fetcher.epochs.get(key) == leader_epoch:
+        term = self._term_of.get(key)
+        if self._switches.restart_fetchers_on_higher_epoch_only and term is not None and leader_epoch <= term[1]:
             return
         self.unfollow(key)
         self._term_of[key] = (leader, leader_epoch)
-        self._fetchers.setdefault(leader, Fetcher()).add(key, leader_epoch)
+        if self._switches.truncation is Truncation.HIGH_WATERMARK:
+            replica = self._replicas[key]
+            replica.truncate(replica.high_watermark)
+        self._add(key, leader, leader_epoch)
+
+    def _add(self, key: TopicPartition, leader: BrokerId, leader_epoch: int) -> None:
+        asks = self._switches.truncation in _ASKING and self._replicas[key].log.last_epoch != NO_EPOCH
+        self._fetchers.setdefault(leader, Fetcher()).add(key, leader_epoch, truncating=asks)
 
     def unfollow(self, key: TopicPartition) -> None:
         """Follower learns that nobody leads, that it leads itself, or that the topic is gone."""
@@ -84,18 +73,30 @@ class Following:
         """Give the leader and leader epoch of a followed partition."""
         return self._term_of.get(key)
 
+    # -------------------------------------------------------------- asking
+
     def send(self) -> None:
         """Send a request to every leader that has none in flight. Called after every input."""
         for leader, fetcher in list(self._fetchers.items()):
             if fetcher.in_flight is None and not fetcher.is_backing_off:
-                if fetcher.epochs:
+                if fetcher.truncating:
+                    self._outbox.send(leader, self._question(fetcher))
+                elif fetcher.epochs:
                     self._outbox.send(leader, self._request(fetcher))
                 else:
                     del self._fetchers[leader]
 
+    def _question(self, fetcher: Fetcher) -> OffsetsForLeaderEpochRequest:
+        self._last_request_id += 1
+        fetcher.in_flight = self._last_request_id
+        partitions = tuple(
+            OffsetForLeaderEpochPartition(key, fetcher.epochs[key], self._replicas[key].log.last_epoch)
+            for key in fetcher.truncating
+        )
+        return OffsetsForLeaderEpochRequest(self._last_request_id, self._broker, partitions)
+
     def _request(self, fetcher: Fetcher) -> FetchRequest:
-        stated = fetcher.epochs if fetcher.is_new else fetcher.changed
-        partitions = tuple(self._position(key, fetcher.epochs[key]) for key in stated)
+        partitions = tuple(self._position(key, fetcher.epochs[key]) for key in fetcher.stated())
         forgotten = () if fetcher.is_new else tuple(fetcher.forgotten)
         self._last_request_id += 1
         request = FetchRequest(
@@ -107,35 +108,85 @@ class Following:
 
     def _position(self, key: TopicPartition, leader_epoch: int) -> FetchPartition:
         log = self._replicas[key].log
-        return FetchPartition(key, leader_epoch, log.end, log.last_epoch)
+        last_epoch = log.last_epoch if self._switches.truncation is Truncation.FETCH else NO_EPOCH
+        return FetchPartition(key, leader_epoch, log.end, last_epoch)
 
-    def fetched(self, response: FetchResponse) -> None:
-        """A leader answers; answers to an older request or another leader epoch are void."""
+    # -------------------------------------------------------------- answers
+
+    def epochs_ended(self, response: OffsetsForLeaderEpochResponse) -> None:
+        """A leader tells where epochs end. Void for partitions whose leader epoch has changed meanwhile."""
         fetcher = self._fetchers.get(response.leader)
         if fetcher is None or fetcher.in_flight != response.request_id:
             return
         fetcher.in_flight = None
         for item in response.partitions:
-            if fetcher.epochs.get(item.topic_partition) == item.leader_epoch:
-                self._take(response.leader, fetcher, item)
+            key = item.topic_partition
+            if fetcher.epochs.get(key) != item.leader_epoch:
+                continue
+            if item.error is not Error.NONE:
+                self._fail(response.leader, fetcher, key, item.error)
+            elif self._truncate(self._replicas[key], (item.epoch, item.end_offset)):
+                del fetcher.truncating[key]
+                fetcher.changed[key] = None
+
+    def fetched(self, response: FetchResponse) -> None:
+        """A leader answers; answers to an older request or in another leader epoch are void."""
+        fetcher = self._fetchers.get(response.leader)
+        if fetcher is not None and fetcher.in_flight == response.request_id:
+            fetcher.in_flight = None
+        elif self._switches.discard_stale_fetches:
+            return
+        for item in response.partitions:
+            leader, epoch = self._term_of.get(item.topic_partition, (None, None))
+            fetcher = self._fetchers.get(leader) if leader is not None else None
+            if leader is None or fetcher is None or item.topic_partition not in fetcher.epochs:
+                continue
+            if (leader, epoch) == (response.leader, item.leader_epoch) or not self._switches.discard_stale_fetches:
+                self._take(leader, fetcher, item)
 
     def _take(self, leader: BrokerId, fetcher: Fetcher, item: FetchedPartition) -> None:
-        replica = self._replicas[item.topic_partition]
-        if item.error is not Error.NONE:
-            fetcher.remove(item.topic_partition)
-            if item.error is not Error.FENCED_LEADER_EPOCH:  # a fenced follower waits for newer metadata
-                again = PartitionFetchDue(item.topic_partition, leader, item.leader_epoch)
-                self._outbox.after(self._constants.replica_fetch_backoff_ms, again)
-            return
-        if item.diverging is not None:
-            replica.log.truncate_to_diverging(*item.diverging)
-            replica.high_watermark = min(replica.high_watermark, replica.log.end)
-            fetcher.changed[item.topic_partition] = None
+        key = item.topic_partition
+        replica = self._replicas[key]
+        if item.error is Error.OFFSET_OUT_OF_RANGE:
+            self._back_into_range(replica, item)
+            fetcher.changed[key] = None
+        elif item.error is not Error.NONE:
+            self._fail(leader, fetcher, key, item.error)
+        elif item.diverging is not None:
+            self._truncate(replica, item.diverging)
+            fetcher.changed[key] = None
         elif item.fetch_offset == replica.log.end:
             if item.end_offset > item.fetch_offset:
                 replica.log.append_fetched(item.end_offset, item.epochs, item.batches)
-                fetcher.changed[item.topic_partition] = None
-            replica.high_watermark = min(item.high_watermark, replica.log.end)
+                fetcher.changed[key] = None
+            replica.take_leader_offsets(item.high_watermark, item.log_start_offset)
+
+    def _truncate(self, replica: LocalReplica, told: EpochEntry) -> bool:
+        """Cut where the logs part; tell whether that was all."""
+        point = truncation_point(replica.log, replica.high_watermark, told)
+        if point.offset < replica.log.end or self._switches.epoch_cache_keeps_progress:
+            replica.truncate(point.offset)
+        return point.is_complete or replica.log.last_epoch == NO_EPOCH
+
+    @staticmethod
+    def _back_into_range(replica: LocalReplica, leader: FetchedPartition) -> None:
+        """Leader does not have what this follower asks for: its log is shorter, or it starts later.
+
+        It is shorter after an unclean election. If neither, the follower just tells its position again.
+        """
+        if leader.end_offset < replica.log.end:
+            replica.truncate(leader.end_offset)
+        elif leader.log_start_offset > replica.log.end:
+            replica.restart_at(leader.log_start_offset)
+
+    def _fail(self, leader: BrokerId, fetcher: Fetcher, key: TopicPartition, error: Error) -> None:
+        """Try again later; a fenced follower waits for newer metadata instead."""
+        again = PartitionFetchDue(key, leader, fetcher.epochs[key])
+        fetcher.remove(key)
+        if error is not Error.FENCED_LEADER_EPOCH:
+            self._outbox.after(self._constants.replica_fetch_backoff_ms, again)
+
+    # -------------------------------------------------------------- waits
 
     def disconnected(self, leader: BrokerId) -> None:
         """The connection to a leader broke: begin a new session after a wait."""
@@ -154,6 +205,6 @@ class Following:
         """The wait after an error is over, unless metadata has moved the partition on."""
         key = timer.topic_partition
         if self._term_of.get(key) == (timer.leader, timer.leader_epoch):
-            fetcher = self._fetchers.setdefault(timer.leader, Fetcher())
-            if key not in fetcher.epochs:
-                fetcher.add(key, timer.leader_epoch)
+            fetcher = self._fetchers.get(timer.leader)
+            if fetcher is None or key not in fetcher.epochs:
+                self._add(key, timer.leader, timer.leader_epoch)

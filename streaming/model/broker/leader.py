@@ -170,7 +170,7 @@ class LeaderPartition:
                 candidate = remote.log_end_offset
         if candidate <= self.replica.high_watermark:
             return False
-        self.replica.high_watermark = candidate
+        self.replica.move_high_watermark(candidate)
         return True
 
     def _may_join(self, follower: BrokerId, brokers: Mapping[BrokerId, BrokerRegistration]) -> bool:

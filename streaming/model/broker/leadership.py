@@ -12,8 +12,17 @@ from streaming.model.broker.leader import IsrProposal, LeaderPartition
 from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH, RemoteReplica, fetched
 from streaming.model.messages.errors import Error
 from streaming.model.messages.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
+from streaming.model.messages.offsets_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochPartition,
+    OffsetsForLeaderEpochRequest,
+    OffsetsForLeaderEpochResponse,
+)
 from streaming.model.messages.outbox import Outbox
 from streaming.model.messages.timers import FetchWaitOver
+from streaming.model.storage.log import NO_EPOCH
+from streaming.model.storage.truncation import check_fetch
+from streaming.model.switches import Truncation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -204,29 +213,53 @@ class Leadership:
         """Take one stated position; an answer only where it is refused or the logs part."""
         key = item.topic_partition
         partition = self.led.get(key)
-        error = self._refusal(partition, session, item)
+        error = self._refusal(partition, session, item.leader_epoch)
         if partition is None or error is not Error.NONE:
             return FetchedPartition(key, item.leader_epoch, error)
-        diverging = partition.replica.log.diverges_from(item.last_fetched_epoch, item.fetch_offset)
-        if diverging is not None:
-            return FetchedPartition(key, item.leader_epoch, diverging=diverging)
+        verdict = check_fetch(partition.replica.log, item.fetch_offset, item.last_fetched_epoch)
         session.unsettle(partition)
+        if verdict is not None:
+            session.stated.pop(key, None)
+            if isinstance(verdict, Error):
+                return self._out_of_range(partition, item.leader_epoch)
+            return FetchedPartition(key, item.leader_epoch, diverging=verdict)
         session.stated[key] = item.leader_epoch
         self._fetched(now, session, partition, item.fetch_offset)
         return None
 
-    def _refusal(self, partition: LeaderPartition | None, session: FetchSession, item: FetchPartition) -> Error:
+    def offsets_for_leader_epoch(self, request: OffsetsForLeaderEpochRequest) -> None:
+        """Follower or consumer asks where an epoch ends here."""
+        answers = tuple(self._epoch_end(item) for item in request.partitions)
+        self._outbox.send(request.sender, OffsetsForLeaderEpochResponse(request.request_id, self.broker, answers))
+
+    def _epoch_end(self, item: OffsetForLeaderEpochPartition) -> EpochEndOffset:
+        partition = self.led.get(item.topic_partition)
+        if partition is None:
+            return EpochEndOffset(item.topic_partition, item.leader_epoch, Error.NOT_LEADER_OR_FOLLOWER)
+        error = self._epoch_error(partition, item.leader_epoch)
+        if error is not Error.NONE:
+            return EpochEndOffset(item.topic_partition, item.leader_epoch, error)
+        epoch, end = partition.replica.log.end_offset_for(item.epoch)
+        if self._switches.truncation is Truncation.LEADER_EPOCH_V0:
+            epoch = NO_EPOCH
+        return EpochEndOffset(item.topic_partition, item.leader_epoch, epoch=epoch, end_offset=end)
+
+    def _refusal(self, partition: LeaderPartition | None, session: FetchSession, leader_epoch: int) -> Error:
         if partition is None:
             return Error.NOT_LEADER_OR_FOLLOWER
         if session.follower not in partition.remotes:
             return Error.UNKNOWN_LEADER_EPOCH  # added by a reassignment that this leader has not read of yet
-        if self._switches.epoch_fencing and item.leader_epoch != partition.committed.leader_epoch:
-            newer = item.leader_epoch > partition.committed.leader_epoch
-            return Error.UNKNOWN_LEADER_EPOCH if newer else Error.FENCED_LEADER_EPOCH
         known = self.brokers.get(session.follower) if self._switches.broker_epoch_check else None
-        if known is not None and ANY_BROKER_EPOCH != session.broker_epoch < known.epoch:
+        error = self._epoch_error(partition, leader_epoch)
+        if error is Error.NONE and known is not None and ANY_BROKER_EPOCH != session.broker_epoch < known.epoch:
             return Error.NOT_LEADER_OR_FOLLOWER  # a process that was replaced since (KIP-903)
-        return Error.NONE
+        return error
+
+    def _epoch_error(self, partition: LeaderPartition, leader_epoch: int) -> Error:
+        if not self._switches.epoch_fencing or leader_epoch == partition.committed.leader_epoch:
+            return Error.NONE
+        newer = leader_epoch > partition.committed.leader_epoch
+        return Error.UNKNOWN_LEADER_EPOCH if newer else Error.FENCED_LEADER_EPOCH
 
     def _fetched(self, now: int, session: FetchSession, partition: LeaderPartition, offset: int) -> None:
         before = partition.remotes[session.follower]
@@ -260,6 +293,8 @@ class Leadership:
 
     def _read(self, session: FetchSession, partition: LeaderPartition) -> FetchedPartition:
         log, offset = partition.replica.log, partition.remotes[session.follower].log_end_offset
+        if offset < log.start:
+            return self._out_of_range(partition, partition.committed.leader_epoch)
         end = min(log.end, offset + self._constants.replica_fetch_max_records)
         answer = self._answered(partition, offset, end, log.epochs_between(offset, end))
         return answer._replace(batches=log.batches_between(offset, end)) if log.batches else answer
@@ -275,4 +310,16 @@ class Leadership:
             end_offset=end,
             epochs=epochs,
             high_watermark=partition.replica.high_watermark,
+            log_start_offset=partition.replica.log.start,
+        )
+
+    @staticmethod
+    def _out_of_range(partition: LeaderPartition, leader_epoch: int) -> FetchedPartition:
+        log = partition.replica.log
+        return FetchedPartition(
+            partition.key,
+            leader_epoch,
+            Error.OFFSET_OUT_OF_RANGE,
+            end_offset=log.end,
+            log_start_offset=log.start,
         )

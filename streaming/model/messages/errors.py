@@ -9,6 +9,7 @@ class Error(Enum):
     """Kafka's error codes, those that can occur here."""
 
     NONE = auto()
+    OFFSET_OUT_OF_RANGE = auto()
     NOT_LEADER_OR_FOLLOWER = auto()
     UNKNOWN_LEADER_EPOCH = auto()
     FENCED_LEADER_EPOCH = auto()

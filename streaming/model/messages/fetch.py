@@ -32,7 +32,11 @@ class FetchRequest(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """One partition of an answer: records ``[fetch_offset, end_offset)``, an error, or where the logs part."""
+    """One partition of an answer: records ``[fetch_offset, end_offset)``, an error, or where the logs part.
+
+    Departs from Kafka: OFFSET_OUT_OF_RANGE tells at once where the leader's log starts and ends; Kafka's follower asks
+    for that with two ListOffsets requests.
+    """
 
     topic_partition: TopicPartition
     leader_epoch: int
@@ -41,6 +45,7 @@ class FetchedPartition(NamedTuple):
     end_offset: int = 0
     epochs: tuple[tuple[int, int], ...] = ()
     high_watermark: int = 0
+    log_start_offset: int = 0
     diverging: tuple[int, int] | None = None
     batches: tuple[Batch, ...] = ()
 

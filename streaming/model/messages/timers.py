@@ -16,6 +16,10 @@ class IsrExpiration(NamedTuple):
     """Timer: look for followers that lag."""
 
 
+class CheckpointDue(NamedTuple):
+    """Timer: write down the high watermarks."""
+
+
 class HeartbeatDue(NamedTuple):
     """Timer: tell the controller that this broker is alive."""
 

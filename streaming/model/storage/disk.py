@@ -1,21 +1,60 @@
-"""What outlives a broker's process."""
+"""What outlives a broker's process, and what power cuts and broken disks take away."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from streaming.model.messages.membership import NO_BROKER_EPOCH
+from streaming.model.storage.replica import HighWatermarkCheckpoint, LocalReplica
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerEpoch, TopicPartition
-    from streaming.model.storage.replica import LocalReplica
 
 
 class Disk:
-    """Replicas, and the clean-shutdown file with the broker epoch of the last clean stop."""
+    """Replicas, the checkpoint of their high watermarks, and the clean-shutdown file.
 
-    __slots__ = ("clean_shutdown_epoch", "replicas")
+    Attributes:
+        replicas: at most one of a partition.
+        checkpoint: high watermarks as the file has them.
+        clean_shutdown_epoch: what the clean-shutdown file has: the broker epoch of the last clean stop.
+    """
+
+    __slots__ = ("checkpoint", "clean_shutdown_epoch", "replicas")
 
     def __init__(self) -> None:
         self.replicas: dict[TopicPartition, LocalReplica] = {}
+        self.checkpoint = HighWatermarkCheckpoint()
         self.clean_shutdown_epoch: BrokerEpoch = NO_BROKER_EPOCH
+
+    def replica(self, key: TopicPartition) -> LocalReplica:
+        """Give the replica of a partition, a new one if there is none yet."""
+        replica = self.replicas.get(key)
+        if replica is None:
+            replica = self.replicas[key] = LocalReplica(self.checkpoint)
+        return replica
+
+    def sync(self) -> None:
+        """Operating system writes its cache back: nothing that was appended so far can be lost any more."""
+        for replica in self.replicas.values():
+            replica.log.sync()
+
+    def stop_cleanly(self, broker_epoch: BrokerEpoch) -> None:
+        """Broker ends as agreed: logs flushed, checkpoints written, the clean-shutdown file last."""
+        self.sync()
+        self.checkpoint.write()
+        self.clean_shutdown_epoch = broker_epoch
+
+    def lose_process(self) -> None:
+        """Process is gone. What it wrote is in the operating system's cache; what it only knew is lost."""
+        self.checkpoint.read()
+
+    def lose_power(self) -> None:
+        """Machine loses power: every log loses what was not flushed.
+
+        Departs from Kafka: epoch cache and log start, small files, are never older than the log they describe.
+        """
+        for replica in self.replicas.values():
+            if replica.log.flushed < replica.log.end:
+                replica.truncate(max(replica.log.flushed, replica.log.start))
+        self.checkpoint.write()

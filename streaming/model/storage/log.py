@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from streaming.model.storage.batch import Batch
 
 NO_EPOCH: Final = -1
+UNDEFINED_OFFSET: Final = -1
 
 EpochEntry = tuple[int, int]
 
@@ -20,14 +21,16 @@ class Log:
     """Offsets ``start`` (inclusive) to ``end`` (exclusive: the next to write), and the epoch cache.
 
     ``epochs`` is strictly increasing in both columns: (epoch, first offset of that epoch). ``batches`` has those that
-    carry more than anonymous records, in the order of their offsets.
+    carry more than anonymous records, in the order of their offsets. ``flushed`` is the recovery point: what lies below
+    survives a loss of power.
     """
 
-    __slots__ = ("batches", "end", "epochs", "start")
+    __slots__ = ("batches", "end", "epochs", "flushed", "start")
 
     def __init__(self) -> None:
         self.start = 0
         self.end = 0
+        self.flushed = 0
         self.epochs: list[EpochEntry] = []
         self.batches: list[Batch] = []
 
@@ -82,37 +85,38 @@ class Log:
         (-1, -1) if the epoch is undefined or newer than everything here.
         """
         if epoch == NO_EPOCH or not self.epochs or epoch > self.last_epoch:
-            return (NO_EPOCH, -1)
+            return (NO_EPOCH, UNDEFINED_OFFSET)
         if epoch == self.last_epoch:
             return (epoch, self.end)
         above = next(entry for entry in self.epochs if entry[0] > epoch)
         below = [entry[0] for entry in self.epochs if entry[0] <= epoch]
         return (below[-1] if below else epoch, above[1])
 
-    def diverges_from(self, epoch: int, offset: int) -> EpochEntry | None:
-        """Leader: compare with a follower that is at ``offset`` after a record of ``epoch``; None if they agree."""
-        if epoch == NO_EPOCH:
-            return None
-        found, end = self.end_offset_for(epoch)
-        return (found, end) if found < epoch or end < offset else None
-
     def truncate(self, offset: int) -> None:
-        """Drop every record at or after ``offset``."""
+        """Drop every record at or after ``offset``, and epochs that have no record below it (KAFKA-10706)."""
         self.end = min(self.end, offset)
+        self.start = min(self.start, self.end)
+        self.flushed = min(self.flushed, self.end)
         while self.epochs and self.epochs[-1][1] >= self.end:
             self.epochs.pop()
-        while self.batches and self.batches[-1].base_offset >= self.end:
+        while self.batches and self.batches[-1].end_offset > self.end:
             self.batches.pop()
 
-    def truncate_to_diverging(self, epoch: int, leader_end: int) -> None:
-        """Follower: truncate after the leader told that its logs part at (epoch, leader_end).
+    def restart_at(self, offset: int) -> None:
+        """Drop everything; the next record is at ``offset``."""
+        self.start = self.end = self.flushed = offset
+        self.epochs.clear()
+        self.batches.clear()
 
-        Each round strictly lowers the last epoch or ends in agreement, so asking again always comes to an end.
-        """
-        found, own_end = self.end_offset_for(epoch)
-        if found == NO_EPOCH:
-            self.truncate(leader_end)
-        elif found == epoch:
-            self.truncate(min(own_end, leader_end))
-        else:
-            self.truncate(own_end)
+    def start_at(self, offset: int) -> None:
+        """Drop every record below ``offset``; the newest epoch that began there or before begins there now."""
+        self.start = offset
+        self.flushed = max(self.flushed, offset)
+        below = [epoch for epoch, first in self.epochs if first <= offset]
+        if below:
+            self.epochs[: len(below)] = [(below[-1], offset)]
+        self.batches = [batch for batch in self.batches if batch.end_offset > offset]
+
+    def sync(self) -> None:
+        """Everything that was appended is on the disk now."""
+        self.flushed = self.end
