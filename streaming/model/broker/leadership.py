@@ -9,6 +9,7 @@ from streaming.contracts.identifiers import TopicPartition
 from streaming.model.broker.fetch_session import FetchSession
 from streaming.model.broker.isr_proposals import IsrProposals
 from streaming.model.broker.leader import IsrProposal, LeaderPartition
+from streaming.model.broker.reading import epoch_end, nothing_new, out_of_range, read
 from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH, RemoteReplica, fetched
 from streaming.model.messages.errors import Error
 from streaming.model.messages.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
@@ -221,7 +222,7 @@ class Leadership:
         if verdict is not None:
             session.stated.pop(key, None)
             if isinstance(verdict, Error):
-                return self._out_of_range(partition, item.leader_epoch)
+                return out_of_range(partition, item.leader_epoch)
             return FetchedPartition(key, item.leader_epoch, diverging=verdict)
         session.stated[key] = item.leader_epoch
         self._fetched(now, session, partition, item.fetch_offset)
@@ -239,10 +240,9 @@ class Leadership:
         error = self._epoch_error(partition, item.leader_epoch)
         if error is not Error.NONE:
             return EpochEndOffset(item.topic_partition, item.leader_epoch, error)
-        epoch, end = partition.replica.log.end_offset_for(item.epoch)
-        if self._switches.truncation is Truncation.LEADER_EPOCH_V0:
-            epoch = NO_EPOCH
-        return EpochEndOffset(item.topic_partition, item.leader_epoch, epoch=epoch, end_offset=end)
+        answer = epoch_end(partition, item)
+        is_old = self._switches.truncation is Truncation.LEADER_EPOCH_V0
+        return answer._replace(epoch=NO_EPOCH) if is_old else answer
 
     def _refusal(self, partition: LeaderPartition | None, session: FetchSession, leader_epoch: int) -> Error:
         if partition is None:
@@ -283,43 +283,10 @@ class Leadership:
             if not session.is_stated(partition):
                 continue
             if session.has_data(partition):
-                answers.append(self._read(session, partition))
+                offset = partition.remotes[session.follower].log_end_offset
+                answers.append(read(partition, offset, self._constants.replica_fetch_max_records))
             elif not session.knows_high_watermark(partition):
-                end = partition.replica.log.end
-                answers.append(self._answered(partition, end, end, ()))
+                answers.append(nothing_new(partition))
             session.told_high_watermark(partition)
         self._outbox.send(session.follower, FetchResponse(session.parked, self.broker, tuple(answers)))
         session.parked = None
-
-    def _read(self, session: FetchSession, partition: LeaderPartition) -> FetchedPartition:
-        log, offset = partition.replica.log, partition.remotes[session.follower].log_end_offset
-        if offset < log.start:
-            return self._out_of_range(partition, partition.committed.leader_epoch)
-        end = min(log.end, offset + self._constants.replica_fetch_max_records)
-        answer = self._answered(partition, offset, end, log.epochs_between(offset, end))
-        return answer._replace(batches=log.batches_between(offset, end)) if log.batches else answer
-
-    @staticmethod
-    def _answered(
-        partition: LeaderPartition, offset: int, end: int, epochs: tuple[tuple[int, int], ...]
-    ) -> FetchedPartition:
-        return FetchedPartition(
-            partition.key,
-            partition.committed.leader_epoch,
-            fetch_offset=offset,
-            end_offset=end,
-            epochs=epochs,
-            high_watermark=partition.replica.high_watermark,
-            log_start_offset=partition.replica.log.start,
-        )
-
-    @staticmethod
-    def _out_of_range(partition: LeaderPartition, leader_epoch: int) -> FetchedPartition:
-        log = partition.replica.log
-        return FetchedPartition(
-            partition.key,
-            leader_epoch,
-            Error.OFFSET_OUT_OF_RANGE,
-            end_offset=log.end,
-            log_start_offset=log.start,
-        )

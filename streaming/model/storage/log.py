@@ -65,6 +65,20 @@ class Log:
         self.batches += batches
         self.end = end
 
+    def read_end(self, offset: int, max_records: int) -> int:
+        """Give the end of a read that begins at ``offset``: no batch is split, and the first one is read anyway.
+
+        Anonymous records have no batches to respect.
+        """
+        end = min(self.end, offset + max_records)
+        if end == self.end or not self.batches:
+            return end
+        for batch in self.batches_between(offset, self.end):
+            if batch.end_offset > end:
+                first = batch.base_offset <= offset
+                return batch.end_offset if first else min(end, batch.base_offset)
+        return end
+
     def batches_between(self, offset: int, end: int) -> tuple[Batch, ...]:
         """Give the batches that lie in ``[offset, end)``."""
         if not self.batches or self.batches[-1].base_offset < offset:

@@ -1,0 +1,56 @@
+"""What a leader reads from its log for those who fetch from it. Pure: a led partition and a position in, answers out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streaming.model.messages.errors import Error
+from streaming.model.messages.fetch import FetchedPartition
+from streaming.model.messages.offsets_for_leader_epoch import EpochEndOffset, OffsetForLeaderEpochPartition
+
+if TYPE_CHECKING:
+    from streaming.model.broker.leader import LeaderPartition
+
+
+def read(partition: LeaderPartition, offset: int, max_records: int) -> FetchedPartition:
+    """Give records from ``offset`` on, whole batches, at least one; OFFSET_OUT_OF_RANGE below the log start."""
+    log = partition.replica.log
+    if offset < log.start:
+        return out_of_range(partition, partition.committed.leader_epoch)
+    end = log.read_end(offset, max_records)
+    answer = _answer(partition, offset, end)._replace(epochs=log.epochs_between(offset, end))
+    return answer._replace(batches=log.batches_between(offset, end)) if log.batches else answer
+
+
+def nothing_new(partition: LeaderPartition) -> FetchedPartition:
+    """Tell a follower that has everything how far the high watermark and the log start are."""
+    return _answer(partition, partition.replica.log.end, partition.replica.log.end)
+
+
+def _answer(partition: LeaderPartition, offset: int, end: int) -> FetchedPartition:
+    return FetchedPartition(
+        partition.key,
+        partition.committed.leader_epoch,
+        fetch_offset=offset,
+        end_offset=end,
+        high_watermark=partition.replica.high_watermark,
+        log_start_offset=partition.replica.log.start,
+    )
+
+
+def out_of_range(partition: LeaderPartition, leader_epoch: int) -> FetchedPartition:
+    """Tell a follower that its position is not in this log, and where the log starts and ends."""
+    log = partition.replica.log
+    return FetchedPartition(
+        partition.key,
+        leader_epoch,
+        Error.OFFSET_OUT_OF_RANGE,
+        end_offset=log.end,
+        log_start_offset=log.start,
+    )
+
+
+def epoch_end(partition: LeaderPartition, asked: OffsetForLeaderEpochPartition) -> EpochEndOffset:
+    """Tell where an epoch ends in this log."""
+    epoch, end = partition.replica.log.end_offset_for(asked.epoch)
+    return EpochEndOffset(partition.key, asked.leader_epoch, epoch=epoch, end_offset=end)
