@@ -1,4 +1,4 @@
-"""What a leader reads from its log for those who fetch from it. Pure: a led partition and a position in, answers out."""
+"""What a leader reads from its log for those who fetch. Pure: a led partition and a position in, answers out."""
 
 from __future__ import annotations
 
