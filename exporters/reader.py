@@ -18,6 +18,7 @@ from exporters.changes import AsOf, SnapshotDraft, apply_changes
 from exporters.columns import columns_of, rows_as
 from exporters.samples import put_broker_metrics, put_offsets
 from exporters.snapshot import NO_TABLE, Broker, Cluster, Partition, ReplicationSnapshot, SourceProgress, Totals
+from streaming.contracts.columns import Table
 from streaming.contracts.events import Cause
 from streaming.contracts.tables import (
     BROKER_METRICS,
@@ -27,7 +28,6 @@ from streaming.contracts.tables import (
     PARTITION_STATE_TABLE,
     REPLICA_OFFSETS,
     SOURCE_PROGRESS,
-    Table,
 )
 from streaming.delta.tail import ChangeTail, TailGap, has_moved
 

@@ -23,7 +23,7 @@ from streaming.contracts.fields import FIELDS
 from streaming.contracts.tables import TABLES
 
 if TYPE_CHECKING:
-    from streaming.contracts.tables import Column
+    from streaming.contracts.columns import Column
 
 PLAIN: Final[dict[str, DataType]] = {
     "string": StringType(),

@@ -15,7 +15,8 @@ from deltalake import DeltaTable, QueryBuilder
 from rich.text import Text
 
 from exporters.terminal import summary
-from streaming.contracts.tables import REPLICATION_EVENTS, WHY
+from streaming.contracts.columns import WHY
+from streaming.contracts.tables import REPLICATION_EVENTS
 from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:

@@ -1,172 +1,37 @@
-"""Every Delta table: columns, key, partitioning. The only place that spells a column name.
+"""Every Delta table: columns, key, partitioning.
 
 The truth is ``partition_changes``: append only, one row an accepted change. A batch of observations is one commit to
 it, and that commit carries the last bus position of every source. Every other table of partitions, brokers and
 clusters derives from it: *state = the state table + the changes after its ``as_of_version``*.
-
-A column type is one of: string, int, long, double, boolean, timestamp, date, ``int[]``, ``string[]``, or a tuple of
-columns (a struct), or a list of one such tuple (an array of structs).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column: its name, its plain type, and what it means."""
-
-    name: str
-    type: str | tuple[Column, ...] | list[tuple[Column, ...]]
-    comment: str
-    nullable: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One table: its columns in order, the key that identifies a row, and how its files are laid out."""
-
-    name: str
-    comment: str
-    columns: tuple[Column, ...]
-    key: tuple[str, ...]
-    partitioned_by: tuple[str, ...] = ()
-    append_only: bool = False
-
-    def column_names(self) -> tuple[str, ...]:
-        """Name the columns, in order."""
-        return tuple(column.name for column in self.columns)
-
-
-def _required(name: str, plain: str, comment: str) -> Column:
-    return Column(name, plain, comment, nullable=False)
-
-
-CLUSTER: Final = (
-    _required("cluster_id", "string", "Kafka's cluster id"),
-    _required("cluster", "string", "the name people gave the cluster"),
-)
-
-PARTITION_IDENTITY: Final = (
-    Column("topic_id", "string", "topic id, as Kafka's tools print it"),
-    Column("topic", "string", "topic name"),
-    Column("partition", "int", "partition number"),
-)
-
-# What is true of a partition at one moment. Also the fields of ``changes.PartitionState``, in this order.
-PARTITION_STATE: Final = (
-    Column("replicas", "int[]", "assigned brokers; the first is the preferred leader"),
-    Column("isr", "int[]", "in-sync replicas"),
-    Column("elr", "int[]", "eligible leader replicas (KIP-966)"),
-    Column("last_known_elr", "int[]", "last known leader, while nobody is eligible"),
-    Column("adding_replicas", "int[]", "replicas that a reassignment adds"),
-    Column("removing_replicas", "int[]", "replicas that a reassignment removes"),
-    Column("leader", "int", "leading broker, -1 for none"),
-    Column("leader_epoch", "int", "term of leadership; null where the source cannot see it"),
-    Column("partition_epoch", "int", "version of the partition's metadata; null where unseen"),
-    Column("leader_recovering", "boolean", "the leader was elected uncleanly and has not recovered"),
-    Column("min_isr_configured", "int", "min.insync.replicas; null while unknown"),
-    Column("min_isr_effective", "int", "the same, capped at the replica count"),
-    Column("is_offline", "boolean", "nobody leads"),
-    Column("is_under_replicated", "boolean", "fewer in sync than assigned"),
-    Column("is_under_min_isr", "boolean", "acks=all writes are refused; null while unknown"),
-    Column("is_at_min_isr", "boolean", "one more loss stops writes; null while unknown"),
-    Column("is_off_preferred_leader", "boolean", "somebody other than the first replica leads"),
-    Column("offline_since", "timestamp", "begin of the open episode"),
-    Column("under_replicated_since", "timestamp", "begin of the open episode"),
-    Column("under_min_isr_since", "timestamp", "begin of the open episode"),
-    Column("offline_seconds", "double", "closed episodes, in all"),
-    Column("under_replicated_seconds", "double", "closed episodes, in all"),
-    Column("under_min_isr_seconds", "double", "closed episodes, in all"),
-    Column("unknown_seconds", "double", "time without sight of this partition"),
-    Column("isr_shrinks", "long", "changes in which a broker left the ISR"),
-    Column("isr_expands", "long", "changes in which a broker joined the ISR"),
-    Column("leader_changes", "long", "changes of the leader"),
-    Column("unclean_elections", "long", "leaders elected from outside ISR and ELR"),
-    Column("missed_changes", "long", "changes known from epochs that nobody saw"),
-    Column("is_deleted", "boolean", "the topic is gone; the row stays as a tombstone for a while"),
-    Column("last_cause", "string", "cause of the last ISR or leader change"),
-    Column("last_evidence", "string", "proven, ambiguous or inferred"),
-    Column("changed_at", "timestamp", "when the last change happened, at the latest"),
-    Column("change_number", "long", "accepted changes of this partition, the baseline is 0"),
-    Column("metadata_offset", "long", "metadata log offset of the last change"),
-    Column("metadata_index", "int", "order within that offset"),
-)
-
-BROKER_STATE: Final = (
-    Column("broker_epoch", "long", "one uptime of the broker"),
-    Column("is_registered", "boolean", "known to the controller"),
-    Column("is_fenced", "boolean", "may not lead; null while unknown"),
-    Column("is_shutting_down", "boolean", "in controlled shutdown; null while unknown"),
-    Column("rack", "string", "rack, if it has one"),
-    Column("host", "string", "host of its first listener"),
-    Column("port", "int", "port of its first listener"),
-    Column("log_dirs", "string[]", "online log directories"),
-    Column("broker_metadata_offset", "long", "metadata log offset of its last change"),
-)
-
-CLUSTER_STATE: Final = (
-    Column("authority", "string", "who orders the partitions: metadata_log or poll"),
-    Column("controller", "int", "active controller"),
-    Column("controller_epoch", "int", "its raft epoch"),
-    Column("controller_changes", "long", "controller fail-overs seen"),
-    Column("has_baseline", "boolean", "a first snapshot is complete"),
-    Column("watermark", "timestamp", "newest applied moment; durations are told up to here"),
-    Column("authority_watermark", "timestamp", "the same, of the authority's own observations"),
-    Column("sight_until", "timestamp", "while a snapshot is under way: where sight ended before it"),
-    Column("topic_min_isr", [(
-        Column("topic", "string", "topic name"),
-        Column("origin", "string", "log or describe"),
-        Column("min_isr", "int", "min.insync.replicas"),
-        Column("offset", "long", "metadata log offset that set it"),
-    )], 'what is known per topic; the topic "" is the default of the cluster'),
-)  # fmt: skip
-
-# How far one source has been applied.
-SOURCE_STATE: Final = (
-    Column("position", "long", "bus position up to which it is applied"),
-    Column("sequence", "long", "number of its last observation"),
-    Column("offset", "long", "metadata log offset of its last observation"),
-    Column("observed_until", "timestamp", "newest occurred_not_after: its watermark"),
-    Column("collected_at", "timestamp", "newest collected_at"),
-    Column("duplicates", "long", "observations dropped as equal, older or not of the authority"),
-    Column("quarantined", "long", "observations refused"),
-)
-
-EVENT: Final = (
-    Column("event_id", "string", "deterministic: the same change gives the same id"),
-    Column("event", "string", "kind of the event"),
-    Column("event_broker", "int", "broker it is about"),
-    Column("detail", "string", "one short sentence, where the kind does not say all"),
-)
-
-OCCURRENCE: Final = (
-    _required("occurred_not_before", "timestamp", "earliest moment"),
-    _required(
-        "occurred_not_after",
-        "timestamp",
-        "latest moment; equal to the former where a log gives the time",
-    ),
-    _required("collected_at", "timestamp", "when the source saw it"),
-    _required("source", "string", "who saw it"),
-)
-
-WHY: Final = (
-    Column("cause", "string", "why"),
-    Column("evidence", "string", "proven, ambiguous or inferred"),
-    Column("candidates", "string[]", "what else it can have been"),
+from streaming.contracts.columns import (
+    BROKER_STATE,
+    CLUSTER,
+    CLUSTER_STATE,
+    EVENT,
+    OCCURRENCE,
+    PARTITION_IDENTITY,
+    PARTITION_STATE,
+    SOURCE_STATE,
+    WHY,
+    Column,
+    Table,
+    required,
 )
 
 PARTITION_CHANGES: Final = Table(
     name="partition_changes",
     comment="The truth: one row an accepted change, in the order they were applied",
     columns=(
-        _required("date", "date", "UTC day of occurred_not_after"),
+        required("date", "date", "UTC day of occurred_not_after"),
         *CLUSTER,
-        _required("subject", "string", "partition, broker, cluster or source: which columns are set"),
-        _required("is_baseline", "boolean", "first sight of a cluster: a state without events"),
+        required("subject", "string", "partition, broker, cluster or source: which columns are set"),
+        required("is_baseline", "boolean", "first sight of a cluster: a state without events"),
         *PARTITION_IDENTITY,
         Column("broker", "int", "the broker a broker row is about"),
         *OCCURRENCE,
@@ -193,10 +58,10 @@ REPLICATION_EVENTS: Final = Table(
     name="replication_events",
     comment="One row an event, for people and SQL",
     columns=(
-        _required("date", "date", "UTC day of occurred_not_after"),
+        required("date", "date", "UTC day of occurred_not_after"),
         *EVENT,
         *CLUSTER,
-        _required("subject", "string", "partition, broker, cluster or source"),
+        required("subject", "string", "partition, broker, cluster or source"),
         *PARTITION_IDENTITY,
         *OCCURRENCE,
         *WHY,
@@ -215,7 +80,7 @@ REPLICATION_EVENTS: Final = Table(
     append_only=True,
 )
 
-AS_OF: Final = (_required("as_of_version", "long", "version of partition_changes up to which this row is true"),)
+AS_OF: Final = (required("as_of_version", "long", "version of partition_changes up to which this row is true"),)
 
 PARTITION_STATE_TABLE: Final = Table(
     name="partition_state",
@@ -229,7 +94,7 @@ BROKER_STATE_TABLE: Final = Table(
     comment="The current state of every broker",
     columns=(
         *CLUSTER,
-        _required("broker", "int", "broker id"),
+        required("broker", "int", "broker id"),
         *BROKER_STATE,
         Column("led_partitions", "long", "partitions it leads"),
         Column("hosted_partitions", "long", "partitions it has a replica of"),
@@ -265,13 +130,13 @@ REPLICA_OFFSETS: Final = Table(
     columns=(
         *CLUSTER,
         *PARTITION_IDENTITY,
-        _required("broker", "int", "broker that holds the replica"),
+        required("broker", "int", "broker that holds the replica"),
         Column("log_start_offset", "long", "oldest kept"),
         Column("last_stable_offset", "long", "end of what read_committed consumers see"),
         Column("high_watermark", "long", "end of what is committed"),
         Column("log_end_offset", "long", "next to write"),
-        _required("collected_at", "timestamp", "when it was asked"),
-        _required("source", "string", "who asked"),
+        required("collected_at", "timestamp", "when it was asked"),
+        required("source", "string", "who asked"),
     ),
     key=("cluster_id", "topic_id", "partition", "broker"),
 )
@@ -281,11 +146,11 @@ BROKER_METRICS: Final = Table(
     comment="The newest sample of every broker metric",
     columns=(
         *CLUSTER,
-        _required("broker", "int", "broker it is about"),
-        _required("metric", "string", "JMX-exporter name, lower case (dialect A)"),
-        _required("metric_value", "double", "the sample"),
-        _required("collected_at", "timestamp", "when it was scraped"),
-        _required("source", "string", "who scraped"),
+        required("broker", "int", "broker it is about"),
+        required("metric", "string", "JMX-exporter name, lower case (dialect A)"),
+        required("metric_value", "double", "the sample"),
+        required("collected_at", "timestamp", "when it was scraped"),
+        required("source", "string", "who scraped"),
     ),
     key=("cluster_id", "broker", "metric"),
 )
@@ -294,12 +159,12 @@ QUARANTINE: Final = Table(
     name="quarantine",
     comment="What could not be understood, whole, with the reason",
     columns=(
-        _required("channel", "string", "channel of the bus"),
-        _required("source", "string", "folder of the bus"),
-        _required("position", "long", "where it stands there"),
-        _required("reason", "string", "why it was refused"),
+        required("channel", "string", "channel of the bus"),
+        required("source", "string", "folder of the bus"),
+        required("position", "long", "where it stands there"),
+        required("reason", "string", "why it was refused"),
         Column("raw", "binary", "the bytes"),
-        _required("quarantined_at", "timestamp", "when"),
+        required("quarantined_at", "timestamp", "when"),
     ),
     key=("channel", "source", "position"),
     append_only=True,
@@ -310,8 +175,8 @@ SOURCE_PROGRESS: Final = Table(
     comment="How far each source has been applied",
     columns=(
         *CLUSTER,
-        _required("channel", "string", "channel of the bus"),
-        _required("source", "string", "folder of the bus"),
+        required("channel", "string", "channel of the bus"),
+        required("source", "string", "folder of the bus"),
         Column("authority", "string", "rank of the source"),
         *SOURCE_STATE,
         *AS_OF,

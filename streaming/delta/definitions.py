@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
-from streaming.contracts.tables import Column, Table
+from streaming.contracts.columns import Column, Table
 from streaming.errors import ConfigurationError, TableRefused
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from streaming.contracts.tables import Table
+    from streaming.contracts.columns import Table
 
 
 FORGOTTEN_AFTER: Final = 60_000_000

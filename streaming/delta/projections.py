@@ -19,6 +19,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from streaming.changes.state import ReplicationState
+from streaming.contracts.columns import Table
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
     CLUSTER_STATE_TABLE,
@@ -26,7 +27,6 @@ from streaming.contracts.tables import (
     PARTITION_STATE_TABLE,
     REPLICATION_EVENTS,
     SOURCE_PROGRESS,
-    Table,
 )
 from streaming.delta import rows as row_forms
 from streaming.delta.definitions import arrow_schema, create_or_check

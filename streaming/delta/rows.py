@@ -19,14 +19,9 @@ from streaming.changes.state import (
     ReplicationState,
     SourceState,
 )
+from streaming.contracts.columns import BROKER_STATE, CLUSTER_STATE, PARTITION_STATE, SOURCE_STATE
 from streaming.contracts.observations import Authority, ConfigOrigin
-from streaming.contracts.tables import (
-    BROKER_STATE,
-    CLUSTER_STATE,
-    PARTITION_CHANGES,
-    PARTITION_STATE,
-    SOURCE_STATE,
-)
+from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.definitions import arrow_schema
 
 if TYPE_CHECKING:

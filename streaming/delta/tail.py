@@ -14,7 +14,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming.contracts.tables import PARTITION_CHANGES, Table
+from streaming.contracts.columns import Table
+from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.definitions import arrow_schema
 from streaming.errors import IsrwatchError
 

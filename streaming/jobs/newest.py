@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from streaming.contracts.columns import Table
     from streaming.contracts.observations import Channel, Observation
-    from streaming.contracts.tables import Table
 
 
 class NewestBatch:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.contracts.tables import TABLES, Column, Table
+from streaming.contracts.columns import Column, Table
+from streaming.contracts.tables import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from streaming.changes.change import Subject
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
+from streaming.contracts.columns import PARTITION_STATE
 from streaming.contracts.events import Cause, Evidence
-from streaming.contracts.tables import PARTITION_STATE
 from streaming.delta.rows import changes_to_arrow
 from tests.changes.conftest import Story
 
