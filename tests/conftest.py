@@ -9,4 +9,5 @@ pytest_plugins = [
     "tests.plugins.spark",
     "tests.plugins.transcript",
     "tests.plugins.transcript_commands",
+    "tests.plugins.transcript_storage",
 ]

@@ -27,7 +27,7 @@ def cluster(it: Script, *brokers: int, latency: int = 1, preset: str = "", **opt
     """
     usual = PRESETS[preset] if preset else QUICK
     switches = {item.name for item in fields(usual.switches)}
-    turned = {name: value for name, value in options.items() if name in switches}
+    turned = {name: type(getattr(usual.switches, name))(value) for name, value in options.items() if name in switches}
     others = {name: value for name, value in options.items() if name not in switches}
     constants = replace(usual, switches=replace(usual.switches, **turned), **others)
     it.lab = Lab(brokers, constants, latency)

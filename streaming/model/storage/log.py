@@ -47,6 +47,10 @@ class Log:
             self.epochs.pop()
         self.epochs.append((epoch, offset))
 
+    def epoch_at(self, offset: int) -> int:
+        """Give the epoch in which the record at ``offset`` was written."""
+        return max(epoch for epoch, first in self.epochs if first <= offset)
+
     def append(self, count: int) -> None:
         """Leader: write ``count`` anonymous records in the current epoch."""
         self.end += count
