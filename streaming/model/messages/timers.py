@@ -53,3 +53,9 @@ class PartitionFetchDue(NamedTuple):
     topic_partition: TopicPartition
     leader: BrokerId
     leader_epoch: int
+
+
+class OperationExpired(NamedTuple):
+    """Timer: an operation has waited long enough for partitions to move."""
+
+    number: int
