@@ -240,9 +240,9 @@ class Cluster:
         if pause is None:
             return
         if node in self.brokers:
-            leadership = self.brokers[node].leadership
-            leadership.stalled = (pause.since, self.now)
-            self.refused += leadership.append(self.now, pause.appends.items(), acks_all=False)
+            broker = self.brokers[node]
+            broker.leadership.stalled = (pause.since, self.now)
+            self.refused += broker.append(self.now, pause.appends.items(), acks_all=False)
             self.flush(node)
         for event in sorted(pause.events, key=lambda it: it.sender != it.receiver):
             self._deliver(event)
@@ -277,7 +277,7 @@ class Cluster:
             else:
                 by_leader.setdefault(partition.leader, []).append((key, count))
         for leader, batch in by_leader.items():
-            self.refused += self.brokers[leader].leadership.append(self.now, batch, acks_all=acks_all)
+            self.refused += self.brokers[leader].append(self.now, batch, acks_all=acks_all)
             self.flush(leader)
 
     def create_topic(

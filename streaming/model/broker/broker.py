@@ -12,7 +12,11 @@ from streaming.contracts.identifiers import NO_LEADER
 from streaming.model.broker.following import Following
 from streaming.model.broker.leadership import Leadership
 from streaming.model.broker.metadata_cache import Directory, MetadataCache
+from streaming.model.broker.produce import Produce
+from streaming.model.broker.producer_ids import ProducerIds
+from streaming.model.broker.purgatory import Purgatory
 from streaming.model.messages.alter_partition import AlterPartitionResponse
+from streaming.model.messages.client_metadata import RequestTimeout
 from streaming.model.messages.errors import Error
 from streaming.model.messages.fetch import FetchRequest, FetchResponse
 from streaming.model.messages.membership import (
@@ -37,16 +41,18 @@ from streaming.model.messages.timers import (
     FetchWaitOver,
     HeartbeatDue,
     IsrExpiration,
+    OperationExpired,
     PartitionFetchDue,
     RegistrationDue,
     StartUp,
 )
+from streaming.model.network_client import NetworkClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
     from typing import Any
 
-    from streaming.contracts.identifiers import BrokerId
+    from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.broker.leader import LeaderPartition
     from streaming.model.constants import Constants
     from streaming.model.controller.partition import BrokerRegistration
@@ -75,9 +81,13 @@ class Broker:
         self.has_ended = False
         self.rack: str | None = None
         self.brokers: dict[BrokerId, BrokerRegistration] = {}
-        self.leadership = Leadership(broker, constants, self.brokers, self.outbox)
+        self.purgatory = Purgatory(self.outbox)
+        self.network = NetworkClient(broker, constants.request_timeout_ms, self.outbox)
+        self.leadership = Leadership(broker, constants, self.brokers, self.purgatory, self.outbox)
         self.following = Following(broker, constants, disk.replicas, self.outbox)
         self.metadata_cache = MetadataCache(self.leadership, self.following, disk, directory, self.outbox)
+        self.produce = Produce(self.leadership, self.purgatory, constants, self.outbox)
+        self.producer_ids = ProducerIds(self.network, self.outbox)
         self.disk = disk
         self._constants = constants
         self._epoch = NO_BROKER_EPOCH
@@ -108,7 +118,11 @@ class Broker:
             HeartbeatDue: self._heartbeat,
             MetadataDelta: self._apply,
             Disconnected: self._disconnected,
+            RequestTimeout: self.network.timed_out,
+            OperationExpired: self.purgatory.expired,
             **self.metadata_cache.handlers,
+            **self.produce.handlers,
+            **self.producer_ids.handlers,
         }
 
     def led_partitions(self) -> Collection[LeaderPartition]:
@@ -133,16 +147,26 @@ class Broker:
     def receive(self, now: int, payload: Message | Timer) -> None:
         """Take one message or timer; what follows is in ``outbox``."""
         self._handlers[type(payload)](now, payload)
+        if self.purgatory.touched:
+            self.purgatory.complete(now)
         self.leadership.proposals.send()
         self.following.send()
+
+    def append(self, now: int, appends: Iterable[tuple[TopicPartition, int]], *, acks_all: bool) -> int:
+        """Anonymous producers write: (partition, records). Returns how many records were refused."""
+        refused = self.leadership.append(now, appends, acks_all=acks_all)
+        if self.purgatory.touched:
+            self.purgatory.complete(now)
+        return refused
 
     def shut_down(self, now: int) -> None:
         """Operator sends SIGTERM: ask the controller for a controlled shutdown."""
         self._wants_shut_down = True
         self._beat(now)
 
-    def _disconnected(self, _now: int, message: Disconnected) -> None:
+    def _disconnected(self, now: int, message: Disconnected) -> None:
         self.following.disconnected(message.peer)
+        self.network.disconnected(now, message)
 
     def _checkpoint(self, timer: CheckpointDue) -> None:
         self.outbox.after(self._constants.replica_high_watermark_checkpoint_interval_ms, timer)

@@ -182,6 +182,16 @@ class LeaderPartition:
         return len(self.committed.isr) >= self._min_isr
 
     @property
+    def has_min_isr(self) -> bool:
+        """Whether a committed write with ``acks=all`` is a success; else NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
+        return len(self.maximal_isr()) >= self._min_isr
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where readers of committed transactions end: high watermark, or the oldest undecided transaction's start."""
+        return self.replica.log.producers.last_stable_offset(self.replica.high_watermark)
+
+    @property
     def is_under_replicated(self) -> bool:
         """As the broker's own metric counts it."""
         return is_under_replicated(self.committed.replicas, self.committed.isr, self.committed.adding_replicas)

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from streaming.contracts.identifiers import BrokerId
+    from streaming.model.broker.purgatory import Purgatory
     from streaming.model.constants import Constants
     from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
+    from streaming.model.storage.batch import Batch
     from streaming.model.storage.replica import LocalReplica
 
 
@@ -45,7 +47,12 @@ class Leadership:
     """
 
     def __init__(
-        self, broker: BrokerId, constants: Constants, brokers: dict[BrokerId, BrokerRegistration], outbox: Outbox
+        self,
+        broker: BrokerId,
+        constants: Constants,
+        brokers: dict[BrokerId, BrokerRegistration],
+        purgatory: Purgatory,
+        outbox: Outbox,
     ) -> None:
         self.led: dict[TopicPartition, LeaderPartition] = {}
         self.proposals = IsrProposals(broker, constants, self.led, self._isr_committed, outbox)
@@ -55,6 +62,7 @@ class Leadership:
         self._switches = constants.switches
         self._former_remotes: dict[TopicPartition, dict[BrokerId, RemoteReplica]] = {}
         self.brokers = brokers
+        self._purgatory = purgatory
         self._outbox = outbox
         self._sessions: dict[BrokerId, FetchSession] = {}
 
@@ -106,6 +114,7 @@ class Leadership:
         """Leader learns that it leads no more."""
         partition = self.led.pop(key, None)
         if partition is not None:
+            self._purgatory.touch(key)
             if not self._switches.reset_followers_at_new_epoch:
                 self._former_remotes[key] = partition.remotes
             for session in self._sessions_of(partition):
@@ -121,6 +130,7 @@ class Leadership:
     def _advance(self, now: int, partition: LeaderPartition) -> None:
         window = self._constants.replica_lag_time_max_ms
         if partition.advance_high_watermark(now, window, self.brokers):
+            self._purgatory.touch(partition.key)
             for session in self._sessions_of(partition):
                 session.unsettle(partition)
 
@@ -148,6 +158,19 @@ class Leadership:
         for session in waiting.values():
             self._answer(session, ())
         return refused
+
+    def append_batch(self, now: int, partition: LeaderPartition, batch: Batch) -> Batch:
+        """Leader writes one batch with producer, keys or marker; gives it as it stands in the log."""
+        waiting = []
+        for session in self._sessions_of(partition):
+            session.unsettle(partition)
+            if session.parked is not None and session.is_stated(partition):
+                waiting.append(session)
+        batch = partition.replica.log.append_batch(batch)
+        self._advance(now, partition)
+        for session in waiting:
+            self._answer(session, ())
+        return batch
 
     def fetch(self, now: int, request: FetchRequest) -> None:
         """Follower fetches: its positions prove what it has; then data, or a wait for data."""
@@ -207,6 +230,7 @@ class Leadership:
     def _isr_committed(self, now: int, partition: LeaderPartition) -> None:
         for session in self._sessions_of(partition):
             session.unsettle(partition)
+        self._purgatory.touch(partition.key)
         if self._switches.recheck_high_watermark_after_isr:
             self._advance(now, partition)
 

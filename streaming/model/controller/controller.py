@@ -12,11 +12,13 @@ from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.records import FeatureLevel, LeaderChange, NoOp, RegisterController
 from streaming.model.controller.membership import Membership
 from streaming.model.controller.metadata_writer import MetadataWriter
+from streaming.model.controller.producer_ids import ProducerIdBlocks
 from streaming.model.controller.replication import Replication
 from streaming.model.controller.topics import Topics
 from streaming.model.messages.alter_partition import AlterPartitionRequest
 from streaming.model.messages.membership import BrokerHeartbeatRequest, BrokerRegistrationRequest, MetadataRequest
 from streaming.model.messages.outbox import Message, Outbox
+from streaming.model.messages.produce import AllocateProducerIdsRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,11 +50,13 @@ class Controller:
         self.membership = Membership(constants, self.writer, self.outbox)
         self.replication = Replication(constants, self.writer, self.outbox)
         self.topics = Topics(self.writer)
+        producer_ids = ProducerIdBlocks(self.registry, self.outbox)
         self._handlers: dict[type, Callable[[int, Any], None]] = {
             BrokerRegistrationRequest: self.membership.register,
             BrokerHeartbeatRequest: self.membership.heartbeat,
             AlterPartitionRequest: self.replication.alter_partition,
             MetadataRequest: lambda _, it: self._subscribe(it),
+            AllocateProducerIdsRequest: lambda _, it: producer_ids.allocate(it),
         }
         self.tasks: dict[str, tuple[int, Callable[[int], None]]] = {
             "write the heartbeat of the log": (constants.metadata_max_idle_interval_ms, self._tick),

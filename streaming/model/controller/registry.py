@@ -32,6 +32,7 @@ class Registry:
         self.topics: dict[TopicId, TopicRegistration] = {}
         self.partitions: dict[TopicPartition, PartitionRegistration] = {}
         self.transitions: list[Transition] = []
+        self.next_producer_id = 0
         self.leaderless: OrderedSet = {}
         self.off_preferred_leader: OrderedSet = {}
         self.reassigning: OrderedSet = {}

@@ -85,8 +85,8 @@ class AllocateProducerIdsRequest(NamedTuple):
 
 
 class AllocateProducerIdsResponse(NamedTuple):
-    """Ids ``[first, first + count)`` are the broker's."""
+    """Ids ``[first, first + size)`` are the broker's."""
 
     correlation_id: int
     first: int
-    count: int
+    size: int

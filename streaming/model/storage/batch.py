@@ -22,6 +22,7 @@ class Batch(NamedTuple):
         keys: of each record, where a test or compaction cares; else empty.
         values: likewise, any immutable values; None is a tombstone.
         marker: set for a control batch, which has one record.
+        coordinator_epoch: in a marker, the leader epoch of the coordinator that decided.
     """
 
     base_offset: int
@@ -34,6 +35,7 @@ class Batch(NamedTuple):
     keys: tuple[str, ...] = ()
     values: tuple[object, ...] = ()
     timestamp_ms: int = 0
+    coordinator_epoch: int = -1
 
     @property
     def last_offset(self) -> int:

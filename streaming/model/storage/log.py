@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from streaming.model.storage.producer_state import ProducerState
+
 if TYPE_CHECKING:
     from streaming.model.storage.batch import Batch
 
@@ -21,11 +23,11 @@ class Log:
     """Offsets ``start`` (inclusive) to ``end`` (exclusive: the next to write), and the epoch cache.
 
     ``epochs`` is strictly increasing in both columns: (epoch, first offset of that epoch). ``batches`` has those that
-    carry more than anonymous records, in the order of their offsets. ``flushed`` is the recovery point: what lies below
-    survives a loss of power.
+    carry more than anonymous records, in the order of their offsets; ``producers`` is what follows from them.
+    ``flushed`` is the recovery point: what lies below survives a loss of power.
     """
 
-    __slots__ = ("batches", "end", "epochs", "flushed", "start")
+    __slots__ = ("batches", "end", "epochs", "flushed", "producers", "start")
 
     def __init__(self) -> None:
         self.start = 0
@@ -33,6 +35,7 @@ class Log:
         self.flushed = 0
         self.epochs: list[EpochEntry] = []
         self.batches: list[Batch] = []
+        self.producers = ProducerState()
 
     @property
     def last_epoch(self) -> int:
@@ -60,6 +63,7 @@ class Log:
         batch = batch._replace(base_offset=self.end)
         self.batches.append(batch)
         self.end = batch.end_offset
+        self.producers.written(batch)
         return batch
 
     def append_fetched(self, end: int, epochs: tuple[EpochEntry, ...], batches: tuple[Batch, ...] = ()) -> None:
@@ -67,6 +71,8 @@ class Log:
         for epoch, offset in epochs:
             self.begin_epoch(epoch, offset)
         self.batches += batches
+        for batch in batches:
+            self.producers.written(batch)
         self.end = end
 
     def read_end(self, offset: int, max_records: int) -> int:
@@ -117,14 +123,19 @@ class Log:
         self.flushed = min(self.flushed, self.end)
         while self.epochs and self.epochs[-1][1] >= self.end:
             self.epochs.pop()
-        while self.batches and self.batches[-1].end_offset > self.end:
-            self.batches.pop()
+        kept = len(self.batches)
+        while kept and self.batches[kept - 1].end_offset > self.end:
+            kept -= 1
+        if kept < len(self.batches):
+            del self.batches[kept:]
+            self.producers.rebuild(self.batches)
 
     def restart_at(self, offset: int) -> None:
         """Drop everything; the next record is at ``offset``."""
         self.start = self.end = self.flushed = offset
         self.epochs.clear()
         self.batches.clear()
+        self.producers.rebuild(())
 
     def start_at(self, offset: int) -> None:
         """Drop every record below ``offset``; the newest epoch that began there or before begins there now."""
