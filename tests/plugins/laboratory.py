@@ -10,6 +10,7 @@ import pytest
 
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition
 from streaming.model import invariants
+from streaming.model.clients.producer import Producer
 from streaming.model.cluster import Cluster
 from streaming.model.constants import Constants
 from streaming.model.controller.partition import TopicRegistration
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 
     from streaming.contracts.events import Cause
     from streaming.contracts.records import MetadataRecord
+    from streaming.model.clients.partition_queue import Sent
     from streaming.model.controller.metadata_writer import Commit
     from streaming.model.controller.partition import PartitionRegistration, Transition
+    from streaming.model.storage.batch import Batch
 
 # Processes start in no time, so that a leader's ISR checks fall on multiples of half the window.
 QUICK = Constants(start_up_ms=0, auto_leader_rebalance_enable=False)
@@ -60,6 +63,20 @@ class Lab:
 
     def keep_writing(self, key: TopicPartition, count: int, period_ms: int, *, acks_all: bool = True) -> None:
         self._writers.append((key, count, period_ms, acks_all))
+
+    def producer(self, node: int = 1_000, **options: Any) -> Producer:
+        """Start a producer; it asks the brokers in the order of their ids."""
+        producer = Producer(BrokerId(node), sorted(self.cluster.brokers), self.constants, **options)
+        self.cluster.connect(producer.node, producer)
+        return producer
+
+    def send(self, producer: Producer, key: TopicPartition, size: int = 1, **more: Any) -> Sent:
+        sent = producer.send(self.cluster.now, key, size, **more)
+        self.cluster.flush(producer.node)
+        return sent
+
+    def batches(self, broker: int, key: TopicPartition) -> list[Batch]:
+        return self.cluster.disks[BrokerId(broker)].replicas[key].log.batches
 
     def hold(self, leader: int, follower: int) -> None:
         self.network.hold((BrokerId(leader), BrokerId(follower)))

@@ -16,6 +16,7 @@ from streaming.model.messages.client_metadata import (
     FindCoordinatorResponse,
     RequestTimeout,
     RetryDue,
+    WakeUp,
 )
 from streaming.model.messages.errors import Error
 from streaming.model.messages.outbox import Disconnected, Message, Outbox, Timer
@@ -51,6 +52,7 @@ class Client:
             RequestTimeout: self.network.timed_out,
             Disconnected: self._disconnected,
             RetryDue: self._retry,
+            WakeUp: lambda _now, _timer: None,
         }
         self._bootstrap = tuple(bootstrap)
         self._asked = 0
@@ -124,13 +126,17 @@ class Client:
     def _retry(self, _now: int, _timer: RetryDue) -> None:
         self._is_backing_off = False
 
+    def any_broker(self) -> BrokerId:
+        """Give the next bootstrap broker, in turn."""
+        self._asked += 1
+        return self._bootstrap[(self._asked - 1) % len(self._bootstrap)]
+
     def _ask(self) -> None:
         """Ask the next broker for what is wanted, one request at a time."""
         if not self._wanted or self._is_asking or self._is_backing_off:
             return
         self._is_asking = True
-        broker = self._bootstrap[self._asked % len(self._bootstrap)]
-        self._asked += 1
+        broker = self.any_broker()
         first = next(iter(self._wanted))
         if isinstance(first, CoordinatorKey):
             request = FindCoordinatorRequest(self.network.header(), first)

@@ -31,6 +31,10 @@ class RetryDue(NamedTuple):
     """Timer: ``retry.backoff.ms`` after a failure are over."""
 
 
+class WakeUp(NamedTuple):
+    """Timer: a client looks again at what it could do."""
+
+
 class ClientMetadataRequest(NamedTuple):
     """Who leads these partitions?"""
 

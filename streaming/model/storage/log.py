@@ -6,6 +6,8 @@ however long it is (KIP-101, KIP-279). Batches that carry more (a producer, keys
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from streaming.model.storage.producer_state import ProducerState
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 NO_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
+_BASE_OFFSET: Final = attrgetter("base_offset")
 
 EpochEntry = tuple[int, int]
 
@@ -83,17 +86,18 @@ class Log:
         end = min(self.end, offset + max_records)
         if end == self.end or not self.batches:
             return end
-        for batch in self.batches_between(offset, self.end):
-            if batch.end_offset > end:
-                first = batch.base_offset <= offset
-                return batch.end_offset if first else min(end, batch.base_offset)
-        return end
+        last = bisect_left(self.batches, end, key=_BASE_OFFSET) - 1
+        if last < 0 or self.batches[last].end_offset <= end:
+            return end
+        batch = self.batches[last]
+        return batch.base_offset if batch.base_offset > offset else batch.end_offset
 
     def batches_between(self, offset: int, end: int) -> tuple[Batch, ...]:
-        """Give the batches that lie in ``[offset, end)``."""
+        """Give the batches that begin in ``[offset, end)``."""
         if not self.batches or self.batches[-1].base_offset < offset:
             return ()
-        return tuple(batch for batch in self.batches if offset <= batch.base_offset < end)
+        first, last = (bisect_left(self.batches, at, key=_BASE_OFFSET) for at in (offset, end))
+        return tuple(self.batches[first:last])
 
     def epochs_between(self, offset: int, end: int) -> tuple[EpochEntry, ...]:
         """Give the epochs of the records in ``[offset, end)``, each with its first offset there."""

@@ -1,0 +1,181 @@
+"""A producer: sends batches to leaders, again and again until they are written or its patience ends (``Sender``).
+
+Departs from Kafka: every :meth:`Producer.send` is a batch of its own (``linger.ms=0``), and batches are never split.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from streaming.model.clients.client import Client
+from streaming.model.clients.partition_queue import PartitionQueue, Sent
+from streaming.model.messages.client_metadata import WakeUp
+from streaming.model.messages.errors import Error
+from streaming.model.messages.produce import (
+    Acks,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProducedPartition,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+)
+from streaming.model.storage.batch import NO_PRODUCER, Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.model.constants import Constants
+
+_WRONG_LEADER: Final = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_TOPIC_OR_PARTITION})
+RETRIABLE: Final = _WRONG_LEADER | {
+    Error.NOT_ENOUGH_REPLICAS,
+    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    Error.REQUEST_TIMED_OUT,
+    Error.CONCURRENT_TRANSACTIONS,
+}
+
+
+class Producer(Client):
+    """A producer, idempotent unless told otherwise.
+
+    Args:
+        acks: see :class:`Acks`; an idempotent producer must want ``ALL``.
+        idempotence: ``enable.idempotence``.
+
+    Attributes:
+        sent: everything it was asked to send, in order.
+        producer_id: -1 until the first answer, and without idempotence.
+    """
+
+    def __init__(
+        self,
+        node: BrokerId,
+        bootstrap: Sequence[BrokerId],
+        constants: Constants,
+        *,
+        acks: Acks = Acks.ALL,
+        idempotence: bool = True,
+    ) -> None:
+        super().__init__(node, bootstrap, constants)
+        assert acks is Acks.ALL or not idempotence, "an idempotent producer needs acks=all"  # noqa: S101 - as Kafka's own configuration check
+        self.acks = acks
+        self.idempotence = idempotence
+        self.sent: list[Sent] = []
+        self.producer_id = NO_PRODUCER
+        self.producer_epoch = -1
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._initialise_at = 0
+
+    def send(
+        self, now: int, key: TopicPartition, size: int = 1, keys: tuple[str, ...] = (), values: tuple[object, ...] = ()
+    ) -> Sent:
+        """Application sends records; what becomes of them can be seen in the answer."""
+        sent = Sent(len(self.sent), key, Batch(0, size, keys=keys, values=values), created_ms=now)
+        self.sent.append(sent)
+        self._queues.setdefault(key, PartitionQueue()).waiting.append(sent)
+        self.outbox.after(self.constants.delivery_timeout_ms, WakeUp())
+        self.act(now)
+        return sent
+
+    def poll(self, now: int) -> None:
+        """Give up what is too old, then send what may be sent, to each leader up to its limit of requests."""
+        for queue in self._queues.values():
+            for sent in queue.too_old(now, self.constants.delivery_timeout_ms):
+                self._decide(now, sent, Error.REQUEST_TIMED_OUT)
+        if not self._is_ready(now):
+            return
+        while requests := self._drain(now):
+            for leader, batches in requests.items():
+                self._request(now, leader, batches)
+
+    def _is_ready(self, now: int) -> bool:
+        """Make sure that it has its producer id before the first batch."""
+        if not self.idempotence or self.producer_id != NO_PRODUCER:
+            return True
+        if now >= self._initialise_at and any(queue.waiting for queue in self._queues.values()):
+            self._initialise_at = self.constants.delivery_timeout_ms + now
+            self._initialise()
+        return False
+
+    def _drain(self, now: int) -> dict[BrokerId, list[Sent]]:
+        """Take the first batch of every partition that may be sent now, by leader."""
+        requests: dict[BrokerId, list[Sent]] = {}
+        most = self.constants.max_in_flight_requests_per_connection
+        for key, queue in self._queues.items():
+            if not self._may_write(now, key) or not queue.has_ready(now):
+                continue
+            leader = self.leader_of(key)
+            if leader is not None and self.network.in_flight(leader) < most:
+                requests.setdefault(leader, []).append(self._take(queue))
+        return requests
+
+    def _may_write(self, _now: int, _key: TopicPartition) -> bool:
+        """Tell whether a partition may be written to; a transactional producer adds it to its transaction first."""
+        return True
+
+    def _take(self, queue: PartitionQueue) -> Sent:
+        if not self.idempotence:
+            return queue.take()
+        if queue.needs_epoch:
+            self.producer_epoch += 1
+            queue.begin_epoch(self.producer_epoch)
+        return queue.take_in_sequence(self.producer_id, self.producer_epoch)
+
+    def _request(self, now: int, leader: BrokerId, batches: list[Sent]) -> None:
+        items = tuple(ProducePartition(sent.key, self._stamped(sent.batch)) for sent in batches)
+        request = ProduceRequest(
+            self.network.header(), self.acks, self.constants.request_timeout_ms, items, self._transactional_id()
+        )
+        if self.acks is Acks.NONE:
+            self.outbox.send(leader, request)
+            for sent in batches:
+                self._decide(now, sent, Error.NONE)
+            return
+        self.network.send(leader, request, lambda now, it: self._produced(now, batches, it))
+
+    def _stamped(self, batch: Batch) -> Batch:
+        return batch
+
+    def _transactional_id(self) -> str | None:
+        return None
+
+    def _produced(self, now: int, batches: list[Sent], response: ProduceResponse | None) -> None:
+        outcomes = {item.topic_partition: item for item in response.partitions} if response else {}
+        for sent in batches:
+            outcome = outcomes.get(sent.key, ProducedPartition(sent.key, Error.NOT_LEADER_OR_FOLLOWER))
+            if sent.error is None:  # else it was given up while it was in flight
+                self._settle(now, sent, outcome)
+
+    def _settle(self, now: int, sent: Sent, outcome: ProducedPartition) -> None:
+        """Take one verdict; a lost connection counts as the wrong leader."""
+        queue, error = self._queues[sent.key], outcome.error
+        if error in _WRONG_LEADER:
+            self.forget_leader(sent.key)
+        if error is Error.NONE:
+            self._decide(now, sent, error, outcome.base_offset)
+        elif error in RETRIABLE or error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            # Out of order behind a batch that failed: it follows that one. Else the leader lost track: a new epoch.
+            queue.needs_epoch |= error not in RETRIABLE and not queue.has_earlier(sent)
+            queue.put_back(sent, now + self.constants.retry_backoff_ms)
+            self.outbox.after(self.constants.retry_backoff_ms, WakeUp())
+        else:
+            self._decide(now, sent, error)
+
+    def _decide(self, now: int, sent: Sent, error: Error, base_offset: int = -1) -> None:
+        self._queues[sent.key].decide(now, sent, error, base_offset)
+
+    # -------------------------------------------------------------- identity
+
+    def _initialise(self) -> None:
+        """Ask any broker for a producer id."""
+        request = InitProducerIdRequest(self.network.header())
+        self.network.send(self.any_broker(), request, self._initialised)
+
+    def _initialised(self, now: int, response: InitProducerIdResponse | None) -> None:
+        if response is not None and response.error is Error.NONE:
+            self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
+        else:
+            self._initialise_at = now + self.constants.retry_backoff_ms
+            self.outbox.after(self.constants.retry_backoff_ms, WakeUp())

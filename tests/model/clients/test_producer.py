@@ -1,0 +1,268 @@
+"""Acks, minimum ISR, the wait for replicas, retries and sequences, as a producer sees them. Latency 1 ms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.model.messages.errors import Error
+from streaming.model.messages.outbox import CONTROLLER
+from streaming.model.messages.produce import Acks
+from streaming.model.switches import Switches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.mark.parametrize(("acks", "answered_after"), [(Acks.NONE, 0), (Acks.LEADER, 2), (Acks.ALL, 4)])
+def test_statement_22_acks_decide_when_the_producer_is_told(
+    lab: Callable[..., Any], acks: Acks, answered_after: int
+) -> None:
+    """0: when it has sent. 1: there and back. all: a follower gets it by one fetch and proves it by the next."""
+    it = lab()
+    (key,) = it.topic("t", [(1, 2, 3)])
+    producer = it.producer(acks=acks, idempotence=False)
+    it.send(producer, key)
+    it.run(1_000)
+    sent = it.send(producer, key)
+    it.run(1_010)
+    assert (sent.error, sent.decided_ms - sent.created_ms) == (Error.NONE, answered_after)
+    assert [it.log_end(broker, key) for broker in (1, 2, 3)] == [2, 2, 2]
+
+
+def test_statement_21_followers_pull_alike_whatever_the_acks(lab: Callable[..., Any]) -> None:
+    """Synchronous and asynchronous replication differ in the moment of the answer only."""
+    seen = []
+    for acks in (Acks.LEADER, Acks.ALL):
+        it = lab()
+        (key,) = it.topic("t", [(1, 2, 3)])
+        producer = it.producer(acks=acks, idempotence=False)
+        it.send(producer, key)
+        it.run_until(lambda it=it, key=key: it.high_watermark(1, key) == 1)
+        seen.append(it.cluster.now)
+    assert seen[0] == seen[1]
+
+
+def test_statement_07_a_record_is_committed_once_all_of_the_isr_have_it(lab: Callable[..., Any]) -> None:
+    it = lab()
+    (key,) = it.topic("t", [(1, 2, 3)], min_isr=2)
+    producer = it.producer()
+    it.hold(1, 3)
+    sent = it.send(producer, key)
+    it.run(10_000)
+    assert (it.log_end(2, key), it.log_end(3, key), it.high_watermark(1, key), sent.error) == (1, 0, 0, None)
+    it.release(1, 3)
+    it.run(10_010)
+    assert (it.log_end(3, key), it.high_watermark(1, key), sent.error) == (1, 1, Error.NONE)
+
+
+def test_statement_14_acks_all_is_refused_below_the_minimum_and_nothing_is_appended(lab: Callable[..., Any]) -> None:
+    """NOT_ENOUGH_REPLICAS is retried until the ISR has recovered; acks=1 is not held up."""
+    it = lab()
+    (key,) = it.topic("t", [(1, 2, 3)], min_isr=2)
+    it.cluster.kill(2)
+    it.cluster.kill(3)
+    it.run(15_000)
+    producer, careless = it.producer(), it.producer(1_001, acks=Acks.LEADER, idempotence=False)
+    careful = it.send(producer, key)
+    it.run(16_000)
+    assert (it.log_end(1, key), careful.error) == (0, None)
+    assert 5 <= careful.attempts <= 10, "each 100 ms"
+    hasty = it.send(careless, key)
+    it.run(17_000)
+    assert (it.log_end(1, key), it.high_watermark(1, key), hasty.error) == (1, 0, Error.NONE)
+    it.start(2)
+    it.run(30_000)
+    assert (it.log_end(1, key), it.high_watermark(1, key), careful.error) == (2, 2, Error.NONE)
+
+
+def test_an_isr_that_falls_below_the_minimum_after_the_append_lets_the_request_time_out(
+    lab: Callable[..., Any],
+) -> None:
+    """The high watermark stands still, so nothing is known before the time is over; the record stays in the log."""
+    it = lab(delivery_timeout_ms=30_000, request_timeout_ms=40_000, replica_lag_time_max_ms=10_000)
+    (key,) = it.topic("t", [(1, 2)], min_isr=2)
+    producer = it.producer(idempotence=False)
+    it.send(producer, key)
+    it.run(1_000)
+    it.hold(1, 2)
+    sent = it.send(producer, key)
+    it.run(30_999)
+    assert (it.state(key).isr, sent.error) == ((1,), None)
+    it.run(31_000)
+    assert (sent.error, sent.attempts, it.log_end(1, key)) == (Error.REQUEST_TIMED_OUT, 1, 2)
+
+
+def test_n10_without_the_frozen_high_watermark_a_failed_write_is_visible(lab: Callable[..., Any]) -> None:
+    """N10: KAFKA-15583. NOT_ENOUGH_REPLICAS_AFTER_APPEND: the producer is told no, readers are shown the record."""
+    it = lab(
+        delivery_timeout_ms=20_000, replica_lag_time_max_ms=10_000,
+        switches=Switches(freeze_high_watermark_under_min_isr=False),
+    )  # fmt: skip
+    (key,) = it.topic("t", [(1, 2)], min_isr=2)
+    producer = it.producer(idempotence=False)
+    it.send(producer, key)
+    it.run(1_000)
+    it.hold(1, 2)
+    sent = it.send(producer, key)
+    it.run(60_000)
+    assert (it.high_watermark(1, key), it.log_end(1, key)) == (2, 2)
+    assert sent.error is Error.REQUEST_TIMED_OUT, "its retries met NOT_ENOUGH_REPLICAS until its patience ended"
+    assert sent.attempts > 10
+
+
+@pytest.mark.parametrize(("idempotence", "copies"), [(True, 1), (False, 2)])
+def test_statement_23_the_producer_sends_again_to_the_new_leader(
+    lab: Callable[..., Any],
+    idempotence: bool,  # noqa: FBT001 - parametrised
+    copies: int,
+) -> None:
+    """N21: the old leader dies between the commit and the answer; without idempotence the record stands twice."""
+    it = lab()
+    (key,) = it.topic("t", [(1, 2, 3)])
+    producer = it.producer(idempotence=idempotence)
+    it.send(producer, key)
+    it.run(1_000)
+    it.hold(1, producer.node)
+    sent = it.send(producer, key, values=("once",))
+    it.run_until(lambda: it.high_watermark(2, key) == 2)
+    it.cluster.kill(1)
+    it.run(20_000)
+    assert (it.state(key).leader, sent.error) == (2, Error.NONE)
+    assert [batch.values for batch in it.batches(2, key)].count(("once",)) == copies
+    assert sent.base_offset == 1 if idempotence else 2
+
+
+def test_n11_a_record_of_acks_one_is_lost_when_its_leader_fails_before_any_fetch(lab: Callable[..., Any]) -> None:
+    """N11: expected; nothing is wrong with the cluster."""
+    it = lab()
+    (key,) = it.topic("t", [(1, 2, 3)])
+    producer = it.producer(acks=Acks.LEADER, idempotence=False)
+    it.send(producer, key)
+    it.run(1_000)
+    it.hold(1, 2)
+    it.hold(1, 3)
+    sent = it.send(producer, key)
+    it.run(1_010)
+    assert sent.error is Error.NONE
+    it.cluster.kill(1)
+    it.run(20_000)
+    it.release(1, 2)
+    it.release(1, 3)
+    it.start(1)
+    it.run(30_000)
+    assert [it.log_end(broker, key) for broker in (1, 2, 3)] == [1, 1, 1]
+
+
+def test_n12_a_zombie_leader_takes_acks_one_and_loses_it_when_it_hears_of_its_successor(
+    lab: Callable[..., Any],
+) -> None:
+    """N12: cut off from the controller and its followers; acks=all is never acknowledged by it."""
+    it = lab(delivery_timeout_ms=60_000)
+    (key,) = it.topic("t", [(1, 2, 3)])
+    hasty, careful = it.producer(acks=Acks.LEADER, idempotence=False), it.producer(1_001)
+    it.send(hasty, key)
+    it.send(careful, key)
+    it.run(1_000)
+    cut = [(CONTROLLER, 1), (1, CONTROLLER), (1, 2), (1, 3)]
+    for link in cut:
+        it.hold(*link)
+    it.run(15_000)
+    assert it.state(key).leader == 2
+    lost, kept = it.send(hasty, key, values=("lost",)), it.send(careful, key, values=("kept",))
+    it.run(16_000)
+    assert (lost.error, lost.base_offset, kept.error) == (Error.NONE, 2, None)
+    for link in cut:
+        it.release(*link)
+    it.run(40_000)
+    assert kept.error is Error.NONE
+    for broker in (1, 2, 3):
+        assert [batch.values for batch in it.batches(broker, key)] == [(), (), ("kept",)]
+
+
+def test_statement_16_the_slowest_of_the_isr_delays_every_commit_until_it_leaves(lab: Callable[..., Any]) -> None:
+    """G6: caught up at 3.0, written at 4.0, expelled by the check at 45; it may be acknowledged then."""
+    it = lab(request_timeout_ms=60_000)
+    (key,) = it.topic("t", [(1, 2, 3)])
+    producer = it.producer()
+    it.keep_writing(key, 1, 100)
+    it.run(3_000)
+    it.hold(1, 3)
+    it.run(4_000)
+    sent = it.send(producer, key)
+    it.run(44_999)
+    assert sent.error is None
+    it.run(45_100)
+    assert (sent.error, sent.attempts) == (Error.NONE, 1)
+    assert 45_000 < sent.decided_ms < 45_010
+    it.run(45_150)
+    quick = it.send(producer, key)
+    it.run(45_199)
+    assert (quick.decided_ms - quick.created_ms, it.state(key).isr) == (4, (1, 2))
+
+
+def test_g6_the_leader_answers_after_the_request_timeout(lab: Callable[..., Any]) -> None:
+    """G6: with 30 s, REQUEST_TIMED_OUT comes at 34; the record stands, and stands twice after the retry."""
+    it = lab()
+    (key,) = it.topic("t", [(1, 2, 3)])
+    producer = it.producer(idempotence=False)
+    it.keep_writing(key, 1, 100)
+    it.run(3_000)
+    it.hold(1, 3)
+    it.run(4_000)
+    sent = it.send(producer, key, values=("late",))
+    it.run(33_999)
+    assert (sent.attempts, len(it.batches(1, key))) == (1, 1)
+    it.run(46_000)
+    assert (sent.attempts, sent.error) == (2, Error.NONE)
+    assert [batch.values for batch in it.batches(1, key)] == [("late",), ("late",)]
+
+
+def test_statement_24_a_retry_is_recognised_among_the_last_five_batches(lab: Callable[..., Any]) -> None:
+    """Five requests lose their answers; all five are sent again and none is written again, nor out of order."""
+    it = lab()
+    (key,) = it.topic("t", [(1, 2, 3)])
+    producer = it.producer()
+    it.send(producer, key)
+    it.run(1_000)
+    it.hold(1, producer.node)
+    sent = [it.send(producer, key, values=(number,)) for number in range(7)]
+    it.run(2_000)
+    assert [each.attempts for each in sent] == [1, 1, 1, 1, 1, 0, 0]
+    it.cluster.kill(1)
+    it.run(20_000)
+    assert [each.error for each in sent] == [Error.NONE] * 7
+    assert [batch.values for batch in it.batches(2, key)] == [(), *((number,) for number in range(7))]
+
+
+def test_a_producer_gives_up_after_its_delivery_timeout_and_goes_on_in_a_new_epoch(lab: Callable[..., Any]) -> None:
+    it = lab(delivery_timeout_ms=5_000, request_timeout_ms=2_000)
+    (key,) = it.topic("t", [(1, 2, 3)])
+    producer = it.producer()
+    it.send(producer, key)
+    it.run(1_000)
+    it.cluster.pause(1)
+    sent = it.send(producer, key)
+    it.run(6_000)
+    assert (sent.error, sent.decided_ms) == (Error.REQUEST_TIMED_OUT, 6_000)
+    it.cluster.kill(1)
+    later = it.send(producer, key)
+    it.run(20_000)
+    assert later.error is Error.NONE
+    assert [(it.producer_epoch, it.base_sequence) for it in it.batches(2, key)] == [(0, 0), (1, 0)]
+
+
+def test_sessions_have_ids_of_blocks_of_a_thousand(lab: Callable[..., Any]) -> None:
+    it = lab()
+    (key,) = it.topic("t", [(1, 2, 3)])
+    first, second = it.producer(), it.producer(1_001)
+    it.send(first, key)
+    it.send(second, key)
+    it.run(1_000)
+    assert (first.producer_id, second.producer_id) == (0, 1), "both asked broker 1"
+    third = it.producer(1_002)
+    third.any_broker()
+    it.send(third, key)
+    it.run(2_000)
+    assert third.producer_id == 1_000, "broker 2 drew the next block"
