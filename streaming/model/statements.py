@@ -176,7 +176,7 @@ STATEMENTS: Final[dict[int, Statement]] = {
         "Sequence numbers let a leader recognise the last five batches of a producer.",
         "Within one producer session and one partition. Exactly once from end to end needs transactions and readers of"
         " committed records.",
-        "streaming.model.storage.producer_state:ProducerStates",
+        "streaming.model.storage.producer_state:ProducerState",
     ),
     25: Statement(
         "__consumer_offsets is replicated and read after a rebalance.",

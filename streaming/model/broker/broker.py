@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import NO_LEADER
+from streaming.model.broker.epoch_ends import EpochEnds
 from streaming.model.broker.following import Following
 from streaming.model.broker.leadership import Leadership
 from streaming.model.broker.metadata_cache import Directory, MetadataCache
@@ -30,7 +31,6 @@ from streaming.model.messages.membership import (
     MetadataRequest,
 )
 from streaming.model.messages.offsets_for_leader_epoch import (
-    OffsetsForLeaderEpochRequest,
     OffsetsForLeaderEpochResponse,
 )
 from streaming.model.messages.outbox import CONTROLLER, Disconnected, Message, Outbox, Timer
@@ -99,13 +99,18 @@ class Broker:
         self._registration_retry_ms = constants.registration_retry_ms
         self._previous_epoch = disk.clean_shutdown_epoch
         disk.clean_shutdown_epoch = NO_BROKER_EPOCH
-        self._handlers: dict[type, Callable[[int, Any], None]] = {
+        epoch_ends = EpochEnds(self.leadership, constants.switches, self.outbox)
+        self._handlers = self._own_handlers()
+        for component in (self.metadata_cache, self.produce, self.producer_ids, epoch_ends):
+            self._handlers |= component.handlers
+
+    def _own_handlers(self) -> dict[type, Callable[[int, Any], None]]:
+        return {
             FetchRequest: self.leadership.fetch,
             FetchResponse: lambda _, it: self.following.fetched(it),
             FetchWaitOver: lambda _, it: self.leadership.fetch_wait_over(it),
             FetchDue: lambda _, it: self.following.retry(it.leader),
             PartitionFetchDue: lambda _, it: self.following.retry_partition(it),
-            OffsetsForLeaderEpochRequest: lambda _, it: self.leadership.offsets_for_leader_epoch(it),
             OffsetsForLeaderEpochResponse: lambda _, it: self.following.epochs_ended(it),
             CheckpointDue: lambda _, it: self._checkpoint(it),
             IsrExpiration: self._expire_isr,
@@ -120,9 +125,6 @@ class Broker:
             Disconnected: self._disconnected,
             RequestTimeout: self.network.timed_out,
             OperationExpired: self.purgatory.expired,
-            **self.metadata_cache.handlers,
-            **self.produce.handlers,
-            **self.producer_ids.handlers,
         }
 
     def led_partitions(self) -> Collection[LeaderPartition]:

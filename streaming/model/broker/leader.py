@@ -16,6 +16,7 @@ from streaming.model.broker.remote_replica import (
     for_reelected_leader,
     is_caught_up,
 )
+from streaming.model.messages.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -175,6 +176,13 @@ class LeaderPartition:
 
     def _may_join(self, follower: BrokerId, brokers: Mapping[BrokerId, BrokerRegistration]) -> bool:
         return is_eligible(self.remotes[follower], brokers.get(follower), self._switches)
+
+    def epoch_error(self, leader_epoch: int) -> Error:
+        """Compare the leader epoch that a request states with the own (KIP-320)."""
+        if not self._switches.epoch_fencing or leader_epoch == self.committed.leader_epoch:
+            return Error.NONE
+        newer = leader_epoch > self.committed.leader_epoch
+        return Error.UNKNOWN_LEADER_EPOCH if newer else Error.FENCED_LEADER_EPOCH
 
     @property
     def accepts_acks_all(self) -> bool:

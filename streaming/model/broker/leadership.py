@@ -9,21 +9,13 @@ from streaming.contracts.identifiers import TopicPartition
 from streaming.model.broker.fetch_session import FetchSession
 from streaming.model.broker.isr_proposals import IsrProposals
 from streaming.model.broker.leader import IsrProposal, LeaderPartition
-from streaming.model.broker.reading import epoch_end, nothing_new, out_of_range, read
+from streaming.model.broker.reading import nothing_new, out_of_range, read
 from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH, RemoteReplica, fetched
 from streaming.model.messages.errors import Error
 from streaming.model.messages.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
-from streaming.model.messages.offsets_for_leader_epoch import (
-    EpochEndOffset,
-    OffsetForLeaderEpochPartition,
-    OffsetsForLeaderEpochRequest,
-    OffsetsForLeaderEpochResponse,
-)
 from streaming.model.messages.outbox import Outbox
 from streaming.model.messages.timers import FetchWaitOver
-from streaming.model.storage.log import NO_EPOCH
 from streaming.model.storage.truncation import check_fetch
-from streaming.model.switches import Truncation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -252,38 +244,16 @@ class Leadership:
         self._fetched(now, session, partition, item.fetch_offset)
         return None
 
-    def offsets_for_leader_epoch(self, request: OffsetsForLeaderEpochRequest) -> None:
-        """Follower or consumer asks where an epoch ends here."""
-        answers = tuple(self._epoch_end(item) for item in request.partitions)
-        self._outbox.send(request.sender, OffsetsForLeaderEpochResponse(request.request_id, self.broker, answers))
-
-    def _epoch_end(self, item: OffsetForLeaderEpochPartition) -> EpochEndOffset:
-        partition = self.led.get(item.topic_partition)
-        if partition is None:
-            return EpochEndOffset(item.topic_partition, item.leader_epoch, Error.NOT_LEADER_OR_FOLLOWER)
-        error = self._epoch_error(partition, item.leader_epoch)
-        if error is not Error.NONE:
-            return EpochEndOffset(item.topic_partition, item.leader_epoch, error)
-        answer = epoch_end(partition, item)
-        is_old = self._switches.truncation is Truncation.LEADER_EPOCH_V0
-        return answer._replace(epoch=NO_EPOCH) if is_old else answer
-
     def _refusal(self, partition: LeaderPartition | None, session: FetchSession, leader_epoch: int) -> Error:
         if partition is None:
             return Error.NOT_LEADER_OR_FOLLOWER
         if session.follower not in partition.remotes:
             return Error.UNKNOWN_LEADER_EPOCH  # added by a reassignment that this leader has not read of yet
         known = self.brokers.get(session.follower) if self._switches.broker_epoch_check else None
-        error = self._epoch_error(partition, leader_epoch)
+        error = partition.epoch_error(leader_epoch)
         if error is Error.NONE and known is not None and ANY_BROKER_EPOCH != session.broker_epoch < known.epoch:
             return Error.NOT_LEADER_OR_FOLLOWER  # a process that was replaced since (KIP-903)
         return error
-
-    def _epoch_error(self, partition: LeaderPartition, leader_epoch: int) -> Error:
-        if not self._switches.epoch_fencing or leader_epoch == partition.committed.leader_epoch:
-            return Error.NONE
-        newer = leader_epoch > partition.committed.leader_epoch
-        return Error.UNKNOWN_LEADER_EPOCH if newer else Error.FENCED_LEADER_EPOCH
 
     def _fetched(self, now: int, session: FetchSession, partition: LeaderPartition, offset: int) -> None:
         before = partition.remotes[session.follower]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from streaming.model.messages.errors import Error
 from streaming.model.messages.fetch import FetchedPartition
-from streaming.model.messages.offsets_for_leader_epoch import EpochEndOffset, OffsetForLeaderEpochPartition
 
 if TYPE_CHECKING:
     from streaming.model.broker.leader import LeaderPartition
@@ -48,9 +47,3 @@ def out_of_range(partition: LeaderPartition, leader_epoch: int) -> FetchedPartit
         end_offset=log.end,
         log_start_offset=log.start,
     )
-
-
-def epoch_end(partition: LeaderPartition, asked: OffsetForLeaderEpochPartition) -> EpochEndOffset:
-    """Tell where an epoch ends in this log."""
-    epoch, end = partition.replica.log.end_offset_for(asked.epoch)
-    return EpochEndOffset(partition.key, asked.leader_epoch, epoch=epoch, end_offset=end)
