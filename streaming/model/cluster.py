@@ -9,8 +9,7 @@ import heapq
 from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import BrokerId, Micros, TopicPartition
-from streaming.model.broker.broker import Broker
-from streaming.model.controller.controller import Controller
+from streaming.model.control_plane import broker_class, control_plane
 from streaming.model.delivery import (
     CONTROLLER_ADDRESS,
     Address,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streaming.contracts.identifiers import TopicId
+    from streaming.model.broker.broker import Broker
     from streaming.model.constants import Constants
     from streaming.model.controller.metadata_writer import Commit
     from streaming.model.controller.partition import PartitionRegistration, TopicRegistration
@@ -48,7 +48,7 @@ class Cluster:
 
     def __init__(self, constants: Constants, network: Network, *, origin: Micros) -> None:
         self.now = 0
-        self.controller = Controller(constants, origin=origin)
+        self.controller = control_plane(constants, origin=origin)
         self.brokers: dict[BrokerId, Broker] = {}
         self.clients: dict[BrokerId, Process] = {}
         self.disks: dict[BrokerId, Disk] = {}
@@ -180,7 +180,8 @@ class Cluster:
             return
         self._processes[node] = self._processes.get(node, 0) + 1
         disk = self.disks.setdefault(node, Disk())
-        broker = self.brokers[node] = Broker(node, incarnation_id, self._constants, disk, self)
+        make_broker = broker_class(self._constants)
+        broker = self.brokers[node] = make_broker(node, incarnation_id, self._constants, disk, self)
         broker.rack = rack
         broker.start()
         self.flush(node)

@@ -61,6 +61,11 @@ class Constants:
     leader_imbalance_check_interval_ms: int = 300_000
     leader_imbalance_per_broker_percentage: int = 0
     eligible_leader_replicas: bool = True
+    # ZooKeeper
+    zookeeper_tick_ms: int = 2_000
+    isr_change_check_interval_ms: int = 2_500
+    isr_change_quiet_ms: int = 5_000
+    isr_change_max_delay_ms: int = 60_000
     # the quorum of controllers
     controllers: int = 1
     controller_quorum_election_timeout_ms: int = 1_000

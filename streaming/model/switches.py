@@ -49,6 +49,7 @@ class Switches:
         transaction_verification: a leader asks the coordinator before it opens a transaction (3.6, KIP-890).
         coordinator_waits_for_commit: an offset commit is acknowledged once it is committed (KAFKA-20634).
         epoch_cache_keeps_progress: a truncation always lowers the last epoch or ends (KAFKA-10706).
+        isr_changes_through_controller: leaders ask the controller for ISRs instead of writing ZooKeeper (2.7, KIP-497).
         first_registered_leads: the historical rule: whoever registered first among the ISR becomes leader (0.8).
     """
 
@@ -73,4 +74,5 @@ class Switches:
     transaction_verification: bool = True
     coordinator_waits_for_commit: bool = True
     epoch_cache_keeps_progress: bool = True
+    isr_changes_through_controller: bool = True
     first_registered_leads: bool = False

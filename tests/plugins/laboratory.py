@@ -14,6 +14,7 @@ from streaming.model.clients.producer import Producer
 from streaming.model.cluster import Cluster
 from streaming.model.constants import Constants
 from streaming.model.controller.partition import TopicRegistration
+from streaming.model.presets import PRESETS
 from streaming.sources.simulated.network import SimulatedNetwork
 
 if TYPE_CHECKING:
@@ -154,9 +155,9 @@ class Lab:
 
 @pytest.fixture
 def lab() -> Callable[..., Lab]:
-    """Make a laboratory: brokers, then constants that differ from Kafka's defaults."""
+    """Make a laboratory: brokers, then constants that differ from a preset's, or from Kafka's defaults."""
 
-    def make(brokers: Sequence[int] = (1, 2, 3), latency_ms: int = 1, **constants: Any) -> Lab:
-        return Lab(brokers, replace(QUICK, **constants), latency_ms)
+    def make(brokers: Sequence[int] = (1, 2, 3), latency_ms: int = 1, preset: str = "", **constants: Any) -> Lab:
+        return Lab(brokers, replace(PRESETS[preset] if preset else QUICK, **constants), latency_ms)
 
     return make

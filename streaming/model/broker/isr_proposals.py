@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from streaming.model.constants import Constants
     from streaming.model.controller.partition import PartitionRegistration
 
+# These prove that nothing was applied.
+_NOT_APPLIED: Final = frozenset({Error.INELIGIBLE_REPLICA, Error.OPERATION_NOT_ATTEMPTED})
 # The truth differs from what the leader believes: it keeps waiting for the metadata log to tell it.
 _AWAIT_METADATA: Final = frozenset(
     {
@@ -56,6 +58,7 @@ class IsrProposals:
         outbox: Outbox,
     ) -> None:
         self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+        self.ask = self._ask_controller
         self.isr_shrinks = 0
         self.isr_expands = 0
         self.failed_isr_updates = 0
@@ -83,7 +86,16 @@ class IsrProposals:
         self._waiting = {}
         if self._in_flight:
             items = tuple(self._item(self._led[key], it) for key, it in self._in_flight.items())
-            self._outbox.send(CONTROLLER, AlterPartitionRequest(self._broker, self.broker_epoch, items))
+            self.ask(items)
+
+    def _ask_controller(self, items: tuple[AlterPartitionItem, ...]) -> None:
+        self._outbox.send(CONTROLLER, AlterPartitionRequest(self._broker, self.broker_epoch, items))
+
+    def lost(self) -> None:
+        """Whoever was asked will not answer."""
+        sent, self._in_flight = self._in_flight, {}
+        if sent:
+            self._resend(sent)
 
     def retry(self) -> None:
         """The wait after a failure is over."""
@@ -119,7 +131,7 @@ class IsrProposals:
             return
         for altered in response.partitions:
             key = altered.topic_partition
-            if self._is_current(key, sent[key]):
+            if key in sent and self._is_current(key, sent[key]):  # else it was asked again meanwhile
                 self._settle(now, self._led[key], sent[key], altered)
 
     def _settle(self, now: int, partition: LeaderPartition, proposal: IsrProposal, altered: AlteredPartition) -> None:
@@ -128,8 +140,8 @@ class IsrProposals:
             self._accept(now, partition, proposal, registration)
             return
         self.failed_isr_updates += 1
-        if altered.error is Error.INELIGIBLE_REPLICA:
-            partition.pending = None  # nothing was applied: back to the committed ISR
+        if altered.error in _NOT_APPLIED:
+            partition.pending = None  # back to the committed ISR
         elif altered.error not in _AWAIT_METADATA:
             self._resend({partition.key: proposal})
 

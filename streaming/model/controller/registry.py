@@ -53,6 +53,10 @@ class Registry:
         """Partitions that have a replica on ``broker``."""
         return list(self._hosted.get(broker, ()))
 
+    def led_by(self, broker: BrokerId) -> list[TopicPartition]:
+        """Partitions that ``broker`` leads."""
+        return list(self._led.get(broker, ()))
+
     def leads_something(self, broker: BrokerId) -> bool:
         """Tell whether ``broker`` leads any partition."""
         return bool(self._led.get(broker))

@@ -59,3 +59,23 @@ class OperationExpired(NamedTuple):
     """Timer: an operation has waited long enough for partitions to move."""
 
     number: int
+
+
+class PingDue(NamedTuple):
+    """Timer: keep a ZooKeeper session alive."""
+
+    session: int
+
+
+class IsrChangesDue(NamedTuple):
+    """Timer: tell the ZooKeeper controller of the ISRs that this leader wrote."""
+
+
+class RebalanceDue(NamedTuple):
+    """Timer: the ZooKeeper controller looks for leaders that are not the preferred ones."""
+
+    controller_epoch: int
+
+
+class ControlledShutdownDue(NamedTuple):
+    """Timer: ask the ZooKeeper controller once more to be let go."""

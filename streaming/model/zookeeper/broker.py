@@ -1,0 +1,207 @@
+"""A broker of a cluster on ZooKeeper: the same leader and follower, but sessions, pushes, and maybe the controller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from streaming.contracts.identifiers import BrokerEpoch
+from streaming.model.broker.broker import Broker
+from streaming.model.messages.alter_partition import AlterPartitionItem, AlterPartitionRequest
+from streaming.model.messages.control import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    LeaderAndIsr,
+    StopReplica,
+    UpdateMetadata,
+)
+from streaming.model.messages.timers import (
+    ControlledShutdownDue,
+    IsrChangesDue,
+    IsrExpiration,
+    PingDue,
+    RebalanceDue,
+    RegistrationDue,
+    StartUp,
+)
+from streaming.model.messages.zookeeper import Answer, Changed, Code, Connected, Create, Result, SessionExpired
+from streaming.model.zookeeper.controller import KafkaController
+from streaming.model.zookeeper.isr_changes import IsrChanges
+from streaming.model.zookeeper.layout import broker_path
+from streaming.model.zookeeper.session import Session
+
+if TYPE_CHECKING:
+    from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.model.broker.metadata_cache import Directory
+    from streaming.model.constants import Constants
+    from streaming.model.messages.membership import MetadataPartition
+    from streaming.model.messages.outbox import Disconnected
+    from streaming.model.storage.disk import Disk
+
+_CONTROLLED_SHUTDOWN_ATTEMPTS: Final = 3
+_CONTROLLED_SHUTDOWN_RETRY_MS: Final = 5_000
+
+
+class ZooKeeperBroker(Broker):
+    """A broker process with a session.
+
+    Attributes:
+        controller: its controller, active or not.
+    """
+
+    def __init__(
+        self, broker: BrokerId, incarnation_id: str, constants: Constants, disk: Disk, directory: Directory
+    ) -> None:
+        super().__init__(broker, incarnation_id, constants, disk, directory)
+        self._session = Session(broker, constants.broker_session_timeout_ms, self.outbox)
+        self.controller = KafkaController(broker, constants, self._session, self.outbox, self._controller_moved)
+        self._isr_changes = IsrChanges(self.leadership, constants, self._session, self.outbox)
+        self._leader_epochs: dict[TopicPartition, int] = {}
+        self._controller_epoch = 0
+        self._shutdown_attempts = 0
+        self.leadership.proposals.ask = (
+            self._ask_controller if constants.switches.isr_changes_through_controller else self._isr_changes.write
+        )
+        self._handlers |= {
+            Connected: self._connected,
+            SessionExpired: self._session_expired,
+            PingDue: lambda _, it: self._session.ping(it),
+            Answer: self._session.answered,
+            Changed: self._changed,
+            LeaderAndIsr: self._leader_and_isr,
+            UpdateMetadata: self._update_metadata,
+            StopReplica: self._stop_replica,
+            AlterPartitionRequest: lambda _, it: self.controller.alter_partition(it),
+            ControlledShutdownRequest: lambda _, it: self.controller.controlled_shutdown(it),
+            ControlledShutdownResponse: self._may_stop,
+            ControlledShutdownDue: lambda now, _: self.shut_down(now),
+            RebalanceDue: lambda _, it: self.controller.rebalance(it),
+            IsrChangesDue: self._isr_changes.tell,
+        }
+
+    def _started(self, now: int, _timer: StartUp) -> None:
+        """Ask for a session; look for lagging followers, and tell of ISRs, from now on."""
+        self.outbox.after(self._constants.isr_expiration_ms, IsrExpiration())
+        if not self._constants.switches.isr_changes_through_controller:
+            self._isr_changes.tell(now, IsrChangesDue())
+        self._session.connect()
+
+    # -------------------------------------------------------------- session
+
+    def _connected(self, now: int, message: Connected) -> None:
+        self._session.connected(message.session)
+        self._register(now, RegistrationDue())
+
+    def _register(self, _now: int, _timer: RegistrationDue) -> None:
+        """Broker creates its node, bound to the session. Enabled within one.
+
+        Departs from Kafka: a process that finds the node of the one before it waits for its end, where Kafka's exits
+        and is started again by whoever watches it.
+        """
+        if self._session.number is not None:
+            node = Create(broker_path(self.broker), self.incarnation_id, ephemeral=True)
+            self._session.ask((node,), self._registered_in_zookeeper)
+
+    def _registered_in_zookeeper(self, _now: int, results: tuple[Result, ...]) -> None:
+        (created,) = results
+        if created.code is Code.OK and created.znode is not None:
+            self.leadership.proposals.broker_epoch = self._epoch = BrokerEpoch(created.znode.created)
+            self.controller.compete()
+        else:
+            self.outbox.after(self._constants.registration_retry_ms, RegistrationDue())
+
+    def _session_expired(self, _now: int, message: SessionExpired) -> None:
+        """What was bound to the session is gone: begin again. Led partitions are led on until somebody says no."""
+        if message.session == self._session.number:
+            self._session.connect()
+            self.controller.resign()
+            self.leadership.proposals.lost()
+
+    def _changed(self, _now: int, message: Changed) -> None:
+        if message.session == self._session.number:
+            self.controller.changed(message.path)
+
+    # -------------------------------------------------------------- what the controller pushes
+
+    def _is_stale(self, controller_epoch: int) -> bool:
+        """A controller that was replaced says things that nobody obeys any more."""
+        if controller_epoch < self._controller_epoch:
+            return True
+        self._controller_epoch = self._isr_changes.controller_epoch = controller_epoch
+        return False
+
+    def _leader_and_isr(self, now: int, request: LeaderAndIsr) -> None:
+        if self._is_stale(request.controller_epoch):
+            return
+        if request.full:
+            present = {item.topic_partition for item in request.partitions}
+            self._delete([key for key in self.disk.replicas if key not in present])
+        for item in request.partitions:
+            self._lead_or_follow(now, item)
+
+    def _lead_or_follow(self, now: int, item: MetadataPartition) -> None:
+        """Take a newer leader epoch; an equal one says nothing that the leader does not know better."""
+        key, registration = item.topic_partition, item.registration
+        if registration is None or registration.leader_epoch <= self._leader_epochs.get(key, -1):
+            return
+        self._leader_epochs[key] = registration.leader_epoch
+        self._assign(now, item)
+        if self._wants_shut_down:
+            self.following.unfollow(key)  # who leaves follows nobody any more
+
+    def _update_metadata(self, _now: int, request: UpdateMetadata) -> None:
+        if not self._is_stale(request.controller_epoch):
+            self.brokers.clear()
+            self.brokers.update(request.brokers)
+
+    def _stop_replica(self, _now: int, request: StopReplica) -> None:
+        if self._is_stale(request.controller_epoch):
+            return
+        for key in request.partitions:
+            self.leadership.resign(key)
+            self.following.unfollow(key)
+        if request.delete:
+            self._delete(request.partitions)
+
+    def _delete(self, keys: list[TopicPartition] | tuple[TopicPartition, ...]) -> None:
+        for key in keys:
+            self.leadership.resign(key)
+            self.following.unfollow(key)
+            self._leader_epochs.pop(key, None)
+            self.disk.replicas.pop(key, None)
+
+    # -------------------------------------------------------------- what it asks of the controller
+
+    def _ask_controller(self, items: tuple[AlterPartitionItem, ...]) -> None:
+        if self.controller.active is None:
+            self.leadership.proposals.lost()
+        else:
+            self.outbox.send(self.controller.active, AlterPartitionRequest(self.broker, self._epoch, items))
+
+    def _controller_moved(self) -> None:
+        """Somebody else is the controller: what the one before was asked is asked again."""
+        if self._constants.switches.isr_changes_through_controller:
+            self.leadership.proposals.lost()
+
+    def _disconnected(self, now: int, message: Disconnected) -> None:
+        super()._disconnected(now, message)
+        if message.peer == self.controller.active:
+            self._controller_moved()
+
+    def shut_down(self, _now: int) -> None:
+        """Operator sends SIGTERM: ask the controller to take everything off this broker; after three tries, just go."""
+        self._wants_shut_down = True
+        if self._shutdown_attempts == _CONTROLLED_SHUTDOWN_ATTEMPTS or not self._constants.controlled_shutdown_enable:
+            self._end()
+            return
+        self._shutdown_attempts += 1
+        if self.controller.active is not None:
+            self.outbox.send(self.controller.active, ControlledShutdownRequest(self.broker, self._epoch))
+        self.outbox.after(_CONTROLLED_SHUTDOWN_RETRY_MS, ControlledShutdownDue())
+
+    def _may_stop(self, _now: int, response: ControlledShutdownResponse) -> None:
+        if response.remaining == 0:
+            self._end()
+
+    def _end(self) -> None:
+        self._session.close()
+        self.has_ended = True

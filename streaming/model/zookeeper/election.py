@@ -1,0 +1,78 @@
+"""Who leads next, for the ZooKeeper controller (``Election.scala``, ``PartitionLeaderElectionAlgorithms``). Pure.
+
+Each strategy gets the replicas in the order in which they are to be asked, and gives the leader and the ISR it begins
+with; None if nobody may lead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from streaming.contracts.identifiers import BrokerId
+
+
+class Question(NamedTuple):
+    """What an election looks at.
+
+    Attributes:
+        replicas: in the order of preference.
+        isr: as ZooKeeper has it.
+        is_live: the broker's session lives.
+        is_leaving: it is in controlled shutdown.
+        unclean: ``unclean.leader.election.enable`` of the topic.
+    """
+
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    is_live: Callable[[BrokerId], bool]
+    is_leaving: Callable[[BrokerId], bool]
+    unclean: bool = False
+
+    @property
+    def live_isr(self) -> tuple[BrokerId, ...]:
+        """Members of the ISR that are alive, in the order of the replicas."""
+        return tuple(it for it in self.replicas if it in self.isr and self.is_live(it))
+
+
+class Elected(NamedTuple):
+    """The outcome; ``is_unclean``: the leader may lack committed records."""
+
+    leader: BrokerId
+    isr: tuple[BrokerId, ...]
+    is_unclean: bool = False
+
+
+Strategy = Callable[[Question], Elected | None]
+
+
+def offline(question: Question) -> Elected | None:
+    """The leader died: the first live member of the ISR; else, if allowed, any live replica, alone."""
+    candidates = question.live_isr
+    if candidates:
+        return Elected(candidates[0], tuple(it for it in question.isr if question.is_live(it)))
+    if question.unclean:
+        for broker in question.replicas:
+            if question.is_live(broker):
+                return Elected(broker, (broker,), is_unclean=True)
+    return None
+
+
+def reassigned(question: Question) -> Elected | None:
+    """The replicas were exchanged: the first of the new ones that is alive and in the ISR."""
+    return Elected(question.live_isr[0], question.isr) if question.live_isr else None
+
+
+def preferred(question: Question) -> Elected | None:
+    """Balance: the first replica or nobody."""
+    first = question.replicas[0]
+    return Elected(first, question.isr) if first in question.live_isr else None
+
+
+def controlled_shutdown(question: Question) -> Elected | None:
+    """The leader wants to leave: the first live member of the ISR that stays; who leaves, leaves the ISR."""
+    for broker in question.live_isr:
+        if not question.is_leaving(broker):
+            return Elected(broker, tuple(it for it in question.isr if not question.is_leaving(it)))
+    return None

@@ -1,0 +1,171 @@
+"""The ZooKeeper ensemble as one node: sessions, watches, and the tree. Knows no rule of Kafka.
+
+Departs from ZooKeeper: it never fails, watches last as long as their session, and a client's connection is not
+modelled: a session ends when nothing was heard of it for its timeout, rounded up to the next tick.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streaming.model.messages.outbox import Message, Outbox
+from streaming.model.messages.zookeeper import (
+    Answer,
+    Changed,
+    CloseSession,
+    Code,
+    Connect,
+    Connected,
+    Create,
+    Delete,
+    Operation,
+    Path,
+    Ping,
+    Request,
+    Result,
+    SessionExpired,
+    SetData,
+    Watch,
+)
+from streaming.model.zookeeper.chronicle import Chronicle
+from streaming.model.zookeeper.layout import CONTROLLER_EPOCH, DELETED_TOPICS, TopicData, topic_path
+from streaming.model.zookeeper.znodes import Znodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from streaming.contracts.identifiers import BrokerId, Micros, TopicId
+    from streaming.model.constants import Constants
+    from streaming.model.controller.partition import TopicRegistration
+
+_NOBODY = -1
+
+
+class _Session:
+    """Who has it, and until when it lives unless something is heard."""
+
+    __slots__ = ("broker", "deadline")
+
+    def __init__(self, broker: BrokerId, deadline: int) -> None:
+        self.broker = broker
+        self.deadline = deadline
+
+
+class ZooKeeper:
+    """Requests in; answers, notifications and commits out. The control plane of a cluster without KRaft.
+
+    Attributes:
+        writer: the commits that the writes amount to.
+        registry: the truth of the cluster.
+        topics: what administrators do, who write to ZooKeeper themselves.
+        tasks: what it does periodically: name, period in ms, operation.
+
+    Args:
+        constants: timing.
+        origin: wall-clock time of model time 0, for the timestamps of commits.
+    """
+
+    def __init__(self, constants: Constants, *, origin: Micros) -> None:
+        self.outbox = Outbox()
+        self._znodes = Znodes()
+        self.writer = Chronicle(self._znodes, origin=origin)
+        self.registry = self.writer.registry
+        self.topics = self
+        self.tasks = {"expire sessions": (constants.zookeeper_tick_ms, self.expire_sessions)}
+        self._timeout_ms = constants.broker_session_timeout_ms
+        self._sessions: dict[int, _Session] = {}
+        self._last_session = 0
+        self._watches: dict[Path, dict[int, None]] = {}
+        self._handlers: dict[type, Callable[[int, Any], None]] = {
+            Connect: self._connect,
+            Ping: self._ping,
+            Request: self._request,
+            CloseSession: lambda now, it: self._end(now, it.session),
+        }
+
+    def bootstrap(self, now: int) -> None:
+        """Create what Kafka expects to find. Enabled once, before anything else."""
+        self._apply(Create(CONTROLLER_EPOCH, 0), _NOBODY)
+        self.writer.commit(now)
+
+    def receive(self, now: int, request: Message) -> None:
+        """Take one message of a broker; what follows is in ``outbox`` and in the commits."""
+        self._handlers[type(request)](now, request)
+
+    def unsubscribe(self, _broker: BrokerId) -> None:
+        """A process ended. Nobody notices before its session is over."""
+
+    # -------------------------------------------------------------- sessions
+
+    def _connect(self, now: int, message: Connect) -> None:
+        self._last_session += 1
+        self._sessions[self._last_session] = _Session(message.broker, now + self._timeout_ms)
+        self.outbox.send(message.broker, Connected(self._last_session))
+
+    def _ping(self, now: int, message: Ping) -> None:
+        session = self._sessions.get(message.session)
+        if session is not None:
+            session.deadline = now + self._timeout_ms
+
+    def expire_sessions(self, now: int) -> None:
+        """ZooKeeper, each tick: end the sessions that were silent for their timeout."""
+        for number, session in list(self._sessions.items()):
+            if session.deadline < now:
+                self._end(now, number)
+                self.outbox.send(session.broker, SessionExpired(number))
+
+    def _end(self, now: int, number: int) -> None:
+        if self._sessions.pop(number, None) is None:
+            return
+        for watchers in self._watches.values():
+            watchers.pop(number, None)
+        for path in self._znodes.owned_by(number):
+            self._apply(Delete(path), number)
+        self.writer.commit(now)
+
+    # -------------------------------------------------------------- requests
+
+    def _request(self, now: int, request: Request) -> None:
+        session = self._sessions.get(request.session)
+        if session is None:
+            return  # whoever asks has been told, or will be
+        session.deadline = now + self._timeout_ms
+        results: tuple[Result, ...] = ()
+        if self._is_controller(request):
+            results = tuple(self._apply(operation, request.session) for operation in request.operations)
+        self.outbox.send(session.broker, Answer(request.session, request.number, results))
+        self.writer.commit(now)
+
+    def _is_controller(self, request: Request) -> bool:
+        epoch = self._znodes.get(CONTROLLER_EPOCH)
+        return request.epoch_version is None or (epoch is not None and epoch.version == request.epoch_version)
+
+    def _apply(self, operation: Operation, session: int) -> Result:
+        if isinstance(operation, Watch):
+            self._watches.setdefault(operation.path, {})[session] = None
+        result, path = self._znodes.apply(operation, session)
+        if result.code is Code.OK and isinstance(operation, Create | SetData | Delete):
+            self.writer.changed(path)
+            self._notify(path)
+            if not isinstance(operation, SetData):
+                self._notify(path[:-1])
+        return result
+
+    def _notify(self, path: Path) -> None:
+        for number in self._watches.get(path, ()):
+            self.outbox.send(self._sessions[number].broker, Changed(number, path))
+
+    # -------------------------------------------------------------- administrators
+
+    def create(
+        self, now: int, topic: TopicRegistration, assignments: Sequence[tuple[BrokerId, ...]], config: Mapping[str, str]
+    ) -> None:
+        """Administrator creates a topic: writes where its replicas go; the controller does the rest."""
+        self._apply(Create(topic_path(topic.topic_id), TopicData(topic, tuple(assignments), config)), _NOBODY)
+        self.writer.commit(now)
+
+    def delete(self, now: int, topic_id: TopicId) -> None:
+        """Administrator asks for a topic's deletion; the controller carries it out."""
+        self._apply(Create((*DELETED_TOPICS, topic_id), None), _NOBODY)
+        self.writer.commit(now)
