@@ -5,6 +5,7 @@ pytest_plugins = [
     "tests.plugins.laboratory",
     "tests.plugins.pipeline",
     "tests.plugins.prometheus",
+    "tests.plugins.recordings",
     "tests.plugins.sandbox",
     "tests.plugins.spark",
     "tests.plugins.transcript",

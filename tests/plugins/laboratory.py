@@ -1,4 +1,8 @@
-"""A laboratory: a small cluster on a network of constant latency, every step watched by the invariants."""
+"""A laboratory: a small cluster on a network of constant latency, every step watched.
+
+By the invariants, and by the checker that judges real clusters' logs: it must find the true action and the true cause
+behind every record that the model writes.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,13 @@ from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPart
 from streaming.model import invariants
 from streaming.model.clients.producer import Producer
 from streaming.model.cluster import Cluster
-from streaming.model.constants import Constants
+from streaming.model.conformance.checker import Checker
+from streaming.model.constants import Constants, MetadataMode
 from streaming.model.controller.partition import TopicRegistration
 from streaming.model.presets import PRESETS
+from streaming.model.switches import Switches
 from streaming.sources.simulated.network import SimulatedNetwork
+from tests.plugins.conformance import actions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
     from streaming.contracts.events import Cause
     from streaming.contracts.records import MetadataRecord
     from streaming.model.clients.partition_queue import Sent
+    from streaming.model.conformance.actions import Action
     from streaming.model.controller.metadata_writer import Commit
     from streaming.model.controller.partition import PartitionRegistration, Transition
     from streaming.model.storage.batch import Batch
@@ -39,6 +47,11 @@ class Lab:
         self.network = SimulatedNetwork(Random(0), (latency_ms, latency_ms))
         self.cluster = Cluster(constants, self.network, origin=Micros(0))
         self.commits: list[Commit] = []
+        self.actions: list[Action] = []
+        self._checker = Checker(
+            min_insync_replicas=constants.min_insync_replicas,
+            unclean_leader_election=constants.unclean_leader_election_enable,
+        )
         self._writers: list[tuple[TopicPartition, int, int, bool]] = []
         self._incarnations = 0
         for broker in brokers:
@@ -55,7 +68,10 @@ class Lab:
         topic_id = TopicId(name)
         topic = TopicRegistration(topic=name, topic_id=topic_id, partitions=len(assignments), min_isr=min_isr, **more)
         replicas = [tuple(BrokerId(broker) for broker in each) for each in assignments]
-        self.cluster.create_topic(topic, replicas, {"min.insync.replicas": str(min_isr)})
+        config = {"min.insync.replicas": str(min_isr)}
+        if topic.unclean:
+            config["unclean.leader.election.enable"] = "true"
+        self.cluster.create_topic(topic, replicas, config)
         self.run(self.cluster.now + 100)
         return [TopicPartition(topic_id, number) for number in range(len(assignments))]
 
@@ -121,6 +137,8 @@ class Lab:
         self.commits += commits
         for commit in commits:
             invariants.check_steps(commit.transitions, elr_enabled=self.constants.eligible_leader_replicas)
+            if self.constants.switches == Switches() and self.constants.metadata_mode is MetadataMode.KRAFT:
+                self.actions += actions_of(self._checker, commit)
         invariants.check_brokers(self.cluster)
 
     def state(self, key: TopicPartition) -> PartitionRegistration:

@@ -83,7 +83,7 @@ class MetadataWriter:
         self.subscribers: dict[BrokerId, None] = {}
         self.end_offset = 0
         self.elr_enabled = constants.eligible_leader_replicas
-        self._switches = constants.switches
+        self.switches = constants.switches
         self._origin = origin
         self._outbox = outbox
         self._records: list[MetadataRecord] = []
@@ -145,7 +145,7 @@ class MetadataWriter:
             unclean_shutdown=(how.leaving,) if how.unclean_shutdown and how.leaving is not None else (),
             recovered=how.recovered,
             assignment=how.assignment,
-            switches=self._switches,
+            switches=self.switches,
         )
         return build(before, target)
 

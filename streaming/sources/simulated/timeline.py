@@ -50,7 +50,7 @@ def timeline(commits: Iterable[Commit], *, each_step: bool = True) -> Iterator[E
             if told is not None:
                 yield Entry(commit.now, *told)
         if each_step:
-            yield from (Entry(commit.now, _name(step), _step(step), str(step.cause)) for step in commit.transitions)
+            yield from (Entry(commit.now, _name(step), step_text(step), str(step.cause)) for step in commit.transitions)
         else:
             yield from (Entry(commit.now, *movement.told(), movement.cause) for movement in movements(commit))
 
@@ -87,7 +87,8 @@ def _broker_change(record: BrokerRegistrationChange) -> str:
     return ", ".join(told)
 
 
-def _step(step: Transition) -> str:
+def step_text(step: Transition) -> str:
+    """Tell a step: only what changed."""
     before, after = step.before, step.after
     if after is None:
         return "deleted"

@@ -1,0 +1,206 @@
+"""The controller's state as its log tells it (``replay`` of ``ReplicationControlManager``, ``ClusterControlManager``).
+
+Replay believes every record: whether the controller had reason to write it is asked elsewhere. Only a record that
+cannot be applied at all is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import singledispatchmethod
+from typing import TYPE_CHECKING, Final
+
+from streaming.contracts.events import Cause
+from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition
+from streaming.contracts.records import (
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    BrokerRegistrationChange,
+    ClearElr,
+    Config,
+    FeatureLevel,
+    LeaderChange,
+    MetadataRecord,
+    Partition,
+    PartitionChange,
+    RegisterBroker,
+    RemoveTopic,
+    Topic,
+    UnregisterBroker,
+)
+from streaming.model.constants import Constants
+from streaming.model.controller.metadata_writer import MetadataWriter
+from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
+from streaming.model.controller.topics import MIN_ISR
+from streaming.model.messages.outbox import Outbox
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+UNCLEAN: Final = "unclean.leader.election.enable"
+_ELR: Final = "eligible.leader.replicas.version"
+_METADATA_VERSION: Final = "metadata.version"
+_3_6_IV0: Final = 12
+
+
+class Refused(Exception):
+    """A record that contradicts the state."""
+
+
+class Replay:
+    """State of a controller, and what its next steps would be.
+
+    Args:
+        min_isr: the controllers' static ``min.insync.replicas``; None: not known, any is possible.
+        unclean: their static ``unclean.leader.election.enable``; None: not known.
+    """
+
+    def __init__(self, *, min_isr: int | None, unclean: bool | None) -> None:
+        self.writer = MetadataWriter(Constants(eligible_leader_replicas=False), origin=Micros(0), outbox=Outbox())
+        self.registry = self.writer.registry
+        self.controller_epoch = -1
+        self._static: dict[str, str | None] = {
+            MIN_ISR: None if min_isr is None else str(min_isr),
+            UNCLEAN: None if unclean is None else str(unclean).lower(),
+        }
+        self._configs: dict[tuple[int, str], dict[str, str]] = {}
+        self._ids: dict[str, TopicId] = {}
+
+    def topic_called(self, name: str) -> TopicRegistration | None:
+        """Find a topic by its name."""
+        return self.registry.topics.get(self._ids[name]) if name in self._ids else None
+
+    def variants(self, topic: TopicRegistration) -> Iterable[TopicRegistration]:
+        """Give a topic with every configuration it may have: one, unless the controllers' own is needed and unknown."""
+        min_isr, unclean = self._config(topic.topic, MIN_ISR), self._config(topic.topic, UNCLEAN)
+        replicas = self.registry.partitions.get(TopicPartition(topic.topic_id, 0))
+        most = 1 if replicas is None else len(replicas.replicas)
+        for minimum in range(1, most + 1) if min_isr is None else (int(min_isr),):
+            for allowed in (False, True) if unclean is None else (unclean.lower() == "true",):
+                yield replace(topic, min_isr=minimum, unclean=allowed)
+
+    def _config(self, topic: str, key: str) -> str | None:
+        """Look a configuration up as the controller does: topic, cluster, its own properties."""
+        for resource in ((RESOURCE_TOPIC, topic), (RESOURCE_BROKER, "")):
+            if key in self._configs.get(resource, {}):
+                return self._configs[resource][key]
+        return self._static[key]
+
+    # -------------------------------------------------------------- records
+
+    @singledispatchmethod
+    def apply(self, record: MetadataRecord) -> None:
+        """Take in one record; those that say nothing about replication change nothing.
+
+        Raises:
+            Refused: it contradicts the state.
+        """
+
+    @apply.register
+    def _(self, record: Topic) -> None:
+        topic = TopicRegistration(topic=record.topic, topic_id=record.topic_id, partitions=0)
+        self.registry.topics[record.topic_id] = topic
+        self._ids[record.topic] = record.topic_id
+
+    @apply.register
+    def _(self, record: RemoveTopic) -> None:
+        topic = self._topic(record.topic_id)
+        for number in range(topic.partitions):
+            self.registry.replace(topic, TopicPartition(topic.topic_id, number), None, Cause.DELETED)
+        del self.registry.topics[topic.topic_id]
+        del self._ids[topic.topic]
+        self._configs.pop((RESOURCE_TOPIC, topic.topic), None)
+
+    @apply.register
+    def _(self, record: Partition) -> None:
+        topic, key = self._topic(record.topic_id), TopicPartition(record.topic_id, record.partition)
+        fields = {name: getattr(record, name) for name in PartitionRegistration._fields}
+        self.registry.replace(topic, key, PartitionRegistration(**fields), Cause.CREATED)
+        self._count(topic, max(topic.partitions, record.partition + 1))
+
+    def _count(self, topic: TopicRegistration, partitions: int) -> None:
+        self.registry.topics[topic.topic_id] = replace(topic, partitions=partitions)
+
+    @apply.register
+    def _(self, record: PartitionChange) -> None:
+        topic, key = self._topic(record.topic_id), TopicPartition(record.topic_id, record.partition)
+        before = self.registry.partitions.get(key)
+        if before is None:
+            raise Refused("this partition does not exist")
+        self.registry.replace(topic, key, merge(before, record), Cause.UNKNOWN)
+
+    @apply.register
+    def _(self, record: ClearElr) -> None:
+        topics = [self._topic(self._ids.get(record.topic))] if record.topic else list(self.registry.topics.values())
+        for topic in topics:
+            for number in range(topic.partitions):
+                key = TopicPartition(topic.topic_id, number)
+                before = self.registry.partitions[key]
+                if before.elr or before.last_known_elr:
+                    cleared = PartitionChange(topic_id=topic.topic_id, partition=number, elr=(), last_known_elr=())
+                    self.registry.replace(topic, key, merge(before, cleared), Cause.CONFIG)
+
+    def _topic(self, topic_id: TopicId | None) -> TopicRegistration:
+        topic = None if topic_id is None else self.registry.topics.get(topic_id)
+        if topic is None:
+            raise Refused("this topic does not exist")
+        return topic
+
+    @apply.register
+    def _(self, record: RegisterBroker) -> None:
+        self.registry.brokers[record.broker] = BrokerRegistration(
+            record.broker_epoch, record.incarnation_id, record.fenced, record.in_controlled_shutdown, record.rack
+        )
+
+    @apply.register
+    def _(self, record: UnregisterBroker) -> None:
+        self._broker(record.broker, record.broker_epoch)
+        del self.registry.brokers[record.broker]
+
+    @apply.register
+    def _(self, record: BrokerRegistrationChange) -> None:
+        known = self._broker(record.broker, record.broker_epoch)
+        self.registry.brokers[record.broker] = known._replace(
+            fenced=known.fenced if record.fenced == 0 else record.fenced > 0,
+            in_controlled_shutdown=known.in_controlled_shutdown or record.in_controlled_shutdown > 0,
+        )
+
+    def _broker(self, broker: BrokerId, epoch: int) -> BrokerRegistration:
+        known = self.registry.brokers.get(broker)
+        if known is None:
+            raise Refused("this broker is not registered")
+        if known.epoch != epoch:
+            raise Refused(f"this broker is registered with epoch {known.epoch}")
+        return known
+
+    @apply.register
+    def _(self, record: Config) -> None:
+        values = self._configs.setdefault((record.resource_type, record.resource_name), {})
+        if record.value is None:
+            values.pop(record.key, None)
+        elif record.key in self._static:
+            values[record.key] = record.value
+
+    @apply.register
+    def _(self, record: FeatureLevel) -> None:
+        if record.feature == _ELR:
+            self.writer.elr_enabled = record.level > 0
+        elif record.feature == _METADATA_VERSION:
+            bumps = record.level < _3_6_IV0  # KAFKA-15021
+            self.writer.switches = replace(self.writer.switches, bump_leader_epoch_on_shrink=bumps)
+
+    @apply.register
+    def _(self, record: LeaderChange) -> None:
+        if record.epoch <= self.controller_epoch:
+            raise Refused(f"epoch {self.controller_epoch} had begun before")
+        self.controller_epoch = record.epoch
+
+
+def merge(before: PartitionRegistration, change: PartitionChange) -> PartitionRegistration:
+    """Apply a change to a partition: what it names, and the epochs (``PartitionRegistration.merge``)."""
+    named = {name: value for name in before._fields if (value := getattr(change, name, None)) is not None}
+    return before._replace(
+        **named,
+        leader_epoch=before.leader_epoch + (change.leader is not None),
+        partition_epoch=before.partition_epoch + 1,
+    )

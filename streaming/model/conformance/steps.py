@@ -1,0 +1,251 @@
+"""What may change a partition, and what the controller's rules would make of it: a table of reasons.
+
+The rules themselves are those of ``streaming.model.controller``; this file only says when they are asked, and for what.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming.contracts.events import Cause
+from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.records import (
+    BrokerRegistrationChange,
+    MetadataRecord,
+    PartitionChange,
+    RegisterBroker,
+    UnregisterBroker,
+)
+from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH
+from streaming.model.conformance.actions import ActionName, Alternative
+from streaming.model.controller.alter_partition import Proposal, verdict
+from streaming.model.controller.change import record_of
+from streaming.model.controller.election import Mode
+from streaming.model.controller.metadata_writer import CAUSE_OF_ELECTION, DEFAULT, How
+from streaming.model.controller.reassignment import assignment_of, reassign, revert
+from streaming.model.messages.alter_partition import AlterPartitionItem
+from streaming.model.messages.errors import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.model.conformance.replay import Replay
+    from streaming.model.controller.election import Outcome
+    from streaming.model.controller.partition import PartitionRegistration, TopicRegistration
+    from streaming.model.controller.registry import Registry
+
+
+class Case(NamedTuple):
+    """A partition at one record: ``after`` is what the log made of it."""
+
+    key: TopicPartition
+    topic: TopicRegistration
+    before: PartitionRegistration
+    after: PartitionRegistration
+
+
+class Plan(NamedTuple):
+    """What an action aims for: an ISR, and what is special about the step."""
+
+    isr: tuple[BrokerId, ...]
+    how: How = DEFAULT
+
+
+class Reason(NamedTuple):
+    """A reason to change partitions.
+
+    Attributes:
+        name: of the action.
+        plan: what it aims for with a partition; a sentence where it is not enabled.
+        causes: what the step of a partition is put down to.
+        broker: who comes or goes.
+        members: every partition that it looks at; empty where it is about the one that the record names.
+    """
+
+    name: ActionName
+    plan: Callable[[Replay, Case], Plan | str]
+    causes: Callable[[Case], tuple[Cause, ...]]
+    broker: BrokerId | None = None
+    members: Callable[[Registry], Iterable[TopicPartition]] = lambda _: ()
+
+
+class Match(NamedTuple):
+    """A reason that explains a record, and the causes that remain."""
+
+    reason: Reason
+    causes: tuple[Cause, ...]
+
+
+def would_write(replay: Replay, reason: Reason, case: Case) -> Iterator[tuple[PartitionChange | None, Outcome | None]]:
+    """Give the record that an action would write, once for each configuration the topic may have; None: no step.
+
+    Nothing is given where the action is not enabled.
+    """
+    plan = reason.plan(replay, case)
+    if isinstance(plan, str):
+        return
+    for topic in replay.variants(case.topic):
+        step = replay.writer.step(topic, case.before, plan.isr, plan.how)
+        yield (None, None) if step is None else (record_of(case.key, case.before, step.after), step.outcome)
+
+
+def match(replay: Replay, reason: Reason, case: Case, record: PartitionChange) -> Match | Alternative:
+    """Tell whether an action would write ``record``; if not, what else."""
+    plan = reason.plan(replay, case)
+    if isinstance(plan, str):
+        return Alternative(reason.name, None, plan)
+    if reason.name is ActionName.ASSIGN_DIRECTORIES:
+        return Match(reason, ())
+    expected = None
+    for expected, outcome in would_write(replay, reason, case):
+        if expected is not None and outcome is not None and _in_order(expected) == _in_order(record):
+            return Match(reason, _causes(reason, case, outcome))
+    return Alternative(reason.name, expected, "would change nothing" if expected is None else "would write")
+
+
+def _causes(reason: Reason, case: Case, outcome: Outcome) -> tuple[Cause, ...]:
+    """An election beyond the ISR, or a reassignment that ends, says more than the reason."""
+    if outcome in CAUSE_OF_ELECTION:
+        return (CAUSE_OF_ELECTION[outcome],)
+    moves = assignment_of(case.before) != assignment_of(case.after)
+    return (Cause.REASSIGNMENT,) if moves else reason.causes(case)
+
+
+def _in_order(record: PartitionChange) -> PartitionChange:
+    """Make records comparable: Kafka writes the eligible replicas in the order of a hash set."""
+    return record if not record.elr else replace(record, elr=tuple(sorted(record.elr)))
+
+
+# -------------------------------------------------------------- brokers come and go
+
+
+def _leaving(
+    name: ActionName, broker: BrokerId, causes: tuple[Cause, ...], *, unclean_shutdown: bool = False
+) -> Reason:
+    """Take a broker out of every ISR; after an unclean shutdown also out of what it was eligible for."""
+    how = How(leaving=broker, unclean_shutdown=unclean_shutdown)
+
+    def plan(_: Replay, case: Case) -> Plan:
+        return Plan(tuple(member for member in case.before.isr if member != broker), how)
+
+    def members(registry: Registry) -> list[TopicPartition]:
+        eligible = registry.with_elr_member(broker) if unclean_shutdown else []
+        return [*registry.with_isr_member(broker), *eligible]
+
+    return Reason(name, plan, lambda _: causes, broker, members)
+
+
+def _unfencing(broker: BrokerId) -> Reason:
+    """Elect for whatever has no leader; nobody joins an ISR."""
+
+    def plan(_: Replay, case: Case) -> Plan | str:
+        return Plan(case.before.isr) if case.before.leader == NO_LEADER else "the partition has a leader"
+
+    return Reason(
+        ActionName.UNFENCE_BROKER, plan, lambda _: (Cause.UNFENCED,), broker, lambda registry: list(registry.leaderless)
+    )
+
+
+def _of_fencing(case: Case) -> tuple[Cause, ...]:
+    """A broker that leads is not let go: it has lost its session. Another one may have stopped cleanly."""
+    led = case.before.leader != case.after.leader
+    return (Cause.FENCED,) if led else (Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
+
+
+def opened_by(record: MetadataRecord | None) -> Reason | None:
+    """Give the action that writes its partition changes after this record."""
+    match record:
+        case BrokerRegistrationChange(fenced=-1):
+            return _unfencing(record.broker)
+        case BrokerRegistrationChange(in_controlled_shutdown=1):
+            causes = (Cause.CONTROLLED_SHUTDOWN,)
+            return _leaving(ActionName.BEGIN_CONTROLLED_SHUTDOWN, record.broker, causes)
+        case _:
+            return None
+
+
+def closed_by(record: MetadataRecord | None) -> tuple[Reason, ...]:
+    """Give the actions that write their partition changes before this record; more than one where it looks alike.
+
+    A clean stop of a broker that leads nothing looks like the end of its session.
+    """
+    match record:
+        case BrokerRegistrationChange(fenced=1):
+            return (_leaving(ActionName.FENCE_BROKER, record.broker, ())._replace(causes=_of_fencing),)
+        case BrokerRegistrationChange(log_dirs=dirs) if dirs is not None:
+            failing = _leaving(ActionName.FAIL_DIRECTORIES, record.broker, (Cause.DIR_FAILURE,))
+            return (failing._replace(members=lambda _: ()),)  # no record tells which partitions a directory holds
+        case RegisterBroker():
+            return (
+                _leaving(ActionName.REGISTER_BROKER, record.broker, (Cause.RESTART,)),
+                _leaving(ActionName.REGISTER_BROKER, record.broker, (Cause.UNCLEAN_RESTART,), unclean_shutdown=True),
+            )
+        case UnregisterBroker():
+            return (_leaving(ActionName.UNREGISTER_BROKER, record.broker, (Cause.UNREGISTERED,)),)
+        case _:
+            return ()
+
+
+# -------------------------------------------------------------- what stands alone
+
+
+def _proposed(replay: Replay, case: Case) -> Plan | str:
+    """Leader proposes the ISR that the log then has, as recovered; what a finished reassignment dropped, with it."""
+    isr, dropped = case.after.isr, set(case.before.removing_replicas) - set(case.after.replicas)
+    isr += tuple(broker for broker in case.before.isr if broker in dropped)
+    members = tuple((broker, ANY_BROKER_EPOCH) for broker in isr)
+    item = AlterPartitionItem(case.key, case.before.leader_epoch, case.before.partition_epoch, members, Cause.UNKNOWN)
+    error = verdict(Proposal(case.before.leader, item, case.before, replay.registry.brokers))
+    return Plan(isr, How(recovered=True)) if error is Error.NONE else f"the leader would be refused, {error.name}"
+
+
+def _assign_directories(_: Replay, case: Case) -> Plan | str:
+    """Broker tells where it keeps a replica; records without directories then say nothing."""
+    same = case.after._replace(partition_epoch=case.before.partition_epoch) == case.before
+    return Plan(case.before.isr) if same else "more than directories changed"
+
+
+def _by_leader(case: Case) -> tuple[Cause, ...]:
+    left, joined = set(case.before.isr) - set(case.after.isr), set(case.after.isr) - set(case.before.isr)
+    return ((Cause.LAG, Cause.LEADER_STALL) if left else ()) + ((Cause.EXPAND,) if joined else ())
+
+
+def _prefer(_: Replay, case: Case) -> Plan | str:
+    if case.before.leader == case.before.replicas[0]:
+        return "the preferred leader leads"
+    return Plan(case.before.isr, How(mode=Mode.PREFERRED))
+
+
+def _force(_: Replay, case: Case) -> Plan | str:
+    if case.before.leader != NO_LEADER:
+        return "the partition has a leader"
+    return Plan(case.before.isr, How(mode=Mode.UNCLEAN))
+
+
+def _reassign(_: Replay, case: Case) -> Plan | str:
+    """Administrator asks for the replicas that the log then has."""
+    target = tuple(broker for broker in case.after.replicas if broker not in case.after.removing_replicas)
+    moving = reassign(assignment_of(case.before), target)
+    return Plan(case.before.isr, How(mode=Mode.ONLINE, assignment=moving))
+
+
+def _cancel(replay: Replay, case: Case) -> Plan | str:
+    if not assignment_of(case.before).is_reassigning:
+        return "no reassignment is in progress"
+    back = revert(case.before)
+    if back.unclean and not any(topic.unclean for topic in replay.variants(case.topic)):
+        return "only added replicas are in sync"
+    return Plan(back.isr, How(assignment=back.assignment))
+
+
+# Leaders ask for the first, administrators and time for the others. The order is that of likelihood.
+ALONE: Final = (
+    Reason(ActionName.ASSIGN_DIRECTORIES, _assign_directories, lambda _: ()),
+    Reason(ActionName.ALTER_PARTITION, _proposed, _by_leader),
+    Reason(ActionName.ELECT_PREFERRED, _prefer, lambda _: (Cause.PREFERRED_ELECTION,)),
+    Reason(ActionName.ELECT_UNCLEAN, _force, lambda _: (Cause.UNCLEAN_ELECTION,)),
+    Reason(ActionName.CANCEL_REASSIGNMENT, _cancel, lambda _: (Cause.REASSIGNMENT,)),
+    Reason(ActionName.REASSIGN, _reassign, lambda _: (Cause.REASSIGNMENT,)),
+)

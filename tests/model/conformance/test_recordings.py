@@ -1,0 +1,50 @@
+"""What real Kafka 4.3.1 clusters wrote is what the model's controller would have written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.model.conformance.actions import Action, ActionName
+from streaming.model.conformance.checker import Checker
+from streaming.sources.simulated.timeline import step_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RECORDINGS = ("one_controller", "replication_links", "controller_failover")
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_every_record_of_a_recorded_cluster_is_an_action_of_the_model(
+    recorded_log: Callable[[str], Any], name: str
+) -> None:
+    checker = Checker()
+    batches = recorded_log(name)
+    found = [checker.explain(batch) for batch in batches]
+    assert [str(departure) for each in found for departure in each.departures] == []
+    assert sum(len(each.actions) for each in found) == sum(len(batch.records) for batch in batches)
+
+
+def told(action: Action) -> str:
+    return f"{action}  {step_text(action.step)}" if action.step is not None else str(action)
+
+
+@pytest.mark.parametrize("name", ["one_controller", "replication_links"])
+def test_a_recorded_cluster_reads_as_a_list_of_actions(
+    recorded_log: Callable[[str], Any], golden: Callable[[str, str], None], name: str
+) -> None:
+    checker = Checker()
+    actions = [action for batch in recorded_log(name) for action in checker.explain(batch).actions]
+    lines = [told(action) for action in actions if action.name is not ActionName.NO_OP]
+    golden(f"conformance/{name}.txt", "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("part", [0.25, 0.5, 0.75])
+def test_it_may_begin_in_the_middle_with_the_state_so_far(recorded_log: Callable[[str], Any], part: float) -> None:
+    batches = recorded_log("one_controller")
+    middle = int(len(batches) * part)
+    checker = Checker()
+    checker.restore(batches[:middle])
+    assert [departure for batch in batches[middle:] for departure in checker.observe(batch)] == []
