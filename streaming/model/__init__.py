@@ -33,6 +33,7 @@ Read in this order:
 - ``client``         what producers and consumers share
 - ``delivery``       addresses, events, the interface of the network
 - ``cluster``        the event loop that joins them
-- ``invariants``     what must hold after every step
+- ``probe``          what an observer is told
+- ``invariants``     what must hold after every step, and the observer that checks it
 - ``placement``      where the replicas of a new topic go; ``placement_zookeeper`` where they went
 """

@@ -5,7 +5,6 @@ The caller owns the clock (it says when to stop), the network (it says when a me
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import BrokerId, Micros, TopicPartition
@@ -15,13 +14,14 @@ from streaming.model.delivery import (
     Address,
     ControllerTimer,
     Event,
+    EventQueue,
     Link,
     Network,
     Pause,
     Process,
 )
 from streaming.model.messages.fetch import FetchResponse
-from streaming.model.messages.outbox import CONTROLLER, Disconnected, Message, Timer
+from streaming.model.messages.outbox import CONTROLLER, Disconnected, Message
 from streaming.model.storage.disk import Disk
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from streaming.model.constants import Constants
     from streaming.model.controller.metadata_writer import Commit
     from streaming.model.controller.partition import PartitionRegistration, TopicRegistration
+    from streaming.model.probe import Probe
 
 
 class Cluster:
@@ -39,6 +40,7 @@ class Cluster:
 
     Attributes:
         now: time of the last event or command, in milliseconds.
+        constants: of every node.
         controller: its registry is the truth of the cluster.
         brokers: running processes, paused ones included.
         clients: producers and consumers, under ids that no broker has.
@@ -53,19 +55,18 @@ class Cluster:
         self.clients: dict[BrokerId, Process] = {}
         self.disks: dict[BrokerId, Disk] = {}
         self.refused = 0
-        self._constants = constants
+        self.constants = constants
         self._network = network
-        self._events: list[Event] = []
-        self._number = 0
+        self._queue = EventQueue()
         self._processes: dict[BrokerId, int] = {}
         self._paused: dict[BrokerId, Pause] = {}
-        self._held: dict[Link, list[Event]] = {}
+        self._probe: Probe | None = None
         self.controller.bootstrap(0)
         self._controller_timers()
 
     def _controller_timers(self) -> None:
         for task, (period, _) in self.controller.tasks.items():
-            self._push(period, CONTROLLER_ADDRESS, ControllerTimer(task, period), CONTROLLER_ADDRESS)
+            self._queue.push(period, CONTROLLER_ADDRESS, ControllerTimer(task, period), CONTROLLER_ADDRESS)
 
     def reachable(self) -> list[Broker]:
         """Give the brokers that would answer a question now."""
@@ -84,7 +85,7 @@ class Cluster:
     @property
     def next_at(self) -> int:
         """When the next event is due; there always is one, for the controller's timers never end."""
-        return self._events[0].at
+        return self._queue.next_at
 
     def advance(self, until: int) -> None:
         """Take every event up to and including ``until``."""
@@ -94,9 +95,15 @@ class Cluster:
 
     def step(self) -> None:
         """Take one event."""
-        event = heapq.heappop(self._events)
+        event = self._queue.pop()
         self.now = event.at
         self._deliver(event)
+        if self._probe is not None:
+            self._probe.stepped()
+
+    def observe(self, probe: Probe) -> None:
+        """Tell an observer from now on what happens. Enabled while no process runs."""
+        self._probe = self.controller.writer.probe = probe
 
     def take_commits(self) -> list[Commit]:
         """Give what the controller committed since the last call."""
@@ -117,14 +124,14 @@ class Cluster:
 
     def _refuse_connection(self, event: Event) -> None:
         if event.sender not in {event.receiver, CONTROLLER_ADDRESS}:
-            self._push(self.now + 1, event.sender, Disconnected(event.receiver.node), event.receiver)
+            self._queue.push(self.now + 1, event.sender, Disconnected(event.receiver.node), event.receiver)
 
     def _deliver_to_controller(self, event: Event) -> None:
         payload = event.payload
         if isinstance(payload, ControllerTimer):
             _, operation = self.controller.tasks[payload.task]
             operation(self.now)
-            self._push(self.now + payload.period_ms, event.receiver, payload, event.sender)
+            self._queue.push(self.now + payload.period_ms, event.receiver, payload, event.sender)
         elif self._processes.get(event.sender.node) == event.sender.process:
             self.controller.receive(self.now, payload)
         self._flush_controller()
@@ -149,7 +156,7 @@ class Cluster:
         for receiver, message in messages:
             self._send(address, receiver, message)
         for delay, timer in timers:
-            self._push(self.now + delay, address, timer, address)
+            self._queue.push(self.now + delay, address, timer, address)
         if process.has_ended:
             self._end(node)
 
@@ -163,14 +170,9 @@ class Cluster:
         at = self._network.arrival(self.now, sender.node, receiver, records)
         to = CONTROLLER_ADDRESS if receiver == CONTROLLER else self._address(receiver)
         if at is None:
-            held = Event(0, 0, to, message, sender)
-            self._held.setdefault((sender.node, receiver), []).append(held)
+            self._queue.hold(to, message, sender)
         else:
-            self._push(at, to, message, sender)
-
-    def _push(self, at: int, receiver: Address, payload: Message | Timer | ControllerTimer, sender: Address) -> None:
-        self._number += 1
-        heapq.heappush(self._events, Event(at, self._number, receiver, payload, sender))
+            self._queue.push(at, to, message, sender)
 
     # -------------------------------------------------------------- what operators, producers and fate do
 
@@ -180,9 +182,12 @@ class Cluster:
             return
         self._processes[node] = self._processes.get(node, 0) + 1
         disk = self.disks.setdefault(node, Disk())
-        make_broker = broker_class(self._constants)
-        broker = self.brokers[node] = make_broker(node, incarnation_id, self._constants, disk, self)
+        make_broker = broker_class(self.constants)
+        broker = self.brokers[node] = make_broker(node, incarnation_id, self.constants, disk, self)
         broker.rack = rack
+        if self._probe is not None:
+            broker.leadership.probe = broker.following.probe = self._probe
+            self._probe.process_changed(node)
         broker.start()
         self.flush(node)
 
@@ -201,6 +206,8 @@ class Cluster:
         """Fate cuts a broker's machine off: the process ends, and what its disk had not flushed is lost."""
         self.kill(node)
         self.disks[node].lose_power()
+        if self._probe is not None:
+            self._probe.process_changed(node)
 
     def sync(self, node: BrokerId) -> None:
         """Operating system of a broker's machine flushes what was appended so far.
@@ -213,6 +220,8 @@ class Cluster:
         """Fate breaks a broker's disk, and an operator replaces it: the process ends, all its replicas are gone."""
         self.kill(node)
         self.disks[node] = Disk()
+        if self._probe is not None:
+            self._probe.process_changed(node)
 
     def stop(self, node: BrokerId) -> None:
         """Operator stops a broker (SIGTERM). Enabled while it runs; it goes when the controller agrees."""
@@ -227,8 +236,10 @@ class Cluster:
             del self.brokers[node]
             self.disks[node].lose_process()
             self.controller.unsubscribe(node)
+            if self._probe is not None:
+                self._probe.process_changed(node)
         for peer in (*self.brokers, *self.clients):
-            self._push(self.now + 1, self._address(peer), Disconnected(node), ended)
+            self._queue.push(self.now + 1, self._address(peer), Disconnected(node), ended)
 
     def pause(self, node: BrokerId) -> None:
         """Fate freezes a process (SIGSTOP, a long garbage collection): connections stay, nothing runs."""
@@ -249,18 +260,11 @@ class Cluster:
             self._deliver(event)
 
     def release(self, link: Link) -> None:
-        """A held or slow link is itself again: what waited on it, or crept, travels now, in order.
-
-        Costs as much as there are events, and links are released rarely.
-        """
-        creeping = sorted(event for event in self._events if (event.sender.node, event.receiver.node) == link)
-        if creeping:
-            self._events = [event for event in self._events if (event.sender.node, event.receiver.node) != link]
-            heapq.heapify(self._events)
-        for event in (*creeping, *self._held.pop(link, ())):
+        """A held or slow link is itself again: what waited on it, or crept, travels now, in order."""
+        for event in self._queue.withdraw(link):
             at = self._network.arrival(self.now, *link, 0)
             assert at is not None, f"{link} is still held"  # noqa: S101 - the driver releases its network first
-            self._push(at, event.receiver, event.payload, event.sender)
+            self._queue.push(at, event.receiver, event.payload, event.sender)
 
     def produce(self, appends: Mapping[TopicPartition, int], *, acks_all: bool) -> None:
         """Producers write to the partitions' current leaders; what has no running leader is refused.

@@ -110,6 +110,11 @@ class Constants:
         return self.replica_lag_time_max_ms // 2
 
     @property
+    def elr_enabled(self) -> bool:
+        """Whether partitions have eligible leader replicas; ZooKeeper never kept them."""
+        return self.eligible_leader_replicas and self.metadata_mode is MetadataMode.KRAFT
+
+    @property
     def session_check_ms(self) -> int:
         """Period in which the controller looks for expired sessions: an eighth of the session (4.x)."""
         return max(1, self.broker_session_timeout_ms // 8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from streaming.contracts.identifiers import BrokerId
@@ -52,6 +53,43 @@ class Event(NamedTuple):
     receiver: Address
     payload: Message | Timer | ControllerTimer
     sender: Address
+
+
+class EventQueue:
+    """What is to come, earliest first, among equals the one set first; and what is held for nobody knows how long."""
+
+    __slots__ = ("_events", "_held", "_number")
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._held: dict[Link, list[Event]] = {}
+        self._number = 0
+
+    @property
+    def next_at(self) -> int:
+        """When the next event is due. Enabled while there is one."""
+        return self._events[0].at
+
+    def push(self, at: int, receiver: Address, payload: Message | Timer | ControllerTimer, sender: Address) -> None:
+        """Set an event."""
+        self._number += 1
+        heapq.heappush(self._events, Event(at, self._number, receiver, payload, sender))
+
+    def pop(self) -> Event:
+        """Take the next event."""
+        return heapq.heappop(self._events)
+
+    def hold(self, receiver: Address, payload: Message, sender: Address) -> None:
+        """Keep a message until its link is withdrawn."""
+        self._held.setdefault((sender.node, receiver.node), []).append(Event(0, 0, receiver, payload, sender))
+
+    def withdraw(self, link: Link) -> list[Event]:
+        """Take out everything that creeps or is held on a link, in order. Costs as much as there are events."""
+        withdrawn = sorted(event for event in self._events if (event.sender.node, event.receiver.node) == link)
+        if withdrawn:
+            self._events = [event for event in self._events if (event.sender.node, event.receiver.node) != link]
+            heapq.heapify(self._events)
+        return withdrawn + self._held.pop(link, [])
 
 
 CONTROLLER_ADDRESS: Final = Address(CONTROLLER, 0)

@@ -35,19 +35,30 @@ class Script:
         lab: the laboratory, from the command ``cluster`` on.
         shown: how many of its commits were printed.
         clients: by name, what commands for producers and consumers keep.
+        told: its broken promises and excused losses that were printed.
     """
 
     def __init__(self) -> None:
         self.lab: Any = None
         self.shown = 0
         self.clients: dict[str, Any] = {}
+        self.told: set[str] = set()
 
     def play(self, line: str) -> list[str]:
-        """Carry out one command."""
+        """Carry out one command; what it broke is printed with a ``!``."""
         name, *words = line.split()
         assert name in COMMANDS, f"there is no command {name}; known: {', '.join(sorted(COMMANDS))}"
         pairs = dict(word.split("=", 1) for word in words if "=" in word)
-        return list(COMMANDS[name](self, *(_value(word) for word in words if "=" not in word), **_options(pairs)))
+        output = list(COMMANDS[name](self, *(_value(word) for word in words if "=" not in word), **_options(pairs)))
+        return [*output, *(f"! {line}" for line in self._harm(is_new=name == "cluster"))]
+
+    def _harm(self, *, is_new: bool) -> list[str]:
+        watch = self.lab.watch
+        watch.check()
+        harm = [f"{it.invariant}: {it.complaint}" for it in watch.violations]
+        harm += [f"{it.records} acknowledged records are lost: {it.excuse}" for it in watch.losses]
+        told, self.told = set() if is_new else self.told, set(harm)
+        return [line for line in harm if line not in told]
 
 
 def _options(pairs: dict[str, str]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from typing import Any
 
-    from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicPartition
     from streaming.model.broker.leader import LeaderPartition
     from streaming.model.constants import Constants
     from streaming.model.controller.partition import BrokerRegistration
@@ -126,6 +126,16 @@ class Broker:
             RequestTimeout: self.network.timed_out,
             OperationExpired: self.purgatory.expired,
         }
+
+    @property
+    def epoch(self) -> BrokerEpoch:
+        """The epoch of this uptime, -1 before the registration."""
+        return self._epoch
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the controller has ever unfenced this process (BrokerState RUNNING)."""
+        return self._is_running
 
     def led_partitions(self) -> Collection[LeaderPartition]:
         """Give the partitions it believes to lead."""

@@ -25,6 +25,7 @@ from streaming.model.switches import Truncation
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.constants import Constants
+    from streaming.model.probe import Probe
     from streaming.model.storage.log import EpochEntry
     from streaming.model.storage.replica import LocalReplica
 
@@ -38,6 +39,7 @@ class Following:
         self, broker: BrokerId, constants: Constants, replicas: dict[TopicPartition, LocalReplica], outbox: Outbox
     ) -> None:
         self.broker_epoch = -1
+        self.probe: Probe | None = None
         self._broker = broker
         self._constants = constants
         self._switches = constants.switches
@@ -57,6 +59,7 @@ class Following:
         if self._switches.truncation is Truncation.HIGH_WATERMARK:
             replica = self._replicas[key]
             replica.truncate(replica.high_watermark)
+            self._was_replicated(key)
         self._add(key, leader, leader_epoch)
 
     def _add(self, key: TopicPartition, leader: BrokerId, leader_epoch: int) -> None:
@@ -72,6 +75,10 @@ class Following:
     def term_of(self, key: TopicPartition) -> tuple[BrokerId, int] | None:
         """Give the leader and leader epoch of a followed partition."""
         return self._term_of.get(key)
+
+    def sources(self, key: TopicPartition) -> list[BrokerId]:
+        """Give the leaders from which a partition is fetched: one at most, none while it waits after an error."""
+        return [leader for leader, fetcher in self._fetchers.items() if key in fetcher.epochs]
 
     # -------------------------------------------------------------- asking
 
@@ -128,6 +135,7 @@ class Following:
             elif self._truncate(self._replicas[key], (item.epoch, item.end_offset)):
                 del fetcher.truncating[key]
                 fetcher.changed[key] = None
+            self._was_replicated(key)
 
     def fetched(self, response: FetchResponse) -> None:
         """A leader answers; answers to an older request or in another leader epoch are void."""
@@ -143,6 +151,7 @@ class Following:
                 continue
             if (leader, epoch) == (response.leader, item.leader_epoch) or not self._switches.discard_stale_fetches:
                 self._take(leader, fetcher, item)
+                self._was_replicated(item.topic_partition)
 
     def _take(self, leader: BrokerId, fetcher: Fetcher, item: FetchedPartition) -> None:
         key = item.topic_partition
@@ -185,6 +194,10 @@ class Following:
         fetcher.remove(key)
         if error is not Error.FENCED_LEADER_EPOCH:
             self._outbox.after(self._constants.replica_fetch_backoff_ms, again)
+
+    def _was_replicated(self, key: TopicPartition) -> None:
+        if self.probe is not None:
+            self.probe.replicated(key)
 
     # -------------------------------------------------------------- waits
 

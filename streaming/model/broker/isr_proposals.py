@@ -78,6 +78,10 @@ class IsrProposals:
         partition.pending = proposal
         self._waiting[partition.key] = proposal
 
+    def of(self, key: TopicPartition) -> list[IsrProposal]:
+        """Give what waits or is in flight for a partition; proposals of a former term among it."""
+        return [queue[key] for queue in (self._waiting, self._in_flight) if key in queue]
+
     def send(self) -> None:
         """Send what waits, unless a request is in flight or has just failed. Called after every input."""
         if self._in_flight or self._is_backing_off or not self._waiting:

@@ -185,6 +185,17 @@ class LeaderPartition:
         return Error.UNKNOWN_LEADER_EPOCH if newer else Error.FENCED_LEADER_EPOCH
 
     @property
+    def latest_offset(self) -> int | None:
+        """The answer to "what is your latest offset?" (ListOffsets); None: OFFSET_NOT_AVAILABLE, ask again.
+
+        A new leader may know a lower high watermark than its predecessor told; it keeps silent until it has caught up
+        with the start of its term (KIP-207), so that no consumer sees the end of a partition move backwards.
+        """
+        if self._switches.monotonic_latest_offset and self.replica.high_watermark < self.start_offset:
+            return None
+        return self.replica.high_watermark
+
+    @property
     def accepts_acks_all(self) -> bool:
         """Whether a write with ``acks=all`` is appended; else NOT_ENOUGH_REPLICAS and nothing is."""
         return len(self.committed.isr) >= self._min_isr

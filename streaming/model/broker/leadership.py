@@ -10,7 +10,7 @@ from streaming.model.broker.fetch_session import FetchSession
 from streaming.model.broker.isr_proposals import IsrProposals
 from streaming.model.broker.leader import IsrProposal, LeaderPartition
 from streaming.model.broker.reading import nothing_new, out_of_range, read
-from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH, RemoteReplica, fetched
+from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH, RemoteReplica, behind_ms, fetched
 from streaming.model.messages.errors import Error
 from streaming.model.messages.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
 from streaming.model.messages.outbox import Outbox
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from streaming.model.broker.purgatory import Purgatory
     from streaming.model.constants import Constants
     from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
+    from streaming.model.probe import Probe
     from streaming.model.storage.batch import Batch
     from streaming.model.storage.replica import LocalReplica
 
@@ -35,6 +36,7 @@ class Leadership:
         broker: who leads.
         led: by partition.
         proposals: ISR changes on their way to the controller.
+        probe: an observer, or None.
         stalled: (from, to) of the last time this process did not run; it tells a lag from the leader's own stall.
     """
 
@@ -48,6 +50,7 @@ class Leadership:
     ) -> None:
         self.led: dict[TopicPartition, LeaderPartition] = {}
         self.proposals = IsrProposals(broker, constants, self.led, self._isr_committed, outbox)
+        self.probe: Probe | None = None
         self.stalled = (0, 0)
         self.broker = broker
         self._constants = constants
@@ -73,7 +76,7 @@ class Leadership:
         if partition is None or registration.leader_epoch > partition.committed.leader_epoch:
             again = partition is not None
             partition = partition or LeaderPartition(self.broker, key, replica, registration, self._switches)
-            partition.remotes.update(self._former_remotes.pop(key, {}))
+            partition.remotes |= self._former_remotes.pop(key, {})
             self.led[key] = partition
             self._let_go(partition, registration)
             partition.begin_term(now, registration, topic.min_isr, again=again)
@@ -88,6 +91,8 @@ class Leadership:
                 if session.follower in added:
                     session.open(partition)
             self._isr_committed(now, partition)
+        if self.probe is not None:
+            self.probe.informed(key)
 
     def _let_go(self, partition: LeaderPartition, registration: PartitionRegistration) -> None:
         """Followers that a reassignment removed are none any more."""
@@ -109,6 +114,8 @@ class Leadership:
             self._purgatory.touch(key)
             if not self._switches.reset_followers_at_new_epoch:
                 self._former_remotes[key] = partition.remotes
+            if self.probe is not None:
+                self.probe.resigned(partition)
             for session in self._sessions_of(partition):
                 session.drop(key)
 
@@ -123,6 +130,8 @@ class Leadership:
         window = self._constants.replica_lag_time_max_ms
         if partition.advance_high_watermark(now, window, self.brokers):
             self._purgatory.touch(partition.key)
+            if self.probe is not None:
+                self.probe.advanced(partition)
             for session in self._sessions_of(partition):
                 session.unsettle(partition)
 
@@ -141,24 +150,31 @@ class Leadership:
             if partition is None or (acks_all and not partition.accepts_acks_all):
                 refused += count
                 continue
-            for session in self._sessions_of(partition):
-                session.unsettle(partition)
-                if session.parked is not None and session.is_stated(partition):
-                    waiting[session.follower] = session
+            for session in self._awaken(partition):
+                waiting[session.follower] = session
             partition.replica.log.append(count)
+            if self.probe is not None:
+                self.probe.appended(partition, partition.replica.log.end - count, acks_all=acks_all)
             self._advance(now, partition)
         for session in waiting.values():
             self._answer(session, ())
         return refused
 
-    def append_batch(self, now: int, partition: LeaderPartition, batch: Batch) -> Batch:
-        """Leader writes one batch with producer, keys or marker; gives it as it stands in the log."""
+    def _awaken(self, partition: LeaderPartition) -> list[FetchSession]:
+        """Look at every follower's session again, for there is news; give those with a request that waits for it."""
         waiting = []
         for session in self._sessions_of(partition):
             session.unsettle(partition)
             if session.parked is not None and session.is_stated(partition):
                 waiting.append(session)
+        return waiting
+
+    def append_batch(self, now: int, partition: LeaderPartition, batch: Batch, *, acks_all: bool) -> Batch:
+        """Leader writes one batch with producer, keys or marker; gives it as it stands in the log."""
+        waiting = self._awaken(partition)
         batch = partition.replica.log.append_batch(batch)
+        if self.probe is not None:
+            self.probe.appended(partition, batch.base_offset, acks_all=acks_all)
         self._advance(now, partition)
         for session in waiting:
             self._answer(session, ())
@@ -210,14 +226,10 @@ class Leadership:
         for key, followers in lagging.items():
             partition = self.led[key]
             isr = tuple(member for member in partition.committed.isr if member not in followers)
-            cause = self._cause_of_lag(now, [partition.remotes[follower] for follower in followers])
+            # Ghost: would they be in sync, were the time in which this leader itself stood still not counted?
+            is_lag = any(behind_ms(partition.remotes[it], now, self.stalled) > window for it in followers)
+            cause = Cause.LAG if is_lag else Cause.LEADER_STALL
             self.proposals.propose(partition, IsrProposal(isr, cause))
-
-    def _cause_of_lag(self, now: int, followers: list[RemoteReplica]) -> Cause:
-        """Ghost: would they be in sync, were the time in which this leader itself stood still not counted?"""
-        begin, end = self.stalled
-        longest = max(now - it.last_caught_up_ms - max(0, end - max(begin, it.last_caught_up_ms)) for it in followers)
-        return Cause.LAG if longest > self._constants.replica_lag_time_max_ms else Cause.LEADER_STALL
 
     def _isr_committed(self, now: int, partition: LeaderPartition) -> None:
         for session in self._sessions_of(partition):
@@ -225,6 +237,8 @@ class Leadership:
         self._purgatory.touch(partition.key)
         if self._switches.recheck_high_watermark_after_isr:
             self._advance(now, partition)
+        if self.probe is not None:
+            self.probe.informed(partition.key)
 
     def _state(self, now: int, session: FetchSession, item: FetchPartition) -> FetchedPartition | None:
         """Take one stated position; an answer only where it is refused or the logs part."""

@@ -125,7 +125,8 @@ class Produce:
             known = self._known(now, partition, batch)
             if known is not None:
                 return known
-        batch = self._leadership.append_batch(now, partition, batch._replace(timestamp_ms=now))
+        batch = batch._replace(timestamp_ms=now)
+        batch = self._leadership.append_batch(now, partition, batch, acks_all=acks is Acks.ALL)
         return Appended(Error.NONE, batch.base_offset, batch.end_offset)
 
     def _known(self, now: int, partition: LeaderPartition, batch: Batch) -> Appended | None:

@@ -49,6 +49,12 @@ def is_caught_up(remote: RemoteReplica, leader_end: int, now: int, window_ms: in
     return remote.log_end_offset == leader_end or now - remote.last_caught_up_ms <= window_ms
 
 
+def behind_ms(remote: RemoteReplica, now: int, stalled: tuple[int, int]) -> int:
+    """Give how long it has not been caught up, without the time in which the leader itself did not run."""
+    begin, end = stalled
+    return now - remote.last_caught_up_ms - max(0, end - max(begin, remote.last_caught_up_ms))
+
+
 def for_new_leader(*, in_isr: bool, now: int) -> RemoteReplica:
     """Begin a term: nothing is known; members of the ISR get the benefit of one window."""
     return RemoteReplica(last_caught_up_ms=now if in_isr else 0)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from streaming.model.constants import Constants
+    from streaming.model.probe import Probe
 
 MICROS_PER_MS: Final = 1_000
 
@@ -84,6 +85,7 @@ class MetadataWriter:
         self.end_offset = 0
         self.elr_enabled = constants.eligible_leader_replicas
         self.switches = constants.switches
+        self.probe: Probe | None = None
         self._origin = origin
         self._outbox = outbox
         self._records: list[MetadataRecord] = []
@@ -170,6 +172,8 @@ class MetadataWriter:
         self.end_offset += len(self._records)
         transitions = tuple(self.registry.transitions)
         self.commits.append(Commit(now, batch, transitions))
+        if self.probe is not None:
+            self.probe.committed(self.commits[-1])
         self._publish(transitions)
         self._records.clear()
         self._brokers.clear()

@@ -38,6 +38,7 @@ from streaming.model.zookeeper.layout import (
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicId
     from streaming.model.messages.zookeeper import Path, Znode
+    from streaming.model.probe import Probe
     from streaming.model.zookeeper.layout import TopicData
     from streaming.model.zookeeper.znodes import Znodes
 
@@ -53,9 +54,10 @@ class Chronicle:
     def __init__(self, znodes: Znodes, *, origin: Micros) -> None:
         self.registry = Registry()
         self.commits: list[Commit] = []
+        self.probe: Probe | None = None
         self._znodes = znodes
         self._origin = origin
-        self._end_offset = 0
+        self.end_offset = 0
         self._records: list[MetadataRecord] = []
 
     def changed(self, path: Path) -> None:
@@ -130,12 +132,14 @@ class Chronicle:
             return
         epoch = self._znodes.get(CONTROLLER_EPOCH)
         batch = RecordBatch(
-            base_offset=Offset(self._end_offset),
+            base_offset=Offset(self.end_offset),
             epoch=0 if epoch is None else epoch.data,
             timestamp=Micros(self._origin + now * MICROS_PER_MS),
             records=tuple(self._records),
         )
-        self._end_offset += len(self._records)
+        self.end_offset += len(self._records)
         self.commits.append(Commit(now, batch, tuple(self.registry.transitions)))
+        if self.probe is not None:
+            self.probe.committed(self.commits[-1])
         self._records.clear()
         self.registry.transitions.clear()

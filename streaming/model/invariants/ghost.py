@@ -1,0 +1,245 @@
+"""Ghost state: what nobody in the cluster knows as a whole, but what its promises are about. An observer.
+
+It remembers what was written, acknowledged and seen by consumers, and what excuses a loss: a record that was
+acknowledged may be lost by an unclean election, by as many damaged disks at once as the minimum ISR, or, without
+eligible leader replicas, by the damage of the one replica that was left in the ISR. By nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming.contracts.events import Cause
+from streaming.contracts.health import effective_min_isr
+from streaming.contracts.identifiers import NO_LEADER
+from streaming.model.invariants.records import Records, Span, first_difference, holds, spans_of
+from streaming.model.storage.log import Log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.model.broker.leader import LeaderPartition
+    from streaming.model.cluster import Cluster
+    from streaming.model.controller.partition import PartitionRegistration, Transition
+    from streaming.model.controller.registry import Registry
+
+UNCLEAN: Final = frozenset({Cause.UNCLEAN_ELECTION, Cause.LAST_KNOWN_LEADER})
+DAMAGE: Final = "as many damaged disks as the minimum ISR"
+LAST_REPLICA: Final = "the last replica in the ISR was damaged"
+
+
+class Loss(NamedTuple):
+    """Acknowledged records that are gone, and the excuse."""
+
+    topic_partition: TopicPartition
+    records: int
+    excuse: str
+
+
+class Memory:
+    """What is remembered of one partition.
+
+    Attributes:
+        states: every registration the controller ever wrote, by partition epoch.
+        sent: everything that a leader appended.
+        acked: acknowledged with acks=all.
+        nacked: appended for acks=all, then refused or given up.
+        waiting: appended for acks=all and not answered, by the leader that owes the answer.
+        consumed: what was below the high watermark of anybody who led: a consumer that is always there first.
+        true_high_watermark: what every member of the controller's ISR had when a leader moved its high watermark.
+        writers: who appended, by leader epoch.
+        term_marks: the last high watermark of each believer, by broker.
+        latest: the largest answer that the controller's leader gave to "what is your latest offset?".
+        damaged: brokers whose disk lost consumed records, until they have them again.
+        history: leader epoch of the last election that could lose records; logs and leaders before it are void.
+        broken: promises that were broken in passing, as (invariant, what happened).
+    """
+
+    def __init__(self) -> None:
+        self.states: dict[int, PartitionRegistration] = {}
+        self.sent = Records()
+        self.acked = Records()
+        self.nacked = Records()
+        self.waiting: dict[LeaderPartition, list[Span]] = {}
+        self.consumed = Log()
+        self.true_high_watermark = 0
+        self.writers: dict[int, BrokerId] = {}
+        self.term_marks: dict[BrokerId, tuple[LeaderPartition, int]] = {}
+        self.latest = 0
+        self.damaged: set[BrokerId] = set()
+        self.history = 0
+        self.broken: list[tuple[str, str]] = []
+
+    def has_all_that_was_consumed(self, log: Log) -> bool:
+        """Tell whether a replica can stand for everything below the true high watermark."""
+        end = min(self.true_high_watermark, self.consumed.end)
+        return log.end >= end and first_difference(log, self.consumed, end) is None
+
+
+class Ghost:
+    """Remembers; half of an observer (``probe.Probe``), of which ``watch.Watch`` is the other half.
+
+    Attributes:
+        memories: of every partition that was ever touched.
+        touched: partitions to check after this step, and whether their metadata or leaders changed.
+        losses: every loss of acknowledged records that had an excuse.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.memories: dict[TopicPartition, Memory] = {}
+        self.touched: dict[TopicPartition, bool] = {}
+        self.losses: list[Loss] = []
+        self._cluster = cluster
+
+    @property
+    def _registry(self) -> Registry:
+        return self._cluster.controller.registry
+
+    def memory(self, key: TopicPartition) -> Memory:
+        """Give what is remembered of a partition."""
+        memory = self.memories.get(key)
+        if memory is None:
+            memory = self.memories[key] = Memory()
+        return memory
+
+    # -------------------------------------------------------------- told by the protocol (Probe)
+
+    def appended(self, leader: LeaderPartition, offset: int, *, acks_all: bool) -> None:
+        """A leader wrote records; nobody else may ever write in its epoch."""
+        memory, log = self.memory(leader.key), leader.replica.log
+        epoch = leader.committed.leader_epoch
+        span = Span(epoch, offset, log.end)
+        writer = memory.writers.setdefault(epoch, leader.broker)
+        if writer != leader.broker:
+            self.touched.setdefault(leader.key, False)
+            memory.broken.append(("NoSplitBrain", f"{writer} and {leader.broker} both wrote in epoch {epoch}"))
+        memory.sent.add(span)
+        if acks_all:
+            memory.waiting.setdefault(leader, []).append(span)
+
+    def advanced(self, leader: LeaderPartition) -> None:
+        """A leader moved its high watermark: consumers see more, producers get their answers."""
+        memory = self.memory(leader.key)
+        self.touched.setdefault(leader.key, False)
+        if leader.committed.leader_epoch < memory.history:
+            return  # a leader of before an unclean election: its records are lost, and excused
+        partition = self._registry.partitions.get(leader.key)
+        if partition is not None:
+            ends = [log.end for log in self._logs(leader.key, partition.isr)]
+            reached = min(leader.replica.high_watermark, *ends) if ends else 0
+            memory.true_high_watermark = max(memory.true_high_watermark, reached)
+        self._consume(memory, leader)
+        self._acknowledge(memory, leader, partition)
+
+    def resigned(self, leader: LeaderPartition) -> None:
+        """Waiting producers are told that it leads no more."""
+        memory = self._touch(leader.key)
+        for span in memory.waiting.pop(leader, ()):
+            memory.nacked.add(span)
+        memory.term_marks.pop(leader.broker, None)
+
+    def replicated(self, key: TopicPartition) -> None:
+        """A follower took in what its leader answered."""
+        self.touched.setdefault(key, False)
+
+    def informed(self, key: TopicPartition) -> None:
+        """A broker took in new metadata."""
+        self.touched[key] = True
+
+    def process_changed(self, broker: BrokerId) -> None:
+        """A process began or ended, or a disk was damaged: see what its replicas still stand for."""
+        for memory in self.memories.values():
+            for leader in [it for it in memory.waiting if it.broker == broker]:
+                self.resigned(leader)
+            memory.term_marks.pop(broker, None)
+        for key in self._registry.hosted_by(broker):
+            self.touched[key] = True
+            self._assess(key, self.memory(key), broker)
+
+    # -------------------------------------------------------------- told by the watch, and asked
+
+    def take_step(self, step: Transition) -> None:
+        """The controller took a step; an election after too much damage begins a new history."""
+        key, after = step.topic_partition, step.after
+        if after is None:
+            self.memories.pop(key, None)
+            self.touched.pop(key, None)
+            return
+        memory = self._touch(key)
+        memory.states[after.partition_epoch] = after
+        if step.before is None or after.leader in {NO_LEADER, step.before.leader}:
+            return
+        if step.cause in UNCLEAN:
+            self._forgive(key, after, step.cause.value)
+        elif excuse := self.excuse(step.before, self.min_isr(key, after), memory):
+            self._forgive(key, after, excuse)
+
+    def min_isr(self, key: TopicPartition, state: PartitionRegistration) -> int:
+        """Give the effective minimum ISR of a partition."""
+        return effective_min_isr(self._registry.topics[key.topic_id].min_isr, state.replicas) or 1
+
+    def excuse(self, state: PartitionRegistration, min_isr: int, memory: Memory) -> str:
+        """Say what excuses a loss now; empty if nothing does."""
+        if len(memory.damaged) >= min_isr:
+            return DAMAGE
+        alone = len(state.isr) == 1 and not self._cluster.constants.elr_enabled
+        return LAST_REPLICA if alone and state.isr[0] in memory.damaged else ""
+
+    # -------------------------------------------------------------- within
+
+    def _touch(self, key: TopicPartition) -> Memory:
+        self.touched[key] = True
+        return self.memory(key)
+
+    def _logs(self, key: TopicPartition, brokers: Iterable[BrokerId]) -> Iterator[Log]:
+        for broker in brokers:
+            replica = self._cluster.disks[broker].replicas.get(key)
+            yield Log() if replica is None else replica.log
+
+    def _assess(self, key: TopicPartition, memory: Memory, broker: BrokerId) -> None:
+        (log,) = self._logs(key, (broker,))
+        partition = self._registry.partitions[key]
+        stood_for_it = broker in partition.isr or broker in partition.elr
+        if stood_for_it and not memory.has_all_that_was_consumed(log):
+            memory.damaged.add(broker)
+
+    @staticmethod
+    def _consume(memory: Memory, leader: LeaderPartition) -> None:
+        log, consumed, end = leader.replica.log, memory.consumed, leader.replica.high_watermark
+        difference = first_difference(log, consumed, end)
+        if difference is not None:
+            memory.broken.append(("ConsistentRead", f"{leader.broker} shows another record at {difference}"))
+        elif end > consumed.end:
+            for span in spans_of(log, consumed.end, end):
+                consumed.append_fetched(span.end, ((span.epoch, span.start),))
+
+    def _acknowledge(self, memory: Memory, leader: LeaderPartition, truth: PartitionRegistration | None) -> None:
+        waiting, high_watermark = memory.waiting.get(leader, []), leader.replica.high_watermark
+        done = [span for span in waiting if span.end <= high_watermark]
+        if not done:
+            return
+        memory.waiting[leader] = waiting[len(done) :]
+        for span in done:
+            (memory.acked if leader.has_min_isr else memory.nacked).add(span)
+            if leader.has_min_isr and truth is not None and truth.leader not in {NO_LEADER, leader.broker}:
+                (log,) = self._logs(leader.key, (truth.leader,))
+                if not holds(log, span) and truth.leader not in memory.damaged:
+                    what = f"{leader.broker} acknowledged {span}, which leader {truth.leader} lacks"
+                    memory.broken.append(("NoSplitBrain", what))
+
+    def _forgive(self, key: TopicPartition, after: PartitionRegistration, excuse: str) -> None:
+        """What the new leader has is all there is from now on."""
+        memory = self.memory(key)
+        (log,) = self._logs(key, (after.leader,))
+        lost = memory.acked.missing_from(log)
+        if lost:
+            self.losses.append(Loss(key, sum(span.end - span.start for span in lost), excuse))
+            memory.acked.keep_only(log)
+        end = min(memory.consumed.end, log.end)
+        difference = first_difference(log, memory.consumed, end)
+        memory.consumed.truncate(end if difference is None else difference)
+        memory.true_high_watermark = min(memory.true_high_watermark, memory.consumed.end)
+        memory.latest = min(memory.latest, memory.consumed.end)
+        memory.damaged.clear()
+        memory.history = after.leader_epoch
