@@ -46,6 +46,7 @@ class Constants:
     log_retention_ms: int = 604_800_000
     log_retention_records: int = -1
     log_retention_check_interval_ms: int = 300_000
+    log_initial_task_delay_ms: int = 30_000
     log_cleaner_delete_retention_ms: int = 86_400_000
     log_flush_interval_records: int = 9_223_372_036_854_775_807
     log_flush_offset_checkpoint_interval_ms: int = 60_000

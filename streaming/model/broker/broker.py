@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.identifiers import NO_LEADER, TopicPartition
+from streaming.model.broker.cleanup import LogCleanup
 from streaming.model.broker.epoch_ends import EpochEnds
 from streaming.model.broker.following import Following
 from streaming.model.broker.leadership import Leadership
@@ -36,7 +37,6 @@ from streaming.model.messages.offsets_for_leader_epoch import (
 from streaming.model.messages.outbox import CONTROLLER, Disconnected, Message, Outbox, Timer
 from streaming.model.messages.timers import (
     AlterPartitionDue,
-    CheckpointDue,
     FetchDue,
     FetchWaitOver,
     HeartbeatDue,
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
     from typing import Any
 
-    from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicPartition
+    from streaming.contracts.identifiers import BrokerEpoch, BrokerId
     from streaming.model.broker.leader import LeaderPartition
     from streaming.model.constants import Constants
-    from streaming.model.controller.partition import BrokerRegistration
+    from streaming.model.controller.partition import BrokerRegistration, TopicRegistration
     from streaming.model.storage.disk import Disk
 
 # BrokerLifecycleManager hurries while it starts and once while it stops.
@@ -88,6 +88,7 @@ class Broker:
         self.metadata_cache = MetadataCache(self.leadership, self.following, disk, directory, self.outbox)
         self.produce = Produce(self.leadership, self.purgatory, constants, self.outbox)
         self.producer_ids = ProducerIds(self.network, self.outbox)
+        self.cleanup = LogCleanup(disk, self.leadership, constants, self.outbox)
         self.disk = disk
         self._constants = constants
         self._epoch = NO_BROKER_EPOCH
@@ -101,7 +102,7 @@ class Broker:
         disk.clean_shutdown_epoch = NO_BROKER_EPOCH
         epoch_ends = EpochEnds(self.leadership, constants.switches, self.outbox)
         self._handlers = self._own_handlers()
-        for component in (self.metadata_cache, self.produce, self.producer_ids, epoch_ends):
+        for component in (self.metadata_cache, self.produce, self.producer_ids, self.cleanup, epoch_ends):
             self._handlers |= component.handlers
 
     def _own_handlers(self) -> dict[type, Callable[[int, Any], None]]:
@@ -112,7 +113,6 @@ class Broker:
             FetchDue: lambda _, it: self.following.retry(it.leader),
             PartitionFetchDue: lambda _, it: self.following.retry_partition(it),
             OffsetsForLeaderEpochResponse: lambda _, it: self.following.epochs_ended(it),
-            CheckpointDue: lambda _, it: self._checkpoint(it),
             IsrExpiration: self._expire_isr,
             AlterPartitionResponse: self.leadership.proposals.answered,
             AlterPartitionDue: lambda _now, _it: self.leadership.proposals.retry(),
@@ -153,7 +153,7 @@ class Broker:
         """
         self.outbox.send(CONTROLLER, MetadataRequest(self.broker))
         self.outbox.after(self._constants.isr_expiration_ms, IsrExpiration())
-        self.outbox.after(self._constants.replica_high_watermark_checkpoint_interval_ms, CheckpointDue())
+        self.cleanup.start()
         self._register(now, RegistrationDue())
 
     def receive(self, now: int, payload: Message | Timer) -> None:
@@ -179,10 +179,6 @@ class Broker:
     def _disconnected(self, now: int, message: Disconnected) -> None:
         self.following.disconnected(message.peer)
         self.network.disconnected(now, message)
-
-    def _checkpoint(self, timer: CheckpointDue) -> None:
-        self.outbox.after(self._constants.replica_high_watermark_checkpoint_interval_ms, timer)
-        self.disk.checkpoint.write()
 
     def _expire_isr(self, now: int, timer: IsrExpiration) -> None:
         self.outbox.after(self._constants.isr_expiration_ms, timer)
@@ -244,6 +240,13 @@ class Broker:
             self._assign(now, item)
         for topic in delta.topics:
             self.leadership.configure(topic)
+            self._configure_logs(now, topic)
+
+    def _configure_logs(self, now: int, topic: TopicRegistration) -> None:
+        for number in range(topic.partitions):
+            key = TopicPartition(topic.topic_id, number)
+            if key in self.disk.replicas:
+                self.cleanup.configure(now, key, self.disk.replicas[key], topic)
 
     def _assign(self, now: int, item: MetadataPartition) -> None:
         key, registration = item.topic_partition, item.registration
@@ -253,6 +256,7 @@ class Broker:
             self.disk.replicas.pop(key, None)
             return
         replica = self.disk.replica(key)
+        self.cleanup.configure(now, key, replica, item.topic)
         if registration.leader == self.broker:
             self.following.unfollow(key)
             self.leadership.lead(now, key, item.topic, registration, replica)

@@ -166,7 +166,7 @@ class Following:
             fetcher.changed[key] = None
         elif item.fetch_offset == replica.log.end:
             if item.end_offset > item.fetch_offset:
-                replica.log.append_fetched(item.end_offset, item.epochs, item.batches)
+                replica.log.append_fetched(item.end_offset, item.epochs, item.batches, item.timestamp_ms)
                 fetcher.changed[key] = None
             replica.take_leader_offsets(item.high_watermark, item.log_start_offset)
 

@@ -107,6 +107,13 @@ class Leadership:
             if partition is not None:
                 partition.set_min_isr(topic.min_isr)
 
+    def log_start_moved(self, key: TopicPartition) -> None:
+        """Leader has deleted its oldest records: the followers are told with the next fetch."""
+        partition = self.led.get(key)
+        if partition is not None:
+            for session in self._sessions_of(partition):
+                session.forget_told(partition)
+
     def resign(self, key: TopicPartition) -> None:
         """Leader learns that it leads no more."""
         partition = self.led.pop(key, None)
@@ -152,7 +159,7 @@ class Leadership:
                 continue
             for session in self._awaken(partition):
                 waiting[session.follower] = session
-            partition.replica.log.append(count)
+            partition.replica.log.append(count, now)
             if self.probe is not None:
                 self.probe.appended(partition, partition.replica.log.end - count, acks_all=acks_all)
             self._advance(now, partition)

@@ -17,7 +17,9 @@ def read(partition: LeaderPartition, offset: int, max_records: int) -> FetchedPa
     if offset < log.start:
         return out_of_range(partition, partition.committed.leader_epoch)
     end = log.read_end(offset, max_records)
-    answer = _answer(partition, offset, end)._replace(epochs=log.epochs_between(offset, end))
+    answer = _answer(partition, offset, end)._replace(
+        epochs=log.epochs_between(offset, end), timestamp_ms=log.timestamp_at(end - 1)
+    )
     return answer._replace(batches=log.batches_between(offset, end)) if log.batches else answer
 
 

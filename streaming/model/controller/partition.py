@@ -8,6 +8,7 @@ from typing import NamedTuple
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicId, TopicPartition
 from streaming.contracts.records import RECOVERED
+from streaming.model.storage.segments import LogConfig
 
 
 class PartitionRegistration(NamedTuple):
@@ -46,13 +47,14 @@ class BrokerRegistration(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRegistration:
-    """A topic with the configuration that replication depends on."""
+    """A topic with the configuration that replication depends on; ``log`` None: as the brokers' own."""
 
     topic: str
     topic_id: TopicId
     partitions: int
     min_isr: int = 1
     unclean: bool = False
+    log: LogConfig | None = None
 
 
 class Transition(NamedTuple):

@@ -35,7 +35,8 @@ class FetchedPartition(NamedTuple):
     """One partition of an answer: records ``[fetch_offset, end_offset)``, an error, or where the logs part.
 
     Departs from Kafka: OFFSET_OUT_OF_RANGE tells at once where the leader's log starts and ends; Kafka's follower asks
-    for that with two ListOffsets requests.
+    for that with two ListOffsets requests. ``timestamp_ms``, the largest of the segment that the records come from, is
+    in Kafka one in each record.
     """
 
     topic_partition: TopicPartition
@@ -48,6 +49,7 @@ class FetchedPartition(NamedTuple):
     log_start_offset: int = 0
     diverging: tuple[int, int] | None = None
     batches: tuple[Batch, ...] = ()
+    timestamp_ms: int = 0
 
 
 class FetchResponse(NamedTuple):

@@ -20,6 +20,10 @@ class CheckpointDue(NamedTuple):
     """Timer: write down the high watermarks."""
 
 
+class CleanupDue(NamedTuple):
+    """Timer: delete and compact what is due in the logs."""
+
+
 class HeartbeatDue(NamedTuple):
     """Timer: tell the controller that this broker is alive."""
 

@@ -23,6 +23,8 @@ class Batch(NamedTuple):
         values: likewise, any immutable values; None is a tombstone.
         marker: set for a control batch, which has one record.
         coordinator_epoch: in a marker, the leader epoch of the coordinator that decided.
+        deltas: where the records stand that compaction left, counted from the base offset; None: all are there.
+        delete_horizon_ms: when its tombstones may go; None before they were compacted for the first time.
     """
 
     base_offset: int
@@ -36,6 +38,14 @@ class Batch(NamedTuple):
     values: tuple[object, ...] = ()
     timestamp_ms: int = 0
     coordinator_epoch: int = -1
+    deltas: tuple[int, ...] | None = None
+    delete_horizon_ms: int | None = None
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Offsets of its records, those that compaction left; as many as there are keys."""
+        deltas = range(self.size) if self.deltas is None else self.deltas
+        return tuple(self.base_offset + delta for delta in deltas)
 
     @property
     def last_offset(self) -> int:

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from streaming.model.storage.producer_state import ProducerState
+from streaming.model.storage.segments import DEFAULT_CONFIG, LogConfig, Segment
 
 if TYPE_CHECKING:
     from streaming.model.storage.batch import Batch
@@ -27,17 +28,31 @@ class Log:
 
     ``epochs`` is strictly increasing in both columns: (epoch, first offset of that epoch). ``batches`` has those that
     carry more than anonymous records, in the order of their offsets; ``producers`` is what follows from them.
-    ``flushed`` is the recovery point: what lies below survives a loss of power.
+    ``flushed`` is the recovery point: what lies below survives a loss of power. The last of ``segments`` is the active
+    one. ``cleaned`` is the first offset that compaction has not seen.
     """
 
-    __slots__ = ("batches", "end", "epochs", "flushed", "producers", "start")
+    __slots__ = (
+        "_config",
+        "_segment_offsets",
+        "batches",
+        "cleaned",
+        "end",
+        "epochs",
+        "flushed",
+        "producers",
+        "segments",
+        "start",
+    )
 
     def __init__(self) -> None:
         self.start = 0
         self.end = 0
-        self.flushed = 0
+        self.flushed = self.cleaned = 0
         self.epochs: list[EpochEntry] = []
         self.batches: list[Batch] = []
+        self.segments = [Segment(0)]
+        self.config = DEFAULT_CONFIG
         self.producers = ProducerState()
 
     @property
@@ -57,26 +72,81 @@ class Log:
         """Give the epoch in which the record at ``offset`` was written."""
         return max(epoch for epoch, first in self.epochs if first <= offset)
 
-    def append(self, count: int) -> None:
+    def append(self, count: int, timestamp_ms: int = 0) -> None:
         """Leader: write ``count`` anonymous records in the current epoch."""
-        self.end += count
+        self._write(self.end + count, timestamp_ms)
 
     def append_batch(self, batch: Batch) -> Batch:
         """Leader: write a batch in the current epoch; give it as it stands in the log."""
         batch = batch._replace(base_offset=self.end)
+        self._write(batch.end_offset, batch.timestamp_ms)
         self.batches.append(batch)
-        self.end = batch.end_offset
         self.producers.written(batch)
         return batch
 
-    def append_fetched(self, end: int, epochs: tuple[EpochEntry, ...], batches: tuple[Batch, ...] = ()) -> None:
+    def append_fetched(
+        self, end: int, epochs: tuple[EpochEntry, ...], batches: tuple[Batch, ...] = (), timestamp_ms: int = 0
+    ) -> None:
         """Follower: take over what the leader sent, up to ``end``."""
+        self._write(end, timestamp_ms)
         for epoch, offset in epochs:
             self.begin_epoch(epoch, offset)
         self.batches += batches
         for batch in batches:
             self.producers.written(batch)
+
+    # -------------------------------------------------------------- segments
+
+    @property
+    def config(self) -> LogConfig:
+        """What configuration says of this log."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self._config = config
+        self._segment_offsets = config.segment_offsets
+
+    def _write(self, end: int, timestamp_ms: int) -> None:
+        """Records up to ``end`` go into the active segment, or into a new one if it is full or old (LogSegment)."""
+        active, config = self.segments[-1], self._config
+        if self.end > active.base_offset and (
+            end - active.base_offset > self._segment_offsets
+            or timestamp_ms - active.first_timestamp_ms > config.segment_ms
+        ):
+            active = self.roll()
+        if self.end == active.base_offset:
+            active.first_timestamp_ms = active.largest_timestamp_ms = timestamp_ms
+        elif timestamp_ms > active.largest_timestamp_ms:
+            active.largest_timestamp_ms = timestamp_ms
         self.end = end
+        if end - self.flushed >= config.flush_interval_records:
+            self.flushed = end
+
+    def roll(self) -> Segment:
+        """Begin a new segment; what came before it is flushed."""
+        self.flushed = self.end
+        self.segments.append(Segment(self.end))
+        return self.segments[-1]
+
+    def timestamp_at(self, offset: int) -> int:
+        """Give the largest timestamp in the segment that has ``offset``."""
+        return self.segment_of(offset).largest_timestamp_ms
+
+    def segment_of(self, offset: int) -> Segment:
+        """Give the segment that has ``offset``."""
+        return next(segment for segment in reversed(self.segments) if segment.base_offset <= offset)
+
+    def segment_ends(self) -> list[int]:
+        """Give the end offset of each segment."""
+        return [*(segment.base_offset for segment in self.segments[1:]), self.end]
+
+    def sizes(self) -> list[int]:
+        """How many records each segment has."""
+        ends = self.segment_ends()
+        return [end - it.base_offset - it.removed for it, end in zip(self.segments, ends, strict=True)]
+
+    # -------------------------------------------------------------- reading
 
     def read_end(self, offset: int, max_records: int) -> int:
         """Give the end of a read that begins at ``offset``: no batch is split, and the first one is read anyway.
@@ -125,8 +195,13 @@ class Log:
         self.end = min(self.end, offset)
         self.start = min(self.start, self.end)
         self.flushed = min(self.flushed, self.end)
+        self.cleaned = min(self.cleaned, self.end)
         while self.epochs and self.epochs[-1][1] >= self.end:
             self.epochs.pop()
+        while len(self.segments) > 1 and self.segments[-1].base_offset > self.end:
+            self.segments.pop()
+        if self.segments[0].base_offset > self.end:
+            self.segments = [Segment(self.end)]
         kept = len(self.batches)
         while kept and self.batches[kept - 1].end_offset > self.end:
             kept -= 1
@@ -136,7 +211,8 @@ class Log:
 
     def restart_at(self, offset: int) -> None:
         """Drop everything; the next record is at ``offset``."""
-        self.start = self.end = self.flushed = offset
+        self.start = self.end = self.flushed = self.cleaned = offset
+        self.segments = [Segment(offset)]
         self.epochs.clear()
         self.batches.clear()
         self.producers.rebuild(())
@@ -145,6 +221,9 @@ class Log:
         """Drop every record below ``offset``; the newest epoch that began there or before begins there now."""
         self.start = offset
         self.flushed = max(self.flushed, offset)
+        self.cleaned = max(self.cleaned, offset)
+        while len(self.segments) > 1 and self.segments[1].base_offset <= offset:
+            del self.segments[0]
         below = [epoch for epoch, first in self.epochs if first <= offset]
         if below:
             self.epochs[: len(below)] = [(below[-1], offset)]

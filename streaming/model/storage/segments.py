@@ -1,0 +1,87 @@
+"""The files of a log: when a new one is begun, what configuration says of them. Knows offsets, sizes and times only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from streaming.model.constants import Constants
+
+# Indexes hold offsets relative to the segment's base in 32 bits. They take an entry each 4 KiB, which is four records,
+# and have 10 MiB for entries of 12 bytes (the time index, which is full before the offset index is).
+MAX_RELATIVE_OFFSETS: Final = 2**31
+INDEX_RECORDS: Final = 4 * 10 * 2**20 // 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """What ``LogConfig.java`` says of one topic's logs. Sizes in records of 1 KiB, times in milliseconds, -1: no limit.
+
+    Attributes:
+        segment_records: topic configuration ``segment.bytes``.
+        segment_ms: ``segment.ms``.
+        index_records: ``segment.index.bytes``, as the records it can index.
+        retention_ms: ``retention.ms``.
+        retention_records: ``retention.bytes``.
+        deletes: ``cleanup.policy`` has ``delete``.
+        compacts: ``cleanup.policy`` has ``compact``.
+        delete_retention_ms: ``delete.retention.ms``: how long a tombstone stays after it was first compacted.
+        min_cleanable_dirty_ratio: part of the log that has to be new before it is compacted again.
+        flush_interval_records: ``flush.messages``.
+    """
+
+    segment_records: int = 1_048_576
+    segment_ms: int = 604_800_000
+    index_records: int = INDEX_RECORDS
+    retention_ms: int = 604_800_000
+    retention_records: int = -1
+    deletes: bool = True
+    compacts: bool = False
+    delete_retention_ms: int = 86_400_000
+    min_cleanable_dirty_ratio: float = 0.5
+    flush_interval_records: int = 2**63 - 1
+
+    @property
+    def segment_offsets(self) -> int:
+        """How many offsets a segment can have at most, whatever stops it first: its size or its indexes."""
+        return min(self.segment_records, self.index_records, MAX_RELATIVE_OFFSETS)
+
+
+DEFAULT_CONFIG: Final = LogConfig()
+
+
+def config_of(constants: Constants) -> LogConfig:
+    """Give the configuration of topics that have none of their own."""
+    return LogConfig(
+        segment_records=constants.log_segment_records,
+        segment_ms=constants.log_roll_ms,
+        retention_ms=constants.log_retention_ms,
+        retention_records=constants.log_retention_records,
+        delete_retention_ms=constants.log_cleaner_delete_retention_ms,
+        flush_interval_records=constants.log_flush_interval_records,
+    )
+
+
+class Segment:
+    """One file of a log, with its indexes; it ends where the next one begins.
+
+    Attributes:
+        base_offset: of its first record.
+        first_timestamp_ms: of that record.
+        largest_timestamp_ms: of all its records.
+        removed: how many records compaction took out of it.
+    """
+
+    __slots__ = ("base_offset", "first_timestamp_ms", "largest_timestamp_ms", "removed")
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.first_timestamp_ms = 0
+        self.largest_timestamp_ms = 0
+        self.removed = 0
+
+    @property
+    def file_name(self) -> str:
+        """Name of the file: the base offset in twenty digits."""
+        return f"{self.base_offset:020d}.log"
