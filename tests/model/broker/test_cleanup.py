@@ -146,7 +146,7 @@ def test_statement_36_compaction_leaves_gaps_on_every_replica_and_changes_no_off
     leadership = it.cluster.brokers[1].leadership
     for value in range(4):
         batch = Batch(0, 2, keys=("a", "b"), values=(str(value), "same"), timestamp_ms=it.cluster.now)
-        leadership.append_batch(it.cluster.now, leadership.led[key], batch)
+        leadership.append_batch(it.cluster.now, leadership.led[key], batch, acks_all=True)
         it.cluster.flush(1)
     it.run(4_000)
     it.cluster.wipe(2)
