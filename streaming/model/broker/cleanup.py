@@ -102,7 +102,8 @@ class LogCleanup:
 
     def _start_at(self, key: TopicPartition, replica: LocalReplica, offset: int) -> None:
         replica.log.start_at(offset)
-        self._leadership.log_start_moved(key)
+        if key in self._leadership.led:
+            self._leadership.log_start_moved(key)
 
     def _delete_records(self, _now: int, request: DeleteRecordsRequest) -> None:
         """Administrator asks the leader. Departs from Kafka: answered before the followers have done the same."""

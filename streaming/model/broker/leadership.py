@@ -9,13 +9,12 @@ from streaming.contracts.identifiers import TopicPartition
 from streaming.model.broker.fetch_session import FetchSession
 from streaming.model.broker.isr_proposals import IsrProposals
 from streaming.model.broker.leader import IsrProposal, LeaderPartition
-from streaming.model.broker.reading import nothing_new, out_of_range, read
+from streaming.model.broker.reading import nothing_new, parting, read
 from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH, RemoteReplica, behind_ms, fetched
 from streaming.model.messages.errors import Error
 from streaming.model.messages.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
 from streaming.model.messages.outbox import Outbox
 from streaming.model.messages.timers import FetchWaitOver
-from streaming.model.storage.truncation import check_fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -109,10 +108,8 @@ class Leadership:
 
     def log_start_moved(self, key: TopicPartition) -> None:
         """Leader has deleted its oldest records: the followers are told with the next fetch."""
-        partition = self.led.get(key)
-        if partition is not None:
-            for session in self._sessions_of(partition):
-                session.forget_told(partition)
+        for session in self._sessions_of(self.led[key]):
+            session.forget_told(self.led[key])
 
     def resign(self, key: TopicPartition) -> None:
         """Leader learns that it leads no more."""
@@ -128,10 +125,13 @@ class Leadership:
 
     def _sessions_of(self, partition: LeaderPartition) -> Iterator[FetchSession]:
         for follower in partition.remotes:
-            session = self._sessions.get(follower)
-            if session is None:
-                session = self._sessions[follower] = FetchSession(follower, self._switches)
-            yield session
+            yield self._session(follower)
+
+    def _session(self, follower: BrokerId) -> FetchSession:
+        session = self._sessions.get(follower)
+        if session is None:
+            session = self._sessions[follower] = FetchSession(follower, self._switches)
+        return session
 
     def _advance(self, now: int, partition: LeaderPartition) -> None:
         window = self._constants.replica_lag_time_max_ms
@@ -189,9 +189,7 @@ class Leadership:
 
     def fetch(self, now: int, request: FetchRequest) -> None:
         """Follower fetches: its positions prove what it has; then data, or a wait for data."""
-        session = self._sessions.get(request.follower)
-        if session is None:
-            session = self._sessions[request.follower] = FetchSession(request.follower, self._switches)
+        session = self._session(request.follower)
         for key in list(session.stated) if request.full else request.forgotten:
             if session.stated.pop(key, None) is not None and key in self.led:
                 session.unsettle(self.led[key])
@@ -254,13 +252,11 @@ class Leadership:
         error = self._refusal(partition, session, item.leader_epoch)
         if partition is None or error is not Error.NONE:
             return FetchedPartition(key, item.leader_epoch, error)
-        verdict = check_fetch(partition.replica.log, item.fetch_offset, item.last_fetched_epoch)
+        refused = parting(partition, item)
         session.unsettle(partition)
-        if verdict is not None:
+        if refused is not None:
             session.stated.pop(key, None)
-            if isinstance(verdict, Error):
-                return out_of_range(partition, item.leader_epoch)
-            return FetchedPartition(key, item.leader_epoch, diverging=verdict)
+            return refused
         session.stated[key] = item.leader_epoch
         self._fetched(now, session, partition, item.fetch_offset)
         return None

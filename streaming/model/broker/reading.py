@@ -5,17 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.model.messages.errors import Error
-from streaming.model.messages.fetch import FetchedPartition
+from streaming.model.messages.fetch import FetchedPartition, FetchPartition
+from streaming.model.storage.truncation import check_fetch
 
 if TYPE_CHECKING:
     from streaming.model.broker.leader import LeaderPartition
+
+
+def parting(partition: LeaderPartition, stated: FetchPartition) -> FetchedPartition | None:
+    """Tell a follower that its position is not in this log, or where the logs part; None if it may read on."""
+    verdict = check_fetch(partition.replica.log, stated.fetch_offset, stated.last_fetched_epoch)
+    if verdict is None:
+        return None
+    if isinstance(verdict, Error):
+        return _out_of_range(partition, stated.leader_epoch)
+    return FetchedPartition(partition.key, stated.leader_epoch, diverging=verdict)
 
 
 def read(partition: LeaderPartition, offset: int, max_records: int) -> FetchedPartition:
     """Give records from ``offset`` on, whole batches, at least one; OFFSET_OUT_OF_RANGE below the log start."""
     log = partition.replica.log
     if offset < log.start:
-        return out_of_range(partition, partition.committed.leader_epoch)
+        return _out_of_range(partition, partition.committed.leader_epoch)
     end = log.read_end(offset, max_records)
     answer = _answer(partition, offset, end)._replace(
         epochs=log.epochs_between(offset, end), timestamp_ms=log.timestamp_at(end - 1)
@@ -39,7 +50,7 @@ def _answer(partition: LeaderPartition, offset: int, end: int) -> FetchedPartiti
     )
 
 
-def out_of_range(partition: LeaderPartition, leader_epoch: int) -> FetchedPartition:
+def _out_of_range(partition: LeaderPartition, leader_epoch: int) -> FetchedPartition:
     """Tell a follower that its position is not in this log, and where the log starts and ends."""
     log = partition.replica.log
     return FetchedPartition(
