@@ -9,8 +9,8 @@ from streaming.contracts.identifiers import TopicPartition
 from streaming.model.broker.fetch_session import FetchSession
 from streaming.model.broker.isr_proposals import IsrProposals
 from streaming.model.broker.leader import IsrProposal, LeaderPartition
-from streaming.model.broker.reading import nothing_new, parting, read
-from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH, RemoteReplica, behind_ms, fetched
+from streaming.model.broker.reading import nothing_new, parting, read, refusal
+from streaming.model.broker.remote_replica import RemoteReplica, behind_ms, fetched
 from streaming.model.messages.errors import Error
 from streaming.model.messages.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
 from streaming.model.messages.outbox import Outbox
@@ -249,7 +249,8 @@ class Leadership:
         """Take one stated position; an answer only where it is refused or the logs part."""
         key = item.topic_partition
         partition = self.led.get(key)
-        error = self._refusal(partition, session, item.leader_epoch)
+        known = self.brokers.get(session.follower) if self._switches.broker_epoch_check else None
+        error = refusal(partition, session, item.leader_epoch, known)
         if partition is None or error is not Error.NONE:
             return FetchedPartition(key, item.leader_epoch, error)
         refused = parting(partition, item)
@@ -260,17 +261,6 @@ class Leadership:
         session.stated[key] = item.leader_epoch
         self._fetched(now, session, partition, item.fetch_offset)
         return None
-
-    def _refusal(self, partition: LeaderPartition | None, session: FetchSession, leader_epoch: int) -> Error:
-        if partition is None:
-            return Error.NOT_LEADER_OR_FOLLOWER
-        if session.follower not in partition.remotes:
-            return Error.UNKNOWN_LEADER_EPOCH  # added by a reassignment that this leader has not read of yet
-        known = self.brokers.get(session.follower) if self._switches.broker_epoch_check else None
-        error = partition.epoch_error(leader_epoch)
-        if error is Error.NONE and known is not None and ANY_BROKER_EPOCH != session.broker_epoch < known.epoch:
-            return Error.NOT_LEADER_OR_FOLLOWER  # a process that was replaced since (KIP-903)
-        return error
 
     def _fetched(self, now: int, session: FetchSession, partition: LeaderPartition, offset: int) -> None:
         before = partition.remotes[session.follower]

@@ -4,12 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH
 from streaming.model.messages.errors import Error
 from streaming.model.messages.fetch import FetchedPartition, FetchPartition
 from streaming.model.storage.truncation import check_fetch
 
 if TYPE_CHECKING:
+    from streaming.model.broker.fetch_session import FetchSession
     from streaming.model.broker.leader import LeaderPartition
+    from streaming.model.controller.partition import BrokerRegistration
+
+
+def refusal(
+    partition: LeaderPartition | None, session: FetchSession, leader_epoch: int, known: BrokerRegistration | None
+) -> Error:
+    """Tell whether a follower may fetch here at all; ``known``: its broker, as the metadata log has it."""
+    if partition is None:
+        return Error.NOT_LEADER_OR_FOLLOWER
+    if session.follower not in partition.remotes:
+        return Error.UNKNOWN_LEADER_EPOCH  # added by a reassignment that this leader has not read of yet
+    error = partition.epoch_error(leader_epoch)
+    if error is Error.NONE and known is not None and ANY_BROKER_EPOCH != session.broker_epoch < known.epoch:
+        return Error.NOT_LEADER_OR_FOLLOWER  # a process that was replaced since (KIP-903)
+    return error
 
 
 def parting(partition: LeaderPartition, stated: FetchPartition) -> FetchedPartition | None:
