@@ -10,5 +10,6 @@ pytest_plugins = [
     "tests.plugins.spark",
     "tests.plugins.transcript",
     "tests.plugins.transcript_commands",
+    "tests.plugins.transcript_operators",
     "tests.plugins.transcript_storage",
 ]

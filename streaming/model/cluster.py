@@ -5,10 +5,11 @@ The caller owns the clock (it says when to stop), the network (it says when a me
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from streaming.contracts.identifiers import BrokerId, Micros, TopicPartition
-from streaming.model.control_plane import broker_class, control_plane
+from streaming.model.admin import Admin
+from streaming.model.control_plane import ControlPlane, broker_class, control_plane
 from streaming.model.delivery import (
     CONTROLLER_ADDRESS,
     Address,
@@ -25,14 +26,15 @@ from streaming.model.messages.outbox import CONTROLLER, Disconnected, Message
 from streaming.model.storage.disk import Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from streaming.contracts.identifiers import TopicId
     from streaming.model.broker.broker import Broker
     from streaming.model.constants import Constants
     from streaming.model.controller.metadata_writer import Commit
     from streaming.model.controller.partition import PartitionRegistration, TopicRegistration
     from streaming.model.probe import Probe
+
+T = TypeVar("T")
 
 
 class Cluster:
@@ -45,6 +47,7 @@ class Cluster:
         brokers: running processes, paused ones included.
         clients: producers and consumers, under ids that no broker has.
         disks: what outlives the processes.
+        admin: what administrators ask.
         refused: records that a leader refused, in all.
     """
 
@@ -54,6 +57,7 @@ class Cluster:
         self.brokers: dict[BrokerId, Broker] = {}
         self.clients: dict[BrokerId, Process] = {}
         self.disks: dict[BrokerId, Disk] = {}
+        self.admin = Admin(self)
         self.refused = 0
         self.constants = constants
         self._network = network
@@ -74,7 +78,7 @@ class Cluster:
 
     def topic_named(self, name: str) -> TopicRegistration | None:
         """Give a topic as the controller knows it (``Directory``)."""
-        return next((it for it in self.controller.registry.topics.values() if it.topic == name), None)
+        return self.controller.registry.topic_named(name)
 
     def registration_of(self, key: TopicPartition) -> PartitionRegistration | None:
         """Give a partition as the controller knows it (``Directory``)."""
@@ -285,14 +289,8 @@ class Cluster:
             self.refused += self.brokers[leader].append(self.now, batch, acks_all=acks_all)
             self.flush(leader)
 
-    def create_topic(
-        self, topic: TopicRegistration, assignments: Sequence[tuple[BrokerId, ...]], config: Mapping[str, str]
-    ) -> None:
-        """Administrator creates a topic."""
-        self.controller.topics.create(self.now, topic, assignments, config)
+    def ask(self, request: Callable[[ControlPlane, int], T]) -> T:
+        """Administrator asks (see ``admin``)."""
+        answer = request(self.controller, self.now)
         self._flush_controller()
-
-    def delete_topic(self, topic_id: TopicId) -> None:
-        """Administrator deletes a topic."""
-        self.controller.topics.delete(self.now, topic_id)
-        self._flush_controller()
+        return answer

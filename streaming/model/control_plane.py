@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import Micros
     from streaming.model.constants import Constants
 
+ControlPlane = Controller | ZooKeeper
 
-def control_plane(constants: Constants, *, origin: Micros) -> Controller | ZooKeeper:
+
+def control_plane(constants: Constants, *, origin: Micros) -> ControlPlane:
     """Make the node at the address ``CONTROLLER``: the active KRaft controller, or the ZooKeeper ensemble."""
     if constants.metadata_mode is MetadataMode.ZOOKEEPER:
         return ZooKeeper(constants, origin=origin)

@@ -7,9 +7,9 @@ from random import Random
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition
 from streaming.model.cluster import Cluster
 from streaming.model.constants import Constants
-from streaming.model.controller.partition import TopicRegistration
 from streaming.model.controller.placement import UsableBroker
 from streaming.model.controller.placement_zookeeper import assign_replicas
+from streaming.model.controller.topics import NewTopic
 from streaming.sources.simulated.network import SimulatedNetwork
 
 
@@ -34,8 +34,8 @@ def cluster_with(partitions: int) -> tuple[Cluster, CountingNetwork]:
     for broker in brokers:
         cluster.start(broker, f"incarnation-{broker}")
     cluster.advance(3_000)
-    topic = TopicRegistration(topic="t", topic_id=TopicId("t"), partitions=partitions)
-    cluster.create_topic(topic, assign_replicas(map(UsableBroker, brokers), partitions, 3), {})
+    assignments = assign_replicas(map(UsableBroker, brokers), partitions, 3)
+    cluster.admin.create_topic(NewTopic("t", TopicId("t"), assignments), {})
     cluster.advance(10_000)
     return cluster, network
 

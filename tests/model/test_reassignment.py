@@ -6,7 +6,7 @@ import pytest
 
 from streaming.model.controller.change import Target, build
 from streaming.model.controller.partition import PartitionRegistration as Registration
-from streaming.model.controller.reassignment import Assignment, complete, is_possible, reassign, revert
+from streaming.model.controller.reassignment import Assignment, complete, reassign, revert
 
 
 def assignment(replicas: str, adding: str = "", removing: str = "") -> Assignment:
@@ -63,11 +63,6 @@ def test_the_way_back_takes_out_what_was_added(isr: str, expected_isr: str, uncl
     moving = Registration(ids("3412"), ids(isr), 3, adding_replicas=ids("34"), removing_replicas=ids("12"))  # type: ignore[arg-type]
     back = revert(moving)
     assert (back.assignment, back.isr, back.unclean) == (assignment("12"), ids(expected_isr), unclean)
-
-
-@pytest.mark.parametrize(("target", "possible"), [("12", True), ("", False), ("11", False), ("14", False)])
-def test_only_different_registered_brokers_can_be_asked_for(target: str, possible: bool) -> None:  # noqa: FBT001
-    assert is_possible(ids(target), {1, 2, 3}) is possible  # type: ignore[arg-type]
 
 
 def test_a_dropped_leader_gives_way_and_a_dropped_replica_begins_a_leader_epoch() -> None:

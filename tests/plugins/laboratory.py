@@ -17,7 +17,7 @@ from streaming.model.clients.producer import Producer
 from streaming.model.cluster import Cluster
 from streaming.model.conformance.checker import Checker
 from streaming.model.constants import Constants, MetadataMode
-from streaming.model.controller.partition import TopicRegistration
+from streaming.model.controller.topics import NewTopic
 from streaming.model.invariants.watch import Watch
 from streaming.model.presets import PRESETS
 from streaming.model.switches import Switches
@@ -65,15 +65,14 @@ class Lab:
         self.cluster.start(BrokerId(broker), f"incarnation-{self._incarnations}")
 
     def topic(
-        self, name: str, assignments: Sequence[tuple[int, ...]], min_isr: int = 1, **more: Any
+        self, name: str, assignments: Sequence[tuple[int, ...]], min_isr: int = 1, *, unclean: bool = False
     ) -> list[TopicPartition]:
         topic_id = TopicId(name)
-        topic = TopicRegistration(topic=name, topic_id=topic_id, partitions=len(assignments), min_isr=min_isr, **more)
-        replicas = [tuple(BrokerId(broker) for broker in each) for each in assignments]
+        replicas = tuple(tuple(BrokerId(broker) for broker in each) for each in assignments)
         config = {"min.insync.replicas": str(min_isr)}
-        if topic.unclean:
+        if unclean:
             config["unclean.leader.election.enable"] = "true"
-        self.cluster.create_topic(topic, replicas, config)
+        self.cluster.admin.create_topic(NewTopic(name, topic_id, replicas), config)
         self.run(self.cluster.now + 100)
         return [TopicPartition(topic_id, number) for number in range(len(assignments))]
 

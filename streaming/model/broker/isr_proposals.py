@@ -122,7 +122,7 @@ class IsrProposals:
             partition.key,
             partition.committed.leader_epoch,
             partition.committed.partition_epoch,
-            tuple((member, epoch_of(member)) for member in proposal.isr),
+            tuple((member, epoch_of(member)) for member in sorted(proposal.isr)),  # to Kafka it is a set
             proposal.cause,
         )
 

@@ -49,7 +49,7 @@ class Controller:
         self.registry = self.writer.registry
         self.membership = Membership(constants, self.writer, self.outbox)
         self.replication = Replication(constants, self.writer, self.outbox)
-        self.topics = Topics(self.writer)
+        self.topics = Topics(constants, self.writer)
         producer_ids = ProducerIdBlocks(self.registry, self.outbox)
         self._handlers: dict[type, Callable[[int, Any], None]] = {
             BrokerRegistrationRequest: self.membership.register,

@@ -121,6 +121,15 @@ class MetadataWriter:
             )
         )
 
+    def clear_elr(self, topic: TopicRegistration) -> None:
+        """What ``ClearElr`` does to a topic's partitions; that record stands for the steps of all of them."""
+        for number in range(topic.partitions):
+            key = TopicPartition(topic.topic_id, number)
+            before = self.registry.partitions[key]
+            if before.elr or before.last_known_elr:
+                after = before._replace(elr=(), last_known_elr=(), partition_epoch=before.partition_epoch + 1)
+                self.registry.replace(topic, key, after, Cause.CONFIG)
+
     def change(self, key: TopicPartition, isr: Iterable[BrokerId], cause: Cause, how: How = DEFAULT) -> bool:
         """Take a step of one partition towards ``isr``, elect if need be, write its record; tell if there was any."""
         before = self.registry.partitions[key]

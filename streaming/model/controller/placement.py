@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from streaming.model.messages.errors import Error
+from streaming.model.messages.errors import Error, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,14 +29,6 @@ class UsableBroker(NamedTuple):
     fenced: bool = False
 
 
-class PlacementRefused(Exception):
-    """There is no such placement; ``error`` is what Kafka answers."""
-
-    def __init__(self, error: Error, reason: str) -> None:
-        super().__init__(f"{error.name}: {reason}")
-        self.error = error
-
-
 def usable_brokers(brokers: Mapping[BrokerId, BrokerRegistration]) -> list[UsableBroker]:
     """Give the registered brokers without those that are shutting down (``UsableBrokerIterator``)."""
     return [
@@ -50,43 +42,49 @@ def check_replication_factor(replication_factor: int, brokers: int) -> None:
     """Refuse more replicas than brokers, and none at all.
 
     Raises:
-        PlacementRefused: INVALID_REPLICATION_FACTOR.
+        Refused: INVALID_REPLICATION_FACTOR.
     """
     if replication_factor < 1:
-        raise PlacementRefused(Error.INVALID_REPLICATION_FACTOR, f"{replication_factor} is not positive")
+        raise Refused(Error.INVALID_REPLICATION_FACTOR, f"{replication_factor} is not positive")
     if replication_factor > brokers:
         reason = f"{replication_factor} replicas need as many brokers, but only {brokers} are registered"
-        raise PlacementRefused(Error.INVALID_REPLICATION_FACTOR, reason)
+        raise Refused(Error.INVALID_REPLICATION_FACTOR, reason)
 
 
 def check_assignments(
     assignments: Sequence[tuple[BrokerId, ...]], brokers: Mapping[BrokerId, BrokerRegistration]
 ) -> None:
-    """Refuse replicas an administrator may not ask for (``ReplicationControlManager``, manual assignments).
+    """Refuse replicas of a new topic that an administrator may not ask for (``ReplicationControlManager``).
 
     Raises:
-        PlacementRefused: INVALID_REPLICA_ASSIGNMENT: a list is empty, names a broker twice or one that is not
-            registered, is of another length than the first, or has no broker that could lead.
+        Refused: INVALID_REPLICA_ASSIGNMENT: a list cannot be (see :func:`check_replicas`), is of another length than
+            the first, or has no broker that could lead.
     """
     for replicas in assignments:
-        reason = _why_not(replicas, brokers)
-        if reason is None and len(replicas) != len(assignments[0]):
-            reason = f"{list(replicas)} and {list(assignments[0])} have different lengths"
-        if reason is not None:
-            raise PlacementRefused(Error.INVALID_REPLICA_ASSIGNMENT, reason)
+        check_replicas(replicas, brokers)
+        if len(replicas) != len(assignments[0]):
+            raise _no_assignment(f"{list(replicas)} and {list(assignments[0])} have different lengths")
+        if not any(brokers[broker].is_active for broker in replicas):
+            raise _no_assignment(f"all brokers of {list(replicas)} are fenced or shutting down")
 
 
-def _why_not(replicas: tuple[BrokerId, ...], brokers: Mapping[BrokerId, BrokerRegistration]) -> str | None:
+def check_replicas(replicas: tuple[BrokerId, ...], brokers: Mapping[BrokerId, BrokerRegistration]) -> None:
+    """Refuse a list of replicas that cannot be.
+
+    Raises:
+        Refused: INVALID_REPLICA_ASSIGNMENT: it is empty, names a broker twice, or one that is not registered.
+    """
     if not replicas:
-        return "a replica list is empty"
+        raise _no_assignment("a replica list is empty")
     strangers = [broker for broker in replicas if broker not in brokers]
     if strangers:
-        return f"broker {strangers[0]} is not registered"
+        raise _no_assignment(f"broker {strangers[0]} is not registered")
     if len(set(replicas)) < len(replicas):
-        return f"{list(replicas)} names a broker twice"
-    if not any(brokers[broker].is_active for broker in replicas):
-        return f"all brokers of {list(replicas)} are fenced or shutting down"
-    return None
+        raise _no_assignment(f"{list(replicas)} names a broker twice")
+
+
+def _no_assignment(reason: str) -> Refused:
+    return Refused(Error.INVALID_REPLICA_ASSIGNMENT, reason)
 
 
 def place(brokers: Iterable[UsableBroker], partitions: int, replication_factor: int, random: JavaRandom) -> Assignments:
@@ -95,12 +93,12 @@ def place(brokers: Iterable[UsableBroker], partitions: int, replication_factor: 
     Departs from Kafka: racks draw their random numbers in the order of their names, in Kafka in that of a hash map.
 
     Raises:
-        PlacementRefused: INVALID_REPLICATION_FACTOR: it is not between 1 and the number of brokers, or all are fenced.
+        Refused: INVALID_REPLICATION_FACTOR: it is not between 1 and the number of brokers, or all are fenced.
     """
     usable = sorted(brokers, key=lambda it: it.broker)
     check_replication_factor(replication_factor, len(usable))
     if all(it.fenced for it in usable):
-        raise PlacementRefused(Error.INVALID_REPLICATION_FACTOR, "all brokers are fenced")
+        raise Refused(Error.INVALID_REPLICATION_FACTOR, "all brokers are fenced")
     stripes = _Stripes(usable, random)
     return tuple(stripes.next(replication_factor) for _ in range(partitions))
 

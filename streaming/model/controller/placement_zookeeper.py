@@ -22,7 +22,7 @@ def assign_replicas(
     broker counts as a rack of its own, which comes to the same formula. Kafka draws ``start`` and ``shift``.
 
     Raises:
-        PlacementRefused: INVALID_REPLICATION_FACTOR.
+        Refused: INVALID_REPLICATION_FACTOR.
     """
     usable = sorted(brokers, key=lambda it: it.broker)
     check_replication_factor(replication_factor, len(usable))

@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from streaming.contracts.identifiers import BrokerId
     from streaming.model.controller.partition import PartitionRegistration
 
@@ -53,11 +51,6 @@ def reassign(current: Assignment, target: tuple[BrokerId, ...]) -> Assignment:
     removing = tuple(sorted(set(current.replicas).difference(target)))
     adding = tuple(sorted(set(target).difference(current.replicas)))
     return Assignment((*target, *removing), adding or current.adding, removing or current.removing)
-
-
-def is_possible(target: tuple[BrokerId, ...], brokers: Collection[BrokerId]) -> bool:
-    """Tell whether an administrator may ask for these replicas: some, all different, all registered."""
-    return bool(target) and len(set(target)) == len(target) and all(broker in brokers for broker in target)
 
 
 def complete(moving: Assignment, isr: tuple[BrokerId, ...]) -> tuple[Assignment, tuple[BrokerId, ...]]:

@@ -25,17 +25,24 @@ OrderedSet = dict[TopicPartition, None]
 
 
 class Registry:
-    """The controller's state. ``transitions`` gathers the steps since it was last emptied."""
+    """The controller's state.
+
+    Attributes:
+        configs: dynamic configuration by (topic, key); the topic "" stands for the cluster's defaults.
+        transitions: the steps since it was last emptied.
+    """
 
     def __init__(self) -> None:
         self.brokers: dict[BrokerId, BrokerRegistration] = {}
         self.topics: dict[TopicId, TopicRegistration] = {}
+        self.configs: dict[tuple[str, str], str] = {}
         self.partitions: dict[TopicPartition, PartitionRegistration] = {}
         self.transitions: list[Transition] = []
         self.next_producer_id = 0
         self.leaderless: OrderedSet = {}
         self.off_preferred_leader: OrderedSet = {}
         self.reassigning: OrderedSet = {}
+        self._topic_ids: dict[str, TopicId] = {}
         self._in_isr: dict[BrokerId, OrderedSet] = {}
         self._in_elr: dict[BrokerId, OrderedSet] = {}
         self._hosted: dict[BrokerId, OrderedSet] = {}
@@ -65,6 +72,21 @@ class Registry:
         """Tell whether ``broker`` is registered, unfenced and not shutting down."""
         registration = self.brokers.get(broker)
         return registration is not None and registration.is_active
+
+    def topic_named(self, name: str) -> TopicRegistration | None:
+        """Give a topic by its name."""
+        return self.topics.get(self._topic_ids.get(name, TopicId("")))
+
+    def add_topic(self, topic: TopicRegistration) -> None:
+        """Make room for a topic's partitions."""
+        self.topics[topic.topic_id] = topic
+        self._topic_ids[topic.topic] = topic.topic_id
+
+    def remove_topic(self, topic: TopicRegistration) -> None:
+        """Forget a topic whose partitions are gone, and its configuration."""
+        del self.topics[topic.topic_id], self._topic_ids[topic.topic]
+        for name, key in [it for it in self.configs if it[0] == topic.topic]:
+            del self.configs[name, key]
 
     def replace(
         self,

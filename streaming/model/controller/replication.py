@@ -12,13 +12,14 @@ from streaming.model.controller import alter_partition, reassignment
 from streaming.model.controller.election import Mode
 from streaming.model.controller.metadata_writer import How, MetadataWriter
 from streaming.model.controller.partition import PartitionRegistration
+from streaming.model.controller.placement import check_replicas
 from streaming.model.messages.alter_partition import (
     AlteredPartition,
     AlterPartitionItem,
     AlterPartitionRequest,
     AlterPartitionResponse,
 )
-from streaming.model.messages.errors import Error
+from streaming.model.messages.errors import Error, Refused
 from streaming.model.messages.outbox import Outbox
 
 if TYPE_CHECKING:
@@ -120,36 +121,38 @@ class Replication:
         self, now: int, wanted: Mapping[TopicPartition, tuple[BrokerId, ...] | None]
     ) -> dict[TopicPartition, Error]:
         """Administrator moves replicas, or (None) takes a running move back (KIP-455)."""
-        errors = {
-            key: self._cancel(key) if target is None else self._reassign(key, target) for key, target in wanted.items()
-        }
+        errors = {key: self._move(key, target) for key, target in wanted.items()}
         self._writer.commit(now)
         return errors
+
+    def _move(self, key: TopicPartition, target: tuple[BrokerId, ...] | None) -> Error:
+        partition = self._registry.partitions.get(key)
+        if partition is None:
+            return Error.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            if target is None:
+                self._cancel(key, partition)
+            else:
+                self._reassign(key, partition, target)
+        except Refused as refused:
+            return refused.error
+        return Error.NONE
 
     def list_partition_reassignments(self) -> dict[TopicPartition, Assignment]:
         """Tell what moves."""
         partitions = self._registry.partitions
         return {key: reassignment.assignment_of(partitions[key]) for key in self._registry.reassigning}
 
-    def _reassign(self, key: TopicPartition, target: tuple[BrokerId, ...]) -> Error:
+    def _reassign(self, key: TopicPartition, partition: PartitionRegistration, target: tuple[BrokerId, ...]) -> None:
         """Begin; what is in sync already moves at once. Never elects uncleanly, whatever the topic says."""
-        partition = self._registry.partitions.get(key)
-        if partition is None:
-            return Error.UNKNOWN_TOPIC_OR_PARTITION
-        if not reassignment.is_possible(target, self._registry.brokers):
-            return Error.INVALID_REPLICA_ASSIGNMENT
+        check_replicas(target, self._registry.brokers)
         moving = reassignment.reassign(reassignment.assignment_of(partition), target)
         self._writer.change(key, partition.isr, Cause.REASSIGNMENT, How(mode=Mode.ONLINE, assignment=moving))
-        return Error.NONE
 
-    def _cancel(self, key: TopicPartition) -> Error:
-        partition = self._registry.partitions.get(key)
-        if partition is None:
-            return Error.UNKNOWN_TOPIC_OR_PARTITION
+    def _cancel(self, key: TopicPartition, partition: PartitionRegistration) -> None:
         if key not in self._registry.reassigning:
-            return Error.NO_REASSIGNMENT_IN_PROGRESS
+            raise Refused(Error.NO_REASSIGNMENT_IN_PROGRESS, f"{key} is where it is meant to be")
         back = reassignment.revert(partition)
         if back.unclean and not self._registry.topics[key.topic_id].unclean:
-            return Error.INVALID_REPLICA_ASSIGNMENT
+            raise Refused(Error.INVALID_REPLICA_ASSIGNMENT, f"the way back of {key} needs an unclean election")
         self._writer.change(key, back.isr, Cause.REASSIGNMENT, How(assignment=back.assignment))
-        return Error.NONE

@@ -36,6 +36,7 @@ class Error(Enum):
     UNKNOWN_TOPIC_OR_PARTITION = auto()
     LEADER_NOT_AVAILABLE = auto()
     COORDINATOR_NOT_AVAILABLE = auto()
+    UNSUPPORTED_VERSION = auto()
     COORDINATOR_LOAD_IN_PROGRESS = auto()
     NOT_COORDINATOR = auto()
     NOT_ENOUGH_REPLICAS = auto()
@@ -48,3 +49,11 @@ class Error(Enum):
     CONCURRENT_TRANSACTIONS = auto()
     PRODUCER_FENCED = auto()
     TRANSACTION_COORDINATOR_FENCED = auto()
+
+
+class Refused(Exception):
+    """An administrator's request was refused, and nothing was written; ``error`` is what Kafka answers."""
+
+    def __init__(self, error: Error, reason: str) -> None:
+        super().__init__(f"{error.name}: {reason}")
+        self.error = error

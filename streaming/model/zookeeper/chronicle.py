@@ -92,11 +92,11 @@ class Chronicle:
                 key = TopicPartition(topic_id, number)
                 if key in registry.partitions:  # else it was never led
                     registry.replace(topic, key, None, Cause.DELETED)
-            del registry.topics[topic_id]
+            registry.remove_topic(topic)
             self._records.append(RemoveTopic(topic_id=topic_id))
             return
         data: TopicData = znode.data
-        registry.topics[topic_id] = data.topic
+        registry.add_topic(data.topic)
         self._records.append(Topic(topic=data.topic.topic, topic_id=topic_id))
         self._records += (
             Config(resource_type=RESOURCE_TOPIC, resource_name=data.topic.topic, key=key, value=value)

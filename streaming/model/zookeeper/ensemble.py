@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streaming.model.controller.partition import TopicRegistration
+from streaming.model.controller.topics import configured
 from streaming.model.messages.outbox import Message, Outbox
 from streaming.model.messages.zookeeper import (
     Answer,
@@ -32,12 +34,12 @@ from streaming.model.zookeeper.layout import CONTROLLER_EPOCH, DELETED_TOPICS, T
 from streaming.model.zookeeper.znodes import Znodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from streaming.contracts.identifiers import BrokerId, Micros, TopicId
     from streaming.model.constants import Constants
-    from streaming.model.controller.partition import TopicRegistration
+    from streaming.model.controller.topics import NewTopic
 
 _NOBODY = -1
 
@@ -73,6 +75,7 @@ class ZooKeeper:
         self.registry = self.writer.registry
         self.topics = self
         self.tasks = {"expire sessions": (constants.zookeeper_tick_ms, self.expire_sessions)}
+        self._constants = constants
         self._timeout_ms = constants.broker_session_timeout_ms
         self._sessions: dict[int, _Session] = {}
         self._last_session = 0
@@ -158,11 +161,11 @@ class ZooKeeper:
 
     # -------------------------------------------------------------- administrators
 
-    def create(
-        self, now: int, topic: TopicRegistration, assignments: Sequence[tuple[BrokerId, ...]], config: Mapping[str, str]
-    ) -> None:
+    def create(self, now: int, new: NewTopic, config: Mapping[str, str]) -> None:
         """Administrator creates a topic: writes where its replicas go; the controller does the rest."""
-        self._apply(Create(topic_path(topic.topic_id), TopicData(topic, tuple(assignments), config)), _NOBODY)
+        topic = TopicRegistration(topic=new.topic, topic_id=new.topic_id, partitions=len(new.assignments))
+        topic = configured(topic, {(new.topic, key): value for key, value in config.items()}, self._constants)
+        self._apply(Create(topic_path(topic.topic_id), TopicData(topic, new.assignments, config)), _NOBODY)
         self.writer.commit(now)
 
     def delete(self, now: int, topic_id: TopicId) -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.identifiers import Micros, TopicId, topic_id_from_uuid
 from streaming.model.cluster import Cluster
 from streaming.model.controller.java_random import JavaRandom
-from streaming.model.controller.partition import TopicRegistration
 from streaming.model.controller.placement import UsableBroker, place, usable_brokers
 from streaming.model.controller.placement_zookeeper import assign_replicas
+from streaming.model.controller.topics import NewTopic
 from streaming.sources.simulated.agenda import Agenda
 from streaming.sources.simulated.faults import inflict
 from streaming.sources.simulated.network import SimulatedNetwork
@@ -129,14 +129,8 @@ class Simulation:
         config = {"min.insync.replicas": str(plan.min_insync_replicas)}
         if plan.unclean_leader_election:
             config["unclean.leader.election.enable"] = "true"
-        topic = TopicRegistration(
-            topic=plan.name,
-            topic_id=topic_id,
-            partitions=plan.partitions,
-            min_isr=plan.min_insync_replicas,
-            unclean=plan.unclean_leader_election,
-        )
-        self.cluster.create_topic(topic, plan.assignments or self._place(plan), config)
+        assignments = plan.assignments or self._place(plan)
+        self.cluster.admin.create_topic(NewTopic(plan.name, topic_id, assignments), config)
 
     def _place(self, plan: TopicPlan) -> tuple[tuple[BrokerId, ...], ...]:
         scenario = self.scenario
@@ -148,7 +142,7 @@ class Simulation:
 
     def delete(self, plan: TopicPlan) -> None:
         """Administrator deletes a topic."""
-        self.cluster.delete_topic(self.topic_ids.pop(plan.name))
+        self.cluster.admin.delete_topic(self.topic_ids.pop(plan.name))
 
 
 def _ms(seconds: float) -> int:
