@@ -10,19 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 from streaming.contracts.identifiers import BrokerId, Micros, TopicPartition
 from streaming.model.admin import Admin
 from streaming.model.control_plane import ControlPlane, broker_class, control_plane
-from streaming.model.delivery import (
-    CONTROLLER_ADDRESS,
-    Address,
-    ControllerTimer,
-    Event,
-    EventQueue,
-    Link,
-    Network,
-    Pause,
-    Process,
-)
+from streaming.model.delivery import Address, Event, EventQueue, Link, Network, Pause, Process
+from streaming.model.messages.errors import Error, Refused
 from streaming.model.messages.fetch import FetchResponse
-from streaming.model.messages.outbox import CONTROLLER, Disconnected, Message
+from streaming.model.messages.outbox import Disconnected, Message
+from streaming.model.quorum.controllers import Jitter, staggered
 from streaming.model.storage.disk import Disk
 
 if TYPE_CHECKING:
@@ -30,6 +22,7 @@ if TYPE_CHECKING:
 
     from streaming.model.broker.broker import Broker
     from streaming.model.constants import Constants
+    from streaming.model.control_plane import ControlProcess
     from streaming.model.controller.metadata_writer import Commit
     from streaming.model.controller.partition import PartitionRegistration, TopicRegistration
     from streaming.model.probe import Probe
@@ -38,22 +31,29 @@ T = TypeVar("T")
 
 
 class Cluster:
-    """Brokers, one controller, and what is on its way between them.
+    """Brokers, controllers, and what is on its way between them.
 
     Attributes:
         now: time of the last event or command, in milliseconds.
         constants: of every node.
-        controller: its registry is the truth of the cluster.
+        controllers: who of them runs, and who is active.
+        controller: what the active one knows; its registry is the truth of the cluster.
         brokers: running processes, paused ones included.
         clients: producers and consumers, under ids that no broker has.
         disks: what outlives the processes.
         admin: what administrators ask.
         refused: records that a leader refused, in all.
+
+    Args:
+        constants, network: of every node; says when a message arrives.
+        origin: wall-clock time of model time 0, for the metadata log.
+        jitter: gives a controller a number in ``[0, n)``, which spreads elections.
     """
 
-    def __init__(self, constants: Constants, network: Network, *, origin: Micros) -> None:
+    def __init__(self, constants: Constants, network: Network, *, origin: Micros, jitter: Jitter = staggered) -> None:
         self.now = 0
-        self.controller = control_plane(constants, origin=origin)
+        self.controllers = control_plane(constants, origin=origin, jitter=jitter)
+        self.controller = self.controllers.state
         self.brokers: dict[BrokerId, Broker] = {}
         self.clients: dict[BrokerId, Process] = {}
         self.disks: dict[BrokerId, Disk] = {}
@@ -65,12 +65,12 @@ class Cluster:
         self._processes: dict[BrokerId, int] = {}
         self._paused: dict[BrokerId, Pause] = {}
         self._probe: Probe | None = None
-        self.controller.bootstrap(0)
-        self._controller_timers()
-
-    def _controller_timers(self) -> None:
-        for task, (period, _) in self.controller.tasks.items():
-            self._queue.push(period, CONTROLLER_ADDRESS, ControllerTimer(task, period), CONTROLLER_ADDRESS)
+        self._nodes: dict[BrokerId, Process] = {}
+        for node in self.controllers.nodes:
+            self._run(node, self.controllers.create(node, f"controller-{-node}"))
+        for node, process in self.controllers.running.items():
+            process.start(0, 0)
+            self.flush(node)
 
     def reachable(self) -> list[Broker]:
         """Give the brokers that would answer a question now."""
@@ -88,7 +88,7 @@ class Cluster:
 
     @property
     def next_at(self) -> int:
-        """When the next event is due; there always is one, for the controller's timers never end."""
+        """When the next event is due."""
         return self._queue.next_at
 
     def advance(self, until: int) -> None:
@@ -115,45 +115,24 @@ class Cluster:
         return commits
 
     def _deliver(self, event: Event) -> None:
-        node = event.receiver.node
-        if node == CONTROLLER:
-            self._deliver_to_controller(event)
-        elif self._processes.get(node) != event.receiver.process or not self._runs(node):
+        """Controllers hear nobody whose process has ended, and with it the connection."""
+        node, sender = event.receiver.node, event.sender
+        if self._processes.get(node) != event.receiver.process or node not in self._nodes:
             self._refuse_connection(event)
         elif node in self._paused:
             self._paused[node].events.append(event)
-        else:
-            self._process(node).receive(self.now, event.payload)
+        elif node not in self.controllers.running or self._processes.get(sender.node) == sender.process:
+            self._nodes[node].receive(self.now, event.payload)
             self.flush(node)
 
     def _refuse_connection(self, event: Event) -> None:
-        if event.sender not in {event.receiver, CONTROLLER_ADDRESS}:
+        """Controllers notice by their own timeouts."""
+        if event.sender != event.receiver and event.sender.node not in self.controllers.nodes:
             self._queue.push(self.now + 1, event.sender, Disconnected(event.receiver.node), event.receiver)
-
-    def _deliver_to_controller(self, event: Event) -> None:
-        payload = event.payload
-        if isinstance(payload, ControllerTimer):
-            _, operation = self.controller.tasks[payload.task]
-            operation(self.now)
-            self._queue.push(self.now + payload.period_ms, event.receiver, payload, event.sender)
-        elif self._processes.get(event.sender.node) == event.sender.process:
-            self.controller.receive(self.now, payload)
-        self._flush_controller()
-
-    def _flush_controller(self) -> None:
-        messages, self.controller.outbox.messages = self.controller.outbox.messages, []
-        for receiver, message in messages:
-            self._send(CONTROLLER_ADDRESS, receiver, message)
-
-    def _runs(self, node: BrokerId) -> bool:
-        return node in self.brokers or node in self.clients
-
-    def _process(self, node: BrokerId) -> Process:
-        return self.brokers[node] if node in self.brokers else self.clients[node]
 
     def flush(self, node: BrokerId) -> None:
         """Carry out what a process wants done. Whoever calls a process directly calls this next."""
-        process, address = self._process(node), self._address(node)
+        process, address = self._nodes[node], self._address(node)
         outbox = process.outbox
         messages, outbox.messages = outbox.messages, []
         timers, outbox.timers = outbox.timers, []
@@ -172,38 +151,45 @@ class Cluster:
         if isinstance(message, FetchResponse):
             records = sum(item.end_offset - item.fetch_offset for item in message.partitions)
         at = self._network.arrival(self.now, sender.node, receiver, records)
-        to = CONTROLLER_ADDRESS if receiver == CONTROLLER else self._address(receiver)
         if at is None:
-            self._queue.hold(to, message, sender)
+            self._queue.hold(self._address(receiver), message, sender)
         else:
-            self._queue.push(at, to, message, sender)
+            self._queue.push(at, self._address(receiver), message, sender)
 
     # -------------------------------------------------------------- what operators, producers and fate do
 
     def start(self, node: BrokerId, incarnation_id: str, rack: str | None = None) -> None:
-        """Operator starts a broker. Enabled while none of that id runs."""
-        if node in self.brokers:
-            return
+        """Operator starts a broker or a controller. Enabled while none of that id runs."""
+        if node in self.controllers.nodes and node not in self._nodes:
+            controller = self.controllers.create(node, incarnation_id)
+            self._run(node, controller)
+            controller.start(self.now, self.constants.start_up_ms)
+            self.flush(node)
+        elif node not in self._nodes:
+            disk = self.disks.setdefault(node, Disk())
+            broker = broker_class(self.constants)(node, incarnation_id, self.constants, disk, self)
+            self.brokers[node] = broker
+            self._run(node, broker)
+            broker.rack = rack
+            if self._probe is not None:
+                broker.leadership.probe = broker.following.probe = self._probe
+                self._probe.process_changed(node)
+            broker.start()
+            self.flush(node)
+
+    def _run(self, node: BrokerId, process: Process) -> None:
         self._processes[node] = self._processes.get(node, 0) + 1
-        disk = self.disks.setdefault(node, Disk())
-        make_broker = broker_class(self.constants)
-        broker = self.brokers[node] = make_broker(node, incarnation_id, self.constants, disk, self)
-        broker.rack = rack
-        if self._probe is not None:
-            broker.leadership.probe = broker.following.probe = self._probe
-            self._probe.process_changed(node)
-        broker.start()
-        self.flush(node)
+        self._nodes[node] = process
 
     def connect(self, node: BrokerId, client: Process) -> None:
         """A producer or consumer starts, under an id that no broker has."""
-        self._processes[node] = self._processes.get(node, 0) + 1
         self.clients[node] = client
+        self._run(node, client)
         self.flush(node)
 
     def kill(self, node: BrokerId) -> None:
-        """Fate ends a process (SIGKILL). Peers see their connections break; the controller has to wait it out."""
-        if self._runs(node):
+        """Fate ends a process (SIGKILL). Peers see their connections break; controllers have to wait it out."""
+        if node in self._nodes:
             self._end(node)
 
     def lose_power(self, node: BrokerId) -> None:
@@ -228,15 +214,19 @@ class Cluster:
             self._probe.process_changed(node)
 
     def stop(self, node: BrokerId) -> None:
-        """Operator stops a broker (SIGTERM). Enabled while it runs; it goes when the controller agrees."""
-        if node in self.brokers and node not in self._paused:
-            self.brokers[node].shut_down(self.now)
+        """Operator stops a broker or a controller (SIGTERM). A broker goes when the active controller agrees."""
+        running: Mapping[BrokerId, Broker | ControlProcess] = {**self.brokers, **self.controllers.running}
+        if node in running and node not in self._paused:
+            running[node].shut_down(self.now)
             self.flush(node)
 
     def _end(self, node: BrokerId) -> None:
         ended = self._address(node)
         self._paused.pop(node, None)
-        if self.clients.pop(node, None) is None:
+        del self._nodes[node]
+        if node in self.controllers.running:
+            del self.controllers.running[node]
+        elif self.clients.pop(node, None) is None:
             del self.brokers[node]
             self.disks[node].lose_process()
             self.controller.unsubscribe(node)
@@ -247,7 +237,7 @@ class Cluster:
 
     def pause(self, node: BrokerId) -> None:
         """Fate freezes a process (SIGSTOP, a long garbage collection): connections stay, nothing runs."""
-        if self._runs(node):
+        if node in self._nodes:
             self._paused.setdefault(node, Pause(self.now))
 
     def resume(self, node: BrokerId) -> None:
@@ -290,7 +280,11 @@ class Cluster:
             self.flush(leader)
 
     def ask(self, request: Callable[[ControlPlane, int], T]) -> T:
-        """Administrator asks (see ``admin``)."""
+        """Administrator asks the active controller (see ``admin``); without one, or while it is frozen: ``Refused``."""
+        node = self.controllers.active
+        if node is None or node in self._paused:
+            raise Refused(Error.NOT_CONTROLLER, "no controller is active")
         answer = request(self.controller, self.now)
-        self._flush_controller()
+        self.controllers.running[node].settle(self.now)
+        self.flush(node)
         return answer

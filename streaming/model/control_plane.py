@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from streaming.model.broker.broker import Broker
 from streaming.model.constants import MetadataMode
 from streaming.model.controller.controller import Controller
+from streaming.model.delivery import Process
+from streaming.model.quorum.controllers import Controllers, Jitter
 from streaming.model.zookeeper.broker import ZooKeeperBroker
-from streaming.model.zookeeper.ensemble import ZooKeeper
+from streaming.model.zookeeper.ensemble import Ensemble, ZooKeeper
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import Micros
@@ -17,11 +19,24 @@ if TYPE_CHECKING:
 ControlPlane = Controller | ZooKeeper
 
 
-def control_plane(constants: Constants, *, origin: Micros) -> ControlPlane:
-    """Make the node at the address ``CONTROLLER``: the active KRaft controller, or the ZooKeeper ensemble."""
+class ControlProcess(Process, Protocol):
+    """One of its processes: a controller, or the ensemble."""
+
+    def start(self, now: int, start_up_ms: int) -> None:
+        """Operator starts it."""
+
+    def shut_down(self, now: int) -> None:
+        """Operator sends SIGTERM."""
+
+    def settle(self, now: int) -> None:
+        """Administrator asked for something: make it last."""
+
+
+def control_plane(constants: Constants, *, origin: Micros, jitter: Jitter) -> Controllers | Ensemble:
+    """Make the quorum of controllers, or the ZooKeeper ensemble."""
     if constants.metadata_mode is MetadataMode.ZOOKEEPER:
-        return ZooKeeper(constants, origin=origin)
-    return Controller(constants, origin=origin)
+        return Ensemble(constants, origin=origin)
+    return Controllers(constants, origin=origin, jitter=jitter)
 
 
 def broker_class(constants: Constants) -> type[Broker]:

@@ -6,12 +6,13 @@ import heapq
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from streaming.contracts.identifiers import BrokerId
-from streaming.model.messages.outbox import CONTROLLER, Message, Outbox, Timer
+from streaming.model.messages.outbox import Message, Outbox, Timer
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import TopicPartition
 
 Link = tuple[BrokerId, BrokerId]
+NEVER: Final = 1 << 62
 
 
 class Network(Protocol):
@@ -22,7 +23,7 @@ class Network(Protocol):
 
 
 class Process(Protocol):
-    """A node of the cluster: a broker or a client. The loop empties ``outbox`` after every input."""
+    """A node of the cluster: a broker, a controller or a client. The loop empties ``outbox`` after every input."""
 
     outbox: Outbox
     has_ended: bool
@@ -38,20 +39,13 @@ class Address(NamedTuple):
     process: int
 
 
-class ControllerTimer(NamedTuple):
-    """A periodic task of the controller, by its name there."""
-
-    task: str
-    period_ms: int
-
-
 class Event(NamedTuple):
     """Something that happens to a process at a time; ``number`` decides among equals."""
 
     at: int
     number: int
     receiver: Address
-    payload: Message | Timer | ControllerTimer
+    payload: Message | Timer
     sender: Address
 
 
@@ -67,16 +61,16 @@ class EventQueue:
 
     @property
     def next_at(self) -> int:
-        """When the next event is due. Enabled while there is one."""
-        return self._events[0].at
+        """When the next event is due."""
+        return self._events[0].at if self._events else NEVER
 
-    def push(self, at: int, receiver: Address, payload: Message | Timer | ControllerTimer, sender: Address) -> None:
+    def push(self, at: int, receiver: Address, payload: Message | Timer, sender: Address) -> None:
         """Set an event."""
         self._number += 1
         heapq.heappush(self._events, Event(at, self._number, receiver, payload, sender))
 
     def pop(self) -> Event:
-        """Take the next event."""
+        """Take the next event. Enabled while there is one."""
         return heapq.heappop(self._events)
 
     def hold(self, receiver: Address, payload: Message, sender: Address) -> None:
@@ -90,9 +84,6 @@ class EventQueue:
             self._events = [event for event in self._events if (event.sender.node, event.receiver.node) != link]
             heapq.heapify(self._events)
         return withdrawn + self._held.pop(link, [])
-
-
-CONTROLLER_ADDRESS: Final = Address(CONTROLLER, 0)
 
 
 class Pause:

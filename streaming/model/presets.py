@@ -26,7 +26,7 @@ PRESETS: Final[dict[str, Constants]] = {
     "kraft-3.9": Constants(
         eligible_leader_replicas=False,
         transaction_version=1,
-        switches=Switches(exclude_unclean_shutdown=False, last_known_leader_check=False),
+        switches=Switches(exclude_unclean_shutdown=False, last_known_leader_check=False, pre_vote=False),
     ),
     # 2.5 to 3.9 with ZooKeeper: KIP-537 raised the windows, KIP-497 sent ISR changes to the controller.
     "zk-3.x": Constants(

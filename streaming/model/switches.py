@@ -50,6 +50,7 @@ class Switches:
         coordinator_waits_for_commit: an offset commit is acknowledged once it is committed (KAFKA-20634).
         epoch_cache_keeps_progress: a truncation always lowers the last epoch or ends (KAFKA-10706).
         isr_changes_through_controller: leaders ask the controller for ISRs instead of writing ZooKeeper (2.7, KIP-497).
+        pre_vote: a controller asks whether it would be elected before it begins an election (4.0, KIP-996).
         first_registered_leads: the historical rule: whoever registered first among the ISR becomes leader (0.8).
     """
 
@@ -75,4 +76,5 @@ class Switches:
     coordinator_waits_for_commit: bool = True
     epoch_cache_keeps_progress: bool = True
     isr_changes_through_controller: bool = True
+    pre_vote: bool = True
     first_registered_leads: bool = False

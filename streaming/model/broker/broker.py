@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import NO_LEADER, TopicPartition
 from streaming.model.broker.cleanup import LogCleanup
+from streaming.model.broker.controller_channel import ControllerChannel
 from streaming.model.broker.epoch_ends import EpochEnds
 from streaming.model.broker.following import Following
 from streaming.model.broker.leadership import Leadership
@@ -34,7 +35,7 @@ from streaming.model.messages.membership import (
 from streaming.model.messages.offsets_for_leader_epoch import (
     OffsetsForLeaderEpochResponse,
 )
-from streaming.model.messages.outbox import CONTROLLER, Disconnected, Message, Outbox, Timer
+from streaming.model.messages.outbox import Disconnected, Message, Outbox, Timer
 from streaming.model.messages.timers import (
     AlterPartitionDue,
     FetchDue,
@@ -69,6 +70,7 @@ class Broker:
     Attributes:
         incarnation_id: drawn by the driver for each process.
         has_ended: it may go: the controller has agreed to a clean stop.
+        channel: the way to the active controller.
         rack: ``broker.rack``, told at registration.
     """
 
@@ -83,11 +85,12 @@ class Broker:
         self.brokers: dict[BrokerId, BrokerRegistration] = {}
         self.purgatory = Purgatory(self.outbox)
         self.network = NetworkClient(broker, constants.request_timeout_ms, self.outbox)
-        self.leadership = Leadership(broker, constants, self.brokers, self.purgatory, self.outbox)
+        self.channel = ControllerChannel(constants, self.outbox, told=self._take, lost=self._ask_again)
+        self.leadership = Leadership(broker, constants, self.brokers, self.purgatory, self.channel)
         self.following = Following(broker, constants, disk.replicas, self.outbox)
         self.metadata_cache = MetadataCache(self.leadership, self.following, disk, directory, self.outbox)
         self.produce = Produce(self.leadership, self.purgatory, constants, self.outbox)
-        self.producer_ids = ProducerIds(self.network, self.outbox)
+        self.producer_ids = ProducerIds(self.network, self.channel)
         self.cleanup = LogCleanup(disk, self.leadership, constants, self.outbox)
         self.disk = disk
         self._constants = constants
@@ -96,6 +99,7 @@ class Broker:
         self._wants_shut_down = False
         self._was_told_to_wait = False
         self._is_running = False
+        self._is_asking = False
         self._heartbeat_number = 0
         self._registration_retry_ms = constants.registration_retry_ms
         self._previous_epoch = disk.clean_shutdown_epoch
@@ -125,6 +129,7 @@ class Broker:
             Disconnected: self._disconnected,
             RequestTimeout: self.network.timed_out,
             OperationExpired: self.purgatory.expired,
+            **self.channel.handlers,
         }
 
     @property
@@ -151,7 +156,7 @@ class Broker:
         As in Kafka, replication does not wait for the registration: a process that replaces a crashed one fetches
         while the controller still counts on the old one.
         """
-        self.outbox.send(CONTROLLER, MetadataRequest(self.broker))
+        self.channel.is_listening = True
         self.outbox.after(self._constants.isr_expiration_ms, IsrExpiration())
         self.cleanup.start()
         self._register(now, RegistrationDue())
@@ -171,6 +176,9 @@ class Broker:
             self.purgatory.complete(now)
         return refused
 
+    def _take(self, now: int, payload: Message | Timer) -> None:
+        self._handlers[type(payload)](now, payload)
+
     def shut_down(self, now: int) -> None:
         """Operator sends SIGTERM: ask the controller for a controlled shutdown."""
         self._wants_shut_down = True
@@ -179,6 +187,7 @@ class Broker:
     def _disconnected(self, now: int, message: Disconnected) -> None:
         self.following.disconnected(message.peer)
         self.network.disconnected(now, message)
+        self.channel.disconnected(now, message.peer)
 
     def _expire_isr(self, now: int, timer: IsrExpiration) -> None:
         self.outbox.after(self._constants.isr_expiration_ms, timer)
@@ -187,10 +196,14 @@ class Broker:
     # -------------------------------------------------------------- life cycle
 
     def _register(self, _now: int, _timer: RegistrationDue) -> None:
+        if not self.channel.is_open:
+            self.channel.send(MetadataRequest(self.broker))
         request = BrokerRegistrationRequest(self.broker, self.incarnation_id, self._previous_epoch, self.rack)
-        self.outbox.send(CONTROLLER, request)
+        self.channel.send(request)
+        self._is_asking = True
 
     def _registered(self, now: int, response: BrokerRegistrationResponse) -> None:
+        self._is_asking = False
         if response.error is not Error.NONE:
             self.outbox.after(self._registration_retry_ms, RegistrationDue())
             longest = self._constants.broker_session_timeout_ms // 2
@@ -207,12 +220,13 @@ class Broker:
 
     def _beat(self, _now: int) -> None:
         if self._epoch != NO_BROKER_EPOCH:
-            self.outbox.send(
-                CONTROLLER,
-                BrokerHeartbeatRequest(self.broker, self._epoch, self._metadata_offset, False, self._wants_shut_down),
+            self.channel.send(
+                BrokerHeartbeatRequest(self.broker, self._epoch, self._metadata_offset, False, self._wants_shut_down)
             )
+            self._is_asking = True
 
     def _heard(self, _now: int, response: BrokerHeartbeatResponse) -> None:
+        self._is_asking = False
         if response.should_shut_down:
             self.disk.stop_cleanly(self._epoch)
             self.has_ended = True
@@ -226,6 +240,19 @@ class Broker:
         self._heartbeat_number += 1  # only the newest timer counts
         self.outbox.after(delay, HeartbeatDue(self._heartbeat_number))
 
+    def _ask_again(self, now: int, former: BrokerId) -> None:
+        """Nobody knows whether the former controller did what it was asked: ask the next one, after a wait."""
+        self.network.disconnected(now, Disconnected(former))
+        self.leadership.proposals.lost()
+        if not self._is_asking:
+            return
+        self._is_asking = False
+        if self._epoch == NO_BROKER_EPOCH:
+            self.outbox.after(self._constants.registration_retry_ms, RegistrationDue())
+        else:
+            self._heartbeat_number += 1
+            self.outbox.after(self._constants.registration_retry_ms, HeartbeatDue(self._heartbeat_number))
+
     # -------------------------------------------------------------- metadata
 
     def _apply(self, now: int, delta: MetadataDelta) -> None:
@@ -235,7 +262,7 @@ class Broker:
         if delta.snapshot:
             present = {item.topic_partition for item in delta.partitions}
             for key in [key for key in self.disk.replicas if key not in present]:
-                del self.disk.replicas[key]
+                self._drop(key)
         for item in delta.partitions:
             self._assign(now, item)
         for topic in delta.topics:
@@ -251,9 +278,7 @@ class Broker:
     def _assign(self, now: int, item: MetadataPartition) -> None:
         key, registration = item.topic_partition, item.registration
         if registration is None or self.broker not in registration.replicas:
-            self.leadership.resign(key)
-            self.following.unfollow(key)
-            self.disk.replicas.pop(key, None)
+            self._drop(key)
             return
         replica = self.disk.replica(key)
         self.cleanup.configure(now, key, replica, item.topic)
@@ -266,3 +291,8 @@ class Broker:
                 self.following.unfollow(key)
             else:
                 self.following.follow(key, registration.leader, registration.leader_epoch)
+
+    def _drop(self, key: TopicPartition) -> None:
+        self.leadership.resign(key)
+        self.following.unfollow(key)
+        self.disk.replicas.pop(key, None)

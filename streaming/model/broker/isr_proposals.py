@@ -13,13 +13,13 @@ from streaming.model.messages.alter_partition import (
 )
 from streaming.model.messages.errors import Error
 from streaming.model.messages.membership import NO_BROKER_EPOCH
-from streaming.model.messages.outbox import CONTROLLER, Outbox
 from streaming.model.messages.timers import AlterPartitionDue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicPartition
+    from streaming.model.broker.controller_channel import ControllerChannel
     from streaming.model.broker.leader import IsrProposal, LeaderPartition
     from streaming.model.constants import Constants
     from streaming.model.controller.partition import PartitionRegistration
@@ -46,7 +46,7 @@ class IsrProposals:
         constants: how long to wait after a request that failed as a whole, and what a proposal names.
         led: the partitions it leads; a proposal is void once its partition has moved on.
         committed: told of every partition whose ISR the controller accepted.
-        outbox: where requests go.
+        channel: where requests go.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class IsrProposals:
         constants: Constants,
         led: dict[TopicPartition, LeaderPartition],
         committed: Callable[[int, LeaderPartition], None],
-        outbox: Outbox,
+        channel: ControllerChannel,
     ) -> None:
         self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
         self.ask = self._ask_controller
@@ -67,7 +67,7 @@ class IsrProposals:
         self._names_uptimes = constants.switches.broker_epoch_check
         self._led = led
         self._committed = committed
-        self._outbox = outbox
+        self._channel = channel
         self._waiting: dict[TopicPartition, IsrProposal] = {}
         self._in_flight: dict[TopicPartition, IsrProposal] = {}
         self._is_backing_off = False
@@ -93,10 +93,10 @@ class IsrProposals:
             self.ask(items)
 
     def _ask_controller(self, items: tuple[AlterPartitionItem, ...]) -> None:
-        self._outbox.send(CONTROLLER, AlterPartitionRequest(self._broker, self.broker_epoch, items))
+        self._channel.send(AlterPartitionRequest(self._broker, self.broker_epoch, items))
 
     def lost(self) -> None:
-        """Whoever was asked will not answer."""
+        """Whoever was asked will not answer, and nobody knows whether it did what it was asked."""
         sent, self._in_flight = self._in_flight, {}
         if sent:
             self._resend(sent)
@@ -166,4 +166,4 @@ class IsrProposals:
     def _resend(self, proposals: dict[TopicPartition, IsrProposal]) -> None:
         self._waiting |= proposals
         self._is_backing_off = True
-        self._outbox.after(self._retry_ms, AlterPartitionDue())
+        self._channel.outbox.after(self._retry_ms, AlterPartitionDue())

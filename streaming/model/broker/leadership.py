@@ -13,13 +13,13 @@ from streaming.model.broker.reading import nothing_new, parting, read, refusal
 from streaming.model.broker.remote_replica import RemoteReplica, behind_ms, fetched
 from streaming.model.messages.errors import Error
 from streaming.model.messages.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
-from streaming.model.messages.outbox import Outbox
 from streaming.model.messages.timers import FetchWaitOver
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from streaming.contracts.identifiers import BrokerId
+    from streaming.model.broker.controller_channel import ControllerChannel
     from streaming.model.broker.purgatory import Purgatory
     from streaming.model.constants import Constants
     from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
@@ -45,10 +45,10 @@ class Leadership:
         constants: Constants,
         brokers: dict[BrokerId, BrokerRegistration],
         purgatory: Purgatory,
-        outbox: Outbox,
+        channel: ControllerChannel,
     ) -> None:
         self.led: dict[TopicPartition, LeaderPartition] = {}
-        self.proposals = IsrProposals(broker, constants, self.led, self._isr_committed, outbox)
+        self.proposals = IsrProposals(broker, constants, self.led, self._isr_committed, channel)
         self.probe: Probe | None = None
         self.stalled = (0, 0)
         self.broker = broker
@@ -57,7 +57,7 @@ class Leadership:
         self._former_remotes: dict[TopicPartition, dict[BrokerId, RemoteReplica]] = {}
         self.brokers = brokers
         self._purgatory = purgatory
-        self._outbox = outbox
+        self._outbox = channel.outbox
         self._sessions: dict[BrokerId, FetchSession] = {}
 
     # -------------------------------------------------------------- terms of leadership

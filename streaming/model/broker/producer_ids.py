@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streaming.model.messages.errors import Error
-from streaming.model.messages.outbox import CONTROLLER, Outbox
 from streaming.model.messages.produce import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -16,19 +15,20 @@ from streaming.model.messages.produce import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from streaming.model.broker.controller_channel import ControllerChannel
     from streaming.model.network_client import NetworkClient
 
 
 class ProducerIds:
     """The rest of the broker's block, and who waits for the next one."""
 
-    def __init__(self, network: NetworkClient, outbox: Outbox) -> None:
+    def __init__(self, network: NetworkClient, channel: ControllerChannel) -> None:
         self.handlers: dict[type, Callable[[int, Any], None]] = {
             AllocateProducerIdsResponse: network.answered,
             InitProducerIdRequest: self.init,
         }
         self._network = network
-        self._outbox = outbox
+        self._channel = channel
         self._block = range(0)
         self._waiting: list[Callable[[int, int | None], None]] = []
 
@@ -40,7 +40,8 @@ class ProducerIds:
             return
         self._waiting.append(then)
         if len(self._waiting) == 1:
-            self._network.send(CONTROLLER, AllocateProducerIdsRequest(self._network.header()), self._allocated)
+            request = AllocateProducerIdsRequest(self._network.header())
+            self._network.send(self._channel.controller, request, self._allocated)
 
     def _allocated(self, now: int, response: AllocateProducerIdsResponse | None) -> None:
         waiting, self._waiting = self._waiting, []
@@ -62,6 +63,6 @@ class ProducerIds:
                 if producer_id is None
                 else InitProducerIdResponse(number, Error.NONE, producer_id, 0)
             )
-            self._outbox.send(request.header.sender, response)
+            self._channel.outbox.send(request.header.sender, response)
 
         self.next_id(now, answer)

@@ -1,15 +1,15 @@
 """The active controller: requests in; record batches, answers and metadata out.
 
-Every operation is one batch, written at once. Kafka may join operations that fall within its append linger (25 ms)
-into one batch, and replicates the batch to a quorum before anybody sees it; neither changes the order of records.
+Every operation is one batch. The quorum (``streaming.model.quorum``) decides who is active, joins batches that fall
+within its append linger, and lets nobody see them or an answer before a majority of controllers has them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import BrokerId, Micros
-from streaming.contracts.records import FeatureLevel, LeaderChange, NoOp, RegisterController
+from streaming.contracts.records import FeatureLevel, NoOp, RegisterController
 from streaming.model.controller.membership import Membership
 from streaming.model.controller.metadata_writer import MetadataWriter
 from streaming.model.controller.producer_ids import ProducerIdBlocks
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from streaming.model.constants import Constants
 
-CONTROLLER_NODE_ID: Final = 100
+ControllerProcess = tuple[int, str]  # id and incarnation
 
 
 class Controller:
@@ -67,13 +67,27 @@ class Controller:
             every = constants.leader_imbalance_check_interval_ms
             self.tasks["rebalance leaders"] = (every, self.replication.rebalance_leaders)
 
-    def bootstrap(self, now: int) -> None:
-        """Begin the metadata log. Enabled once, before anything else."""
-        self.writer.write(
-            LeaderChange(controller=CONTROLLER_NODE_ID, epoch=1),
-            FeatureLevel(feature="eligible.leader.replicas.version", level=int(self.writer.elr_enabled)),
-            RegisterController(controller=CONTROLLER_NODE_ID, incarnation_id=f"controller-{CONTROLLER_NODE_ID}"),
-        )
+    def activate(self, now: int, controller: ControllerProcess, epoch: int, logs: tuple[int, int]) -> None:
+        """A controller becomes active: the state is what its log says, and every session begins again.
+
+        ``logs``: up to where its log is that of the controller before, and where it ends.
+        """
+        self.writer.begin_epoch(epoch, *logs)
+        self.membership.restart_sessions(now)
+        if not self.registry.controllers:
+            level = int(self.writer.elr_enabled)
+            self.writer.write(FeatureLevel(feature="eligible.leader.replicas.version", level=level))
+        self.register_controller(now, controller)
+        self.writer.subscribers = {}
+        for broker in self.registry.brokers:
+            self._subscribe(MetadataRequest(broker))
+
+    def register_controller(self, now: int, controller: ControllerProcess) -> None:
+        """A controller's process tells that it runs."""
+        node, incarnation_id = controller
+        if self.registry.controllers.get(node) != incarnation_id:
+            self.registry.controllers[node] = incarnation_id
+            self.writer.write(RegisterController(controller=node, incarnation_id=incarnation_id))
         self.writer.commit(now)
 
     def receive(self, now: int, request: Message) -> None:

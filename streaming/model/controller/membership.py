@@ -32,9 +32,19 @@ class Membership:
         self._outbox = outbox
         self._writer = writer
         self._registry = writer.registry
-        self._sessions = Sessions(constants.broker_session_timeout_ms)
+        self._session_timeout_ms = constants.broker_session_timeout_ms
+        self._sessions = Sessions(self._session_timeout_ms)
         self._metadata_offsets: dict[BrokerId, int] = {}
         self._shutdown_offsets: dict[BrokerId, int] = {}
+
+    def restart_sessions(self, now: int) -> None:
+        """A new controller is active: it heard of nobody yet and gives everybody, if not fenced, a whole session."""
+        self._sessions = Sessions(self._session_timeout_ms)
+        for broker, registration in self._registry.brokers.items():
+            if not registration.fenced:
+                self._sessions.touch(broker, now)
+        self._metadata_offsets.clear()
+        self._shutdown_offsets.clear()
 
     def register(self, now: int, request: BrokerRegistrationRequest) -> None:
         """Broker asks to join. Enabled unless another process with its id has a live session; born fenced.
@@ -43,6 +53,9 @@ class Membership:
         before the registration.
         """
         known = self._registry.brokers.get(request.broker)
+        if known is not None and known.incarnation_id == request.incarnation_id:
+            self._register_again(now, request.broker, known)
+            return
         if known is not None:
             # A broker in controlled shutdown may be replaced before its session ends.
             if self._sessions.is_valid(request.broker, now) and not known.in_controlled_shutdown:
@@ -59,6 +72,21 @@ class Membership:
         self._metadata_offsets.pop(request.broker, None)
         self._shutdown_offsets.pop(request.broker, None)
         self._outbox.send(request.broker, BrokerRegistrationResponse(Error.NONE, epoch))
+        self._writer.commit(now)
+
+    def _register_again(self, now: int, broker: BrokerId, known: BrokerRegistration) -> None:
+        """The same process asks again: it did not hear the answer. Epoch and flags stay."""
+        self._writer.write(
+            RegisterBroker(
+                broker=broker,
+                broker_epoch=known.epoch,
+                incarnation_id=known.incarnation_id,
+                fenced=known.fenced,
+                in_controlled_shutdown=known.in_controlled_shutdown,
+            )
+        )
+        self._sessions.touch(broker, now)
+        self._outbox.send(broker, BrokerRegistrationResponse(Error.NONE, known.epoch))
         self._writer.commit(now)
 
     def _shut_down_before(self, request: BrokerRegistrationRequest, *, clean: bool) -> None:

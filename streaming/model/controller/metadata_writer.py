@@ -1,7 +1,8 @@
 """How the controller changes its state: steps and records together, then one batch for everybody.
 
 Used by ``controller`` alone. State changes at once, so that a later step of the same operation sees it; records gather
-until :meth:`MetadataWriter.commit` appends them with one timestamp.
+until :meth:`MetadataWriter.commit` hands them to the quorum as one batch with one timestamp. What the quorum never gets
+is undone by :meth:`MetadataWriter.begin_epoch`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, Micros, Offset, TopicId, TopicPartition
-from streaming.contracts.records import MetadataRecord, Partition, RecordBatch
+from streaming.contracts.records import LeaderChange, MetadataRecord, Partition, RecordBatch
 from streaming.model.controller.change import Change, Target, build, record_of
 from streaming.model.controller.election import Mode, Outcome
 from streaming.model.controller.partition import (
@@ -72,6 +73,13 @@ DEFAULT: Final = How()
 class MetadataWriter:
     """The registry, the metadata log's end, and who follows it.
 
+    Attributes:
+        appended: batches that the quorum has not been handed yet.
+        commits: what the quorum has committed and nobody has taken yet.
+        end_offset: where the log ends once everything written is in it.
+        committed_offset: where that part of the log ends that anybody may see.
+        epoch: raft epoch of the active controller.
+
     Args:
         constants: timing and switches.
         origin: wall-clock time of model time 0, for batch timestamps.
@@ -80,9 +88,13 @@ class MetadataWriter:
 
     def __init__(self, constants: Constants, *, origin: Micros, outbox: Outbox) -> None:
         self.registry = Registry()
+        self.registry.journal.is_kept = constants.controllers > 1 or constants.controller_quorum_append_linger_ms > 0
+        self.appended: list[Commit] = []
         self.commits: list[Commit] = []
         self.subscribers: dict[BrokerId, None] = {}
         self.end_offset = 0
+        self.committed_offset = 0
+        self.epoch = 0
         self.elr_enabled = constants.eligible_leader_replicas
         self.switches = constants.switches
         self.probe: Probe | None = None
@@ -169,25 +181,41 @@ class MetadataWriter:
         return lambda broker: broker != excluded and self.registry.is_active(broker)
 
     def commit(self, now: int) -> None:
-        """Append the operation's records as one batch and tell every broker; nothing if it wrote none."""
+        """Hand the operation's records to the quorum as one batch and tell every broker; nothing if it wrote none."""
         if not self._records:
             return
-        batch = RecordBatch(
-            base_offset=Offset(self.end_offset),
-            epoch=1,
-            timestamp=Micros(self._origin + now * MICROS_PER_MS),
-            records=tuple(self._records),
-        )
-        self.end_offset += len(self._records)
         transitions = tuple(self.registry.transitions)
-        self.commits.append(Commit(now, batch, transitions))
-        if self.probe is not None:
-            self.probe.committed(self.commits[-1])
+        batch = self._batch(now, self.epoch, self.end_offset, tuple(self._records))
+        self.appended.append(Commit(now, batch, transitions))
+        self.end_offset += len(self._records)
+        self.registry.journal.mark(self.end_offset)
         self._publish(transitions)
         self._records.clear()
         self._brokers.clear()
         self._topics.clear()
         self.registry.transitions.clear()
+
+    def leader_change(self, now: int, controller: int, epoch: int, offset: int) -> Commit:
+        """Write the control batch that begins a raft epoch."""
+        return Commit(now, self._batch(now, epoch, offset, (LeaderChange(controller=controller, epoch=epoch),)), ())
+
+    def _batch(self, now: int, epoch: int, offset: int, records: tuple[MetadataRecord, ...]) -> RecordBatch:
+        timestamp = Micros(self._origin + now * MICROS_PER_MS)
+        return RecordBatch(base_offset=Offset(offset), epoch=epoch, timestamp=timestamp, records=records)
+
+    def begin_epoch(self, epoch: int, common_offset: int, end_offset: int) -> None:
+        """Another controller is active: undo what its log, equal up to ``common_offset``, does not have."""
+        self.registry.revert(common_offset)
+        self.appended.clear()
+        self.epoch, self.end_offset = epoch, end_offset
+
+    def committed(self, commit: Commit, end_offset: int) -> None:
+        """The quorum has a batch that ends at ``end_offset``; now it may be seen."""
+        self.commits.append(commit)
+        self.committed_offset = end_offset
+        if self.probe is not None:
+            self.probe.committed(commit)
+        self.registry.journal.forget(end_offset)
 
     def _publish(self, transitions: tuple[Transition, ...]) -> None:
         """Send what changed. Departs from Kafka: idle heartbeats of the log are not sent, nobody acts on them."""
@@ -202,7 +230,9 @@ class MetadataWriter:
     def snapshot_for(self, broker: BrokerId) -> MetadataDelta:
         """Give a new process everything it hosts, and every broker."""
         partitions = tuple(self._hosted(broker))
-        return MetadataDelta(self.end_offset - 1, partitions, tuple(self.registry.brokers.items()), snapshot=True)
+        topics = tuple({item.topic.topic_id: item.topic for item in partitions}.values())
+        brokers = tuple(self.registry.brokers.items())
+        return MetadataDelta(self.end_offset - 1, partitions, brokers, topics, snapshot=True)
 
     def _hosted(self, broker: BrokerId) -> Iterator[MetadataPartition]:
         for key in self.registry.hosted_by(broker):

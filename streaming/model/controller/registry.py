@@ -1,7 +1,8 @@
 """All brokers, topics and partitions of the controller, with indexes.
 
 Laws of this file: a partition is replaced by :meth:`Registry.replace` and nowhere else, so indexes and transitions
-cannot miss a step; and every index is a dict used as an ordered set, so that two runs walk in the same order.
+cannot miss a step; whatever operations change is a :class:`Timeline`, so that it can be undone, or an index of one; and
+every index is a dict used as an ordered set, so that two runs walk in the same order.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from streaming.model.controller.partition import (
     TopicRegistration,
     Transition,
 )
+from streaming.model.controller.timeline import Journal, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,21 +30,25 @@ class Registry:
     """The controller's state.
 
     Attributes:
+        brokers, controllers, topics, partitions: by id; controllers with the incarnation of their process.
         configs: dynamic configuration by (topic, key); the topic "" stands for the cluster's defaults.
-        transitions: the steps since it was last emptied.
+        transitions: gathers the steps since it was last emptied.
+        leaderless, off_preferred_leader, reassigning: partitions, for whoever looks for them.
     """
 
     def __init__(self) -> None:
-        self.brokers: dict[BrokerId, BrokerRegistration] = {}
-        self.topics: dict[TopicId, TopicRegistration] = {}
-        self.configs: dict[tuple[str, str], str] = {}
-        self.partitions: dict[TopicPartition, PartitionRegistration] = {}
+        self.journal = Journal()
+        self.brokers: Timeline[BrokerId, BrokerRegistration] = Timeline(self.journal)
+        self.controllers: Timeline[int, str] = Timeline(self.journal)
+        self.topics: Timeline[TopicId, TopicRegistration] = Timeline(self.journal)
+        self.configs: Timeline[tuple[str, str], str] = Timeline(self.journal)
+        self.partitions: Timeline[TopicPartition, PartitionRegistration] = Timeline(self.journal)
         self.transitions: list[Transition] = []
         self.next_producer_id = 0
         self.leaderless: OrderedSet = {}
         self.off_preferred_leader: OrderedSet = {}
         self.reassigning: OrderedSet = {}
-        self._topic_ids: dict[str, TopicId] = {}
+        self._topic_ids: Timeline[str, TopicId] = Timeline(self.journal)
         self._in_isr: dict[BrokerId, OrderedSet] = {}
         self._in_elr: dict[BrokerId, OrderedSet] = {}
         self._hosted: dict[BrokerId, OrderedSet] = {}
@@ -103,6 +109,14 @@ class Registry:
             self.partitions[topic_partition] = after
         self._index(topic_partition, before, after)
         self.transitions.append(Transition(topic, topic_partition, before, after, cause))
+
+    def revert(self, offset: int) -> None:
+        """Undo the operations beyond ``offset``: the log of a new controller does not have them."""
+        for former in self.journal.since(offset):
+            state = self.partitions.get(former.key) if former.mapping is self.partitions else None
+            former.mapping.restore(former.key, former.value)
+            if former.mapping is self.partitions:
+                self._index(former.key, state, self.partitions.get(former.key))
 
     def _index(
         self, key: TopicPartition, before: PartitionRegistration | None, after: PartitionRegistration | None

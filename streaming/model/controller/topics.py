@@ -116,10 +116,11 @@ class Topics:
         topics = list(self._registry.topics.values()) if topic_name == CLUSTER else [self._named(topic_name)]
         if topic_name == CLUSTER and value is None and key == MIN_ISR and self._writer.elr_enabled:
             raise Refused(Error.INVALID_CONFIG, "the default minimum cannot be removed while ELR is enabled")
-        if value is None:
-            self._registry.configs.pop((topic_name, key), None)
-        else:
-            self._registry.configs[topic_name, key] = value
+        configs = self._registry.configs
+        if value is not None:
+            configs[topic_name, key] = value
+        elif (topic_name, key) in configs:
+            del configs[topic_name, key]
         self._write_config(topic_name, key, value)
         for topic in topics:
             self._reconfigure(topic, clear_elr=key == MIN_ISR and self._writer.elr_enabled)

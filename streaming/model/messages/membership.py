@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
     from streaming.model.messages.errors import Error
+    from streaming.model.messages.outbox import Message
 
 NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
 
@@ -76,3 +77,19 @@ class MetadataDelta(NamedTuple):
     brokers: tuple[tuple[BrokerId, BrokerRegistration], ...]
     topics: tuple[TopicRegistration, ...] = ()
     snapshot: bool = False
+
+
+class FromController(NamedTuple):
+    """Anything that the active controller tells a broker; the highest epoch is the one to listen to."""
+
+    controller: BrokerId
+    epoch: int
+    message: Message
+
+
+class NotController(NamedTuple):
+    """Whoever was asked is not the active controller; ``leader`` is who leads ``epoch``, as far as it knows."""
+
+    controller: BrokerId
+    leader: BrokerId | None
+    epoch: int

@@ -1,7 +1,7 @@
 """What every node shares: its address, and what it wants done.
 
-A broker's address is its id, the active controller's is ``CONTROLLER``. Messages and timers are named tuples, and a
-node looks up what to do with one by its type.
+A broker's address is its id, a controller's is its id with a minus: no broker has it, and the metadata log names 100
+and not -100. Messages and timers are named tuples, and a node looks up what to do with one by its type.
 """
 
 from __future__ import annotations
@@ -11,6 +11,12 @@ from typing import Any, Final, NamedTuple
 from streaming.contracts.identifiers import BrokerId
 
 CONTROLLER: Final = BrokerId(-100)
+
+
+def controllers(count: int) -> tuple[BrokerId, ...]:
+    """Give the addresses of the first controllers: -100, -101, …; where there is one, it is ``CONTROLLER``."""
+    return tuple(BrokerId(CONTROLLER - number) for number in range(count))
+
 
 Message = tuple[Any, ...]
 Timer = tuple[Any, ...]

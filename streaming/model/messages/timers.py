@@ -1,4 +1,4 @@
-"""What a broker asks to be woken with. Values only."""
+"""What a process asks to be woken with. Values only."""
 
 from __future__ import annotations
 
@@ -65,6 +65,10 @@ class OperationExpired(NamedTuple):
     number: int
 
 
+class SessionsDue(NamedTuple):
+    """Timer: ZooKeeper looks for sessions that are over."""
+
+
 class PingDue(NamedTuple):
     """Timer: keep a ZooKeeper session alive."""
 
@@ -83,3 +87,32 @@ class RebalanceDue(NamedTuple):
 
 class ControlledShutdownDue(NamedTuple):
     """Timer: ask the ZooKeeper controller once more to be let go."""
+
+
+class QuorumTimeout(NamedTuple):
+    """Timer: an election or a silent leader has taken too long."""
+
+    number: int
+
+
+class QuorumFetchWaitOver(NamedTuple):
+    """Timer: some controller's fetch has waited for data long enough."""
+
+
+class VotersDue(NamedTuple):
+    """Timer: the leader of this epoch looks who of the voters fetches."""
+
+    epoch: int
+
+
+class AppendLingerOver(NamedTuple):
+    """Timer: the open batch of the metadata log is written now, unless it is not the one that began here."""
+
+    base_offset: int
+
+
+class ControllerTaskDue(NamedTuple):
+    """Timer: a periodic task of the active controller, by its name; void when the epoch is over."""
+
+    task: str
+    epoch: int

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from streaming.model.controller.partition import TopicRegistration
 from streaming.model.controller.topics import configured
-from streaming.model.messages.outbox import Message, Outbox
+from streaming.model.messages.outbox import CONTROLLER, Message, Outbox, Timer
+from streaming.model.messages.timers import SessionsDue
 from streaming.model.messages.zookeeper import (
     Answer,
     Changed,
@@ -54,6 +55,27 @@ class _Session:
         self.deadline = deadline
 
 
+class Ensemble:
+    """Its one node, for the cluster: as the controllers of a cluster on KRaft, but it is always there.
+
+    Attributes:
+        state: what the ensemble keeps.
+        nodes: where it is.
+        running: its process.
+    """
+
+    def __init__(self, constants: Constants, *, origin: Micros) -> None:
+        self.state = ZooKeeper(constants, origin=origin)
+        self.nodes = (CONTROLLER,)
+        self.running: dict[BrokerId, ZooKeeper] = {}
+        self.active = CONTROLLER
+
+    def create(self, node: BrokerId, _incarnation_id: str) -> ZooKeeper:
+        """Give its process."""
+        self.running[node] = self.state
+        return self.state
+
+
 class ZooKeeper:
     """Requests in; answers, notifications and commits out. The control plane of a cluster without KRaft.
 
@@ -61,7 +83,7 @@ class ZooKeeper:
         writer: the commits that the writes amount to.
         registry: the truth of the cluster.
         topics: what administrators do, who write to ZooKeeper themselves.
-        tasks: what it does periodically: name, period in ms, operation.
+        has_ended: never.
 
     Args:
         constants: timing.
@@ -74,7 +96,8 @@ class ZooKeeper:
         self.writer = Chronicle(self._znodes, origin=origin)
         self.registry = self.writer.registry
         self.topics = self
-        self.tasks = {"expire sessions": (constants.zookeeper_tick_ms, self.expire_sessions)}
+        self.has_ended = False
+        self._tick_ms = constants.zookeeper_tick_ms
         self._constants = constants
         self._timeout_ms = constants.broker_session_timeout_ms
         self._sessions: dict[int, _Session] = {}
@@ -84,17 +107,25 @@ class ZooKeeper:
             Connect: self._connect,
             Ping: self._ping,
             Request: self._request,
+            SessionsDue: self._expire_sessions,
             CloseSession: lambda now, it: self._end(now, it.session),
         }
 
-    def bootstrap(self, now: int) -> None:
+    def start(self, now: int, _start_up_ms: int) -> None:
         """Create what Kafka expects to find. Enabled once, before anything else."""
         self._apply(Create(CONTROLLER_EPOCH, 0), _NOBODY)
         self.writer.commit(now)
+        self.outbox.after(self._tick_ms, SessionsDue())
 
-    def receive(self, now: int, request: Message) -> None:
+    def shut_down(self, _now: int) -> None:
+        """Nothing comes of it: the ensemble never stops."""
+
+    def receive(self, now: int, payload: Message | Timer) -> None:
         """Take one message of a broker; what follows is in ``outbox`` and in the commits."""
-        self._handlers[type(request)](now, request)
+        self._handlers[type(payload)](now, payload)
+
+    def settle(self, _now: int) -> None:
+        """Nothing is left to do: whatever is written lasts."""
 
     def unsubscribe(self, _broker: BrokerId) -> None:
         """A process ended. Nobody notices before its session is over."""
@@ -111,8 +142,9 @@ class ZooKeeper:
         if session is not None:
             session.deadline = now + self._timeout_ms
 
-    def expire_sessions(self, now: int) -> None:
+    def _expire_sessions(self, now: int, timer: SessionsDue) -> None:
         """ZooKeeper, each tick: end the sessions that were silent for their timeout."""
+        self.outbox.after(self._tick_ms, timer)
         for number, session in list(self._sessions.items()):
             if session.deadline < now:
                 self._end(now, number)

@@ -1,0 +1,211 @@
+"""One controller in the quorum (``KafkaRaftClient``; KIP-595): messages and timers in, messages and timers out.
+
+Kafka's Raft differs from the paper's in one thing: followers fetch. A fetch at an offset acknowledges everything below
+it, and logs that parted are brought together by the answer to a fetch, as those of any other partition.
+
+Departs from Kafka: a waiting fetch is answered by data and not by a high watermark alone (KIP-1166).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from streaming.model.messages.quorum import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    QuorumFetchRequest,
+    QuorumFetchResponse,
+)
+from streaming.model.messages.timers import QuorumFetchWaitOver, VotersDue
+from streaming.model.quorum.leader_state import LeaderState
+from streaming.model.quorum.raft_log import Entry
+from streaming.model.quorum.roles import Happening, Role
+from streaming.model.quorum.voter import Voter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from streaming.contracts.identifiers import BrokerId
+    from streaming.model.constants import Constants
+    from streaming.model.messages.outbox import Message, Outbox, Timer
+    from streaming.model.quorum.raft_log import QuorumDisk
+
+MAX_FETCH_WAIT_MS: Final = 500
+
+
+class Raft(Voter):
+    """A voter with its log. Feed it with :meth:`receive`; what follows is in the outbox.
+
+    Attributes:
+        high_watermark: the batches below are committed, as far as it knows.
+        term: while it leads.
+
+    Args:
+        leader_change: makes the batch that begins an epoch: (time, epoch, offset).
+        node, voters, constants, disk, jitter, outbox: as for every :class:`Voter`.
+    """
+
+    def __init__(  # noqa: PLR0913 - as for every voter
+        self,
+        node: BrokerId,
+        voters: tuple[BrokerId, ...],
+        constants: Constants,
+        disk: QuorumDisk,
+        *,
+        jitter: Callable[[int], int],
+        leader_change: Callable[[int, int, int], Any],
+        outbox: Outbox,
+    ) -> None:
+        super().__init__(node, voters, constants, disk, jitter=jitter, outbox=outbox)
+        self.high_watermark = 0
+        self.term: LeaderState | None = None
+        self._leader_change = leader_change
+        self._request_id = 0
+        self._has_wait_timer = False
+        self._handlers |= {
+            QuorumFetchRequest: self._fetch,
+            QuorumFetchResponse: self._fetched,
+            QuorumFetchWaitOver: self._fetch_wait_over,
+            VotersDue: self._look_at_voters,
+        }
+
+    def receive(self, now: int, payload: Message | Timer) -> bool:
+        """Take a message or a timer; False if it is none of Raft's."""
+        handler = self._handlers.get(type(payload))
+        if handler is not None:
+            handler(now, payload)
+        return handler is not None
+
+    def _leave(self) -> None:
+        self.term = None
+
+    # -------------------------------------------------------------- leader
+
+    def _lead(self, now: int) -> None:
+        """Begin the epoch with a batch that says so; until that is committed, nothing of this epoch is."""
+        self.leader = self._node
+        self.term = LeaderState(self._others, self.log.end, now)
+        for voter in self._others:
+            self._outbox.send(voter, BeginQuorumEpochRequest(self._node, self.epoch))
+        if self._others:
+            self._outbox.after(self._constants.controller_quorum_fetch_timeout_ms // 2, VotersDue(self.epoch))
+        self.append(now, self._leader_change(now, self.epoch, self.log.end), 1)
+
+    def append(self, now: int, payload: Any, records: int) -> None:  # noqa: ANN401 - Raft does not look at it
+        """Leader writes a batch. Enabled while it leads."""
+        self.log.append(Entry(self.log.end, self.log.end + records, self.epoch, payload))
+        self._advance()
+        self._answer_waiting(now)
+
+    def _advance(self) -> None:
+        """Move the high watermark, and let go of what everybody has."""
+        assert self.term is not None  # noqa: S101 - only leaders get here
+        reached = self.term.high_watermark(self.log.end)
+        if reached is not None:
+            self.high_watermark = max(self.high_watermark, reached)
+
+    def _fetch(self, now: int, request: QuorumFetchRequest) -> None:
+        """Follower fetches: what it has, then data, or a wait for data."""
+        self._learn(now, request.epoch, None)
+        term = self.term
+        if term is None or request.epoch != self.epoch:
+            self._outbox.send(request.replica, QuorumFetchResponse(self.leader, self.epoch, request.request_id))
+            return
+        diverging = self.log.diverges_from(request.last_fetched_epoch, request.fetch_offset)
+        if diverging is not None:
+            answer = QuorumFetchResponse(self._node, self.epoch, request.request_id, diverging=diverging)
+            self._outbox.send(request.replica, answer)
+            return
+        term.fetched(now, request, self.log.end)
+        self._advance()
+        term.parked[request.replica] = (request, now + MAX_FETCH_WAIT_MS)
+        self._answer_waiting(now)
+        self._set_wait_timer(now)
+
+    def _set_wait_timer(self, now: int) -> None:
+        """One timer is enough for all that wait."""
+        if self.term is not None and self.term.parked and not self._has_wait_timer:
+            earliest = min(until for _, until in self.term.parked.values())
+            self._outbox.after(earliest - now, QuorumFetchWaitOver())
+            self._has_wait_timer = True
+
+    def _fetch_wait_over(self, now: int, _timer: QuorumFetchWaitOver) -> None:
+        self._has_wait_timer = False
+        self._answer_waiting(now)
+        self._set_wait_timer(now)
+
+    def _answer_waiting(self, now: int) -> None:
+        """Answer the fetches that there is data for, or that waited long enough."""
+        term = self.term
+        if term is None:
+            return
+        for replica, (request, until) in list(term.parked.items()):
+            if request.fetch_offset < self.log.end or until <= now:
+                del term.parked[replica]
+                self._outbox.send(replica, self._read(term, request))
+
+    def _read(self, term: LeaderState, request: QuorumFetchRequest) -> QuorumFetchResponse:
+        return QuorumFetchResponse(
+            self._node,
+            self.epoch,
+            request.request_id,
+            entries=self.log.entries_between(request.fetch_offset, self.log.end),
+            high_watermark=self.high_watermark,
+            log_start=min(term.everybody_has(self.log.end), self.high_watermark),
+        )
+
+    def _look_at_voters(self, now: int, timer: VotersDue) -> None:
+        """Leader, each half fetch timeout: call voters that do not fetch; resign if they are too many.
+
+        Departs from Kafka: a majority's silence is noticed at these times only.
+        """
+        if self.term is None or timer.epoch != self.epoch:
+            return
+        timeout = self._constants.controller_quorum_fetch_timeout_ms
+        if len(self.term.silent(now, timeout * 3 // 2)) > len(self._others) + 1 - self._majority:
+            self.resign(now)
+            return
+        self._outbox.after(timeout // 2, timer)
+        for voter in self.term.silent(now, timeout // 2):
+            self._outbox.send(voter, BeginQuorumEpochRequest(self._node, self.epoch))
+
+    def resign(self, now: int) -> None:
+        """Leader gives up its epoch: the process stops, or a majority is silent. Nobody else can lead this epoch."""
+        if self.term is None:
+            return
+        successors = self.term.successors()
+        self.leader = None
+        self._become(now, Happening.RESIGN)
+        for voter in successors:
+            self._outbox.send(voter, EndQuorumEpochRequest(self._node, self.epoch, successors))
+
+    def forget(self, offset: int) -> None:
+        """Leader lets go of batches that every voter has and that were passed on."""
+        if self.term is not None:
+            self.log.forget(min(offset, self.term.everybody_has(self.log.end)))
+
+    # -------------------------------------------------------------- follower
+
+    def _follow(self) -> None:
+        assert self.leader is not None  # noqa: S101 - followers have one
+        self._request_id += 1
+        last_epoch, end = self.log.position
+        self._outbox.send(self.leader, QuorumFetchRequest(self._node, self.epoch, self._request_id, end, last_epoch))
+
+    def _fetched(self, now: int, response: QuorumFetchResponse) -> None:
+        """Leader answers: truncate or append, then fetch again. An answer to an older request is void."""
+        self._learn(now, response.epoch, response.leader)
+        is_mine = self.role is Role.FOLLOWER and response.request_id == self._request_id
+        if not is_mine or response.epoch != self.epoch or response.leader != self.leader:
+            return
+        self._has_fetched = True
+        self._expires_at = now + self._constants.controller_quorum_fetch_timeout_ms
+        if response.diverging is not None:
+            self.log.truncate_to_diverging(response.diverging)
+            assert self.high_watermark <= self.log.end, "a committed batch was truncated"  # noqa: S101 - Raft's promise
+        for entry in response.entries:
+            self.log.append(entry)
+        self.high_watermark = max(self.high_watermark, min(response.high_watermark, self.log.end))
+        self.log.forget(response.log_start)
+        self._follow()

@@ -1,0 +1,143 @@
+"""Raft as Kafka has it, rule by rule (KIP-595, KIP-996)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streaming.model.quorum.leader_state import committed_by
+from streaming.model.quorum.roles import TABLE, Happening, Role
+
+
+def roles(it: Any) -> list[str]:
+    return [it.running[node].role.name if node in it.running else "-" for node in it.voters]
+
+
+def test_no_role_but_the_leader_resigns_and_only_candidates_win_an_epoch() -> None:
+    assert [before for (before, what), after in TABLE.items() if after is Role.LEADER] == [Role.CANDIDATE]
+    assert [before for (before, what) in TABLE if what is Happening.RESIGN] == [Role.LEADER]
+    assert {before for before, what in TABLE if what is Happening.HIGHER_EPOCH} == set(Role)
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [([7], 7), ([7, 5, 3], 5), ([7, -1, -1], -1), ([9, 9, 3, 2, 1], 3), ([4, 2], 2)],
+)
+def test_the_high_watermark_is_what_a_majority_has(ends: list[int], expected: int) -> None:
+    assert committed_by(ends) == expected
+
+
+def test_statement_20_one_voter_leads_at_once_and_commits_alone(table: Any) -> None:
+    it = table(1)
+    it.append(0)
+    assert (roles(it), it.running[0].epoch, it.running[0].high_watermark) == (["LEADER"], 1, 2)
+
+
+def test_statement_20_the_metadata_log_is_replicated_by_raft(table: Any) -> None:
+    it = table()
+    it.pass_time(10)
+    assert roles(it) == ["LEADER", "FOLLOWER", "FOLLOWER"]
+    it.append(0)
+    assert it.running[0].high_watermark == 1
+    it.deliver_all()
+    assert [it.disks[node].log.end for node in it.voters] == [2, 2, 2]
+    assert it.running[0].high_watermark == 2
+
+
+def test_a_batch_is_committed_by_a_majority_and_not_by_less(table: Any) -> None:
+    it = table(5)
+    it.pass_time(10)
+    for node in (3, 4):
+        it.crash(node)
+    it.append(0)
+    it.deliver_all()
+    assert it.running[0].high_watermark == 2
+    it.crash(2)
+    it.append(0)
+    it.deliver_all()
+    assert (it.disks[1].log.end, it.running[0].high_watermark) == (3, 2)
+
+
+def test_a_dead_leader_is_missed_after_the_fetch_timeout(table: Any) -> None:
+    it = table()
+    it.pass_time(1_250)
+    it.crash(0)
+    it.pass_time(3_100)  # both miss it at the same moment and vote for themselves; the shorter timeout tries again
+    it.pass_time(6_000)
+    assert sorted(roles(it)) == ["-", "FOLLOWER", "LEADER"]
+    assert it.leader().epoch >= 2
+
+
+def test_a_leader_that_stops_names_its_successor(table: Any) -> None:
+    it = table()
+    it.pass_time(1_000)
+    it.resign(0)
+    it.crash(0)
+    it.pass_time(1_200)
+    assert sorted(roles(it)) == ["-", "FOLLOWER", "LEADER"]
+
+
+def test_a_leader_without_a_majority_resigns(table: Any) -> None:
+    it = table()
+    it.pass_time(1_000)
+    cut = ((0, 1), (0, 2))
+    it.pass_time(5_000, *cut)
+    assert it.running[0].role is not Role.LEADER
+    assert it.leader().epoch > 1
+
+
+@pytest.mark.parametrize(("pre_vote", "epoch"), [(True, 1), (False, 2)])
+def test_a_voter_that_was_cut_off_disturbs_nobody_if_it_asks_first(table: Any, pre_vote: bool, epoch: int) -> None:  # noqa: FBT001 - a parameter of the test
+    it = table(pre_vote=pre_vote)
+    it.pass_time(1_000)
+    it.pass_time(4_000, (2, 0), (2, 1))
+    it.pass_time(9_000)
+    assert it.leader().epoch >= epoch
+    assert (it.leader().epoch == 1) is pre_vote
+
+
+def test_nobody_votes_for_a_log_that_lacks_what_it_has(table: Any) -> None:
+    it = table()
+    it.pass_time(1_000)
+    it.append(0)
+    it.deliver_all((0, 2))
+    assert [it.disks[node].log.end for node in it.voters] == [2, 2, 1] or it.disks[1].log.end > it.disks[2].log.end
+    it.crash(0)
+    it.pass_time(12_000)
+    assert it.running[1].role is Role.LEADER
+
+
+def test_what_only_a_deposed_leader_has_is_cut_off_when_it_returns(table: Any) -> None:
+    it = table()
+    it.pass_time(1_000)
+    it.append(0)
+    it.append(0)
+    it.mail.clear()
+    end = it.disks[0].log.end
+    it.crash(0)
+    it.pass_time(8_000)
+    it.append(it.leader().leader)
+    it.start(0)
+    it.pass_time(12_000)
+    assert [it.disks[node].log.end for node in it.voters] == [it.disks[0].log.end] * 3
+    assert end > 2
+    assert ("write", 1) not in [entry.payload for entry in it.disks[0].log.entries]
+
+
+def test_copies_of_an_earlier_epoch_are_not_counted_before_this_epoch_has_a_copy(table: Any) -> None:
+    """Figure 8 of the Raft paper."""
+    it = table()
+    it.pass_time(1_000)
+    it.append(0)
+    it.deliver_all((0, 2))
+    it.crash(0)
+    it.mail.clear()
+    before = it.running[1].high_watermark
+    while it.running[1].role is not Role.LEADER:
+        it.ring()
+        while it.running[1].role is not Role.LEADER and it.mail:
+            it.deliver(0)
+    assert it.running[1].high_watermark == before
+    it.deliver_all()
+    assert it.running[1].high_watermark == it.disks[1].log.end
