@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streaming.model.controller.java_random import JavaRandom
     from streaming.model.controller.metadata_writer import MetadataWriter
     from streaming.model.controller.placement import Assignments
+    from streaming.model.storage.segments import LogConfig
 
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
@@ -26,11 +27,12 @@ CLUSTER: Final = ""
 
 
 class NewTopic(NamedTuple):
-    """A topic to be created, with the replicas of each partition."""
+    """A topic to be created, with the replicas of each partition; ``log`` None: as the brokers' files say."""
 
     topic: str
     topic_id: TopicId
     assignments: Assignments
+    log: LogConfig | None = None
 
 
 class Topics:
@@ -51,7 +53,8 @@ class Topics:
         for key, value in config.items():
             self._registry.configs[new.topic, key] = value
         count = len(new.assignments)
-        topic = self._configured(TopicRegistration(topic=new.topic, topic_id=new.topic_id, partitions=count))
+        topic = TopicRegistration(topic=new.topic, topic_id=new.topic_id, partitions=count, log=new.log)
+        topic = self._configured(topic)
         self._registry.add_topic(topic)
         self._writer.write(Topic(topic=topic.topic, topic_id=topic.topic_id))
         for key, value in config.items():
