@@ -195,9 +195,9 @@ class Cluster:
     def lose_power(self, node: BrokerId) -> None:
         """Fate cuts a broker's machine off: the process ends, and what its disk had not flushed is lost."""
         self.kill(node)
-        self.disks[node].lose_power()
         if self._probe is not None:
-            self._probe.process_changed(node)
+            self._probe.losing(node, everything=False)
+        self.disks[node].lose_power()
 
     def sync(self, node: BrokerId) -> None:
         """Operating system of a broker's machine flushes what was appended so far.
@@ -209,9 +209,9 @@ class Cluster:
     def wipe(self, node: BrokerId) -> None:
         """Fate breaks a broker's disk, and an operator replaces it: the process ends, all its replicas are gone."""
         self.kill(node)
-        self.disks[node] = Disk()
         if self._probe is not None:
-            self._probe.process_changed(node)
+            self._probe.losing(node, everything=True)
+        self.disks[node] = Disk()
 
     def stop(self, node: BrokerId) -> None:
         """Operator stops a broker or a controller (SIGTERM). A broker goes when the active controller agrees."""

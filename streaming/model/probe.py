@@ -38,4 +38,7 @@ class Probe(Protocol):
         """The cluster took one event, and is at rest until the next."""
 
     def process_changed(self, broker: BrokerId) -> None:
-        """A broker's process began or ended, or its disk was damaged."""
+        """A broker's process began or ended."""
+
+    def losing(self, broker: BrokerId, *, everything: bool) -> None:
+        """A broker is about to lose its disk, or (not ``everything``) what is not flushed; it does not run."""

@@ -54,8 +54,8 @@ class Patient:
         self.registry.brokers[broker] = self.registry.brokers[broker]._replace(fenced=True)
 
     def damage(self, broker: int) -> None:
+        self.it.watch.losing(broker, everything=True)
         self.cut(broker)
-        self.it.watch.process_changed(broker)
 
     def propose_twice(self) -> None:
         proposals = self.it.cluster.brokers[1].leadership.proposals

@@ -108,6 +108,8 @@ class Broker:
         self._handlers = self._own_handlers()
         for component in (self.metadata_cache, self.produce, self.producer_ids, self.cleanup, epoch_ends):
             self._handlers |= component.handlers
+        self._served = {FetchRequest, *self.metadata_cache.handlers, *self.produce.handlers, *epoch_ends.handlers}
+        self._unserved: list[Message] = []
 
     def _own_handlers(self) -> dict[type, Callable[[int, Any], None]]:
         return {
@@ -154,7 +156,7 @@ class Broker:
         """Follow the metadata log, ask for a registration, look for lagging followers from now on.
 
         As in Kafka, replication does not wait for the registration: a process that replaces a crashed one fetches
-        while the controller still counts on the old one.
+        while the controller still counts on the old one. It answers nobody yet (:meth:`_begin_to_serve`).
         """
         self.channel.is_listening = True
         self.outbox.after(self._constants.isr_expiration_ms, IsrExpiration())
@@ -163,7 +165,10 @@ class Broker:
 
     def receive(self, now: int, payload: Message | Timer) -> None:
         """Take one message or timer; what follows is in ``outbox``."""
-        self._handlers[type(payload)](now, payload)
+        if not self._is_running and type(payload) in self._served:
+            self._unserved.append(payload)
+        else:
+            self._handlers[type(payload)](now, payload)
         if self.purgatory.touched:
             self.purgatory.complete(now)
         self.leadership.proposals.send()
@@ -171,6 +176,8 @@ class Broker:
 
     def append(self, now: int, appends: Iterable[tuple[TopicPartition, int]], *, acks_all: bool) -> int:
         """Anonymous producers write: (partition, records). Returns how many records were refused."""
+        if not self._is_running:
+            return sum(count for _, count in appends)
         refused = self.leadership.append(now, appends, acks_all=acks_all)
         if self.purgatory.touched:
             self.purgatory.complete(now)
@@ -225,7 +232,7 @@ class Broker:
             )
             self._is_asking = True
 
-    def _heard(self, _now: int, response: BrokerHeartbeatResponse) -> None:
+    def _heard(self, now: int, response: BrokerHeartbeatResponse) -> None:
         self._is_asking = False
         if response.should_shut_down:
             self.disk.stop_cleanly(self._epoch)
@@ -236,7 +243,8 @@ class Broker:
             self._was_told_to_wait, delay = True, _STOPPING_HEARTBEAT_MS
         elif not self._is_running and response.is_fenced:
             delay = _STARTING_HEARTBEAT_MS
-        self._is_running |= not response.is_fenced
+        if not self._is_running and not response.is_fenced:
+            self._begin_to_serve(now)
         self._heartbeat_number += 1  # only the newest timer counts
         self.outbox.after(delay, HeartbeatDue(self._heartbeat_number))
 
@@ -252,6 +260,17 @@ class Broker:
         else:
             self._heartbeat_number += 1
             self.outbox.after(self._constants.registration_retry_ms, HeartbeatDue(self._heartbeat_number))
+
+    def _begin_to_serve(self, now: int) -> None:
+        """From now on it answers; what waited in its sockets first (``SocketServer.enableRequestProcessing``).
+
+        Not before: what a process without its disk would tell as leader of an old epoch would cost its followers
+        their records, too. Its registration takes such a process out of whatever it led.
+        """
+        self._is_running = True
+        for request in self._unserved:
+            self._handlers[type(request)](now, request)
+        self._unserved.clear()
 
     # -------------------------------------------------------------- metadata
 

@@ -51,7 +51,7 @@ class Memory:
         writers: who appended, by leader epoch.
         term_marks: the last high watermark of each believer, by broker.
         latest: the largest answer that the controller's leader gave to "what is your latest offset?".
-        damaged: brokers whose disk lost consumed records, until they have them again.
+        damaged: brokers whose disk lost records, until a registered process has all that was consumed again.
         history: leader epoch of the last election that could lose records; logs and leaders before it are void.
         broken: promises that were broken in passing, as (invariant, what happened).
     """
@@ -148,14 +148,22 @@ class Ghost:
         self.touched[key] = True
 
     def process_changed(self, broker: BrokerId) -> None:
-        """A process began or ended, or a disk was damaged: see what its replicas still stand for."""
+        """A process began or ended: whoever waited for its answers gets none."""
         for memory in self.memories.values():
             for leader in [it for it in memory.waiting if it.broker == broker]:
                 self.resigned(leader)
             memory.term_marks.pop(broker, None)
         for key in self._registry.hosted_by(broker):
             self.touched[key] = True
-            self._assess(key, self.memory(key), broker)
+
+    def losing(self, broker: BrokerId, *, everything: bool) -> None:
+        """A disk loses records: whatever its replicas stood for, they do not any more."""
+        for key in self._registry.hosted_by(broker):
+            memory, partition = self._touch(key), self._registry.partitions[key]
+            (log,) = self._logs(key, (broker,))
+            stood_for_it = broker in {*partition.isr, *partition.elr} or memory.has_all_that_was_consumed(log)
+            if stood_for_it and log.end > (log.start if everything else log.flushed):
+                memory.damaged.add(broker)
 
     # -------------------------------------------------------------- told by the watch, and asked
 
@@ -172,16 +180,28 @@ class Ghost:
             return
         if step.cause in UNCLEAN:
             self._forgive(key, after, step.cause.value)
-        elif excuse := self.excuse(step.before, self.min_isr(key, after), memory):
+        elif excuse := self.excuse(key, step.before):
             self._forgive(key, after, excuse)
+
+    def is_accepted(self, broker: BrokerId) -> bool:
+        """Tell whether the running process of a broker is the one that the controller registered."""
+        process, registration = self._cluster.brokers.get(broker), self._registry.brokers.get(broker)
+        if process is None or registration is None:
+            return False
+        return process.incarnation_id == registration.incarnation_id
 
     def min_isr(self, key: TopicPartition, state: PartitionRegistration) -> int:
         """Give the effective minimum ISR of a partition."""
         return effective_min_isr(self._registry.topics[key.topic_id].min_isr, state.replicas) or 1
 
-    def excuse(self, state: PartitionRegistration, min_isr: int, memory: Memory) -> str:
+    def excuse(self, key: TopicPartition, state: PartitionRegistration) -> str:
         """Say what excuses a loss now; empty if nothing does."""
-        if len(memory.damaged) >= min_isr:
+        memory = self.memory(key)
+        for broker in list(memory.damaged):
+            (log,) = self._logs(key, (broker,))
+            if self.is_accepted(broker) and memory.has_all_that_was_consumed(log):
+                memory.damaged.discard(broker)
+        if len(memory.damaged) >= self.min_isr(key, state):
             return DAMAGE
         alone = len(state.isr) == 1 and not self._cluster.constants.elr_enabled
         return LAST_REPLICA if alone and state.isr[0] in memory.damaged else ""
@@ -196,13 +216,6 @@ class Ghost:
         for broker in brokers:
             replica = self._cluster.disks[broker].replicas.get(key)
             yield Log() if replica is None else replica.log
-
-    def _assess(self, key: TopicPartition, memory: Memory, broker: BrokerId) -> None:
-        (log,) = self._logs(key, (broker,))
-        partition = self._registry.partitions[key]
-        stood_for_it = broker in partition.isr or broker in partition.elr
-        if stood_for_it and not memory.has_all_that_was_consumed(log):
-            memory.damaged.add(broker)
 
     @staticmethod
     def _consume(memory: Memory, leader: LeaderPartition) -> None:
@@ -241,5 +254,4 @@ class Ghost:
         memory.consumed.truncate(end if difference is None else difference)
         memory.true_high_watermark = min(memory.true_high_watermark, memory.consumed.end)
         memory.latest = min(memory.latest, memory.consumed.end)
-        memory.damaged.clear()
         memory.history = after.leader_epoch

@@ -109,8 +109,11 @@ def epochs_grow(step: Transition) -> str | None:
 def valid_broker_state(cluster: Cluster) -> str | None:
     """A process that runs unfenced is or was the registered one, and knows no metadata from the future.
 
-    Source: ValidBrokerState of Vanlightly's specifications.
+    Source: ValidBrokerState of Vanlightly's specifications. Scope: KRaft; on ZooKeeper a broker runs on while its
+    registration is gone with its session.
     """
+    if cluster.constants.metadata_mode is not MetadataMode.KRAFT:
+        return None
     for node, broker in cluster.brokers.items():
         registration = cluster.controller.registry.brokers.get(node)
         if not broker.is_running:

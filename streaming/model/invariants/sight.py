@@ -30,6 +30,7 @@ class Sight(NamedTuple):
         processes: the running brokers, paused ones included.
         believers: who believes to lead the partition; several during a change of leaders.
         replicas: what is on the brokers' disks.
+        accepted: brokers whose running process is the one that the controller registered.
         excuse: what excuses a loss now; empty if nothing does.
     """
 
@@ -42,6 +43,7 @@ class Sight(NamedTuple):
     believers: Mapping[BrokerId, LeaderPartition]
     replicas: Mapping[BrokerId, LocalReplica]
     memory: Memory
+    accepted: frozenset[BrokerId]
     excuse: str = ""
 
     @property
@@ -61,10 +63,7 @@ class Sight(NamedTuple):
 
     def is_accepted(self, broker: BrokerId) -> bool:
         """Tell whether the running process of a broker is the one that the controller registered."""
-        process, registration = self.processes.get(broker), self.registrations.get(broker)
-        return (
-            process is not None and registration is not None and process.incarnation_id == registration.incarnation_id
-        )
+        return broker in self.accepted
 
     def answers_for(self, broker: BrokerId) -> bool:
         """Tell whether a broker has to hold what is committed: not while a damaged disk is not known as such."""
@@ -86,9 +85,6 @@ def look(cluster: Cluster, ghost: Ghost, key: TopicPartition) -> Sight | None:
     if truth is None:
         return None
     replicas = {broker: disk.replicas[key] for broker, disk in cluster.disks.items() if key in disk.replicas}
-    for broker in [it for it in memory.damaged if it in replicas]:
-        if memory.has_all_that_was_consumed(replicas[broker].log):
-            memory.damaged.discard(broker)
     return Sight(
         key=key,
         topic=registry.topics[key.topic_id],
@@ -101,5 +97,6 @@ def look(cluster: Cluster, ghost: Ghost, key: TopicPartition) -> Sight | None:
         },
         replicas=replicas,
         memory=memory,
-        excuse=ghost.excuse(truth, ghost.min_isr(key, truth), memory),
+        accepted=frozenset(broker for broker in cluster.brokers if ghost.is_accepted(broker)),
+        excuse=ghost.excuse(key, truth),
     )

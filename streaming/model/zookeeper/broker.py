@@ -101,10 +101,11 @@ class ZooKeeperBroker(Broker):
             node = Create(broker_path(self.broker), self.incarnation_id, ephemeral=True)
             self._session.ask((node,), self._registered_in_zookeeper)
 
-    def _registered_in_zookeeper(self, _now: int, results: tuple[Result, ...]) -> None:
+    def _registered_in_zookeeper(self, now: int, results: tuple[Result, ...]) -> None:
         (created,) = results
         if created.code is Code.OK and created.znode is not None:
             self.leadership.proposals.broker_epoch = self._epoch = BrokerEpoch(created.znode.created)
+            self._begin_to_serve(now)
             self.controller.compete()
         else:
             self.outbox.after(self._constants.registration_retry_ms, RegistrationDue())
