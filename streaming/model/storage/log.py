@@ -61,12 +61,15 @@ class Log:
         return self.epochs[-1][0] if self.epochs else NO_EPOCH
 
     def begin_epoch(self, epoch: int, offset: int) -> None:
-        """Note that ``epoch`` starts at ``offset``; an epoch that wrote nothing there gives way."""
-        if epoch <= self.last_epoch:
-            return
-        while self.epochs and self.epochs[-1][1] >= offset:
+        """Note that ``epoch`` starts at ``offset``; an epoch that wrote nothing there gives way.
+
+        Even a later one does: who led with an empty log, and follows now, takes records of earlier epochs
+        (``LeaderEpochFileCache.maybeTruncateNonMonotonicEntries``).
+        """
+        while self.epochs and self.epochs[-1][1] >= offset and self.epochs[-1][0] != epoch:
             self.epochs.pop()
-        self.epochs.append((epoch, offset))
+        if epoch > self.last_epoch:
+            self.epochs.append((epoch, offset))
 
     def epoch_at(self, offset: int) -> int:
         """Give the epoch in which the record at ``offset`` was written."""
