@@ -18,10 +18,11 @@ from streaming.model.broker.metadata_cache import Directory, MetadataCache
 from streaming.model.broker.produce import Produce
 from streaming.model.broker.producer_ids import ProducerIds
 from streaming.model.broker.purgatory import Purgatory
+from streaming.model.broker.sockets import Sockets
 from streaming.model.messages.alter_partition import AlterPartitionResponse
 from streaming.model.messages.client_metadata import RequestTimeout
 from streaming.model.messages.errors import Error
-from streaming.model.messages.fetch import FetchRequest, FetchResponse
+from streaming.model.messages.fetch import FetchRequest
 from streaming.model.messages.membership import (
     NO_BROKER_EPOCH,
     BrokerHeartbeatRequest,
@@ -32,18 +33,13 @@ from streaming.model.messages.membership import (
     MetadataPartition,
     MetadataRequest,
 )
-from streaming.model.messages.offsets_for_leader_epoch import (
-    OffsetsForLeaderEpochResponse,
-)
 from streaming.model.messages.outbox import Disconnected, Message, Outbox, Timer
 from streaming.model.messages.timers import (
     AlterPartitionDue,
-    FetchDue,
     FetchWaitOver,
     HeartbeatDue,
     IsrExpiration,
     OperationExpired,
-    PartitionFetchDue,
     RegistrationDue,
     StartUp,
 )
@@ -98,27 +94,22 @@ class Broker:
         self._metadata_offset = -1
         self._wants_shut_down = False
         self._was_told_to_wait = False
-        self._is_running = False
         self._is_asking = False
         self._heartbeat_number = 0
         self._registration_retry_ms = constants.registration_retry_ms
         self._previous_epoch = disk.clean_shutdown_epoch
         disk.clean_shutdown_epoch = NO_BROKER_EPOCH
         epoch_ends = EpochEnds(self.leadership, constants.switches, self.outbox)
-        self._handlers = self._own_handlers()
+        self._handlers = self._own_handlers() | self.following.handlers
         for component in (self.metadata_cache, self.produce, self.producer_ids, self.cleanup, epoch_ends):
             self._handlers |= component.handlers
-        self._served = {FetchRequest, *self.metadata_cache.handlers, *self.produce.handlers, *epoch_ends.handlers}
-        self._unserved: list[Message] = []
+        served = (self.metadata_cache.handlers, self.produce.handlers, epoch_ends.handlers)
+        self.sockets = Sockets({FetchRequest, *(each for handlers in served for each in handlers)})
 
     def _own_handlers(self) -> dict[type, Callable[[int, Any], None]]:
         return {
             FetchRequest: self.leadership.fetch,
-            FetchResponse: lambda _, it: self.following.fetched(it),
             FetchWaitOver: lambda _, it: self.leadership.fetch_wait_over(it),
-            FetchDue: lambda _, it: self.following.retry(it.leader),
-            PartitionFetchDue: lambda _, it: self.following.retry_partition(it),
-            OffsetsForLeaderEpochResponse: lambda _, it: self.following.epochs_ended(it),
             IsrExpiration: self._expire_isr,
             AlterPartitionResponse: self.leadership.proposals.answered,
             AlterPartitionDue: lambda _now, _it: self.leadership.proposals.retry(),
@@ -142,7 +133,7 @@ class Broker:
     @property
     def is_running(self) -> bool:
         """Whether the controller has ever unfenced this process (BrokerState RUNNING)."""
-        return self._is_running
+        return self.sockets.are_open
 
     def led_partitions(self) -> Collection[LeaderPartition]:
         """Give the partitions it believes to lead."""
@@ -165,9 +156,7 @@ class Broker:
 
     def receive(self, now: int, payload: Message | Timer) -> None:
         """Take one message or timer; what follows is in ``outbox``."""
-        if not self._is_running and type(payload) in self._served:
-            self._unserved.append(payload)
-        else:
+        if not self.sockets.hold(payload):
             self._handlers[type(payload)](now, payload)
         if self.purgatory.touched:
             self.purgatory.complete(now)
@@ -176,7 +165,7 @@ class Broker:
 
     def append(self, now: int, appends: Iterable[tuple[TopicPartition, int]], *, acks_all: bool) -> int:
         """Anonymous producers write: (partition, records). Returns how many records were refused."""
-        if not self._is_running:
+        if not self.sockets.are_open:
             return sum(count for _, count in appends)
         refused = self.leadership.append(now, appends, acks_all=acks_all)
         if self.purgatory.touched:
@@ -241,9 +230,9 @@ class Broker:
         delay = self._constants.broker_heartbeat_interval_ms
         if self._wants_shut_down and not self._was_told_to_wait:
             self._was_told_to_wait, delay = True, _STOPPING_HEARTBEAT_MS
-        elif not self._is_running and response.is_fenced:
+        elif not self.sockets.are_open and response.is_fenced:
             delay = _STARTING_HEARTBEAT_MS
-        if not self._is_running and not response.is_fenced:
+        if not self.sockets.are_open and not response.is_fenced:
             self._begin_to_serve(now)
         self._heartbeat_number += 1  # only the newest timer counts
         self.outbox.after(delay, HeartbeatDue(self._heartbeat_number))
@@ -262,15 +251,9 @@ class Broker:
             self.outbox.after(self._constants.registration_retry_ms, HeartbeatDue(self._heartbeat_number))
 
     def _begin_to_serve(self, now: int) -> None:
-        """From now on it answers; what waited in its sockets first (``SocketServer.enableRequestProcessing``).
-
-        Not before: what a process without its disk would tell as leader of an old epoch would cost its followers
-        their records, too. Its registration takes such a process out of whatever it led.
-        """
-        self._is_running = True
-        for request in self._unserved:
-            self._handlers[type(request)](now, request)
-        self._unserved.clear()
+        """From now on it answers; what waited in its sockets first."""
+        for request in self.sockets.open():
+            self._take(now, request)
 
     # -------------------------------------------------------------- metadata
 

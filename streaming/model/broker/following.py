@@ -6,7 +6,7 @@ watermark, asks before it fetches, or states its last epoch with every fetch.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming.model.broker.fetcher import Fetcher
 from streaming.model.messages.errors import Error
@@ -23,6 +23,8 @@ from streaming.model.storage.truncation import truncation_point
 from streaming.model.switches import Truncation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.constants import Constants
     from streaming.model.probe import Probe
@@ -38,6 +40,12 @@ class Following:
     def __init__(
         self, broker: BrokerId, constants: Constants, replicas: dict[TopicPartition, LocalReplica], outbox: Outbox
     ) -> None:
+        self.handlers: dict[type, Callable[[int, Any], None]] = {
+            FetchResponse: lambda _, it: self.fetched(it),
+            OffsetsForLeaderEpochResponse: lambda _, it: self.epochs_ended(it),
+            FetchDue: lambda _, it: self.retry(it.leader),
+            PartitionFetchDue: lambda _, it: self.retry_partition(it),
+        }
         self.broker_epoch = -1
         self.probe: Probe | None = None
         self._broker = broker

@@ -1,0 +1,54 @@
+"""Random runs: what they promise, and that they find what a cluster without one of its checks breaks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from streaming.model.constants import Constants
+from streaming.model.presets import PRESETS
+from streaming.model.switches import Switches
+from streaming.sources.simulated.schedule import Act
+from streaming.sources.simulated.swarm import options_of, run_swarm, schedule_of, shrink, violation_of
+
+
+def test_a_seed_is_a_run() -> None:
+    for seed in (1, 2, 3):
+        options = options_of(seed, Constants())
+        assert options == options_of(seed, Constants())
+        assert schedule_of(seed, options) == schedule_of(seed, options)
+    assert len({schedule_of(seed, options_of(seed, Constants())) for seed in range(20)}) == 20
+
+
+@pytest.mark.parametrize("preset", ["kraft-4.x", "kraft-3.9"])
+def test_no_random_run_breaks_a_promise(preset: str) -> None:
+    report = run_swarm(range(60), constants=PRESETS[preset], budget_s=600)
+    assert report.failures == ()
+    assert report.runs == 60
+    assert report.acts > 60 * 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["kraft-4.x", "kraft-3.9"])
+def test_no_random_run_of_many_breaks_a_promise(preset: str) -> None:
+    assert run_swarm(range(100, 2_000), constants=PRESETS[preset], budget_s=600).failures == ()
+
+
+def test_a_failure_is_shrunk_and_says_how_it_is_repeated() -> None:
+    constants = Constants(switches=replace(Switches(), expand_needs_fetch_in_epoch=False))
+    report = run_swarm(range(1, 1_000), constants=constants, budget_s=600)
+    (failure,) = report.failures
+    drawn = schedule_of(failure.seed, failure.options)
+    assert 0 < len(failure.schedule) < len(drawn)
+    again = violation_of(failure.options, failure.schedule)
+    assert again is not None
+    assert (again.invariant, str(again)) == (failure.invariant, failure.message)
+    assert f"isrwatch simulate --swarm --seed {failure.seed}" in str(failure)
+    assert all(str(act) in str(failure) for act in failure.schedule)
+
+
+def test_shrinking_keeps_what_is_needed_and_nothing_else() -> None:
+    acts = [Act(number * 150, "kill", (number,)) for number in range(20)]
+    left = shrink(acts, lambda fewer: {3, 11} <= {act.subject[0] for act in fewer})
+    assert left == (Act(0, "kill", (3,)), Act(0, "kill", (11,)))
