@@ -23,10 +23,10 @@ from streaming.commands.demo_parts import Parts
 from streaming.commands.demo_place import PORT, Place, empty_folder, free_port
 from streaming.commands.demo_stages import Stages, wait_until
 from streaming.commands.demo_summary import NothingFlowed, counted_events, missing, print_summary
-from streaming.errors import ConfigurationError
 from streaming.resources import conf_path
 from streaming.runtime.jars import DELTA, jar_paths
 from streaming.runtime.java import find_java
+from streaming.sources.simulated.scenario_file import load_scenario
 
 SCENARIO: Final = "broker_loss"
 LOOK_SECONDS: Final = 0.25
@@ -43,7 +43,9 @@ def demo(
     seconds: Annotated[
         float | None, typer.Option("--for", min=1, metavar="SECONDS", help="End by itself, after so long a live view.")
     ] = None,
-    scenario: Annotated[str, typer.Option(help=f"What happens to the cluster: {', '.join(scenarios())}.")] = SCENARIO,
+    scenario: Annotated[
+        str, typer.Option(help=f"What happens to the cluster: {', '.join(scenarios())}; a+b plays both.")
+    ] = SCENARIO,
     speed: Annotated[float, typer.Option(min=0.1, max=100, help="Simulated seconds in one second.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Another seed, another run.")] = 1,
     directory: Annotated[
@@ -54,8 +56,7 @@ def demo(
     ] = None,
 ) -> None:
     """Run everything on a simulated cluster: sources, bus, Spark job, Delta tables, exporter, and watch it live."""
-    if scenario not in scenarios():
-        raise ConfigurationError(f"there is no scenario {scenario}; choose one of {', '.join(scenarios())}")
+    load_scenario(scenario)  # a wrong name is refused before anything starts
     place = Place(directory=empty_folder(directory), port=free_port(port))
     console = Console()
     simulate = ["--simulate", scenario, "--speed", str(speed), "--seed", str(seed)]

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
 
 from streaming.contracts.identifiers import BrokerId
+from streaming.contracts.incidents import IncidentClass
 from streaming.errors import ConfigurationError
 from streaming.model.constants import Constants
-
-
-class Action(StrEnum):
-    """What may happen."""
-
-    KILL = "kill"
-    START = "start"
-    STOP = "stop"
-    PAUSE = "pause"
-    RESUME = "resume"
-    HOLD = "hold"
-    SLOW = "slow"
-    RELEASE = "release"
+from streaming.model.messages.outbox import CONTROLLER
+from streaming.sources.simulated.fault import Fault, check_healed
 
 
 class Placement(StrEnum):
@@ -33,52 +22,13 @@ class Placement(StrEnum):
     """As with KRaft, with random numbers of the seed; brokers that run and are registered at that time."""
 
 
-_OF_LINKS: Final = frozenset({Action.HOLD, Action.SLOW, Action.RELEASE})
-_HEALED_BY: Final = {
-    Action.KILL: Action.START,
-    Action.STOP: Action.START,
-    Action.PAUSE: Action.RESUME,
-    Action.HOLD: Action.RELEASE,
-    Action.SLOW: Action.RELEASE,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One thing that happens.
-
-    Attributes:
-        at: seconds after the begin of the scenario.
-        action: what.
-        broker: to which broker, for kill, start, stop, pause, resume.
-        link: (leader, follower): what the leader sends to the follower, for hold, slow, release.
-        records_per_second: what a slow link still carries.
-    """
-
-    at: float
-    action: Action
-    broker: BrokerId | None = None
-    link: tuple[BrokerId, BrokerId] | None = None
-    records_per_second: int | None = None
-
-    def sentence(self) -> str:
-        """Say it: ``kill broker 3``."""
-        told = [str(self.action)]
-        if self.broker is not None:
-            told.append(f"broker {self.broker}")
-        if self.link is not None:
-            told.append(f"link {self.link[0]} -> {self.link[1]}")
-        if self.records_per_second is not None:
-            told.append(f"to {self.records_per_second} records/s")
-        return " ".join(told)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
     """One topic.
 
     Attributes:
         assignments: replicas of each partition; without them the scenario's ``placement`` decides.
+        brokers: where its replicas may be; all brokers if it names none.
         acks: ``all`` or ``1``: whether writes are refused below ``min_insync_replicas``.
         create_at: seconds after the begin; None: it exists from the start.
         delete_at: seconds after the begin; None: never.
@@ -92,8 +42,34 @@ class TopicPlan:
     records_per_second: float = 0.0
     acks: str = "all"
     assignments: tuple[tuple[BrokerId, ...], ...] = ()
+    brokers: tuple[BrokerId, ...] = ()
     create_at: float | None = None
     delete_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrueIncident:
+    """One incident that really is one: its class, who is to blame, and when, in seconds of the scenario."""
+
+    kind: IncidentClass
+    suspects: tuple[BrokerId, ...]
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """What a monitor ought to find out about one round of a scenario, and nothing else.
+
+    Attributes:
+        causes: of the ISR and leader changes, each at least once.
+        alerts: that would be right.
+        incidents: in the order of their beginning.
+    """
+
+    causes: tuple[str, ...] = ()
+    alerts: tuple[str, ...] = ()
+    incidents: tuple[TrueIncident, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +81,7 @@ class Scenario:
         racks: of the brokers that have one.
         placement: how replicas are spread over brokers and racks.
         repeat: begin again after ``duration``, for ever; the cluster must then be healed at the end.
+        truth: what a monitor ought to say of it.
     """
 
     name: str
@@ -117,6 +94,7 @@ class Scenario:
     constants: Constants = field(default_factory=Constants)
     topics: tuple[TopicPlan, ...]
     faults: tuple[Fault, ...] = ()
+    truth: Truth = field(default_factory=Truth)
 
     def __post_init__(self) -> None:
         """Refuse a scenario that cannot be played."""
@@ -129,15 +107,18 @@ class Scenario:
             _check_topic(topic, self)
         for number, fault in enumerate(self.faults, start=1):
             _check_fault(fault, self, f"faults (number {number})")
+        for incident in self.truth.incidents:
+            _check_incident(incident, self)
         if self.repeat:
-            _check_healed(self.faults)
+            check_healed(self.faults)
 
 
 def _check_topic(topic: TopicPlan, scenario: Scenario) -> None:
     key = f"topics ({topic.name})"
-    if not 1 <= topic.replication_factor <= len(scenario.brokers):
+    brokers = topic.brokers or scenario.brokers
+    if not 1 <= topic.replication_factor <= len(brokers):
         raise ConfigurationError(
-            f"{key}: replication_factor is {topic.replication_factor}; use 1 to {len(scenario.brokers)}, the brokers"
+            f"{key}: replication_factor is {topic.replication_factor}; use 1 to {len(brokers)}, the brokers"
         )
     if topic.partitions < 1:
         raise ConfigurationError(f"{key}: partitions is {topic.partitions}; it must be at least 1")
@@ -148,30 +129,33 @@ def _check_topic(topic: TopicPlan, scenario: Scenario) -> None:
     lengths = {len(replicas) if len(set(replicas)) == len(replicas) else 0 for replicas in topic.assignments}
     if len(lengths) > 1 or 0 in lengths:
         raise ConfigurationError(f"{key}: assignments must list equally many different brokers for each partition")
-    strangers = {broker for replicas in topic.assignments for broker in replicas} - set(scenario.brokers)
-    if strangers:
-        raise ConfigurationError(f"{key}: assignments names {min(strangers)}, which is not in brokers")
+    assigned = {broker for replicas in topic.assignments for broker in replicas}
+    for name, named in (("assignments", assigned), ("brokers", set(brokers))):
+        if strangers := named - set(scenario.brokers):
+            raise ConfigurationError(f"{key}: {name} names {min(strangers)}, which is not in brokers")
 
 
 def _check_fault(fault: Fault, scenario: Scenario, key: str) -> None:
     if not 0 <= fault.at < scenario.duration:
         raise ConfigurationError(f"{key}: at is {fault.at}; it must lie within the duration, {scenario.duration} s")
-    subject = "link" if fault.action in _OF_LINKS else "broker"
-    named: tuple[BrokerId | None, ...] = (fault.broker,) if subject == "broker" else fault.link or (None,)
-    if not set(named) <= set(scenario.brokers):
-        raise ConfigurationError(f"{key}: {fault.action} needs {subject} with ids out of {list(scenario.brokers)}")
-    if fault.action is Action.SLOW and (fault.records_per_second or 0) < 1:
-        raise ConfigurationError(f"{key}: slow needs records_per_second of at least 1")
+    fault.check(key)
+    named = {node for node in (fault.broker, *(fault.link or ()), *(fault.replicas or ())) if node is not None}
+    strangers = named - {*scenario.brokers, CONTROLLER}
+    if strangers:
+        raise ConfigurationError(f"{key}: there is no broker {min(strangers)} in {list(scenario.brokers)}")
+    if fault.rack is not None and fault.rack not in scenario.racks.values():
+        raise ConfigurationError(f"{key}: no broker is in the rack {fault.rack}; racks names them")
+    plans = {topic.name: topic for topic in scenario.topics}
+    if fault.topic is not None and fault.topic not in plans:
+        raise ConfigurationError(f"{key}: there is no topic {fault.topic}")
+    if fault.partition is not None and not 0 <= fault.partition < plans[fault.topic or ""].partitions:
+        raise ConfigurationError(f"{key}: {fault.topic} has no partition {fault.partition}")
 
 
-def _check_healed(faults: tuple[Fault, ...]) -> None:
-    sick: dict[object, Fault] = {}
-    for fault in sorted(faults, key=lambda it: it.at):
-        subject: object = fault.link or fault.broker
-        if fault.action in _HEALED_BY:
-            sick[subject] = fault
-        else:
-            sick.pop(subject, None)
-    for subject, fault in sick.items():
-        cure = _HEALED_BY[fault.action]
-        raise ConfigurationError(f"repeat needs a healed cluster at the end: add a fault {cure} for {subject}")
+def _check_incident(incident: TrueIncident, scenario: Scenario) -> None:
+    key = f"truth.incidents ({incident.kind})"
+    if not 0 <= incident.begin <= incident.end <= scenario.duration:
+        raise ConfigurationError(f"{key}: begin and end must lie within the duration, {scenario.duration} s")
+    strangers = set(incident.suspects) - set(scenario.brokers)
+    if strangers:
+        raise ConfigurationError(f"{key}: suspects names {min(strangers)}, which is not in brokers")

@@ -10,12 +10,16 @@ from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from streaming.contracts.incidents import IncidentClass
 from streaming.errors import ConfigurationError
 from streaming.model.constants import Constants, MetadataMode
+from streaming.model.messages.outbox import CONTROLLER
 from streaming.model.presets import PRESETS
 from streaming.model.switches import Switches, Truncation
 from streaming.resources import conf_path
-from streaming.sources.simulated.scenario import Action, Fault, Placement, Scenario, TopicPlan
+from streaming.sources.simulated.combine import combined
+from streaming.sources.simulated.fault import Action, Fault
+from streaming.sources.simulated.scenario import Placement, Scenario, TopicPlan, TrueIncident, Truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,9 +30,17 @@ T = TypeVar("T")
 def load_scenario(path_or_name: str | Path) -> Scenario:
     """Read a scenario: a path, or the name of one that comes with the program (``steady``, ``broker_loss``, ...).
 
+    Several names with ``+`` between them are played together on one cluster.
+
     Raises:
         ConfigurationError: there is no such file, it is not TOML, or a key is wrong.
     """
+    if isinstance(path_or_name, str) and "+" in path_or_name and not Path(path_or_name).exists():
+        return combined([_load(name) for name in path_or_name.split("+")])
+    return _load(path_or_name)
+
+
+def _load(path_or_name: str | Path) -> Scenario:
     path = _resolve(path_or_name)
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -63,7 +75,8 @@ def scenario_from(name: str, document: Mapping[str, Any]) -> Scenario:
     constants = _constants(values.pop("constants", {}))
     topics = tuple(_build(TopicPlan, item, "topics.") for item in _tables(values.pop("topics", []), "topics"))
     faults = tuple(_build(Fault, item, "faults.") for item in _tables(values.pop("faults", []), "faults"))
-    values |= {"name": name, "constants": constants, "topics": topics, "faults": faults}
+    truth = _truth(values.pop("truth", {}))
+    values |= {"name": name, "constants": constants, "topics": topics, "faults": faults, "truth": truth}
     return _build(Scenario, values, "")
 
 
@@ -71,6 +84,14 @@ def _tables(value: Any, key: str) -> list[dict[str, Any]]:  # noqa: ANN401 - any
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ConfigurationError(f"{key} must be a list of tables: write [[{key}]]")
     return value
+
+
+def _truth(values: Any) -> Truth:  # noqa: ANN401 - any value of a TOML file
+    if not isinstance(values, dict):
+        raise ConfigurationError("truth must be a table: write [truth]")
+    incidents = _tables(values.get("incidents", []), "truth.incidents")
+    built = tuple(_build(TrueIncident, item, "truth.incidents.") for item in incidents)
+    return _build(Truth, values | {"incidents": built}, "truth.")
 
 
 def _constants(values: Any) -> Constants:  # noqa: ANN401 - any value of a TOML file
@@ -128,9 +149,13 @@ def _ids(value: Any) -> tuple[int, ...]:  # noqa: ANN401 - any value of a TOML f
     return tuple(_is(int)(item) for item in _is(list)(value))
 
 
+def _texts(value: Any) -> tuple[str, ...]:  # noqa: ANN401 - any value of a TOML file
+    return tuple(_is(str)(item) for item in _is(list)(value))
+
+
 def _link(value: Any) -> tuple[int, ...]:  # noqa: ANN401 - any value of a TOML file
-    leader, follower = _ids(value)
-    return leader, follower
+    sender, receiver = (CONTROLLER if node == "controller" else _is(int)(node) for node in _is(list)(value))
+    return sender, receiver
 
 
 def _assignments(value: Any) -> tuple[tuple[int, ...], ...]:  # noqa: ANN401 - any value of a TOML file
@@ -149,12 +174,16 @@ _CONVERSIONS: Final[dict[str, tuple[Callable[[Any], Any], str]]] = {
     "bool": (_is(bool), "true or false"),
     "MetadataMode": (MetadataMode, f"one of {', '.join(MetadataMode)}"),
     "Truncation": (Truncation, f"one of {', '.join(Truncation)}"),
+    "IncidentClass": (IncidentClass, f"one of {', '.join(IncidentClass)}"),
+    "tuple[str, ...]": (_texts, "a list of texts"),
     "Action": (Action, f"one of {', '.join(Action)}"),
     "Placement": (Placement, f"one of {', '.join(Placement)}"),
     "BrokerId": (_is(int), "a broker id"),
     "dict[BrokerId, str]": (_racks, 'a table of broker ids and names, for example {1 = "a", 2 = "b"}'),
     "tuple[BrokerId, ...]": (_ids, "a list of broker ids, for example [1, 2, 3]"),
-    "tuple[BrokerId, BrokerId]": (_link, "two broker ids: [leader, follower]"),
+    "tuple[BrokerId, BrokerId]": (_link, 'two nodes: [sender, receiver], each a broker id or "controller"'),
     "tuple[tuple[BrokerId, ...], ...]": (_assignments, "a list of lists of broker ids"),
 }
-_BUILT: Final = frozenset({"Constants", "Switches", "tuple[TopicPlan, ...]", "tuple[Fault, ...]"})
+_BUILT: Final = frozenset({
+    "Constants", "Switches", "Truth", "tuple[TopicPlan, ...]", "tuple[Fault, ...]", "tuple[TrueIncident, ...]",
+})  # fmt: skip

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.contracts.identifiers import BrokerId
-    from streaming.sources.simulated.scenario import Fault, Scenario, TopicPlan
+    from streaming.sources.simulated.fault import Fault
+    from streaming.sources.simulated.scenario import Scenario, TopicPlan
 
 MICROS_PER_MS: Final = 1_000
 CREATE_TOPICS_MS: Final = 3_000
@@ -50,7 +51,7 @@ class Simulation:
 
     def __init__(self, scenario: Scenario, *, seed: int, origin: Micros) -> None:
         self.scenario = scenario
-        self.network = SimulatedNetwork(Random(f"{seed} network"))  # noqa: S311 - reproducible on purpose
+        self.network: SimulatedNetwork = SimulatedNetwork(Random(f"{seed} network"))  # noqa: S311 - reproducible on purpose
         self.cluster: Cluster = Cluster(scenario.constants, self.network, origin=origin)
         self.agenda = Agenda()
         self.topic_ids: dict[str, TopicId] = {}
@@ -133,12 +134,22 @@ class Simulation:
         self.cluster.admin.create_topic(NewTopic(plan.name, topic_id, assignments), config)
 
     def _place(self, plan: TopicPlan) -> tuple[tuple[BrokerId, ...], ...]:
-        scenario = self.scenario
+        scenario, wanted = self.scenario, plan.brokers or self.scenario.brokers
         if scenario.placement is Placement.STRIPED:
-            registered = usable_brokers(self.cluster.controller.registry.brokers)
+            everyone = self.cluster.controller.registry.brokers
+            registered = usable_brokers({broker: everyone[broker] for broker in wanted if broker in everyone})
             return place(registered, plan.partitions, plan.replication_factor, self._random)
-        brokers = [UsableBroker(broker, scenario.racks.get(broker)) for broker in scenario.brokers]
+        brokers = [UsableBroker(broker, scenario.racks.get(broker)) for broker in wanted]
         return assign_replicas(brokers, plan.partitions, plan.replication_factor)
+
+    def partitions_of(self, topic_id: TopicId) -> int:
+        """Count the partitions of a topic that exists."""
+        return self.cluster.controller.registry.topics[topic_id].partitions
+
+    def release(self, link: tuple[BrokerId, BrokerId]) -> None:
+        """A held or slow link is itself again, and what waited on it travels."""
+        self.network.release(link)
+        self.cluster.release(link)
 
     def delete(self, plan: TopicPlan) -> None:
         """Administrator deletes a topic."""

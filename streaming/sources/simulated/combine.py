@@ -1,0 +1,78 @@
+"""Several scenarios at once, on one cluster: what one monitor sees when two things go wrong together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from streaming.errors import ConfigurationError
+from streaming.sources.simulated.scenario import Scenario, TopicPlan, Truth
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streaming.contracts.identifiers import BrokerId
+    from streaming.sources.simulated.fault import Fault
+
+
+def combined(scenarios: Sequence[Scenario]) -> Scenario:
+    """Play scenarios together: all their brokers, topics and faults, for as long as the longest.
+
+    A topic name that several of them use is prefixed by the scenario's name. The constants are those of the first.
+
+    Raises:
+        ConfigurationError: two scenarios put one broker into different racks.
+    """
+    if len(scenarios) == 1:
+        return scenarios[0]
+    return Scenario(
+        name="+".join(it.name for it in scenarios),
+        description="; ".join(it.description for it in scenarios),
+        brokers=tuple(sorted({broker for it in scenarios for broker in it.brokers})),
+        racks=_racks(scenarios),
+        placement=scenarios[0].placement,
+        duration=max(it.duration for it in scenarios),
+        repeat=all(it.repeat for it in scenarios),
+        constants=scenarios[0].constants,
+        topics=tuple(topic for it in scenarios for topic in _topics(it, scenarios)),
+        faults=tuple(fault for it in scenarios for fault in _faults(it, scenarios)),
+        truth=_truth(scenarios),
+    )
+
+
+def _racks(scenarios: Sequence[Scenario]) -> dict[BrokerId, str]:
+    racks: dict[BrokerId, str] = {}
+    for it in scenarios:
+        for broker, rack in it.racks.items():
+            if racks.setdefault(broker, rack) != rack:
+                raise ConfigurationError(
+                    f"{it.name} has broker {broker} in rack {rack}, another one in {racks[broker]}"
+                )
+    return racks
+
+
+def _name(topic: str, of: Scenario, scenarios: Sequence[Scenario]) -> str:
+    users = [it for it in scenarios if any(plan.name == topic for plan in it.topics)]
+    return topic if users == [of] else f"{of.name}-{topic}"
+
+
+def _topics(of: Scenario, scenarios: Sequence[Scenario]) -> Iterator[TopicPlan]:
+    """Give its topics; they stay on its own brokers."""
+    for plan in of.topics:
+        yield replace(plan, name=_name(plan.name, of, scenarios), brokers=plan.brokers or of.brokers)
+
+
+def _faults(of: Scenario, scenarios: Sequence[Scenario]) -> Iterator[Fault]:
+    for fault in of.faults:
+        yield fault if fault.topic is None else replace(fault, topic=_name(fault.topic, of, scenarios))
+
+
+def _truth(scenarios: Sequence[Scenario]) -> Truth:
+    def union(texts: Iterator[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(texts))
+
+    return Truth(
+        causes=union(cause for it in scenarios for cause in it.truth.causes),
+        alerts=union(alert for it in scenarios for alert in it.truth.alerts),
+        incidents=tuple(sorted((each for it in scenarios for each in it.truth.incidents), key=lambda each: each.begin)),
+    )
