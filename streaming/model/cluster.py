@@ -43,6 +43,7 @@ class Cluster:
         disks: what outlives the processes.
         admin: what administrators ask.
         refused: records that a leader refused, in all.
+        events_taken: messages and timers so far.
 
     Args:
         constants, network: of every node; says when a message arrives.
@@ -59,6 +60,7 @@ class Cluster:
         self.disks: dict[BrokerId, Disk] = {}
         self.admin = Admin(self)
         self.refused = 0
+        self.events_taken = 0
         self.constants = constants
         self._network = network
         self._queue = EventQueue()
@@ -101,6 +103,7 @@ class Cluster:
         """Take one event."""
         event = self._queue.pop()
         self.now = event.at
+        self.events_taken += 1
         self._deliver(event)
         if self._probe is not None:
             self._probe.stepped()

@@ -63,6 +63,11 @@ class Simulation:
         self._begin()
 
     @property
+    def batches_written(self) -> int:
+        """Batches that anonymous writers have sent, one a partition and round."""
+        return self._writers.batches
+
+    @property
     def now(self) -> Micros:
         """The time of the last act, as wall-clock time."""
         return Micros(self._origin + self.cluster.now * MICROS_PER_MS)

@@ -15,11 +15,12 @@ TRAFFIC_MS: Final = 200
 
 
 class Writers:
-    """Writes to every topic that has a rate."""
+    """Writes to every topic that has a rate. ``batches`` counts what was sent."""
 
     def __init__(self, simulation: Simulation, random: Random) -> None:
         self._simulation = simulation
         self._random = random
+        self.batches = 0
 
     def write(self) -> None:
         """Write one round: each partition a random share around its topic's rate."""
@@ -29,6 +30,7 @@ class Writers:
                 mean = plan.records_per_second * TRAFFIC_MS / 1_000
                 counts = {TopicPartition(topic_id, number): self._share(mean) for number in range(plan.partitions)}
                 appends = {key: count for key, count in counts.items() if count}
+                self.batches += len(appends)
                 self._simulation.cluster.produce(appends, acks_all=plan.acks == "all")
 
     def _share(self, mean: float) -> int:
