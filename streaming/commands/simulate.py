@@ -5,13 +5,13 @@ Knows scenarios and their timelines, nothing of the bus or of tables.
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from streaming.commands.simulate_output import JsonLines, Lines, Timeline
 from streaming.contracts.identifiers import Micros
 from streaming.resources import conf_path
 from streaming.sources.simulated.scenario_file import load_scenario
@@ -21,9 +21,7 @@ from streaming.sources.simulated.timeline import Entry, timeline
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streaming.sources.simulated.scenario import Scenario
-
-_COLOURS: Final = {"fault": "magenta", "lag": "yellow", "fenced": "red", "expand": "green"}
+    from streaming.model.invariants.ghost import Loss
 
 
 def simulate(
@@ -38,62 +36,56 @@ def simulate(
     seed: Annotated[int, typer.Option(help="Another seed, another run.")] = 1,
     steps: Annotated[bool, typer.Option("--steps", help="A line for every step of every partition.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line, for machines.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Say which invariants broke; exit code 1 if one did.")] = False,
 ) -> None:
     """Play a scenario in the model of a Kafka cluster: what happens to leaders and ISRs, and the true cause of it."""
     if scenario is None:
         _list()
         return
     played = load_scenario(scenario)
-    console = Console(highlight=False)
-    if not as_json:
-        console.print(Text(_heading(played, seed), style="bold"), soft_wrap=not console.is_terminal)
-    for entry in _entries(played, seed, played.duration if seconds is None else seconds, each_step=steps or as_json):
-        if as_json:
-            typer.echo(json.dumps(_plain(entry)))
-        else:
-            _print(console, entry)
-
-
-def _heading(scenario: Scenario, seed: int) -> str:
-    partitions = sum(topic.partitions for topic in scenario.topics)
-    return (
-        f"{scenario.name}: {scenario.description} "
-        f"({len(scenario.brokers)} brokers, {partitions} partitions, seed {seed}; times in seconds)"
-    )
+    told: Timeline = JsonLines() if as_json else Lines(Console(highlight=False))
+    told.begin(played, seed)
+    simulation = Simulation(played, seed=seed, origin=Micros(0), watched=True)
+    for entry in _entries(simulation, played.duration if seconds is None else seconds, each_step=steps or as_json):
+        told.entry(entry)
+    told.end(simulation, check=check)
+    if check and simulation.watch is not None and simulation.watch.violations:
+        raise typer.Exit(1)
 
 
 def _list() -> None:
     console = Console(highlight=False)
     for path in sorted(conf_path("scenarios").glob("*.toml")):
-        line = Text.assemble((f"{path.stem:24}", "bold"), load_scenario(path).description)
+        line = Text.assemble((f"{path.stem:26}", "bold"), load_scenario(path).description)
         console.print(line, soft_wrap=not console.is_terminal)
 
 
-def _entries(scenario: Scenario, seed: int, seconds: float, *, each_step: bool) -> Iterator[Entry]:
+def _entries(simulation: Simulation, seconds: float, *, each_step: bool) -> Iterator[Entry]:
     """Play second after second, so that a long run is seen while it goes on."""
-    simulation = Simulation(scenario, seed=seed, origin=Micros(0))
     simulation.play(WARM_UP_MS - 1, lambda: None)
     simulation.cluster.take_commits()
+    losses: list[Entry] = []
     end = WARM_UP_MS + round(seconds * 1_000)
     for until in (*range(WARM_UP_MS, end, 1_000), end):
-        simulation.play(until, lambda: None)
+        simulation.play(until, lambda: losses.extend(_losses(simulation)))
         entries = [Entry(at, "fault", fault.sentence()) for at, fault in simulation.take_faults()]
         entries += timeline(simulation.cluster.take_commits(), each_step=each_step)
+        entries += losses
+        losses.clear()
         yield from sorted(entries, key=lambda entry: entry.at)
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
-    return entry._asdict() | {"at": _seconds(entry)}
+def _losses(simulation: Simulation) -> Iterator[Entry]:
+    """Tell which acknowledged records are gone."""
+    watch = simulation.watch
+    if watch is None or not watch.losses:
+        return
+    losses, watch.losses = watch.losses, []
+    for excuse in dict.fromkeys(loss.excuse for loss in losses):
+        lost = [loss for loss in losses if loss.excuse == excuse]
+        records = sum(loss.records for loss in lost)
+        yield Entry(simulation.cluster.now, _partitions(lost), f"{records} acknowledged records lost: {excuse}", "loss")
 
 
-def _seconds(entry: Entry) -> float:
-    return (entry.at - WARM_UP_MS) / 1_000
-
-
-def _print(console: Console, entry: Entry) -> None:
-    cause = f"  [{entry.cause}]" if entry.cause else ""
-    colour = _COLOURS.get(entry.cause or entry.subject, "")
-    line = Text.assemble(
-        (f"{_seconds(entry):9.3f}  ", "dim"), (f"{entry.subject:16} {entry.what}", colour), (cause, colour)
-    )
-    console.print(line, soft_wrap=not console.is_terminal)
+def _partitions(losses: list[Loss]) -> str:
+    return f"{len(losses)} partition{'s' * (len(losses) != 1)}"

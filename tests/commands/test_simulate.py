@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 from typer.testing import CliRunner
 
 from streaming.commands import app
+from streaming.resources import conf_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+SCENARIOS = sorted(path.stem for path in conf_path("scenarios").glob("*.toml"))
 
 
 def simulated(*words: str) -> list[str]:
@@ -31,8 +35,10 @@ def test_every_step_has_a_line_of_its_own_on_demand() -> None:
 
 def test_machines_get_an_object_a_line() -> None:
     entries = [json.loads(line) for line in simulated("broker_loss", "--for", "9", "--json")]
-    assert entries[0] == {"at": 3.0, "subject": "fault", "what": "kill broker 3", "cause": ""}
-    assert {entry["cause"] for entry in entries} == {"", "fenced"}
+    assert entries[0]["truth"]["incidents"][0]["suspects"] == [3]
+    assert entries[1] == {"kind": "entry", "at": 3.0, "subject": "fault", "what": "kill broker 3", "cause": ""}
+    assert entries[-1]["partitions"]["orders-0"]["isr"] == [1, 2]
+    assert {entry["cause"] for entry in entries[1:-1]} == {"", "fenced"}
 
 
 def test_the_same_seed_tells_the_same_story() -> None:
@@ -40,9 +46,17 @@ def test_the_same_seed_tells_the_same_story() -> None:
 
 
 def test_without_a_scenario_all_are_listed() -> None:
-    assert [line.split()[0] for line in simulated()] == ["broker_loss", "rolling_restart", "slow_follower", "steady"]
+    assert [line.split()[0] for line in simulated()] == SCENARIOS
+
+
+def test_lost_records_are_told_with_their_excuse() -> None:
+    assert any("acknowledged records lost: unclean_election  [loss]" in line for line in simulated("unclean_election"))
+
+
+def test_the_invariants_are_checked_on_demand() -> None:
+    assert simulated("broker_loss", "--for", "9", "--check")[-1].endswith("invariants held after every step, 0 did not")
 
 
 def test_an_unknown_scenario_is_one_sentence() -> None:
     run = CliRunner().invoke(app, ["simulate", "zork"])
-    assert (run.exit_code, run.stderr.startswith("there is no scenario zork; use one of broker_loss,")) == (2, True)
+    assert (run.exit_code, run.stderr.startswith("there is no scenario zork; use one of broker_loss, ")) == (2, True)

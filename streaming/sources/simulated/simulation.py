@@ -16,6 +16,7 @@ from streaming.model.controller.java_random import JavaRandom
 from streaming.model.controller.placement import UsableBroker, place, usable_brokers
 from streaming.model.controller.placement_zookeeper import assign_replicas
 from streaming.model.controller.topics import NewTopic
+from streaming.model.invariants.watch import Watch
 from streaming.sources.simulated.agenda import Agenda
 from streaming.sources.simulated.faults import inflict
 from streaming.sources.simulated.network import SimulatedNetwork
@@ -42,17 +43,20 @@ class Simulation:
         scenario: the cluster and its fate.
         seed: of latencies, traffic, placement and ids.
         origin: wall-clock time of model time 0, UTC microseconds.
+        watched: check every invariant after every step, and remember what writers lost.
 
     Attributes:
+        watch: what was found, None unless ``watched``.
         cluster: the model.
         agenda: what is planned; whoever looks at the cluster in periods plans that here.
         topic_ids: of the topics that exist, by name.
     """
 
-    def __init__(self, scenario: Scenario, *, seed: int, origin: Micros) -> None:
+    def __init__(self, scenario: Scenario, *, seed: int, origin: Micros, watched: bool = False) -> None:
         self.scenario = scenario
         self.network: SimulatedNetwork = SimulatedNetwork(Random(f"{seed} network"))  # noqa: S311 - reproducible on purpose
         self.cluster: Cluster = Cluster(scenario.constants, self.network, origin=origin)
+        self.watch = Watch(self.cluster, stops=False) if watched else None
         self.agenda = Agenda()
         self.topic_ids: dict[str, TopicId] = {}
         self._ids = Random(f"{seed} ids")  # noqa: S311 - reproducible on purpose

@@ -1,0 +1,129 @@
+"""How ``isrwatch simulate`` tells a timeline: lines for people, JSON objects for machines."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import typer
+from rich.text import Text
+
+from streaming.model.invariants.watch import INVARIANTS, OTHERS
+from streaming.sources.simulated.simulation import WARM_UP_MS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from streaming.sources.simulated.scenario import Scenario
+    from streaming.sources.simulated.simulation import Simulation
+    from streaming.sources.simulated.timeline import Entry
+
+_COLOURS: Final = {
+    "fault": "magenta",
+    "loss": "bold red",
+    "fenced": "red",
+    "unclean_election": "bold red",
+    "last_known_leader": "bold red",
+    "lag": "yellow",
+    "leader_stall": "yellow",
+    "expand": "green",
+}
+
+
+class Timeline(Protocol):
+    """Where the entries of a run go."""
+
+    def begin(self, scenario: Scenario, seed: int) -> None:
+        """A run begins."""
+
+    def entry(self, entry: Entry) -> None:
+        """Something happened."""
+
+    def end(self, simulation: Simulation, *, check: bool) -> None:
+        """The run is over; ``check``: say what the invariants say."""
+
+
+def seconds(at: int) -> float:
+    """Give the seconds since the begin of the scenario."""
+    return (at - WARM_UP_MS) / 1_000
+
+
+class Lines:
+    """For people: aligned, coloured on a terminal, never wrapped in a pipe."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def _print(self, text: Text) -> None:
+        self._console.print(text, soft_wrap=not self._console.is_terminal)
+
+    def begin(self, scenario: Scenario, seed: int) -> None:
+        """Print what is played."""
+        partitions = sum(topic.partitions for topic in scenario.topics)
+        size = f"{len(scenario.brokers)} brokers, {partitions} partitions, seed {seed}; times in seconds"
+        self._print(Text(f"{scenario.name}: {scenario.description} ({size})", style="bold"))
+
+    def entry(self, entry: Entry) -> None:
+        """Print one line."""
+        cause = f"  [{entry.cause}]" if entry.cause else ""
+        told = f"{entry.subject:16} {entry.what}{cause}"
+        colour = _COLOURS.get(entry.cause or entry.subject, "")
+        self._print(Text.assemble((f"{seconds(entry.at):9.3f}  ", "dim"), (told, colour)))
+
+    def end(self, simulation: Simulation, *, check: bool) -> None:
+        """Print what is still wrong, what writers were refused, and what the invariants say."""
+        cluster = simulation.cluster
+        partitions = cluster.controller.registry.partitions.values()
+        short = sum(1 for partition in partitions if len(partition.isr) < len(partition.replicas))
+        self._print(Text(f"at the end {short} of {len(partitions)} partitions are not fully in sync"))
+        if cluster.refused:
+            self._print(Text(f"{cluster.refused} records were refused: no leader, or under min ISR", style="yellow"))
+        if not check or simulation.watch is None:
+            return
+        broken = simulation.watch.violations
+        for violation in broken:
+            self._print(Text(str(violation), style="bold red"))
+        kept = len(INVARIANTS) + len(OTHERS) - len(broken)
+        self._print(Text(f"{kept} invariants held after every step, {len(broken)} did not", style="bold"))
+
+
+class JsonLines:
+    """For machines: the scenario with its truth, then an object an entry, then the end."""
+
+    def begin(self, scenario: Scenario, seed: int) -> None:
+        """Print what is played and what a monitor ought to find."""
+        self._print(
+            {
+                "kind": "scenario",
+                "scenario": scenario.name,
+                "seed": seed,
+                "brokers": scenario.brokers,
+                "faults": [
+                    {name: value for name, value in asdict(it).items() if value is not None} for it in scenario.faults
+                ],
+                "truth": asdict(scenario.truth),
+            }
+        )
+
+    def entry(self, entry: Entry) -> None:
+        """Print one entry."""
+        self._print({"kind": "entry", **entry._asdict(), "at": seconds(entry.at)})
+
+    def end(self, simulation: Simulation, *, check: bool) -> None:
+        """Print the state of every partition, and what is broken."""
+        cluster = simulation.cluster
+        names = {topic_id: name for name, topic_id in simulation.topic_ids.items()}
+        states = {
+            f"{names[key.topic_id]}-{key.partition}": state._asdict()
+            for key, state in cluster.controller.registry.partitions.items()
+            if key.topic_id in names
+        }
+        end: dict[str, Any] = {"kind": "end", "refused": cluster.refused, "partitions": states}
+        if check and simulation.watch is not None:
+            end["violations"] = [str(violation) for violation in simulation.watch.violations]
+        self._print(end)
+
+    @staticmethod
+    def _print(value: dict[str, Any]) -> None:
+        typer.echo(json.dumps(value))
