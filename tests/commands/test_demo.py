@@ -150,7 +150,7 @@ def test_a_part_that_dies_is_named_and_ends_the_demo(run_demo: Callable[..., Run
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--scenario", "doom"], "there is no scenario doom; choose one of"),
+        (["--scenario", "doom"], "there is no scenario doom; use one of"),
         (["--directory", str(Path(__file__).parent)], "is not empty; name a new folder, or delete this one"),
     ],
 )

@@ -19,7 +19,8 @@ from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Authority, SnapshotReason
 from streaming.sources.simulated import Scenario, SimulatedSource, TraceEntry, load_scenario
-from streaming.sources.simulated.scenario import Action, Fault, Placement, TopicPlan
+from streaming.sources.simulated.fault import Action, Fault
+from streaming.sources.simulated.scenario import Placement, TopicPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

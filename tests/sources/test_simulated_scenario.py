@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.sources.simulated.scenario import Action
+from streaming.sources.simulated.fault import Action
 from streaming.sources.simulated.scenario_file import load_scenario
 
 if TYPE_CHECKING:
@@ -47,10 +47,13 @@ def test_a_minimal_file_is_enough(tmp_path: Path) -> None:
         (GOOD + "assignments = [[1, 2, 3], [1, 2, 9]]", "assignments names 9, which is not in brokers"),
         (GOOD + '[[faults]]\nat = 1\naction = "melt"', "faults.action is 'melt'; it must be one of kill, start"),
         (GOOD + '[[faults]]\nat = 99\naction = "kill"\nbroker = 1', "at is 99.0; it must lie within the duration"),
-        (GOOD + '[[faults]]\nat = 1\naction = "kill"', "kill needs broker with ids out of [1, 2, 3]"),
-        (GOOD + '[[faults]]\nat = 1\naction = "hold"\nbroker = 1', "hold needs link with ids out of [1, 2, 3]"),
+        (GOOD + '[[faults]]\nat = 1\naction = "kill"', "kill needs broker or rack"),
+        (GOOD + '[[faults]]\nat = 1\naction = "hold"\nbroker = 1', "hold needs link"),
         (GOOD + '[[faults]]\nat = 1\naction = "slow"\nlink = [1, 2]', "slow needs records_per_second"),
-        ("repeat = true\n" + GOOD + '[[faults]]\nat = 1\naction = "pause"\nbroker = 1', "add a fault resume for 1"),
+        (
+            "repeat = true\n" + GOOD + '[[faults]]\nat = 1\naction = "pause"\nbroker = 1',
+            "add a fault resume for broker",
+        ),
         (GOOD + "[constants]\nreplica_lag_time_max_ms = 0", "replica_lag_time_max_ms is 0"),
         (
             GOOD + '[constants]\npreset = "zk"',
@@ -70,7 +73,7 @@ def test_a_wrong_key_is_named_with_its_fix(tmp_path: Path, text: str, words: str
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigurationError, match="broker_loss, rolling_restart, slow_follower, steady"):
+    with pytest.raises(ConfigurationError, match="use one of broker_loss, .* steady, "):
         load_scenario("stedy")
 
 

@@ -25,8 +25,6 @@ class Action(StrEnum):
     WIPE = "wipe"
     SLOW_DISK = "slow_disk"
     MEND_DISK = "mend_disk"
-    FAIL_LOG_DIR = "fail_log_dir"
-    UNREGISTER = "unregister"
     HOLD = "hold"
     SLOW = "slow"
     RELEASE = "release"
@@ -52,20 +50,17 @@ class Need(NamedTuple):
     healed_by: Action | None = None
 
 
-_PROCESS: Final = ("broker", "rack", "controller")
 _BROKERS: Final = ("broker", "rack")
 NEEDS: Final[dict[Action, Need]] = {
-    Action.KILL: Need(_PROCESS, healed_by=Action.START),
-    Action.START: Need(_PROCESS),
+    Action.KILL: Need(_BROKERS, healed_by=Action.START),
+    Action.START: Need(_BROKERS),
     Action.STOP: Need(_BROKERS, healed_by=Action.START),
-    Action.PAUSE: Need(_PROCESS, healed_by=Action.RESUME),
-    Action.RESUME: Need(_PROCESS),
+    Action.PAUSE: Need(_BROKERS, healed_by=Action.RESUME),
+    Action.RESUME: Need(_BROKERS),
     Action.LOSE_POWER: Need(_BROKERS, healed_by=Action.START),
     Action.WIPE: Need(_BROKERS),
     Action.SLOW_DISK: Need(_BROKERS, ("records_per_second",), healed_by=Action.MEND_DISK),
     Action.MEND_DISK: Need(_BROKERS),
-    Action.FAIL_LOG_DIR: Need(("broker",), ("directory",)),
-    Action.UNREGISTER: Need(("broker",)),
     Action.HOLD: Need(("link",), healed_by=Action.RELEASE),
     Action.SLOW: Need(("link",), ("records_per_second",), healed_by=Action.RELEASE),
     Action.RELEASE: Need(("link",)),
@@ -87,10 +82,8 @@ class Fault:
         action: what.
         broker: to which broker.
         rack: or to every broker of which rack.
-        controller: or to which controller of the quorum; ``active`` is whoever is it then.
         link: (sender, receiver): what the sender sends to the receiver; a node may be ``controller``.
         records_per_second: what a slow link or disk still carries.
-        directory: which log directory fails.
         topic: whose partitions an administrator changes.
         partition: which of them; None: all.
         replicas: what a partition is reassigned to.
@@ -102,10 +95,8 @@ class Fault:
     action: Action
     broker: BrokerId | None = None
     rack: str | None = None
-    controller: str | None = None
     link: tuple[BrokerId, BrokerId] | None = None
     records_per_second: int | None = None
-    directory: str | None = None
     topic: str | None = None
     partition: int | None = None
     replicas: tuple[BrokerId, ...] | None = None
