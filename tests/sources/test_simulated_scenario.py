@@ -73,7 +73,7 @@ def test_a_wrong_key_is_named_with_its_fix(tmp_path: Path, text: str, words: str
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigurationError, match="use one of broker_loss, .* steady, "):
+    with pytest.raises(ConfigurationError, match=r"use one of broker_loss, .* steady, "):
         load_scenario("stedy")
 
 
