@@ -38,7 +38,7 @@ class Switches:
         expand_needs_high_watermark: it must have everything below the high watermark.
         expand_needs_epoch_start: and everything before the start of this term (KAFKA-7128).
         reset_followers_at_new_epoch: a new term forgets where followers were.
-        discard_stale_fetches: an answer to an older request, position or epoch is void.
+        discard_stale_fetches: an answer to an older request or epoch is void (a position is checked by the log itself).
         restart_fetchers_on_higher_epoch_only: metadata of an equal or lower leader epoch disturbs no fetch.
         exclude_unclean_shutdown: who crashed leaves ISR and ELR when it registers again (4.0, KIP-966).
         freeze_high_watermark_under_min_isr: below the minimum nothing is committed (3.7, KAFKA-15583).

@@ -148,18 +148,21 @@ class Following:
     def fetched(self, response: FetchResponse) -> None:
         """A leader answers; answers to an older request or in another leader epoch are void."""
         fetcher = self._fetchers.get(response.leader)
+        epochs: dict[TopicPartition, int] = {}
         if fetcher is not None and fetcher.in_flight == response.request_id:
-            fetcher.in_flight = None
-        elif self._switches.discard_stale_fetches:
-            return
+            fetcher.in_flight, epochs = None, fetcher.epochs
         for item in response.partitions:
-            leader, epoch = self._term_of.get(item.topic_partition, (None, None))
-            fetcher = self._fetchers.get(leader) if leader is not None else None
-            if leader is None or fetcher is None or item.topic_partition not in fetcher.epochs:
-                continue
-            if (leader, epoch) == (response.leader, item.leader_epoch) or not self._switches.discard_stale_fetches:
-                self._take(leader, fetcher, item)
-                self._was_replicated(item.topic_partition)
+            if fetcher is not None and epochs.get(item.topic_partition) == item.leader_epoch:
+                self._take(response.leader, fetcher, item)
+            elif not self._switches.discard_stale_fetches:
+                self._take_stale(item)
+
+    def _take_stale(self, item: FetchedPartition) -> None:
+        """Without the check a follower takes what anybody sent, in whatever leader epoch; if only the offset fits."""
+        leader, _ = self._term_of.get(item.topic_partition, (None, None))
+        fetcher = self._fetchers.get(leader) if leader is not None else None
+        if leader is not None and fetcher is not None and item.topic_partition in fetcher.epochs:
+            self._take(leader, fetcher, item)
 
     def _take(self, leader: BrokerId, fetcher: Fetcher, item: FetchedPartition) -> None:
         key = item.topic_partition
@@ -177,6 +180,7 @@ class Following:
                 replica.log.append_fetched(item.end_offset, item.epochs, item.batches, item.timestamp_ms)
                 fetcher.changed[key] = None
             replica.take_leader_offsets(item.high_watermark, item.log_start_offset)
+        self._was_replicated(key)
 
     def _truncate(self, replica: LocalReplica, told: EpochEntry) -> bool:
         """Cut where the logs part; tell whether that was all."""

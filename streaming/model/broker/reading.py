@@ -45,25 +45,29 @@ def read(partition: LeaderPartition, offset: int, max_records: int) -> FetchedPa
     if offset < log.start:
         return _out_of_range(partition, partition.committed.leader_epoch)
     end = log.read_end(offset, max_records)
-    answer = _answer(partition, offset, end)._replace(
-        epochs=log.epochs_between(offset, end), timestamp_ms=log.timestamp_at(end - 1)
-    )
-    return answer._replace(batches=log.batches_between(offset, end)) if log.batches else answer
-
-
-def nothing_new(partition: LeaderPartition) -> FetchedPartition:
-    """Tell a follower that has everything how far the high watermark and the log start are."""
-    return _answer(partition, partition.replica.log.end, partition.replica.log.end)
-
-
-def _answer(partition: LeaderPartition, offset: int, end: int) -> FetchedPartition:
     return FetchedPartition(
         partition.key,
         partition.committed.leader_epoch,
         fetch_offset=offset,
         end_offset=end,
+        epochs=log.epochs_between(offset, end),
         high_watermark=partition.replica.high_watermark,
-        log_start_offset=partition.replica.log.start,
+        log_start_offset=log.start,
+        batches=log.batches_between(offset, end) if log.batches else (),
+        timestamp_ms=log.segment_of(end - 1).largest_timestamp_ms,
+    )
+
+
+def nothing_new(partition: LeaderPartition) -> FetchedPartition:
+    """Tell a follower that has everything how far the high watermark and the log start are."""
+    log = partition.replica.log
+    return FetchedPartition(
+        partition.key,
+        partition.committed.leader_epoch,
+        fetch_offset=log.end,
+        end_offset=log.end,
+        high_watermark=partition.replica.high_watermark,
+        log_start_offset=log.start,
     )
 
 

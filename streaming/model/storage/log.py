@@ -132,12 +132,11 @@ class Log:
         self.segments.append(Segment(self.end))
         return self.segments[-1]
 
-    def timestamp_at(self, offset: int) -> int:
-        """Give the largest timestamp in the segment that has ``offset``."""
-        return self.segment_of(offset).largest_timestamp_ms
-
     def segment_of(self, offset: int) -> Segment:
         """Give the segment that has ``offset``."""
+        active = self.segments[-1]
+        if active.base_offset <= offset:  # nearly always
+            return active
         return next(segment for segment in reversed(self.segments) if segment.base_offset <= offset)
 
     def segment_ends(self) -> list[int]:

@@ -27,13 +27,16 @@ def check_fetch(log: Log, offset: int, last_fetched_epoch: int) -> Error | Epoch
     None if it may, the diverging epoch and its end if its log is another, or OFFSET_OUT_OF_RANGE. Below the log start
     that is so even where the epochs diverge. A follower that states no epoch (``NO_EPOCH``) is taken at its word.
     """
+    is_in_range = log.start <= offset <= log.end
+    if is_in_range and last_fetched_epoch == log.last_epoch:  # nearly always
+        return None
     if last_fetched_epoch != NO_EPOCH:
         found, end = log.end_offset_for(last_fetched_epoch)
         if end == UNDEFINED_OFFSET or offset < log.start:
             return Error.OFFSET_OUT_OF_RANGE
         if found < last_fetched_epoch or end < offset:
             return (found, end)
-    return None if log.start <= offset <= log.end else Error.OFFSET_OUT_OF_RANGE
+    return None if is_in_range else Error.OFFSET_OUT_OF_RANGE
 
 
 def truncation_point(log: Log, high_watermark: int, told: EpochEntry) -> TruncationPoint:
