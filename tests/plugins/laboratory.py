@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from streaming.model.controller.metadata_writer import Commit
     from streaming.model.controller.partition import PartitionRegistration, Transition
     from streaming.model.storage.batch import Batch
-    from streaming.model.storage.segments import LogConfig
 
 # Processes start in no time, so that a leader's ISR checks fall on multiples of half the window.
 QUICK = Constants(start_up_ms=0, auto_leader_rebalance_enable=False)
@@ -72,14 +71,15 @@ class Lab:
         min_isr: int = 1,
         *,
         unclean: bool = False,
-        log: LogConfig | None = None,
+        **config: Any,
     ) -> list[TopicPartition]:
         topic_id = TopicId(name)
         replicas = tuple(tuple(BrokerId(broker) for broker in each) for each in assignments)
-        config = {"min.insync.replicas": str(min_isr)}
+        settings = {"min.insync.replicas": str(min_isr)}
         if unclean:
-            config["unclean.leader.election.enable"] = "true"
-        self.cluster.admin.create_topic(NewTopic(name, topic_id, replicas, log), config)
+            settings["unclean.leader.election.enable"] = "true"
+        settings |= {key.replace("_", "."): str(value) for key, value in config.items()}
+        self.cluster.admin.create_topic(NewTopic(name, topic_id, replicas), settings)
         self.run(self.cluster.now + 100)
         return [TopicPartition(topic_id, number) for number in range(len(assignments))]
 

@@ -11,6 +11,7 @@ from streaming.contracts.records import RESOURCE_BROKER, RESOURCE_TOPIC, ClearEl
 from streaming.model.controller.partition import PartitionRegistration, TopicRegistration
 from streaming.model.controller.placement import check_assignments, place, usable_brokers
 from streaming.model.messages.errors import Error, Refused
+from streaming.model.storage.segments import log_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from streaming.model.controller.java_random import JavaRandom
     from streaming.model.controller.metadata_writer import MetadataWriter
     from streaming.model.controller.placement import Assignments
-    from streaming.model.storage.segments import LogConfig
 
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
@@ -27,12 +27,11 @@ CLUSTER: Final = ""
 
 
 class NewTopic(NamedTuple):
-    """A topic to be created, with the replicas of each partition; ``log`` None: as the brokers' files say."""
+    """A topic to be created, with the replicas of each partition."""
 
     topic: str
     topic_id: TopicId
     assignments: Assignments
-    log: LogConfig | None = None
 
 
 class Topics:
@@ -53,8 +52,7 @@ class Topics:
         for key, value in config.items():
             self._registry.configs[new.topic, key] = value
         count = len(new.assignments)
-        topic = TopicRegistration(topic=new.topic, topic_id=new.topic_id, partitions=count, log=new.log)
-        topic = self._configured(topic)
+        topic = self._configured(TopicRegistration(topic=new.topic, topic_id=new.topic_id, partitions=count))
         self._registry.add_topic(topic)
         self._writer.write(Topic(topic=topic.topic, topic_id=topic.topic_id))
         for key, value in config.items():
@@ -149,11 +147,15 @@ class Topics:
 def configured(
     topic: TopicRegistration, configs: Mapping[tuple[str, str], str], constants: Constants
 ) -> TopicRegistration:
-    """Look a topic's settings up: its own, else the cluster's, else those of the brokers' files."""
+    """Look a topic's settings up: its own, else the cluster's, else those of the brokers' files.
+
+    Departs from Kafka: what concerns logs has no default of the cluster's.
+    """
 
     def setting(key: str, default: object) -> str:
         return configs.get((topic.topic, key), configs.get((CLUSTER, key), str(default).lower()))
 
     min_isr = int(setting(MIN_ISR, constants.min_insync_replicas))
     unclean = setting(UNCLEAN_ELECTION, constants.unclean_leader_election_enable)
-    return replace(topic, min_isr=min_isr, unclean=unclean == "true")
+    own = {key: value for (name, key), value in configs.items() if name == topic.topic}
+    return replace(topic, min_isr=min_isr, unclean=unclean == "true", log=log_config(own, constants))

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from streaming.model.constants import Constants
 
-# Indexes hold offsets relative to the segment's base in 32 bits. They take an entry each 4 KiB, which is four records,
-# and have 10 MiB for entries of 12 bytes (the time index, which is full before the offset index is).
+RECORD_BYTES: Final = 1_024
+# Indexes hold offsets relative to the segment's base in 32 bits.
 MAX_RELATIVE_OFFSETS: Final = 2**31
-INDEX_RECORDS: Final = 4 * 10 * 2**20 // 12
+
+
+def index_records(index_bytes: int) -> int:
+    """How many records an index of a size reaches over.
+
+    It takes an entry each 4 KiB, which is four records; those of the time index have 12 bytes, so it is full before
+    the offset index is.
+    """
+    return 4 * index_bytes // 12
+
+
+INDEX_RECORDS: Final = index_records(10 * 2**20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +74,32 @@ def config_of(constants: Constants) -> LogConfig:
         delete_retention_ms=constants.log_cleaner_delete_retention_ms,
         flush_interval_records=constants.log_flush_interval_records,
     )
+
+
+def _records(text: str) -> int:
+    size = int(text)
+    return size if size < 0 else max(1, size // RECORD_BYTES)
+
+
+# Topic configuration: key, field of LogConfig, how to read it.
+_SETTINGS: Final[tuple[tuple[str, str, Callable[[str], Any]], ...]] = (
+    ("segment.bytes", "segment_records", _records),
+    ("segment.ms", "segment_ms", int),
+    ("segment.index.bytes", "index_records", lambda text: index_records(int(text))),
+    ("retention.ms", "retention_ms", int),
+    ("retention.bytes", "retention_records", _records),
+    ("cleanup.policy", "deletes", lambda text: "delete" in text),
+    ("cleanup.policy", "compacts", lambda text: "compact" in text),
+    ("delete.retention.ms", "delete_retention_ms", int),
+    ("min.cleanable.dirty.ratio", "min_cleanable_dirty_ratio", float),
+    ("flush.messages", "flush_interval_records", int),
+)
+
+
+def log_config(settings: Mapping[str, str], constants: Constants) -> LogConfig | None:
+    """Read what a topic's configuration says of its logs; None if it says nothing."""
+    own = {name: read(settings[key]) for key, name, read in _SETTINGS if key in settings}
+    return replace(config_of(constants), **own) if own else None
 
 
 class Segment:

@@ -12,7 +12,6 @@ from streaming.model.messages.delete_records import ALL_COMMITTED, DeleteRecords
 from streaming.model.messages.errors import Error
 from streaming.model.messages.outbox import Outbox
 from streaming.model.storage.batch import Batch
-from streaming.model.storage.segments import LogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,8 +46,7 @@ def starts(it: Any, key: TopicPartition) -> list[int]:
 
 def test_statement_29_a_log_is_segments_and_each_replica_deletes_its_own(lab: Callable[..., Any]) -> None:
     it = lab(log_retention_check_interval_ms=1_000, log_initial_task_delay_ms=1_000)
-    config = LogConfig(segment_records=10, retention_ms=20_000)
-    key = it.topic("t", [(1, 2, 3)], log=config)[0]
+    key = it.topic("t", [(1, 2, 3)], segment_bytes=10_240, retention_ms=20_000)[0]
     for second in range(1, 6):
         it.run(second * 1_000)
         it.write(key, 10)
@@ -80,7 +78,7 @@ def test_statement_30_a_replica_is_on_one_disk_and_gone_with_it(lab: Callable[..
 
 def test_retention_waits_for_the_high_watermark(lab: Callable[..., Any]) -> None:
     it = lab(log_retention_check_interval_ms=1_000, log_initial_task_delay_ms=1_000, replica_lag_time_max_ms=100_000)
-    key = it.topic("t", [(1, 2)], log=LogConfig(segment_records=10, retention_ms=2_000))[0]
+    key = it.topic("t", [(1, 2)], segment_bytes=10_240, retention_ms=2_000)[0]
     it.run(1_000)
     it.hold(1, 2)
     for _ in range(3):
@@ -94,7 +92,7 @@ def test_retention_waits_for_the_high_watermark(lab: Callable[..., Any]) -> None
 
 def test_a_follower_that_is_behind_the_log_start_begins_anew_there(lab: Callable[..., Any]) -> None:
     it = lab(log_retention_check_interval_ms=1_000, log_initial_task_delay_ms=1_000)
-    key = it.topic("t", [(1, 2)], log=LogConfig(segment_records=10, retention_ms=5_000))[0]
+    key = it.topic("t", [(1, 2)], segment_bytes=10_240, retention_ms=5_000)[0]
     it.write(key, 10)
     it.run(2_000)
     it.cluster.kill(2)
@@ -135,14 +133,14 @@ def test_records_are_deleted_up_to_the_high_watermark_on_every_replica(
 
 def test_records_of_a_compacted_topic_are_not_deleted(lab: Callable[..., Any], administrator: Administrator) -> None:
     it = lab()
-    key = it.topic("t", [(1, 2, 3)], log=LogConfig(deletes=False, compacts=True))[0]
+    key = it.topic("t", [(1, 2, 3)], cleanup_policy="compact")[0]
     it.cluster.connect(ADMINISTRATOR, administrator)
     assert administrator.delete(it, 1, key, ALL_COMMITTED) == (Error.POLICY_VIOLATION, -1)
 
 
 def test_statement_36_compaction_leaves_gaps_on_every_replica_and_changes_no_offset(lab: Callable[..., Any]) -> None:
     it = lab(log_retention_check_interval_ms=1_000, log_initial_task_delay_ms=1_000)
-    key = it.topic("t", [(1, 2)], log=LogConfig(segment_records=2, deletes=False, compacts=True))[0]
+    key = it.topic("t", [(1, 2)], segment_bytes=2_048, cleanup_policy="compact")[0]
     leadership = it.cluster.brokers[1].leadership
     for value in range(4):
         batch = Batch(0, 2, keys=("a", "b"), values=(str(value), "same"), timestamp_ms=it.cluster.now)
@@ -157,6 +155,16 @@ def test_statement_36_compaction_leaves_gaps_on_every_replica_and_changes_no_off
         log = it.cluster.disks[broker].replicas[key].log
         assert [offset for batch in log.batches for offset in batch.offsets] == [4, 5, 6, 7]
         assert (log.start, log.end) == (0, 8)
+
+
+def test_a_changed_configuration_reaches_logs_that_exist(lab: Callable[..., Any]) -> None:
+    it = lab(log_retention_check_interval_ms=1_000, log_initial_task_delay_ms=1_000)
+    key = it.topic("t", [(1, 2, 3)])[0]
+    it.write(key, 10)
+    it.run(5_000)
+    it.cluster.admin.alter_config("retention.ms", "1000", "t")
+    it.run(7_000)
+    assert starts(it, key) == [10, 10, 10]
 
 
 def test_looking_after_idle_logs_costs_nothing(lab: Callable[..., Any]) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from streaming.model.constants import Constants
 from streaming.model.storage.batch import Batch
 from streaming.model.storage.compaction import compact
 from streaming.model.storage.log import Log
 from streaming.model.storage.retention import first_retained, next_visit
-from streaming.model.storage.segments import INDEX_RECORDS, LogConfig
+from streaming.model.storage.segments import INDEX_RECORDS, LogConfig, log_config
 
 FOREVER = {"retention_ms": -1}
 
@@ -25,6 +26,13 @@ def log_of(*appends: tuple[int, int], **config: int | bool) -> Log:
 
 def bases(log: Log) -> list[int]:
     return [segment.base_offset for segment in log.segments]
+
+
+def test_a_topic_configures_its_logs_in_bytes_and_the_model_counts_records() -> None:
+    settings = {"segment.bytes": "10240", "retention.bytes": "-1", "cleanup.policy": "compact,delete"}
+    expected = LogConfig(segment_records=10, retention_records=-1, deletes=True, compacts=True, retention_ms=77)
+    assert expected == log_config(settings, Constants(log_retention_ms=77))
+    assert log_config({"min.insync.replicas": "2"}, Constants()) is None
 
 
 # ---------------------------------------------------------------------- rolling
