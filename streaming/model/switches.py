@@ -44,14 +44,14 @@ class Switches:
         freeze_high_watermark_under_min_isr: below the minimum nothing is committed (3.7, KAFKA-15583).
         recheck_high_watermark_after_isr: a smaller ISR may commit at once (KAFKA-13091).
         last_known_leader_check: the last known leader is elected only while it is active (KAFKA-19522).
-        bump_leader_epoch_on_shrink: a shrink begins a new leader epoch (before 3.6; KAFKA-15021).
+        bump_leader_epoch_on_shrink: KRaft: a shrink begins a new leader epoch (before 3.6; KAFKA-15021).
         monotonic_latest_offset: the latest offset is unknown until the high watermark reached this term (KIP-207).
         transaction_verification: a leader asks the coordinator before it opens a transaction (3.6, KIP-890).
         coordinator_waits_for_commit: an offset commit is acknowledged once it is committed (KAFKA-20634).
         epoch_cache_keeps_progress: a truncation always lowers the last epoch or ends (KAFKA-10706).
-        isr_changes_through_controller: leaders ask the controller for ISRs instead of writing ZooKeeper (2.7, KIP-497).
+        isr_changes_through_controller: leaders ask the controller, where they once wrote ZooKeeper (2.7, KIP-497).
         pre_vote: a controller asks whether it would be elected before it begins an election (4.0, KIP-996).
-        first_registered_leads: the historical rule: whoever registered first among the ISR becomes leader (0.8).
+        first_registered_leads: ZooKeeper: whoever registered first among the ISR leads next (texts of the age of 0.8).
     """
 
     truncation: Truncation = Truncation.FETCH

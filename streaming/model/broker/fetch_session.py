@@ -58,6 +58,10 @@ class FetchSession:
         epoch = self.stated.get(partition.key)
         return epoch == partition.committed.leader_epoch or (epoch is not None and not self._is_fenced)
 
+    def is_parked_on(self, partition: LeaderPartition) -> bool:
+        """Tell whether a request waits for data of this partition, be it in an earlier term."""
+        return self.parked is not None and partition.key in self.stated
+
     def has_data(self, partition: LeaderPartition) -> bool:
         """Tell whether there is something to send."""
         return self.is_stated(partition) and partition.remotes[self.follower].log_end_offset < partition.replica.log.end

@@ -15,6 +15,8 @@ from streaming.model.broker.remote_replica import (
     for_new_leader,
     for_reelected_leader,
     is_caught_up,
+    is_slow,
+    is_stuck,
 )
 from streaming.model.messages.errors import Error
 
@@ -128,11 +130,14 @@ class LeaderPartition:
             return self.pending.isr
         return self.committed.isr
 
-    def is_lagging(self, follower: BrokerId, now: int, window_ms: int) -> bool:
-        """Tell whether an ISR member has not been caught up for longer than the window."""
-        return follower in self.committed.isr and not is_caught_up(
-            self.remotes[follower], self.replica.log.end, now, window_ms
-        )
+    def is_lagging(self, follower: BrokerId, now: int, window_ms: int, max_messages: int) -> bool:
+        """Tell whether an ISR member has to leave: by the one rule since 0.9, or (``max_messages``) the two before."""
+        if follower not in self.committed.isr:
+            return False
+        remote, end = self.remotes[follower], self.replica.log.end
+        if max_messages:
+            return is_stuck(remote, end, now, window_ms) or is_slow(remote, end, max_messages)
+        return not is_caught_up(remote, end, now, window_ms)
 
     def can_join(self, follower: BrokerId, registration: BrokerRegistration | None) -> bool:
         """Tell whether to propose ``follower`` for the ISR: its position is enough, and it is eligible."""

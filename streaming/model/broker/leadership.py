@@ -172,7 +172,7 @@ class Leadership:
         waiting = []
         for session in self._sessions_of(partition):
             session.unsettle(partition)
-            if session.parked is not None and session.is_stated(partition):
+            if session.is_parked_on(partition):
                 waiting.append(session)
         return waiting
 
@@ -222,18 +222,19 @@ class Leadership:
     def expire_isr(self, now: int) -> None:
         """Leader, each half window: propose the ISR without those that lag. Only unsettled followers can."""
         lagging: dict[TopicPartition, list[BrokerId]] = {}
-        window = self._constants.replica_lag_time_max_ms
+        window, messages = self._constants.replica_lag_time_max_ms, self._constants.replica_lag_max_messages
         for session in self._sessions.values():
             for key in session.unsettled:
                 partition = self.led[key]
-                if partition.pending is None and partition.is_lagging(session.follower, now, window):
+                if partition.pending is None and partition.is_lagging(session.follower, now, window, messages):
                     lagging.setdefault(key, []).append(session.follower)
         for key, followers in lagging.items():
             partition = self.led[key]
             isr = tuple(member for member in partition.committed.isr if member not in followers)
             # Ghost: would they be in sync, were the time in which this leader itself stood still not counted?
-            is_lag = any(behind_ms(partition.remotes[it], now, self.stalled) > window for it in followers)
-            cause = Cause.LAG if is_lag else Cause.LEADER_STALL
+            remotes = [partition.remotes[it] for it in followers]
+            is_stall = all(behind_ms(it, now, self.stalled) <= window < behind_ms(it, now, (0, 0)) for it in remotes)
+            cause = Cause.LEADER_STALL if is_stall else Cause.LAG
             self.proposals.propose(partition, IsrProposal(isr, cause))
 
     def _isr_committed(self, now: int, partition: LeaderPartition) -> None:
@@ -282,6 +283,8 @@ class Leadership:
         for key in list(session.unsettled):
             partition = self.led[key]
             if not session.is_stated(partition):
+                if key in session.stated:  # in an earlier term: the follower has to begin again (DelayedFetch)
+                    answers.append(FetchedPartition(key, session.stated.pop(key), Error.FENCED_LEADER_EPOCH))
                 continue
             if session.has_data(partition):
                 offset = partition.remotes[session.follower].log_end_offset

@@ -55,6 +55,19 @@ def behind_ms(remote: RemoteReplica, now: int, stalled: tuple[int, int]) -> int:
     return now - remote.last_caught_up_ms - max(0, end - max(begin, remote.last_caught_up_ms))
 
 
+def is_stuck(remote: RemoteReplica, leader_end: int, now: int, window_ms: int) -> bool:
+    """Until 0.8: tell whether a follower that is behind has not fetched for longer than the window."""
+    return remote.log_end_offset < leader_end and now - max(remote.last_fetch_ms, remote.last_caught_up_ms) > window_ms
+
+
+def is_slow(remote: RemoteReplica, leader_end: int, max_messages: int) -> bool:
+    """Until 0.8: tell whether a follower is more messages behind than allowed (``replica.lag.max.messages``).
+
+    A burst larger than the limit throws out followers that keep up perfectly well (KAFKA-1546 removed the rule).
+    """
+    return remote.log_end_offset != UNKNOWN_OFFSET and leader_end - remote.log_end_offset > max_messages
+
+
 def for_new_leader(*, in_isr: bool, now: int) -> RemoteReplica:
     """Begin a term: nothing is known; members of the ISR get the benefit of one window."""
     return RemoteReplica(last_caught_up_ms=now if in_isr else 0)

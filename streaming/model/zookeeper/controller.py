@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import BrokerId
     from streaming.model.constants import Constants
+    from streaming.model.controller.registry import Registry
     from streaming.model.messages.alter_partition import AlterPartitionRequest
     from streaming.model.messages.outbox import Outbox
     from streaming.model.zookeeper.leader_and_isr import Steps
@@ -72,6 +73,11 @@ class KafkaController:
         self._term: Term | None = None
         self._events: deque[Steps] = deque()
         self._running: Steps | None = None
+
+    @property
+    def remembered(self) -> Registry | None:
+        """What it remembers of brokers and partitions; None while it is not active."""
+        return None if self._term is None else self._term.registry
 
     # -------------------------------------------------------------- what happens to it
 

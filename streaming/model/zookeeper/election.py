@@ -2,6 +2,8 @@
 
 Each strategy gets the replicas in the order in which they are to be asked, and gives the leader and the ISR it begins
 with; None if nobody may lead.
+
+Departs from Kafka: replicas are not reassigned on ZooKeeper here, so the strategy for that is missing.
 """
 
 from __future__ import annotations
@@ -57,11 +59,6 @@ def offline(question: Question) -> Elected | None:
             if question.is_live(broker):
                 return Elected(broker, (broker,), is_unclean=True)
     return None
-
-
-def reassigned(question: Question) -> Elected | None:
-    """The replicas were exchanged: the first of the new ones that is alive and in the ISR."""
-    return Elected(question.live_isr[0], question.isr) if question.live_isr else None
 
 
 def preferred(question: Question) -> Elected | None:

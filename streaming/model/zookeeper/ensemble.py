@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.model.controller.partition import TopicRegistration
+from streaming.model.controller.producer_ids import ProducerIdBlocks
 from streaming.model.controller.topics import configured
 from streaming.model.messages.outbox import CONTROLLER, Message, Outbox, Timer
+from streaming.model.messages.produce import AllocateProducerIdsRequest
 from streaming.model.messages.timers import SessionsDue
 from streaming.model.messages.zookeeper import (
     Answer,
@@ -103,11 +105,13 @@ class ZooKeeper:
         self._sessions: dict[int, _Session] = {}
         self._last_session = 0
         self._watches: dict[Path, dict[int, None]] = {}
+        producer_ids = ProducerIdBlocks(self.registry, self.outbox)
         self._handlers: dict[type, Callable[[int, Any], None]] = {
             Connect: self._connect,
             Ping: self._ping,
             Request: self._request,
             SessionsDue: self._expire_sessions,
+            AllocateProducerIdsRequest: lambda _, it: producer_ids.allocate(it),
             CloseSession: lambda now, it: self._end(now, it.session),
         }
 

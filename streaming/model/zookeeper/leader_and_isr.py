@@ -18,6 +18,7 @@ from streaming.model.zookeeper.layout import StateData, state_path
 from streaming.model.zookeeper.partition_states import PartitionState
 
 if TYPE_CHECKING:
+    from streaming.model.switches import Switches
     from streaming.model.zookeeper.announcements import Announcements
     from streaming.model.zookeeper.context import Context
 
@@ -33,13 +34,13 @@ class LeadersAndIsrs:
     Args:
         context: what the controller remembers.
         announcements: how it tells the brokers.
-        first_registered_leads: the historical order of preference: who registered first (0.8).
+        switches: in which order brokers are preferred.
     """
 
-    def __init__(self, context: Context, announcements: Announcements, *, first_registered_leads: bool) -> None:
+    def __init__(self, context: Context, announcements: Announcements, switches: Switches) -> None:
         self._context = context
         self._announcements = announcements
-        self._first_registered_leads = first_registered_leads
+        self._first_registered_leads = switches.first_registered_leads
 
     def bring_online(self, cause: Cause) -> Steps:
         """Controller tries to find a leader for every partition that is new or offline."""

@@ -49,6 +49,7 @@ class Term:
 
     Attributes:
         epoch: the controller epoch.
+        registry: what it remembers.
         epoch_version: the version of ``/controller_epoch`` with which the term began; another one ends it.
     """
 
@@ -58,27 +59,26 @@ class Term:
         self._constants = constants
         self._outbox = outbox
         self._context = Context(epoch)
-        self._registry = self._context.registry
+        self.registry = self._context.registry
         self._announcements = Announcements(self._context, outbox)
-        first = constants.switches.first_registered_leads
-        self._partitions = LeadersAndIsrs(self._context, self._announcements, first_registered_leads=first)
+        self._partitions = LeadersAndIsrs(self._context, self._announcements, constants.switches)
 
     def fail_over(self) -> Steps:
         """New controller reads everything, tells everybody, and repairs what happened while there was none."""
         yield tuple(Watch(path) for path in WATCHED)
         for broker, registration in (yield from self._present()).items():
-            self._registry.brokers[broker] = registration
+            self.registry.brokers[broker] = registration
         yield from self._read_topics()
         self._announcements.live_brokers()
-        self._announcements.everything(self._registry.brokers)
+        self._announcements.everything(self.registry.brokers)
         for broker in self._dead_replicas():
-            yield from self._partitions.leave_isrs(broker, self._registry.hosted_by(broker), Cause.FENCED)
+            yield from self._partitions.leave_isrs(broker, self.registry.hosted_by(broker), Cause.FENCED)
         yield from self._partitions.bring_online(Cause.FENCED)
         yield from self.topics_deleted()
 
     def _dead_replicas(self) -> list[BrokerId]:
-        replicas = (broker for state in self._registry.partitions.values() for broker in state.replicas)
-        return list(dict.fromkeys(broker for broker in replicas if broker not in self._registry.brokers))
+        replicas = (broker for state in self.registry.partitions.values() for broker in state.replicas)
+        return list(dict.fromkeys(broker for broker in replicas if broker not in self.registry.brokers))
 
     # -------------------------------------------------------------- brokers
 
@@ -92,7 +92,7 @@ class Term:
 
     def brokers_changed(self) -> Steps:
         """Sessions began or ended; a broker that came back in another session did both."""
-        present, known = (yield from self._present()), self._registry.brokers
+        present, known = (yield from self._present()), self.registry.brokers
         gone = [broker for broker, registration in known.items() if present.get(broker) != registration]
         causes = {it: Cause.CONTROLLED_SHUTDOWN if it in self._context.leaving else Cause.FENCED for it in gone}
         for broker in gone:
@@ -110,17 +110,17 @@ class Term:
 
     def controlled_shutdown(self, request: ControlledShutdownRequest) -> Steps:
         """A broker wants to leave: others lead what it leads, then it leaves the ISRs of what it follows."""
-        broker, registration = request.broker, self._registry.brokers.get(request.broker)
+        broker, registration = request.broker, self.registry.brokers.get(request.broker)
         if registration is None or registration.epoch != request.broker_epoch:
             self._outbox.send(broker, ControlledShutdownResponse(None))
             return
         self._context.leaving.add(broker)
-        led = self._replicated(self._registry.led_by(broker))
-        followed = [key for key in self._replicated(self._registry.hosted_by(broker)) if key not in led]
+        led = self._replicated(self.registry.led_by(broker))
+        followed = [key for key in self._replicated(self.registry.hosted_by(broker)) if key not in led]
         yield from self._partitions.elect(led, election.controlled_shutdown, Cause.CONTROLLED_SHUTDOWN)
         self._announcements.stop(broker, followed, delete=False)
         yield from self._partitions.leave_isrs(broker, followed, Cause.CONTROLLED_SHUTDOWN)
-        remaining = self._replicated(self._registry.led_by(broker))
+        remaining = self._replicated(self.registry.led_by(broker))
         self._outbox.send(broker, ControlledShutdownResponse(len(remaining)))
 
     def _replicated(self, keys: Sequence[TopicPartition]) -> dict[TopicPartition, None]:
@@ -135,7 +135,7 @@ class Term:
         for key, found in zip(keys, states, strict=True):
             if found.znode is not None:
                 self._context.learn(key, found.znode)
-                is_led = found.znode.data.leader in self._registry.brokers
+                is_led = found.znode.data.leader in self.registry.brokers
                 self._context.enter(key, PartitionState.ONLINE if is_led else PartitionState.OFFLINE)
 
     def _new_topics(self) -> Waiting[list[TopicPartition]]:
@@ -158,8 +158,8 @@ class Term:
         (listed,) = yield (GetChildren(DELETED_TOPICS),)
         for topic_id in map(TopicId, map(str, listed.children)):
             if topic_id in self._context.topics:
-                for broker in self._registry.brokers:
-                    keys = [key for key in self._registry.hosted_by(broker) if key.topic_id == topic_id]
+                for broker in self.registry.brokers:
+                    keys = [key for key in self.registry.hosted_by(broker) if key.topic_id == topic_id]
                     self._announcements.stop(broker, keys, delete=True)
                 self._context.remove_topic(topic_id)
                 yield (Delete(topic_path(topic_id)),)
@@ -178,7 +178,7 @@ class Term:
 
     def alter_partition(self, request: AlterPartitionRequest) -> Steps:
         """Leader asks for other ISRs (since 2.7, KIP-497). Such a write begins no leader epoch."""
-        registration = self._registry.brokers.get(request.broker)
+        registration = self.registry.brokers.get(request.broker)
         if registration is None or registration.epoch != request.broker_epoch:
             self._outbox.send(request.broker, AlterPartitionResponse(Error.STALE_BROKER_EPOCH))
             return
@@ -191,7 +191,7 @@ class Term:
             key, altered = item.topic_partition, AlteredPartition(item.topic_partition, Error.INVALID_UPDATE_VERSION)
             if result.code is Code.OK and result.znode is not None:
                 self._context.learn(key, result.znode)
-                altered = AlteredPartition(key, Error.NONE, self._registry.partitions[key])
+                altered = AlteredPartition(key, Error.NONE, self.registry.partitions[key])
             verdicts[verdicts.index(None)] = altered
         self._outbox.send(
             request.broker, AlterPartitionResponse(Error.NONE, tuple(it for it in verdicts if it is not None))
@@ -200,22 +200,22 @@ class Term:
     def _judge(self, sender: BrokerId, item: AlterPartitionItem) -> AlteredPartition | None:
         """Give the verdict on a proposal; None if it is to be written."""
         key = item.topic_partition
-        partition = self._registry.partitions.get(key)
+        partition = self.registry.partitions.get(key)
         if partition is None:
             return AlteredPartition(key, Error.UNKNOWN_TOPIC_ID)
         if _is_done(sender, item, partition):
             return AlteredPartition(key, Error.NONE, partition)
-        error = verdict(Proposal(sender, item, partition, self._registry.brokers))
+        error = verdict(Proposal(sender, item, partition, self.registry.brokers))
         return None if error is Error.NONE else AlteredPartition(key, error, partition)
 
     def _state(self, item: AlterPartitionItem) -> StateData:
-        partition = self._registry.partitions[item.topic_partition]
+        partition = self.registry.partitions[item.topic_partition]
         isr = tuple(broker for broker, _ in item.isr)
         return StateData(partition.leader, partition.leader_epoch, isr, self.epoch, item.cause)
 
     def rebalance(self) -> Steps:
         """Controller, periodically: preferred leaders return to brokers that miss too many of their leaderships."""
-        partitions, brokers = self._registry.partitions, self._registry.brokers
+        partitions, brokers = self.registry.partitions, self.registry.brokers
         preferred = Counter(state.replicas[0] for state in partitions.values())
         missed: dict[BrokerId, list[TopicPartition]] = {}
         for key, state in partitions.items():

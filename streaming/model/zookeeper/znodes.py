@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Znodes:
     """Nodes by path.
 
-    Departs from ZooKeeper: parents need not exist, and a node is deleted with everything below it.
+    Departs from ZooKeeper: parents need not exist to have children, and a node is deleted with everything below it.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,8 @@ class Znodes:
             return Result(Code.NODE_EXISTS, self._nodes[path])
         self._transaction += 1
         node = self._nodes[path] = Znode(data, 0, self._transaction, owner)
-        self._children.setdefault(path[:-1], {})[path[-1]] = None
+        for depth, name in enumerate(path):
+            self._children.setdefault(path[:depth], {})[name] = None
         if owner is not None:
             self._owned.setdefault(owner, {})[path] = None
         return Result(Code.OK, node)
