@@ -34,6 +34,8 @@ Read in this order:
 - ``delivery``       addresses, events, the interface of the network
 - ``cluster``        the event loop that joins them
 - ``probe``          what an observer is told
+- ``zookeeper``      the other control plane, until 3.9: ``znodes``, ``ensemble``, ``session``; ``controller`` (elected
+  among the brokers), ``term`` (what it does while it is), ``leader_and_isr``, ``election``; ``broker``; ``chronicle``
 - ``invariants``     what must hold after every step, and the observer that checks it
 - ``placement``      where the replicas of a new topic go; ``placement_zookeeper`` where they went
 """

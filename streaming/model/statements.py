@@ -108,7 +108,7 @@ STATEMENTS: Final[dict[int, Statement]] = {
         "A follower that lags by more than replica.lag.max.messages leaves the ISR.",
         "It did until 0.8.",
         "Removed in 0.9, because every burst of writes made healthy followers leave and come back (KAFKA-1546).",
-        "streaming.model.constants:Constants",
+        f"{_BROKER}remote_replica:is_slow",
     ),
     14: Statement(
         "min.insync.replicas is 1 or 2.",
@@ -139,7 +139,7 @@ STATEMENTS: Final[dict[int, Statement]] = {
         "The first follower that registers in ZooKeeper becomes leader.",
         "It did in the first designs.",
         "The order of the replica list decides, not who registered first.",
-        "streaming.model.switches:Switches",
+        "streaming.model.zookeeper.leader_and_isr:LeadersAndIsrs",
     ),
     19: Statement(
         "ZooKeeper keeps the leader and the ISR of each partition.",
