@@ -116,6 +116,9 @@ def _by_leader(move: Move) -> Explanation | None:
         return None
     if move.joined:
         return proven(Cause.EXPAND)
+    if move.change.leader is not None:
+        # With a new leader epoch: a leader's own shrink before 3.6, or a controller on ZooKeeper took a broker away.
+        return ambiguous(Cause.LAG, Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
     # A leader that was itself frozen or cut off finds every follower late at once.
     alone = move.after.isr == (move.after.leader,) and len(move.left) > 1
     return ambiguous(Cause.LEADER_STALL, Cause.LAG) if alone else proven(Cause.LAG)

@@ -262,6 +262,10 @@ def test_a_lag_shrink_of_another_broker_does_not_join_the_run_of_a_fencing() -> 
     assert proven(Cause.LAG, Cause.FENCED) == causes(batch, given=two)
 
 
+def test_a_shrink_with_a_new_epoch_of_the_same_leader_may_be_of_an_old_version_or_of_zookeeper() -> None:
+    assert [ambiguous(Cause.LAG, Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)] == causes((change(isr=(1, 3), leader=1),))
+
+
 def test_two_fencings_in_one_batch_keep_apart() -> None:
     two = (partition(0, leader=2), partition(1, leader=3))
     batch = (
