@@ -107,3 +107,11 @@ class Admin:
     def list_partition_reassignments(self) -> dict[TopicPartition, Assignment]:
         """Tell which replicas are on the move."""
         return self._ask(lambda it, _: it.replication.list_partition_reassignments())
+
+    def unregister_broker(self, broker: BrokerId) -> None:
+        """Remove a broker that will not come back.
+
+        Raises:
+            Refused: BROKER_ID_NOT_REGISTERED.
+        """
+        self._ask(lambda it, now: it.membership.unregister(now, broker))

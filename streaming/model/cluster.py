@@ -13,7 +13,8 @@ from streaming.model.control_plane import ControlPlane, broker_class, control_pl
 from streaming.model.delivery import Address, Event, EventQueue, Link, Network, Pause, Process
 from streaming.model.messages.errors import Error, Refused
 from streaming.model.messages.fetch import FetchResponse
-from streaming.model.messages.outbox import Disconnected, Message
+from streaming.model.messages.membership import BrokerRegistrationRequest
+from streaming.model.messages.outbox import Disconnected, Message, Timer
 from streaming.model.quorum.controllers import Jitter, staggered
 from streaming.model.storage.disk import Disk
 
@@ -124,9 +125,17 @@ class Cluster:
             self._refuse_connection(event)
         elif node in self._paused:
             self._paused[node].events.append(event)
-        elif node not in self.controllers.running or self._processes.get(sender.node) == sender.process:
+        elif (
+            node not in self.controllers.running
+            or self._processes.get(sender.node) == sender.process
+            or self._outlives_its_process(event.payload)
+        ):
             self._nodes[node].receive(self.now, event.payload)
             self.flush(node)
+
+    def _outlives_its_process(self, request: Message | Timer) -> bool:
+        """Without the check on incarnations the next process takes the answer to a registration for its own."""
+        return isinstance(request, BrokerRegistrationRequest) and not self.constants.switches.incarnation_check
 
     def _refuse_connection(self, event: Event) -> None:
         """Controllers notice by their own timeouts."""

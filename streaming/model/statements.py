@@ -39,7 +39,7 @@ STATEMENTS: Final[dict[int, Statement]] = {
         "The replication factor is fixed when a topic is created.",
         "It comes from the request or from default.replication.factor, which is 1.",
         "A reassignment can change it later, partition by partition.",
-        f"{_CONTROLLER}reassignment:begin",
+        f"{_CONTROLLER}reassignment:reassign",
     ),
     3: Statement(
         "With a single broker the replication factor must be 1.",

@@ -124,3 +124,15 @@ def metrics(it: Script, *ids: int) -> Iterator[str]:
             f" under min ISR {sum(each.is_under_min_isr for each in led)};"
             f" shrinks {meters.isr_shrinks}; expands {meters.isr_expands}; failed {meters.failed_isr_updates}"
         )
+
+
+@command
+def unregister(it: Script, broker: int) -> Iterator[str]:
+    """``unregister 3``: it will not come back."""
+    yield from _ask(it, lambda: it.lab.cluster.admin.unregister_broker(broker))
+
+
+@command
+def running(it: Script) -> Iterator[str]:
+    """Tell which brokers have a process."""
+    yield brokers(tuple(sorted(it.lab.cluster.brokers)))

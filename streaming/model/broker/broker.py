@@ -176,9 +176,16 @@ class Broker:
         self._handlers[type(payload)](now, payload)
 
     def shut_down(self, now: int) -> None:
-        """Operator sends SIGTERM: ask the controller for a controlled shutdown."""
+        """Operator sends SIGTERM: ask the controller for a controlled shutdown, or (if that is disabled) just stop."""
         self._wants_shut_down = True
-        self._beat(now)
+        if self._constants.controlled_shutdown_enable:
+            self._beat(now)
+        else:
+            self._stop()
+
+    def _stop(self) -> None:
+        self.disk.stop_cleanly(self._epoch)
+        self.has_ended = True
 
     def _disconnected(self, now: int, message: Disconnected) -> None:
         self.following.disconnected(message.peer)
@@ -224,8 +231,7 @@ class Broker:
     def _heard(self, now: int, response: BrokerHeartbeatResponse) -> None:
         self._is_asking = False
         if response.should_shut_down:
-            self.disk.stop_cleanly(self._epoch)
-            self.has_ended = True
+            self._stop()
             return
         delay = self._constants.broker_heartbeat_interval_ms
         if self._wants_shut_down and not self._was_told_to_wait:
@@ -260,7 +266,11 @@ class Broker:
     def _apply(self, now: int, delta: MetadataDelta) -> None:
         """Take in a stretch of the metadata log."""
         self._metadata_offset = delta.metadata_offset
-        self.brokers.update(delta.brokers)
+        for broker, registration in delta.brokers:
+            if registration is None:
+                self.brokers.pop(broker, None)
+            else:
+                self.brokers[broker] = registration
         if delta.snapshot:
             present = {item.topic_partition for item in delta.partitions}
             for key in [key for key in self.disk.replicas if key not in present]:

@@ -99,6 +99,10 @@ class Sessions:
         contact = self._contacts.get(broker)
         return contact is not None and now - contact <= self._timeout_ms
 
+    def forget(self, broker: BrokerId) -> None:
+        """End a session."""
+        self._contacts.pop(broker, None)
+
     def pop_expired(self, now: int) -> BrokerId | None:
         """Forget the broker whose contact is oldest, if its session is over; one a pass, as the controller does."""
         for broker in self._contacts:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerEpoch, BrokerId
-from streaming.contracts.records import BrokerRegistrationChange, RegisterBroker
+from streaming.contracts.records import BrokerRegistrationChange, RegisterBroker, UnregisterBroker
 from streaming.model.controller.heartbeats import BrokerState, Question, Sessions, next_state, state_of
 from streaming.model.controller.metadata_writer import How, MetadataWriter
 from streaming.model.controller.partition import BrokerRegistration
-from streaming.model.messages.errors import Error
+from streaming.model.messages.errors import Error, Refused
 from streaming.model.messages.membership import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -32,6 +32,9 @@ class Membership:
         self._outbox = outbox
         self._writer = writer
         self._registry = writer.registry
+        self._excludes_unclean_shutdown = (
+            constants.eligible_leader_replicas and constants.switches.exclude_unclean_shutdown
+        )
         self._session_timeout_ms = constants.broker_session_timeout_ms
         self._sessions = Sessions(self._session_timeout_ms)
         self._metadata_offsets: dict[BrokerId, int] = {}
@@ -56,13 +59,12 @@ class Membership:
         if known is not None and known.incarnation_id == request.incarnation_id:
             self._register_again(now, request.broker, known)
             return
-        if known is not None:
-            # A broker in controlled shutdown may be replaced before its session ends.
-            if self._sessions.is_valid(request.broker, now) and not known.in_controlled_shutdown:
-                refusal = BrokerRegistrationResponse(Error.DUPLICATE_BROKER_REGISTRATION)
-                self._outbox.send(request.broker, refusal)
-                return
-            self._shut_down_before(request, clean=known.epoch == request.previous_broker_epoch)
+        # A broker in controlled shutdown may be replaced before its session ends.
+        is_leaving = known is not None and known.in_controlled_shutdown
+        if known is not None and self._sessions.is_valid(request.broker, now) and not is_leaving:
+            self._outbox.send(request.broker, BrokerRegistrationResponse(Error.DUPLICATE_BROKER_REGISTRATION))
+            return
+        self._shut_down_before(request.broker, clean=known is not None and known.epoch == request.previous_broker_epoch)
         # The log's next offset, not the record's own: clean-up records may stand before it.
         epoch = BrokerEpoch(self._writer.end_offset)
         broker, incarnation_id, rack = request.broker, request.incarnation_id, request.rack
@@ -89,16 +91,31 @@ class Membership:
         self._outbox.send(broker, BrokerRegistrationResponse(Error.NONE, known.epoch))
         self._writer.commit(now)
 
-    def _shut_down_before(self, request: BrokerRegistrationRequest, *, clean: bool) -> None:
+    def _shut_down_before(self, broker: BrokerId, *, clean: bool) -> None:
         """After a crash the broker may lack a suffix of its log: it is not even eligible any more (KIP-966)."""
-        broker = request.broker
-        if clean:
+        if clean or not self._excludes_unclean_shutdown:
             self._leave_isrs(broker, Cause.RESTART)
             return
         for key in (*self._registry.with_isr_member(broker), *self._registry.with_elr_member(broker)):
             isr = self._registry.partitions[key].isr
             remaining = (member for member in isr if member != broker)
             self._writer.change(key, remaining, Cause.UNCLEAN_RESTART, How(leaving=broker, unclean_shutdown=True))
+
+    def unregister(self, now: int, broker: BrokerId) -> None:
+        """Administrator removes a broker that will not come back: the partitions first, then the registration.
+
+        It stays on replica lists, and eligible where it was: Kafka visits those partitions, too, and changes nothing.
+        """
+        registration = self._registry.brokers.get(broker)
+        if registration is None:
+            raise Refused(Error.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not registered")
+        self._leave_isrs(broker, Cause.UNREGISTERED)
+        self._writer.write(UnregisterBroker(broker=broker, broker_epoch=registration.epoch))
+        self._writer.remove_broker(broker)
+        self._sessions.forget(broker)
+        self._metadata_offsets.pop(broker, None)
+        self._shutdown_offsets.pop(broker, None)
+        self._writer.commit(now)
 
     def heartbeat(self, now: int, request: BrokerHeartbeatRequest) -> None:
         """Broker says it is alive; its state follows the table of ``heartbeats``."""

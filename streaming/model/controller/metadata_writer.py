@@ -113,6 +113,11 @@ class MetadataWriter:
         self.registry.brokers[broker] = registration
         self._brokers[broker] = None
 
+    def remove_broker(self, broker: BrokerId) -> None:
+        """Forget a broker's registration."""
+        del self.registry.brokers[broker]
+        self._brokers[broker] = None
+
     def set_topic(self, topic: TopicRegistration) -> None:
         """Replace a topic's configuration."""
         self.registry.topics[topic.topic_id] = topic
@@ -220,7 +225,7 @@ class MetadataWriter:
     def _publish(self, transitions: tuple[Transition, ...]) -> None:
         """Send what changed. Departs from Kafka: idle heartbeats of the log are not sent, nobody acts on them."""
         partitions = tuple(MetadataPartition(it.topic_partition, it.topic, it.after) for it in transitions)
-        brokers = tuple((broker, self.registry.brokers[broker]) for broker in self._brokers)
+        brokers = tuple((broker, self.registry.brokers.get(broker)) for broker in self._brokers)
         topics = tuple(self.registry.topics[topic_id] for topic_id in self._topics)
         if partitions or brokers or topics:
             delta = MetadataDelta(self.end_offset - 1, partitions, brokers, topics)

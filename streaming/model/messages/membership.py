@@ -69,12 +69,13 @@ class MetadataPartition(NamedTuple):
 class MetadataDelta(NamedTuple):
     """A stretch of the metadata log, as the states it leads to.
 
-    ``topics``: those with a new configuration. ``snapshot``: there is nothing beyond these.
+    ``brokers``: None for one that was removed. ``topics``: those with a new configuration. ``snapshot``: there is
+    nothing beyond these.
     """
 
     metadata_offset: int
     partitions: tuple[MetadataPartition, ...]
-    brokers: tuple[tuple[BrokerId, BrokerRegistration], ...]
+    brokers: tuple[tuple[BrokerId, BrokerRegistration | None], ...]
     topics: tuple[TopicRegistration, ...] = ()
     snapshot: bool = False
 
