@@ -125,17 +125,14 @@ class Cluster:
             self._refuse_connection(event)
         elif node in self._paused:
             self._paused[node].events.append(event)
-        elif (
-            node not in self.controllers.running
-            or self._processes.get(sender.node) == sender.process
-            or self._outlives_its_process(event.payload)
-        ):
+        elif node not in self.controllers.running or self._is_heard(sender, event.payload):
             self._nodes[node].receive(self.now, event.payload)
             self.flush(node)
 
-    def _outlives_its_process(self, request: Message | Timer) -> bool:
-        """Without the check on incarnations the next process takes the answer to a registration for its own."""
-        return isinstance(request, BrokerRegistrationRequest) and not self.constants.switches.incarnation_check
+    def _is_heard(self, sender: Address, request: Message | Timer) -> bool:
+        """A request dies with its process; without the check on incarnations the next one gets the answer to it."""
+        outlives = isinstance(request, BrokerRegistrationRequest) and not self.constants.switches.incarnation_check
+        return outlives or self._processes.get(sender.node) == sender.process
 
     def _refuse_connection(self, event: Event) -> None:
         """Controllers notice by their own timeouts."""
@@ -182,7 +179,7 @@ class Cluster:
             broker = broker_class(self.constants)(node, incarnation_id, self.constants, disk, self)
             self.brokers[node] = broker
             self._run(node, broker)
-            broker.rack = rack
+            broker.lifecycle.rack = rack
             if self._probe is not None:
                 broker.leadership.probe = broker.following.probe = self._probe
                 self._probe.process_changed(node)

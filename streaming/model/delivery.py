@@ -26,7 +26,10 @@ class Process(Protocol):
     """A node of the cluster: a broker, a controller or a client. The loop empties ``outbox`` after every input."""
 
     outbox: Outbox
-    has_ended: bool
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it may go: it has stopped as agreed."""
 
     def receive(self, now: int, payload: Message | Timer) -> None:
         """Take one message or timer."""

@@ -141,7 +141,7 @@ def test_broker_epochs_grow_can_be_broken(patient: Patient) -> None:
 
 def test_valid_broker_state_can_be_broken(patient: Patient) -> None:
     assert metadata.valid_broker_state(patient.it.cluster) is None
-    patient.it.cluster.brokers[1].incarnation_id = "somebody else"
+    patient.it.cluster.brokers[1].lifecycle.incarnation_id = "somebody else"
     assert metadata.valid_broker_state(patient.it.cluster)
 
 

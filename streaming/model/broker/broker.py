@@ -14,6 +14,7 @@ from streaming.model.broker.controller_channel import ControllerChannel
 from streaming.model.broker.epoch_ends import EpochEnds
 from streaming.model.broker.following import Following
 from streaming.model.broker.leadership import Leadership
+from streaming.model.broker.lifecycle import Lifecycle
 from streaming.model.broker.metadata_cache import Directory, MetadataCache
 from streaming.model.broker.produce import Produce
 from streaming.model.broker.producer_ids import ProducerIds
@@ -21,26 +22,17 @@ from streaming.model.broker.purgatory import Purgatory
 from streaming.model.broker.sockets import Sockets
 from streaming.model.messages.alter_partition import AlterPartitionResponse
 from streaming.model.messages.client_metadata import RequestTimeout
-from streaming.model.messages.errors import Error
 from streaming.model.messages.fetch import FetchRequest
 from streaming.model.messages.membership import (
-    NO_BROKER_EPOCH,
-    BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
     MetadataDelta,
     MetadataPartition,
-    MetadataRequest,
 )
 from streaming.model.messages.outbox import Disconnected, Message, Outbox, Timer
 from streaming.model.messages.timers import (
     AlterPartitionDue,
     FetchWaitOver,
-    HeartbeatDue,
     IsrExpiration,
     OperationExpired,
-    RegistrationDue,
     StartUp,
 )
 from streaming.model.network_client import NetworkClient
@@ -55,29 +47,20 @@ if TYPE_CHECKING:
     from streaming.model.controller.partition import BrokerRegistration, TopicRegistration
     from streaming.model.storage.disk import Disk
 
-# BrokerLifecycleManager hurries while it starts and once while it stops.
-_STARTING_HEARTBEAT_MS = 10
-_STOPPING_HEARTBEAT_MS = 50
-
 
 class Broker:
     """A broker process. Feed it with :meth:`receive`, then empty ``outbox``.
 
     Attributes:
-        incarnation_id: drawn by the driver for each process.
-        has_ended: it may go: the controller has agreed to a clean stop.
+        lifecycle: what the controller makes of it.
         channel: the way to the active controller.
-        rack: ``broker.rack``, told at registration.
     """
 
     def __init__(
         self, broker: BrokerId, incarnation_id: str, constants: Constants, disk: Disk, directory: Directory
     ) -> None:
         self.broker = broker
-        self.incarnation_id = incarnation_id
         self.outbox = Outbox()
-        self.has_ended = False
-        self.rack: str | None = None
         self.brokers: dict[BrokerId, BrokerRegistration] = {}
         self.purgatory = Purgatory(self.outbox)
         self.network = NetworkClient(broker, constants.request_timeout_ms, self.outbox)
@@ -90,18 +73,19 @@ class Broker:
         self.cleanup = LogCleanup(disk, self.leadership, constants, self.outbox)
         self.disk = disk
         self._constants = constants
-        self._epoch = NO_BROKER_EPOCH
-        self._metadata_offset = -1
-        self._wants_shut_down = False
-        self._was_told_to_wait = False
-        self._is_asking = False
-        self._heartbeat_number = 0
-        self._registration_retry_ms = constants.registration_retry_ms
-        self._previous_epoch = disk.clean_shutdown_epoch
-        disk.clean_shutdown_epoch = NO_BROKER_EPOCH
+        self.lifecycle = Lifecycle(
+            broker,
+            incarnation_id,
+            constants,
+            disk,
+            self.channel,
+            registered=self._registered,
+            unfenced=self._begin_to_serve,
+        )
         epoch_ends = EpochEnds(self.leadership, constants.switches, self.outbox)
         self._handlers = self._own_handlers() | self.following.handlers
-        for component in (self.metadata_cache, self.produce, self.producer_ids, self.cleanup, epoch_ends):
+        components = (self.lifecycle, self.metadata_cache, self.produce, self.producer_ids, self.cleanup, epoch_ends)
+        for component in components:
             self._handlers |= component.handlers
         served = (self.metadata_cache.handlers, self.produce.handlers, epoch_ends.handlers)
         self.sockets = Sockets({FetchRequest, *(each for handlers in served for each in handlers)})
@@ -114,10 +98,6 @@ class Broker:
             AlterPartitionResponse: self.leadership.proposals.answered,
             AlterPartitionDue: lambda _now, _it: self.leadership.proposals.retry(),
             StartUp: self._started,
-            BrokerRegistrationResponse: self._registered,
-            RegistrationDue: self._register,
-            BrokerHeartbeatResponse: self._heard,
-            HeartbeatDue: self._heartbeat,
             MetadataDelta: self._apply,
             Disconnected: self._disconnected,
             RequestTimeout: self.network.timed_out,
@@ -126,14 +106,9 @@ class Broker:
         }
 
     @property
-    def epoch(self) -> BrokerEpoch:
-        """The epoch of this uptime, -1 before the registration."""
-        return self._epoch
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the controller has ever unfenced this process (BrokerState RUNNING)."""
-        return self.sockets.are_open
+    def has_ended(self) -> bool:
+        """Whether it may go: it has stopped as agreed."""
+        return self.lifecycle.has_ended
 
     def led_partitions(self) -> Collection[LeaderPartition]:
         """Give the partitions it believes to lead."""
@@ -143,7 +118,7 @@ class Broker:
         """Operator starts the process; it needs its start-up time before it says anything."""
         self.outbox.after(self._constants.start_up_ms, StartUp())
 
-    def _started(self, now: int, _timer: StartUp) -> None:
+    def _started(self, _now: int, _timer: StartUp) -> None:
         """Follow the metadata log, ask for a registration, look for lagging followers from now on.
 
         As in Kafka, replication does not wait for the registration: a process that replaces a crashed one fetches
@@ -152,7 +127,7 @@ class Broker:
         self.channel.is_listening = True
         self.outbox.after(self._constants.isr_expiration_ms, IsrExpiration())
         self.cleanup.start()
-        self._register(now, RegistrationDue())
+        self.lifecycle.register()
 
     def receive(self, now: int, payload: Message | Timer) -> None:
         """Take one message or timer; what follows is in ``outbox``."""
@@ -175,17 +150,9 @@ class Broker:
     def _take(self, now: int, payload: Message | Timer) -> None:
         self._handlers[type(payload)](now, payload)
 
-    def shut_down(self, now: int) -> None:
-        """Operator sends SIGTERM: ask the controller for a controlled shutdown, or (if that is disabled) just stop."""
-        self._wants_shut_down = True
-        if self._constants.controlled_shutdown_enable:
-            self._beat(now)
-        else:
-            self._stop()
-
-    def _stop(self) -> None:
-        self.disk.stop_cleanly(self._epoch)
-        self.has_ended = True
+    def shut_down(self, _now: int) -> None:
+        """Operator sends SIGTERM."""
+        self.lifecycle.shut_down()
 
     def _disconnected(self, now: int, message: Disconnected) -> None:
         self.following.disconnected(message.peer)
@@ -196,68 +163,18 @@ class Broker:
         self.outbox.after(self._constants.isr_expiration_ms, timer)
         self.leadership.expire_isr(now)
 
-    # -------------------------------------------------------------- life cycle
-
-    def _register(self, _now: int, _timer: RegistrationDue) -> None:
-        if not self.channel.is_open:
-            self.channel.send(MetadataRequest(self.broker))
-        request = BrokerRegistrationRequest(self.broker, self.incarnation_id, self._previous_epoch, self.rack)
-        self.channel.send(request)
-        self._is_asking = True
-
-    def _registered(self, now: int, response: BrokerRegistrationResponse) -> None:
-        self._is_asking = False
-        if response.error is not Error.NONE:
-            self.outbox.after(self._registration_retry_ms, RegistrationDue())
-            longest = self._constants.broker_session_timeout_ms // 2
-            self._registration_retry_ms = min(2 * self._registration_retry_ms, longest)
-            return
-        self._epoch = response.broker_epoch
-        self.leadership.proposals.broker_epoch = self._epoch
-        self.following.broker_epoch = self._epoch
-        self._beat(now)
-
-    def _heartbeat(self, now: int, timer: HeartbeatDue) -> None:
-        if timer.number == self._heartbeat_number:
-            self._beat(now)
-
-    def _beat(self, _now: int) -> None:
-        if self._epoch != NO_BROKER_EPOCH:
-            self.channel.send(
-                BrokerHeartbeatRequest(self.broker, self._epoch, self._metadata_offset, False, self._wants_shut_down)
-            )
-            self._is_asking = True
-
-    def _heard(self, now: int, response: BrokerHeartbeatResponse) -> None:
-        self._is_asking = False
-        if response.should_shut_down:
-            self._stop()
-            return
-        delay = self._constants.broker_heartbeat_interval_ms
-        if self._wants_shut_down and not self._was_told_to_wait:
-            self._was_told_to_wait, delay = True, _STOPPING_HEARTBEAT_MS
-        elif not self.sockets.are_open and response.is_fenced:
-            delay = _STARTING_HEARTBEAT_MS
-        if not self.sockets.are_open and not response.is_fenced:
-            self._begin_to_serve(now)
-        self._heartbeat_number += 1  # only the newest timer counts
-        self.outbox.after(delay, HeartbeatDue(self._heartbeat_number))
+    def _registered(self, epoch: BrokerEpoch) -> None:
+        self.leadership.proposals.broker_epoch = epoch
+        self.following.broker_epoch = epoch
 
     def _ask_again(self, now: int, former: BrokerId) -> None:
-        """Nobody knows whether the former controller did what it was asked: ask the next one, after a wait."""
         self.network.disconnected(now, Disconnected(former))
         self.leadership.proposals.lost()
-        if not self._is_asking:
-            return
-        self._is_asking = False
-        if self._epoch == NO_BROKER_EPOCH:
-            self.outbox.after(self._constants.registration_retry_ms, RegistrationDue())
-        else:
-            self._heartbeat_number += 1
-            self.outbox.after(self._constants.registration_retry_ms, HeartbeatDue(self._heartbeat_number))
+        self.lifecycle.ask_again()
 
     def _begin_to_serve(self, now: int) -> None:
         """From now on it answers; what waited in its sockets first."""
+        self.lifecycle.is_running = True
         for request in self.sockets.open():
             self._take(now, request)
 
@@ -265,7 +182,7 @@ class Broker:
 
     def _apply(self, now: int, delta: MetadataDelta) -> None:
         """Take in a stretch of the metadata log."""
-        self._metadata_offset = delta.metadata_offset
+        self.lifecycle.metadata_offset = delta.metadata_offset
         for broker, registration in delta.brokers:
             if registration is None:
                 self.brokers.pop(broker, None)

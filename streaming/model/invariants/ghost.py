@@ -188,7 +188,7 @@ class Ghost:
         process, registration = self._cluster.brokers.get(broker), self._registry.brokers.get(broker)
         if process is None or registration is None:
             return False
-        return process.incarnation_id == registration.incarnation_id
+        return process.lifecycle.incarnation_id == registration.incarnation_id
 
     def min_isr(self, key: TopicPartition, state: PartitionRegistration) -> int:
         """Give the effective minimum ISR of a partition."""

@@ -116,10 +116,13 @@ def valid_broker_state(cluster: Cluster) -> str | None:
         return None
     for node, broker in cluster.brokers.items():
         registration = cluster.controller.registry.brokers.get(node)
-        if not broker.is_running:
+        if not broker.lifecycle.is_running:
             continue
-        if registration is None or broker.epoch > registration.epoch:
-            return f"broker {node} runs with epoch {broker.epoch} beside {registration}"
-        if broker.epoch == registration.epoch and broker.incarnation_id != registration.incarnation_id:
+        if registration is None or broker.lifecycle.epoch > registration.epoch:
+            return f"broker {node} runs with epoch {broker.lifecycle.epoch} beside {registration}"
+        if (
+            broker.lifecycle.epoch == registration.epoch
+            and broker.lifecycle.incarnation_id != registration.incarnation_id
+        ):
             return f"broker {node} runs under the epoch of another process: {registration}"
     return None

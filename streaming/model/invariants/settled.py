@@ -34,7 +34,7 @@ def eventually_runs(cluster: Cluster, _ghost: Ghost) -> Iterator[str]:
     """Every process is unfenced, in its own eyes too. Source: EventuallyRuns, EventuallyUnfenced of Vanlightly."""
     for node, broker in cluster.brokers.items():
         registration = cluster.controller.registry.brokers.get(node)
-        if registration is None or not registration.is_active or not broker.is_running:
+        if registration is None or not registration.is_active or not broker.lifecycle.is_running:
             yield f"broker {node} is not active: {registration}"
 
 

@@ -62,6 +62,7 @@ class ZooKeeperBroker(Broker):
             self._ask_controller if constants.switches.isr_changes_through_controller else self._isr_changes.write
         )
         self._handlers |= {
+            RegistrationDue: self._register,
             Connected: self._connected,
             SessionExpired: self._session_expired,
             PingDue: lambda _, it: self._session.ping(it),
@@ -98,13 +99,13 @@ class ZooKeeperBroker(Broker):
         and is started again by whoever watches it.
         """
         if self._session.number is not None:
-            node = Create(broker_path(self.broker), self.incarnation_id, ephemeral=True)
+            node = Create(broker_path(self.broker), self.lifecycle.incarnation_id, ephemeral=True)
             self._session.ask((node,), self._registered_in_zookeeper)
 
     def _registered_in_zookeeper(self, now: int, results: tuple[Result, ...]) -> None:
         (created,) = results
         if created.code is Code.OK and created.znode is not None:
-            self.leadership.proposals.broker_epoch = self._epoch = BrokerEpoch(created.znode.created)
+            self.leadership.proposals.broker_epoch = self.lifecycle.epoch = BrokerEpoch(created.znode.created)
             self._begin_to_serve(now)
             self.controller.compete()
         else:
@@ -146,7 +147,7 @@ class ZooKeeperBroker(Broker):
             return
         self._leader_epochs[key] = registration.leader_epoch
         self._assign(now, item)
-        if self._wants_shut_down:
+        if self.lifecycle.wants_shut_down:
             self.following.unfollow(key)  # who leaves follows nobody any more
 
     def _update_metadata(self, _now: int, request: UpdateMetadata) -> None:
@@ -176,7 +177,7 @@ class ZooKeeperBroker(Broker):
         if self.controller.active is None:
             self.leadership.proposals.lost()
         else:
-            self.outbox.send(self.controller.active, AlterPartitionRequest(self.broker, self._epoch, items))
+            self.outbox.send(self.controller.active, AlterPartitionRequest(self.broker, self.lifecycle.epoch, items))
 
     def _controller_moved(self) -> None:
         """Somebody else is the controller: what the one before was asked is asked again."""
@@ -190,13 +191,13 @@ class ZooKeeperBroker(Broker):
 
     def shut_down(self, _now: int) -> None:
         """Operator sends SIGTERM: ask the controller to take everything off this broker; after three tries, just go."""
-        self._wants_shut_down = True
+        self.lifecycle.wants_shut_down = True
         if self._shutdown_attempts == _CONTROLLED_SHUTDOWN_ATTEMPTS or not self._constants.controlled_shutdown_enable:
             self._end()
             return
         self._shutdown_attempts += 1
         if self.controller.active is not None:
-            self.outbox.send(self.controller.active, ControlledShutdownRequest(self.broker, self._epoch))
+            self.outbox.send(self.controller.active, ControlledShutdownRequest(self.broker, self.lifecycle.epoch))
         self.outbox.after(_CONTROLLED_SHUTDOWN_RETRY_MS, ControlledShutdownDue())
 
     def _may_stop(self, _now: int, response: ControlledShutdownResponse) -> None:
@@ -205,4 +206,4 @@ class ZooKeeperBroker(Broker):
 
     def _end(self) -> None:
         self._session.close()
-        self.has_ended = True
+        self.lifecycle.has_ended = True
