@@ -8,6 +8,8 @@ Read in this order:
 - ``constants``      Kafka's defaults, and presets of older versions
 - ``log``            offsets and leader epochs of one replica's log
 - ``truncation``     where a follower's log parts from its leader's
+- ``segments``       the files of a log, and how a topic configures them
+- ``retention``      what a log may forget; ``compaction``: what it remembers
 - ``disk``           replicas and checkpoints: what outlives a process, a loss of power
 - ``remote_replica`` what a leader knows of one follower; when it counts as caught up
 - ``partition``      what the controller knows of one partition
@@ -26,7 +28,9 @@ Read in this order:
 - ``fetch_session``  the leader's half of a fetch session; why idle partitions cost nothing
 - ``isr_proposals``  proposals on their way to the controller
 - ``leadership``     a broker as leader: fetches, appends, shrink and expand
-- ``following``      a broker as follower: fetch loops
+- ``reading``        what a leader reads from its log for those who fetch
+- ``following``      a broker as follower: fetch loops, truncation
+- ``cleanup``        a broker looks after its logs
 - ``broker``         one broker process
 - ``metadata_cache`` what a broker tells clients
 - ``network_client`` a node's own requests: open, answered, lost
