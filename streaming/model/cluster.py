@@ -135,8 +135,9 @@ class Cluster:
         return outlives or self._processes.get(sender.node) == sender.process
 
     def _refuse_connection(self, event: Event) -> None:
-        """Controllers notice by their own timeouts."""
-        if event.sender != event.receiver and event.sender.node not in self.controllers.nodes:
+        """Controllers notice by their own timeouts; and two ends would tell each other for ever."""
+        deaf = event.sender == event.receiver or isinstance(event.payload, Disconnected)
+        if not deaf and event.sender.node not in self.controllers.nodes:
             self._queue.push(self.now + 1, event.sender, Disconnected(event.receiver.node), event.receiver)
 
     def flush(self, node: BrokerId) -> None:

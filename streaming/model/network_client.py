@@ -34,7 +34,7 @@ class NetworkClient:
     def __init__(self, node: BrokerId, timeout_ms: int, outbox: Outbox) -> None:
         self._node = node
         self._timeout_ms = timeout_ms
-        self._outbox = outbox
+        self.outbox = outbox
         self._open: dict[int, _Open] = {}
         self._last_id = 0
 
@@ -46,8 +46,8 @@ class NetworkClient:
     def send(self, receiver: BrokerId, request: Any, then: Callable[[int, Any], None]) -> None:  # noqa: ANN401 - any request
         """Send a request that begins with a :meth:`header`; ``then(now, answer)`` gets None for a lost connection."""
         self._open[request.header.correlation_id] = _Open(receiver, then)
-        self._outbox.send(receiver, request)
-        self._outbox.after(self._timeout_ms, RequestTimeout(request.header.correlation_id))
+        self.outbox.send(receiver, request)
+        self.outbox.after(self._timeout_ms, RequestTimeout(request.header.correlation_id))
 
     def in_flight(self, receiver: BrokerId) -> int:
         """Count the requests that this node has not answered yet."""

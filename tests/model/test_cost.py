@@ -77,3 +77,14 @@ def test_a_follower_of_an_idle_partition_gets_a_whole_window_after_the_next_writ
     assert cluster.brokers[BrokerId(1)].leadership.led[key].remotes[BrokerId(2)].last_caught_up_ms == last_fetch
     cluster.advance(116_000)
     assert set(cluster.controller.registry.partitions[key].isr) == {1, 3}
+
+
+def test_brokers_that_end_together_leave_nothing_behind() -> None:
+    cluster, _ = cluster_with(3)
+    for broker in (1, 2, 3):
+        cluster.kill(BrokerId(broker))
+    steps = 0
+    while cluster.next_at <= 40_000:
+        cluster.step()
+        steps += 1
+    assert steps < 200, "the controller's own timers, and a few messages that found nobody"

@@ -14,6 +14,7 @@ import pytest
 
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition
 from streaming.model.clients.producer import Producer
+from streaming.model.clients.transactional_producer import TransactionalProducer
 from streaming.model.cluster import Cluster
 from streaming.model.conformance.checker import Checker
 from streaming.model.constants import Constants, MetadataMode
@@ -83,6 +84,10 @@ class Lab:
         self.run(self.cluster.now + 100)
         return [TopicPartition(topic_id, number) for number in range(len(assignments))]
 
+    @staticmethod
+    def key(name: str, partition: int = 0) -> TopicPartition:
+        return TopicPartition(TopicId(name), partition)
+
     def write(self, key: TopicPartition, count: int = 1, *, acks_all: bool = True) -> None:
         self.cluster.produce({key: count}, acks_all=acks_all)
 
@@ -94,6 +99,19 @@ class Lab:
         producer = Producer(BrokerId(node), sorted(self.cluster.brokers), self.constants, **options)
         self.cluster.connect(producer.node, producer)
         return producer
+
+    def transactional(self, transactional_id: str, node: int = 1_000) -> TransactionalProducer:
+        """Start a transactional producer; there must be a topic ``__transaction_state``."""
+        brokers = sorted(self.cluster.brokers)
+        producer = TransactionalProducer(BrokerId(node), brokers, self.constants, transactional_id)
+        producer.act(self.cluster.now)
+        self.cluster.connect(producer.node, producer)
+        return producer
+
+    def transact(self, producer: TransactionalProducer, step: Callable[[int], None]) -> None:
+        """Call ``begin``, ``commit`` or ``abort``."""
+        step(self.cluster.now)
+        self.cluster.flush(producer.node)
 
     def send(self, producer: Producer, key: TopicPartition, size: int = 1, **more: Any) -> Sent:
         sent = producer.send(self.cluster.now, key, size, **more)

@@ -9,15 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import NO_LEADER, TopicPartition
+from streaming.model.broker.apis import Apis
 from streaming.model.broker.cleanup import LogCleanup
 from streaming.model.broker.controller_channel import ControllerChannel
-from streaming.model.broker.epoch_ends import EpochEnds
 from streaming.model.broker.following import Following
 from streaming.model.broker.leadership import Leadership
 from streaming.model.broker.lifecycle import Lifecycle
-from streaming.model.broker.metadata_cache import Directory, MetadataCache
-from streaming.model.broker.produce import Produce
-from streaming.model.broker.producer_ids import ProducerIds
 from streaming.model.broker.purgatory import Purgatory
 from streaming.model.broker.sockets import Sockets
 from streaming.model.messages.alter_partition import AlterPartitionResponse
@@ -43,6 +40,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import BrokerEpoch, BrokerId
     from streaming.model.broker.leader import LeaderPartition
+    from streaming.model.broker.metadata_cache import Directory
     from streaming.model.constants import Constants
     from streaming.model.controller.partition import BrokerRegistration, TopicRegistration
     from streaming.model.storage.disk import Disk
@@ -67,11 +65,9 @@ class Broker:
         self.channel = ControllerChannel(constants, self.outbox, told=self._take, lost=self._ask_again)
         self.leadership = Leadership(broker, constants, self.brokers, self.purgatory, self.channel)
         self.following = Following(broker, constants, disk.replicas, self.outbox)
-        self.metadata_cache = MetadataCache(self.leadership, self.following, disk, directory, self.outbox)
-        self.produce = Produce(self.leadership, self.purgatory, constants, self.outbox)
-        self.producer_ids = ProducerIds(self.network, self.channel)
         self.cleanup = LogCleanup(disk, self.leadership, constants, self.outbox)
         self.disk = disk
+        self.apis = Apis(self, directory, constants)
         self._constants = constants
         self.lifecycle = Lifecycle(
             broker,
@@ -82,13 +78,10 @@ class Broker:
             registered=self._registered,
             unfenced=self._begin_to_serve,
         )
-        epoch_ends = EpochEnds(self.leadership, constants.switches, self.outbox)
-        self._handlers = self._own_handlers() | self.following.handlers
-        components = (self.lifecycle, self.metadata_cache, self.produce, self.producer_ids, self.cleanup, epoch_ends)
-        for component in components:
+        self._handlers = self._own_handlers()
+        for component in (self.lifecycle, self.following, self.apis, self.cleanup):
             self._handlers |= component.handlers
-        served = (self.metadata_cache.handlers, self.produce.handlers, epoch_ends.handlers)
-        self.sockets = Sockets({FetchRequest, *(each for handlers in served for each in handlers)})
+        self.sockets = Sockets({FetchRequest, *self.apis.requests})
 
     def _own_handlers(self) -> dict[type, Callable[[int, Any], None]]:
         return {
@@ -214,14 +207,19 @@ class Broker:
         if registration.leader == self.broker:
             self.following.unfollow(key)
             self.leadership.lead(now, key, item.topic, registration, replica)
+            self.apis.elected(now, self.leadership.led[key], item.topic)
         else:
-            self.leadership.resign(key)
+            self._resign(key)
             if registration.leader == NO_LEADER:
                 self.following.unfollow(key)
             else:
                 self.following.follow(key, registration.leader, registration.leader_epoch)
 
     def _drop(self, key: TopicPartition) -> None:
-        self.leadership.resign(key)
+        self._resign(key)
         self.following.unfollow(key)
         self.disk.replicas.pop(key, None)
+
+    def _resign(self, key: TopicPartition) -> None:
+        self.leadership.resign(key)
+        self.apis.resigned(key)

@@ -6,6 +6,7 @@ high watermark has passed it, the leader is another, or the time is over. Whatev
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.model.messages.errors import Error
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from streaming.model.broker.leader import LeaderPartition
     from streaming.model.broker.leadership import Leadership
     from streaming.model.broker.purgatory import Purgatory
+    from streaming.model.broker.verification import Verification
     from streaming.model.constants import Constants
     from streaming.model.messages.outbox import Outbox
 
@@ -87,9 +89,17 @@ class DelayedProduce:
 class Produce:
     """Batches from producers, and from coordinators on the same broker."""
 
-    def __init__(self, leadership: Leadership, purgatory: Purgatory, constants: Constants, outbox: Outbox) -> None:
+    def __init__(
+        self,
+        leadership: Leadership,
+        verification: Verification,
+        purgatory: Purgatory,
+        constants: Constants,
+        outbox: Outbox,
+    ) -> None:
         self.handlers: dict[type, Callable[[int, Any], None]] = {ProduceRequest: self.produce}
         self._leadership = leadership
+        self._verification = verification
         self._purgatory = purgatory
         self._constants = constants
         self._outbox = outbox
@@ -101,6 +111,14 @@ class Produce:
             self._outbox.send(request.header.sender, ProduceResponse(request.header.correlation_id, partitions))
 
         batches = {item.topic_partition: item.batch for item in request.partitions}
+        if request.transactional_id is not None:
+            self._verification.verify(
+                now,
+                request.transactional_id,
+                batches,
+                lambda at, refused: self.append_in_sync(at, batches, request.timeout_ms, answer, refused),
+            )
+            return
         if request.acks is Acks.ALL:
             self.append_in_sync(now, batches, request.timeout_ms, answer)
             return
@@ -108,9 +126,19 @@ class Produce:
         if request.acks is Acks.LEADER:
             answer(now, tuple(ProducedPartition(key, it.error, it.base_offset) for key, it in appended.items()))
 
-    def append_in_sync(self, now: int, batches: Mapping[TopicPartition, Batch], timeout_ms: int, then: Then) -> None:
-        """Append with ``acks=all``; ``then`` is told of every partition at once, now or later."""
-        appended = {key: self.append(now, key, batch, Acks.ALL) for key, batch in batches.items()}
+    def append_in_sync(
+        self,
+        now: int,
+        batches: Mapping[TopicPartition, Batch],
+        timeout_ms: int,
+        then: Then,
+        refused: Mapping[TopicPartition, Error] = MappingProxyType({}),
+    ) -> None:
+        """Append with ``acks=all`` what is not refused; ``then`` is told of every partition at once, now or later."""
+        appended = {
+            key: Appended(refused[key]) if key in refused else self.append(now, key, batch, Acks.ALL)
+            for key, batch in batches.items()
+        }
         operation = DelayedProduce(self._leadership.led, appended, then)
         self._purgatory.complete_or_watch(now, operation, operation.waiting, timeout_ms)
 
@@ -127,6 +155,8 @@ class Produce:
                 return known
         batch = batch._replace(timestamp_ms=now)
         batch = self._leadership.append_batch(now, partition, batch, acks_all=acks is Acks.ALL)
+        if batch.is_transactional:
+            self._verification.written(key, batch)
         return Appended(Error.NONE, batch.base_offset, batch.end_offset)
 
     def _known(self, now: int, partition: LeaderPartition, batch: Batch) -> Appended | None:

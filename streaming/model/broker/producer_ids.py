@@ -25,7 +25,6 @@ class ProducerIds:
     def __init__(self, network: NetworkClient, channel: ControllerChannel) -> None:
         self.handlers: dict[type, Callable[[int, Any], None]] = {
             AllocateProducerIdsResponse: network.answered,
-            InitProducerIdRequest: self.init,
         }
         self._network = network
         self._channel = channel
@@ -63,6 +62,6 @@ class ProducerIds:
                 if producer_id is None
                 else InitProducerIdResponse(number, Error.NONE, producer_id, 0)
             )
-            self._channel.outbox.send(request.header.sender, response)
+            self._network.outbox.send(request.header.sender, response)
 
         self.next_id(now, answer)

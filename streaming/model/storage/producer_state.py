@@ -187,8 +187,8 @@ class ProducerState:
         if not self._open and not self._completed:
             return high_watermark
         self._completed = [it for it in self._completed if it[1] >= high_watermark]
-        unstable = [*self._open.values(), *(first for first, _ in self._completed)]
-        return min(high_watermark, *unstable)
+        undecided = (first for first, _ in self._completed)
+        return min((high_watermark, *self._open.values(), *undecided))
 
     def aborted_between(self, offset: int, end: int) -> tuple[AbortedTransaction, ...]:
         """Give the aborted transactions that have records in ``[offset, end)``."""

@@ -1,0 +1,77 @@
+"""What a broker does for clients and for other brokers, request by request (``KafkaApis``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from streaming.model.broker.epoch_ends import EpochEnds
+from streaming.model.broker.metadata_cache import Directory, MetadataCache
+from streaming.model.broker.produce import Produce
+from streaming.model.broker.producer_ids import ProducerIds
+from streaming.model.broker.transaction_markers import TransactionMarkers
+from streaming.model.broker.verification import Verification
+from streaming.model.coordinators.transactions import TransactionCoordinator
+from streaming.model.messages.client_metadata import TRANSACTION_STATE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.contracts.identifiers import TopicPartition
+    from streaming.model.broker.broker import Broker
+    from streaming.model.broker.leader import LeaderPartition
+    from streaming.model.constants import Constants
+    from streaming.model.controller.partition import TopicRegistration
+
+
+class Coordinator(Protocol):
+    """Whatever is coordinated by the leader of an internal topic's partition."""
+
+    def elected(self, now: int, partition: LeaderPartition, topic: TopicRegistration) -> None:
+        """This broker leads a partition of the topic, or still leads it."""
+
+    def resigned(self, key: TopicPartition) -> None:
+        """This broker does not lead a partition, whichever, or no more."""
+
+
+class Apis:
+    """The parts that answer.
+
+    Attributes:
+        handlers: by type of message.
+        requests: those types that others send first.
+        coordinators: by internal topic; told who leads its partitions.
+    """
+
+    def __init__(self, broker: Broker, directory: Directory, constants: Constants) -> None:
+        leadership, network, outbox = broker.leadership, broker.network, broker.outbox
+        self.metadata_cache = MetadataCache(leadership, broker.following, broker.disk, directory, outbox)
+        self.verification = Verification(leadership, self.metadata_cache, constants, network)
+        self.produce = Produce(leadership, self.verification, broker.purgatory, constants, outbox)
+        self.producer_ids = ProducerIds(network, broker.channel)
+        self.transactions = TransactionCoordinator(
+            self.produce, self.producer_ids, self.metadata_cache, constants, network
+        )
+        self.coordinators: dict[str, Coordinator] = {TRANSACTION_STATE: self.transactions}
+        self.handlers: dict[type, Callable[[int, Any], None]] = {}
+        for part in (
+            self.metadata_cache,
+            self.verification,
+            self.produce,
+            self.producer_ids,
+            self.transactions,
+            EpochEnds(leadership, constants.switches, outbox),
+            TransactionMarkers(self.produce, constants, outbox),
+        ):
+            self.handlers |= part.handlers
+        # The rest are answers to this broker's own requests, and timers.
+        self.requests = frozenset(kind for kind in self.handlers if kind.__name__.endswith("Request"))
+
+    def elected(self, now: int, partition: LeaderPartition, topic: TopicRegistration) -> None:
+        """This broker leads a partition; if a coordinator keeps its state there, it is told."""
+        if topic.topic in self.coordinators:
+            self.coordinators[topic.topic].elected(now, partition, topic)
+
+    def resigned(self, key: TopicPartition) -> None:
+        """This broker does not lead a partition, or no more."""
+        for coordinator in self.coordinators.values():
+            coordinator.resigned(key)
