@@ -82,9 +82,9 @@ class Admin:
         """Set a topic's configurations; None takes one away."""
         self._alter(ConfigResource.Type.TOPIC, name, configs)
 
-    def alter_broker_config(self, broker: int | None, configs: Mapping[str, str | None]) -> None:
-        """Set a broker's dynamic configurations, or with None the default of all brokers."""
-        self._alter(ConfigResource.Type.BROKER, "" if broker is None else str(broker), configs)
+    def alter_broker_config(self, broker: int, configs: Mapping[str, str | None]) -> None:
+        """Set a broker's dynamic configurations. librdkafka knows no default of all brokers."""
+        self._alter(ConfigResource.Type.BROKER, str(broker), configs)
 
     def elect_preferred(self, name: str, partition: int = 0) -> None:
         """Make the first replica the leader; nothing happens if it is."""

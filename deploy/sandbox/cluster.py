@@ -174,6 +174,22 @@ class Sandbox:
         """Give the file with what a node says."""
         return self._node(node).log
 
+    def run_tool(self, name: str, *arguments: str) -> None:
+        """Run one of Kafka's own tools on the cluster, for what no client library can; ``name`` is its class.
+
+        Raises:
+            ConfigurationError: it failed.
+        """
+        command = [*self._java(96), name, *arguments, "--bootstrap-server", self.bootstrap_servers]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ConfigurationError(f"{name} failed: {(done.stderr or done.stdout).strip()}")
+
+    def read_metadata_log(self, controller: int = FIRST_CONTROLLER) -> bytes:
+        """Read the segments of a controller's metadata log, as they are."""
+        segments = sorted((self._node(controller).data / "__cluster_metadata-0").glob("*.log"))
+        return b"".join(segment.read_bytes() for segment in segments)
+
     def dump_metadata_log(self, controller: int = FIRST_CONTROLLER) -> list[DumpedRecord]:
         """Decode a controller's metadata log with Kafka's own tool."""
         return dump_metadata_log(self._java(128), self._node(controller).data)
