@@ -51,6 +51,8 @@ class Switches:
         epoch_cache_keeps_progress: a truncation always lowers the last epoch or ends (KAFKA-10706).
         isr_changes_through_controller: leaders ask the controller, where they once wrote ZooKeeper (2.7, KIP-497).
         pre_vote: a controller asks whether it would be elected before it begins an election (4.0, KIP-996).
+        elr_forgets_dropped_replicas: who is no replica any more is not eligible either. No version of Kafka does this:
+            a replica that a reassignment drops below the minimum and a later one brings back, empty, may be elected.
         first_registered_leads: ZooKeeper: whoever registered first among the ISR leads next (texts of the age of 0.8).
     """
 
@@ -77,4 +79,5 @@ class Switches:
     epoch_cache_keeps_progress: bool = True
     isr_changes_through_controller: bool = True
     pre_vote: bool = True
+    elr_forgets_dropped_replicas: bool = False
     first_registered_leads: bool = False

@@ -7,6 +7,7 @@ import pytest
 from streaming.model.controller.change import Target, build
 from streaming.model.controller.partition import PartitionRegistration as Registration
 from streaming.model.controller.reassignment import Assignment, complete, reassign, revert
+from streaming.model.switches import Switches
 
 
 def assignment(replicas: str, adding: str = "", removing: str = "") -> Assignment:
@@ -79,9 +80,12 @@ def test_a_dropped_leader_gives_way_and_a_dropped_replica_begins_a_leader_epoch(
     assert (kept.after.leader, kept.after.leader_epoch) == (2, 1)
 
 
-def test_a_replica_that_a_cancelled_move_drops_is_not_eligible() -> None:
+def test_a_replica_that_a_move_drops_below_the_minimum_stays_eligible_by_name_as_in_kafka() -> None:
     before = Registration(ids("1234"), ids("134"), 1, adding_replicas=ids("34"))  # type: ignore[arg-type]
     aim = Target((1,), {1}.__contains__, min_isr=2, elr_enabled=True, assignment=assignment("12"))  # type: ignore[arg-type]
     change = build(before, aim)
     assert change is not None
-    assert (change.after.isr, change.after.elr) == ((1,), ())
+    assert (change.after.isr, change.after.elr) == ((1,), (3, 4))
+    strict = build(before, aim._replace(switches=Switches(elr_forgets_dropped_replicas=True)))
+    assert strict is not None
+    assert (strict.after.isr, strict.after.elr) == ((1,), ())

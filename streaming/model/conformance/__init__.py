@@ -5,6 +5,7 @@ is ``streaming.model.controller``; the trace is the log of a real cluster, of th
 
 - ``replay``   the controller's state as its log tells it
 - ``actions``  what is found: actions, or a departure with what each action would have written instead
+- ``known``    what Kafka does and the model does not
 - ``steps``    the table of what may change a partition, and what the model would make of it
 - ``changes``  partition changes, told by the registration records around them
 - ``records``  every other record: what it presupposes

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from streaming.contracts.events import Cause
     from streaming.contracts.identifiers import BrokerId
     from streaming.contracts.records import MetadataRecord, PartitionChange
+    from streaming.model.conformance.known import Known
     from streaming.model.controller.partition import Transition
 
 
@@ -52,6 +53,7 @@ class Action(NamedTuple):
         broker: who came or went, where the action is about a broker.
         causes: what may be behind the step of a partition; one of them is the true one.
         step: the partition before and after, where the record tells of one.
+        known: a deviation of Kafka from the model that it takes to explain the record.
     """
 
     offset: int
@@ -60,13 +62,15 @@ class Action(NamedTuple):
     broker: BrokerId | None = None
     causes: tuple[Cause, ...] = ()
     step: Transition | None = None
+    known: Known | None = None
 
     def __str__(self) -> str:
         """Write it as one line: ``126  fence broker 3: orders-0  [fenced]``."""
         about = "" if self.broker is None else f" {self.broker}"
         subject = f": {self.subject}" if self.subject else ""
         causes = f"  [{' or '.join(self.causes)}]" if self.causes else ""
-        return f"{self.offset}  {self.name}{about}{subject}{causes}"
+        known = f"  ({self.known})" if self.known else ""
+        return f"{self.offset}  {self.name}{about}{subject}{causes}{known}"
 
 
 class Alternative(NamedTuple):

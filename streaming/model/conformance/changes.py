@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import TopicPartition
 from streaming.contracts.records import MetadataRecord, PartitionChange
-from streaming.model.conformance.actions import Action, Alternative, Departure
+from streaming.model.conformance.actions import Action, ActionName, Alternative, Departure
+from streaming.model.conformance.known import Known
 from streaming.model.conformance.replay import Refused
 from streaming.model.conformance.steps import ALONE, Case, Match, Reason, closed_by, match, opened_by, would_write
 from streaming.model.controller.partition import Transition
@@ -77,15 +78,20 @@ class Changes:
         return closing
 
     def _apply(self, offset: int, record: PartitionChange) -> Case | None:
-        key, registry = TopicPartition(record.topic_id, record.partition), self.replay.registry
-        before = registry.partitions.get(key)
+        case = self._case(TopicPartition(record.topic_id, record.partition))
         try:
             self.replay.apply(record)
         except Refused as why:
             self.departures.append(Departure(offset, record, str(why)))
+        return None if case is None else case._replace(after=self.replay.registry.partitions[case.key])
+
+    def _case(self, key: TopicPartition) -> Case | None:
+        """Give a partition as it stands, before a record."""
+        state = self.replay.registry.partitions.get(key)
+        if state is None:
             return None
-        assert before is not None  # noqa: S101 - replay refuses what is unknown
-        return Case(key, registry.topics[key.topic_id], before, registry.partitions[key])
+        topic = self.replay.registry.topics[key.topic_id]
+        return Case(key, topic, self.replay.settings(topic), state, state)
 
     def _opened(self, stretch: Stretch) -> int:
         """Take the changes that belong to the record before them; give how many."""
@@ -99,18 +105,14 @@ class Changes:
                 break
             case = self._apply(offset, record)
             if case is not None:
-                self._note(offset, case, reason, found.causes)
+                self._note(offset, case, found)
             taken += 1
         self._complete(reason, stretch.opened_at, stretch.opening)
         return taken
 
     def _belongs(self, reason: Reason, record: PartitionChange) -> Match | None:
-        key = TopicPartition(record.topic_id, record.partition)
-        before = self.replay.registry.partitions.get(key)
-        if before is None:
-            return None
-        case = Case(key, self.replay.registry.topics[key.topic_id], before, before)
-        found = match(self.replay, reason, case, record)
+        case = self._case(TopicPartition(record.topic_id, record.partition))
+        found = None if case is None else match(self.replay, reason, case, record)
         return found if isinstance(found, Match) else None
 
     def _closed(self, stretch: Stretch, cases: Sequence[tuple[int, PartitionChange, Case]]) -> int:
@@ -126,7 +128,7 @@ class Changes:
             causes = dict.fromkeys(
                 (*found.causes, *(cause for _, other in others for cause in other[number][2].causes))
             )
-            self._note(offset, case, chosen, tuple(causes))
+            self._note(offset, case, found._replace(reason=chosen, causes=tuple(causes)))
         self._complete(chosen, stretch.begins_at + len(stretch.changes), stretch.closing)
         return len(run)
 
@@ -138,11 +140,22 @@ class Changes:
     def _run_before(
         self, reason: Reason, cases: Sequence[tuple[int, PartitionChange, Case]]
     ) -> Iterator[tuple[int, Case, Match]]:
-        for offset, record, case in reversed(cases):
-            found = match(self.replay, reason, case, record)
-            if not isinstance(found, Match):
+        for number, (offset, record, case) in reversed(tuple(enumerate(cases))):
+            plain = match(self.replay, reason, case, record)
+            earlier = (other for _, other, _ in cases[:number])
+            found = plain if isinstance(plain, Match) else self._repeated(reason, record, case, earlier)
+            if found is None:
                 return
             yield offset, case, found
+
+    def _repeated(
+        self, reason: Reason, record: PartitionChange, case: Case, earlier: Iterable[PartitionChange]
+    ) -> Match | None:
+        """Let a record pass that stands before in the same words, if an index may have been left with it twice."""
+        if reason.name is not ActionName.REGISTER_BROKER or reason.broker is None:
+            return None
+        may_be = self.replay.was_voided(reason.broker, case.key.topic_id) and record in earlier
+        return Match(reason, reason.causes(case), Known.REPEATED_CHANGE) if may_be else None
 
     def _complete(self, reason: Reason, at: int, record: MetadataRecord) -> None:
         missing = tuple(self._missing(reason))
@@ -151,10 +164,7 @@ class Changes:
 
     def _missing(self, reason: Reason) -> Iterator[PartitionChange]:
         """Give the changes that an action still would write, whatever the configuration."""
-        registry = self.replay.registry
-        for key in reason.members(registry):
-            state = registry.partitions[key]
-            case = Case(key, registry.topics[key.topic_id], state, state)
+        for case in filter(None, map(self._case, reason.members(self.replay.registry))):
             wanted = [record for record, _ in would_write(self.replay, reason, case)]
             if wanted and None not in wanted:
                 yield next(record for record in wanted if record is not None)
@@ -164,12 +174,13 @@ class Changes:
         for reason in ALONE:
             found = match(self.replay, reason, case, record)
             if isinstance(found, Match):
-                self._note(offset, case, reason, found.causes)
+                self._note(offset, case, found)
                 return
             considered.append(found)
         self.departures.append(Departure(offset, record, "no action explains", tuple(considered)))
 
-    def _note(self, offset: int, case: Case, reason: Reason, causes: tuple[Cause, ...]) -> None:
+    def _note(self, offset: int, case: Case, found: Match) -> None:
+        reason, causes, known = found
         subject = f"{case.topic.topic}-{case.key.partition}"
         step = Transition(case.topic, case.key, case.before, case.after, causes[0] if causes else Cause.UNKNOWN)
-        self.actions.append(Action(offset, reason.name, subject, reason.broker, causes, step))
+        self.actions.append(Action(offset, reason.name, subject, reason.broker, causes, step, known))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import singledispatchmethod
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition
@@ -34,13 +34,18 @@ from streaming.model.controller.partition import BrokerRegistration, PartitionRe
 from streaming.model.controller.topics import MIN_ISR
 from streaming.model.messages.outbox import Outbox
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 UNCLEAN: Final = "unclean.leader.election.enable"
 _ELR: Final = "eligible.leader.replicas.version"
 _METADATA_VERSION: Final = "metadata.version"
 _3_6_IV0: Final = 12
+_NO_CAP: Final = 1 << 15
+
+
+class Settings(NamedTuple):
+    """What the controller's rules need of a topic's configuration: the effective minimum, and a permission."""
+
+    min_isr: int
+    unclean: bool
 
 
 class Refused(Exception):
@@ -65,19 +70,23 @@ class Replay:
         }
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._ids: dict[str, TopicId] = {}
+        self._voided: set[tuple[BrokerId, TopicId]] = set()
+
+    def was_voided(self, broker: BrokerId, topic_id: TopicId) -> bool:
+        """Tell whether a new minimum ever took a broker's eligibility for a topic (see ``Known.REPEATED_CHANGE``)."""
+        return (broker, topic_id) in self._voided
 
     def topic_called(self, name: str) -> TopicRegistration | None:
         """Find a topic by its name."""
         return self.registry.topics.get(self._ids[name]) if name in self._ids else None
 
-    def variants(self, topic: TopicRegistration) -> Iterable[TopicRegistration]:
-        """Give a topic with every configuration it may have: one, unless the controllers' own is needed and unknown."""
+    def settings(self, topic: TopicRegistration) -> tuple[Settings, ...]:
+        """Give what a topic's configuration may be: one, unless the controllers' own is needed and nobody knows it."""
         min_isr, unclean = self._config(topic.topic, MIN_ISR), self._config(topic.topic, UNCLEAN)
-        replicas = self.registry.partitions.get(TopicPartition(topic.topic_id, 0))
-        most = 1 if replicas is None else len(replicas.replicas)
-        for minimum in range(1, most + 1) if min_isr is None else (int(min_isr),):
-            for allowed in (False, True) if unclean is None else (unclean.lower() == "true",):
-                yield replace(topic, min_isr=minimum, unclean=allowed)
+        most = self.writer.effective_min_isr(replace(topic, min_isr=_NO_CAP))
+        minima = range(1, most + 1) if min_isr is None else (min(most, int(min_isr)),)
+        permissions = (False, True) if unclean is None else (unclean.lower() == "true",)
+        return tuple(Settings(minimum, allowed) for minimum in minima for allowed in permissions)
 
     def _config(self, topic: str, key: str) -> str | None:
         """Look a configuration up as the controller does: topic, cluster, its own properties."""
@@ -136,6 +145,7 @@ class Replay:
             for number in range(topic.partitions):
                 key = TopicPartition(topic.topic_id, number)
                 before = self.registry.partitions[key]
+                self._voided.update((broker, topic.topic_id) for broker in before.elr)
                 if before.elr or before.last_known_elr:
                     cleared = PartitionChange(topic_id=topic.topic_id, partition=number, elr=(), last_known_elr=())
                     self.registry.replace(topic, key, merge(before, cleared), Cause.CONFIG)

@@ -19,6 +19,7 @@ from streaming.contracts.records import (
 )
 from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH
 from streaming.model.conformance.actions import ActionName, Alternative
+from streaming.model.conformance.known import Known
 from streaming.model.controller.alter_partition import Proposal, verdict
 from streaming.model.controller.change import record_of
 from streaming.model.controller.election import Mode
@@ -31,17 +32,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.conformance.replay import Replay
+    from streaming.model.conformance.replay import Replay, Settings
     from streaming.model.controller.election import Outcome
     from streaming.model.controller.partition import PartitionRegistration, TopicRegistration
     from streaming.model.controller.registry import Registry
 
 
 class Case(NamedTuple):
-    """A partition at one record: ``after`` is what the log made of it."""
+    """A partition at one record: ``after`` is what the log made of it, ``settings`` what its topic's may have been."""
 
     key: TopicPartition
     topic: TopicRegistration
+    settings: tuple[Settings, ...]
     before: PartitionRegistration
     after: PartitionRegistration
 
@@ -72,10 +74,11 @@ class Reason(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A reason that explains a record, and the causes that remain."""
+    """A reason that explains a record, the causes that remain, and the deviation that it takes."""
 
     reason: Reason
     causes: tuple[Cause, ...]
+    known: Known | None = None
 
 
 def would_write(replay: Replay, reason: Reason, case: Case) -> Iterator[tuple[PartitionChange | None, Outcome | None]]:
@@ -86,8 +89,8 @@ def would_write(replay: Replay, reason: Reason, case: Case) -> Iterator[tuple[Pa
     plan = reason.plan(replay, case)
     if isinstance(plan, str):
         return
-    for topic in replay.variants(case.topic):
-        step = replay.writer.step(topic, case.before, plan.isr, plan.how)
+    for min_isr, unclean in case.settings:
+        step = replay.writer.step(case.before, plan.isr, plan.how, min_isr=min_isr, unclean=unclean)
         yield (None, None) if step is None else (record_of(case.key, case.before, step.after), step.outcome)
 
 
@@ -231,11 +234,11 @@ def _reassign(_: Replay, case: Case) -> Plan | str:
     return Plan(case.before.isr, How(mode=Mode.ONLINE, assignment=moving))
 
 
-def _cancel(replay: Replay, case: Case) -> Plan | str:
+def _cancel(_: Replay, case: Case) -> Plan | str:
     if not assignment_of(case.before).is_reassigning:
         return "no reassignment is in progress"
     back = revert(case.before)
-    if back.unclean and not any(topic.unclean for topic in replay.variants(case.topic)):
+    if back.unclean and not any(it.unclean for it in case.settings):
         return "only added replicas are in sync"
     return Plan(back.isr, How(assignment=back.assignment))
 

@@ -97,12 +97,14 @@ def _begins_epoch(before: PartitionRegistration, after: PartitionRegistration, s
 def _eligible(planned: PartitionRegistration, target: Target) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
     """KIP-966: who left the ISR below the minimum holds all committed records, for they cannot grow meanwhile.
 
-    Departs from Kafka: a replica that a cancelled reassignment drops is not eligible; Kafka keeps its name there.
+    So does a replica that a reassignment drops; its name stays though it is no replica, as in Kafka.
     """
     if not target.elr_enabled or len(target.isr) >= target.min_isr:
         return (), ()
     former = {*planned.elr, *planned.isr} - {*target.isr, *target.unclean_shutdown}
-    return tuple(sorted(former.intersection(planned.replicas))), planned.last_known_elr
+    if target.switches.elr_forgets_dropped_replicas:
+        former.intersection_update(planned.replicas)
+    return tuple(sorted(former)), planned.last_known_elr
 
 
 def _after_election(

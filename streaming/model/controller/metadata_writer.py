@@ -151,7 +151,7 @@ class MetadataWriter:
         """Take a step of one partition towards ``isr``, elect if need be, write its record; tell if there was any."""
         before = self.registry.partitions[key]
         topic = self.registry.topics[key.topic_id]
-        step = self.step(topic, before, isr, how)
+        step = self.step(before, isr, how, min_isr=self.effective_min_isr(topic), unclean=topic.unclean)
         if step is None:
             return False
         if assignment_of(before) != assignment_of(step.after):
@@ -161,15 +161,15 @@ class MetadataWriter:
         return True
 
     def step(
-        self, topic: TopicRegistration, before: PartitionRegistration, isr: Iterable[BrokerId], how: How
+        self, before: PartitionRegistration, isr: Iterable[BrokerId], how: How, *, min_isr: int, unclean: bool
     ) -> Change | None:
-        """Say what :meth:`change` would make of a partition, as things stand; None if nothing."""
+        """Say what :meth:`change` would make of a partition under its topic's configuration; None if nothing."""
         target = Target(
             isr=tuple(isr),
             acceptable=self._acceptable(how.leaving),
-            min_isr=self._effective_min_isr(topic),
+            min_isr=min_isr,
             elr_enabled=self.elr_enabled,
-            mode=how.mode or (Mode.UNCLEAN if topic.unclean else Mode.ONLINE),
+            mode=how.mode or (Mode.UNCLEAN if unclean else Mode.ONLINE),
             unclean_shutdown=(how.leaving,) if how.unclean_shutdown and how.leaving is not None else (),
             recovered=how.recovered,
             assignment=how.assignment,
@@ -177,7 +177,7 @@ class MetadataWriter:
         )
         return build(before, target)
 
-    def _effective_min_isr(self, topic: TopicRegistration) -> int:
+    def effective_min_isr(self, topic: TopicRegistration) -> int:
         """Cap the minimum at the replicas of partition 0, whatever partition is asked for, as the controller does."""
         first = self.registry.partitions.get(TopicPartition(topic.topic_id, 0))
         return topic.min_isr if first is None else min(topic.min_isr, len(first.replicas))

@@ -61,7 +61,8 @@ def replication_quorum_superset(sight: Sight) -> str | None:
         maximal = set(leader.maximal_isr())
         if leader.pending is None and maximal != set(leader.committed.isr):
             return f"{broker} waits for {maximal} with nothing pending"
-        wanted = {*sight.truth.isr, *(sight.truth.elr if len(leader.committed.isr) >= sight.min_isr else ())}
+        eligible = set(sight.truth.elr) & set(sight.truth.replicas)
+        wanted = {*sight.truth.isr, *(eligible if len(leader.committed.isr) >= sight.min_isr else ())}
         if not wanted <= maximal:
             return f"{sorted(wanted)} beyond {sorted(maximal)} of {broker}"
     return None

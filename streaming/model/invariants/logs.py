@@ -58,10 +58,10 @@ def log_matching(sight: Sight) -> str | None:
 def leader_candidate_completeness(sight: Sight) -> str | None:
     """Every running member of ISR and ELR has everything below the true high watermark.
 
-    Source: LeaderCandidateCompleteness of Vanlightly's specifications.
+    Source: LeaderCandidateCompleteness of Vanlightly's specifications. Scope: members that are still replicas.
     """
     mark = sight.memory.true_high_watermark
-    for broker in (*sight.truth.isr, *sight.truth.elr):
+    for broker in (*sight.truth.isr, *(it for it in sight.truth.elr if it in sight.truth.replicas)):
         if sight.is_accepted(broker) and sight.answers_for(broker) and sight.end(broker) < mark:
             return f"{broker} may be elected, ends at {sight.end(broker)}, and {mark} is committed"
     return None

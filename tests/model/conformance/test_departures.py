@@ -163,7 +163,7 @@ def test_below_the_minimum_who_leaves_stays_eligible_until_the_minimum_changes()
 
 
 def test_the_minimum_is_capped_at_the_replicas_of_partition_0() -> None:
-    log = Log(ELR, step(0, replicas=(1,), isr=(1,), leader=1))
+    log = Log(ELR, step(0, replicas=(1,), isr=(1,), leader=1, elr=(2, 3)))
     assert log.append(step(1, isr=(2,))) == (), "one of one, so that nobody needs to be eligible"
 
 
