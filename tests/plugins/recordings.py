@@ -3,6 +3,7 @@
 ``one_controller``: three brokers through crashes, clean stops, freezes, reassignments and elections.
 ``controller_failover``: three controllers, the active one killed, 1,270 irrelevant configuration records.
 ``replication_links``: followers held back and cut off, an unclean restart, a clean stop of a broker that leads nothing.
+``operators_and_faults``: what ``tests/model/conformance/test_real_cluster.py`` does, as the controller's raw segment.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import pytest
 from streaming.contracts import records
 from streaming.contracts.identifiers import Micros, Offset
 from streaming.contracts.records import MetadataRecord, RecordBatch
+from streaming.sources.metadata_log.batches import decode_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _FOLDER = Path(__file__).parent.parent / "fixtures" / "metadata_records"
+_SEGMENTS = _FOLDER.parent / "metadata_log"
 
 # Kafka's spelling of each record and field, and ours.
 _KINDS: dict[str, tuple[type[Any], dict[str, str]]] = {
@@ -108,6 +111,8 @@ def _record(values: dict[str, Any], epoch: int) -> MetadataRecord:
 
 
 def _read(name: str) -> list[RecordBatch]:
+    if name == "operators_and_faults":
+        return list(decode_batches(gzip.decompress((_SEGMENTS / f"{name}.log.gz").read_bytes())))
     with gzip.open(_FOLDER / f"{name}.json.gz", "rt", encoding="utf-8") as file:
         batches = json.load(file)
     return [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import TopicPartition
-from streaming.contracts.records import MetadataRecord, PartitionChange
+from streaming.contracts.records import MetadataRecord, PartitionChange, RegisterBroker
 from streaming.model.conformance.actions import Action, ActionName, Alternative, Departure
 from streaming.model.conformance.known import Known
 from streaming.model.conformance.replay import Refused
@@ -119,6 +119,9 @@ class Changes:
         """Take the changes that belong to the record after them; give how many."""
         if stretch.closing is None:
             return 0
+        if isinstance(stretch.closing, RegisterBroker):
+            # Its epoch says where its action began: what stands before is somebody else's.
+            cases = [case for case in cases if case[0] >= stretch.closing.broker_epoch]
         runs = [(reason, tuple(self._run_before(reason, cases))) for reason in closed_by(stretch.closing)]
         if not runs:
             return 0
@@ -152,7 +155,7 @@ class Changes:
         self, reason: Reason, record: PartitionChange, case: Case, earlier: Iterable[PartitionChange]
     ) -> Match | None:
         """Let a record pass that stands before in the same words, if an index may have been left with it twice."""
-        if reason.name is not ActionName.REGISTER_BROKER or reason.broker is None:
+        if reason.name not in {ActionName.REGISTER_BROKER, ActionName.UNREGISTER_BROKER} or reason.broker is None:
             return None
         may_be = self.replay.was_voided(reason.broker, case.key.topic_id) and record in earlier
         return Match(reason, reason.causes(case), Known.REPEATED_CHANGE) if may_be else None

@@ -12,7 +12,7 @@ class Known(StrEnum):
     """One deviation each; seen on 4.3.1."""
 
     REPEATED_CHANGE = "repeated change"
-    """After an unclean restart the same partition is cleaned up more than once, with the same record.
+    """After an unclean restart, or an unregistration, a partition changes more than once, with the same record.
 
     ``ClearElr`` empties the ELRs but not the index from brokers to them (``ReplicationControlManager.removeTopicElrs``,
     ``BrokersToElrs``). Once the broker is eligible for the partition again it stands there twice, and when it leaves,

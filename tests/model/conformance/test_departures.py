@@ -208,7 +208,7 @@ def with_a_field_left_out(record: Any) -> list[PartitionChange]:
     return [each for each in kept if each != empty]
 
 
-@pytest.mark.parametrize("name", ["one_controller", "replication_links"])
+@pytest.mark.parametrize("name", ["one_controller", "replication_links", "operators_and_faults"])
 def test_no_field_of_a_recorded_change_can_be_left_out(recorded_log: Callable[[str], Any], name: str) -> None:
     batches = recorded_log(name)
     for number, batch in enumerate(batches):

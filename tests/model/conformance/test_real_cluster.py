@@ -149,7 +149,7 @@ def test_every_record_of_a_real_cluster_is_an_action_of_the_model(explanations: 
     for action in (action for each in explanations for action in each.actions):
         if action.name not in {ActionName.NO_OP, ActionName.OTHER}:
             print(action, step_text(action.step) if action.step else "", sep="  ")
-    assert [str(departure) for each in explanations for departure in each.departures] == []
+    assert "\n".join(str(departure) for each in explanations for departure in each.departures) == ""
 
 
 def test_the_script_made_it_do_everything_that_it_was_meant_to(explanations: list[Explanation]) -> None:

@@ -8,12 +8,13 @@ import pytest
 
 from streaming.model.conformance.actions import Action, ActionName
 from streaming.model.conformance.checker import Checker
+from streaming.model.conformance.known import Known
 from streaming.sources.simulated.timeline import step_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-RECORDINGS = ("one_controller", "replication_links", "controller_failover")
+RECORDINGS = ("one_controller", "replication_links", "controller_failover", "operators_and_faults")
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
@@ -31,7 +32,7 @@ def told(action: Action) -> str:
     return f"{action}  {step_text(action.step)}" if action.step is not None else str(action)
 
 
-@pytest.mark.parametrize("name", ["one_controller", "replication_links"])
+@pytest.mark.parametrize("name", ["one_controller", "replication_links", "operators_and_faults"])
 def test_a_recorded_cluster_reads_as_a_list_of_actions(
     recorded_log: Callable[[str], Any], golden: Callable[[str, str], None], name: str
 ) -> None:
@@ -48,3 +49,17 @@ def test_it_may_begin_in_the_middle_with_the_state_so_far(recorded_log: Callable
     checker = Checker()
     checker.restore(batches[:middle])
     assert [departure for batch in batches[middle:] for departure in checker.observe(batch)] == []
+
+
+def test_an_index_that_a_new_minimum_left_behind_repeats_changes_and_nothing_else_deviates(
+    recorded_log: Callable[[str], Any],
+) -> None:
+    """Each repetition is of a partition 0: the number that fills a gap in the controller's array."""
+    checker = Checker()
+    actions = [action for batch in recorded_log("operators_and_faults") for action in checker.explain(batch).actions]
+    deviating = [(action.known, action.name, action.subject) for action in actions if action.known]
+    assert deviating == [
+        *[(Known.REPEATED_CHANGE, ActionName.REGISTER_BROKER, "strict-0")] * 2,
+        *[(Known.REPEATED_CHANGE, ActionName.UNREGISTER_BROKER, "strict-0")] * 2,
+        *[(Known.REPEATED_CHANGE, ActionName.REGISTER_BROKER, "strict-0")] * 2,
+    ]
