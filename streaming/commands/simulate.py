@@ -12,7 +12,10 @@ from rich.console import Console
 from rich.text import Text
 
 from streaming.commands.simulate_output import JsonLines, Lines, Timeline
+from streaming.commands.simulate_swarm import print_presets
+from streaming.commands.simulate_swarm import swarm as run_swarm
 from streaming.contracts.identifiers import Micros
+from streaming.model.presets import NEWEST
 from streaming.resources import conf_path
 from streaming.sources.simulated.scenario_file import load_scenario
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
@@ -33,28 +36,42 @@ def simulate(
     seconds: Annotated[
         float | None, typer.Option("--for", min=0.001, metavar="SECONDS", help="Simulated seconds; default: one round.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Another seed, another run.")] = 1,
+    seed: Annotated[int | None, typer.Option(help="Another seed, another run; 1 if it is not given.")] = None,
     steps: Annotated[bool, typer.Option("--steps", help="A line for every step of every partition.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line, for machines.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Say which invariants broke; exit code 1 if one did.")] = False,
+    swarm: Annotated[
+        bool,
+        typer.Option("--swarm", help="Random runs for --for real seconds, every step checked; with --seed, that run."),
+    ] = False,
+    preset: Annotated[str, typer.Option(help="The version of Kafka that a swarm plays.")] = NEWEST,
+    presets: Annotated[bool, typer.Option("--presets", help="Print in what the versions differ.")] = False,
 ) -> None:
     """Play a scenario in the model of a Kafka cluster: what happens to leaders and ISRs, and the true cause of it."""
-    if scenario is None:
-        _list()
-        return
+    console = Console(highlight=False)
+    if presets:
+        print_presets(console)
+    elif swarm:
+        run_swarm(console, seed, seconds, preset)
+    elif scenario is None:
+        _list(console)
+    else:
+        told: Timeline = JsonLines() if as_json else Lines(console)
+        _play(scenario, told, seed=1 if seed is None else seed, seconds=seconds, steps=steps or as_json, check=check)
+
+
+def _play(scenario: str, told: Timeline, *, seed: int, seconds: float | None, steps: bool, check: bool) -> None:
     played = load_scenario(scenario)
-    told: Timeline = JsonLines() if as_json else Lines(Console(highlight=False))
     told.begin(played, seed)
     simulation = Simulation(played, seed=seed, origin=Micros(0), watched=True)
-    for entry in _entries(simulation, played.duration if seconds is None else seconds, each_step=steps or as_json):
+    for entry in _entries(simulation, played.duration if seconds is None else seconds, each_step=steps):
         told.entry(entry)
     told.end(simulation, check=check)
     if check and simulation.watch is not None and simulation.watch.violations:
         raise typer.Exit(1)
 
 
-def _list() -> None:
-    console = Console(highlight=False)
+def _list(console: Console) -> None:
     for path in sorted(conf_path("scenarios").glob("*.toml")):
         line = Text.assemble((f"{path.stem:26}", "bold"), load_scenario(path).description)
         console.print(line, soft_wrap=not console.is_terminal)

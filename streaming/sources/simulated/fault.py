@@ -25,6 +25,7 @@ class Action(StrEnum):
     WIPE = "wipe"
     SLOW_DISK = "slow_disk"
     MEND_DISK = "mend_disk"
+    UNREGISTER = "unregister"
     HOLD = "hold"
     SLOW = "slow"
     RELEASE = "release"
@@ -51,16 +52,18 @@ class Need(NamedTuple):
 
 
 _BROKERS: Final = ("broker", "rack")
+_PROCESSES: Final = (*_BROKERS, "controller")
 NEEDS: Final[dict[Action, Need]] = {
-    Action.KILL: Need(_BROKERS, healed_by=Action.START),
-    Action.START: Need(_BROKERS),
-    Action.STOP: Need(_BROKERS, healed_by=Action.START),
-    Action.PAUSE: Need(_BROKERS, healed_by=Action.RESUME),
-    Action.RESUME: Need(_BROKERS),
+    Action.KILL: Need(_PROCESSES, healed_by=Action.START),
+    Action.START: Need(_PROCESSES),
+    Action.STOP: Need(_PROCESSES, healed_by=Action.START),
+    Action.PAUSE: Need(_PROCESSES, healed_by=Action.RESUME),
+    Action.RESUME: Need(_PROCESSES),
     Action.LOSE_POWER: Need(_BROKERS, healed_by=Action.START),
     Action.WIPE: Need(_BROKERS),
     Action.SLOW_DISK: Need(_BROKERS, ("records_per_second",), healed_by=Action.MEND_DISK),
     Action.MEND_DISK: Need(_BROKERS),
+    Action.UNREGISTER: Need(("broker",)),
     Action.HOLD: Need(("link",), healed_by=Action.RELEASE),
     Action.SLOW: Need(("link",), ("records_per_second",), healed_by=Action.RELEASE),
     Action.RELEASE: Need(("link",)),
@@ -82,6 +85,7 @@ class Fault:
         action: what.
         broker: to which broker.
         rack: or to every broker of which rack.
+        controller: or to which controllers: ``active`` is the one that is it then, ``all`` is all of them.
         link: (sender, receiver): what the sender sends to the receiver; a node may be ``controller``.
         records_per_second: what a slow link or disk still carries.
         topic: whose partitions an administrator changes.
@@ -95,6 +99,7 @@ class Fault:
     action: Action
     broker: BrokerId | None = None
     rack: str | None = None
+    controller: str | None = None
     link: tuple[BrokerId, BrokerId] | None = None
     records_per_second: int | None = None
     topic: str | None = None
@@ -132,6 +137,8 @@ class Fault:
                 raise ConfigurationError(f"{key}: {self.action} needs {name}")
         if self.records_per_second is not None and self.records_per_second < 1:
             raise ConfigurationError(f"{key}: {self.action} needs records_per_second of at least 1")
+        if self.controller not in {None, "active", "all"}:
+            raise ConfigurationError(f"{key}: controller is {self.controller!r}; use active or all")
         if self.election not in {None, "preferred", "unclean"}:
             raise ConfigurationError(f"{key}: election is {self.election!r}; use preferred or unclean")
 
@@ -150,10 +157,12 @@ def check_healed(faults: Collection[Fault]) -> None:
     """
     sick: dict[object, Fault] = {}
     for fault in sorted(faults, key=lambda it: it.at):
+        # Whoever is active when the fault comes is healed with all the others.
+        subject = "controllers" if fault.controller else fault.subject
         if NEEDS[fault.action].healed_by is not None:
-            sick[fault.subject] = fault
+            sick[subject] = fault
         else:
-            sick.pop(fault.subject, None)
+            sick.pop(subject, None)
     for (field, value), fault in ((fault.subject, fault) for fault in sick.values()):
         cure = NEEDS[fault.action].healed_by
         raise ConfigurationError(

@@ -28,6 +28,11 @@ def inflict(simulation: Simulation, fault: Fault) -> None:
 def _nodes(it: Simulation, fault: Fault) -> list[BrokerId]:
     if fault.rack is not None:
         return [broker for broker in it.scenario.brokers if it.scenario.racks.get(broker) == fault.rack]
+    controllers = it.cluster.controllers
+    if fault.controller == "active":
+        return [] if controllers.active is None else [controllers.active]
+    if fault.controller == "all":
+        return list(controllers.nodes)
     assert fault.broker is not None  # noqa: S101 - a checked fault names one subject
     return [fault.broker]
 
@@ -40,6 +45,7 @@ _TO_A_PROCESS: Final[dict[Action, Callable[[Simulation, BrokerId, Fault], None]]
     Action.RESUME: lambda it, node, _: it.cluster.resume(node),
     Action.LOSE_POWER: lambda it, node, _: it.cluster.lose_power(node),
     Action.WIPE: lambda it, node, _: it.cluster.wipe(node),
+    Action.UNREGISTER: lambda it, node, _: it.cluster.admin.unregister_broker(node),
     Action.SLOW_DISK: lambda it, node, fault: _slow_disk(it, node, fault.records_per_second or 1),
     Action.MEND_DISK: lambda it, node, _: _mend_disk(it, node),
 }

@@ -1,0 +1,55 @@
+"""``isrwatch simulate --swarm`` looks for a broken promise in random runs; ``--presets`` compares versions of Kafka."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from streaming.errors import ConfigurationError
+from streaming.model import presets
+from streaming.sources.simulated.swarm import NAMES, run_swarm
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+BUDGET_SECONDS: Final = 60.0
+
+
+def swarm(console: Console, seed: int | None, seconds: float | None, preset: str) -> None:
+    """Play random runs until the time is over or one breaks a promise; with a seed, that run alone.
+
+    Raises:
+        ConfigurationError: there is no such preset.
+    """
+    if preset not in presets.PRESETS:
+        raise ConfigurationError(f"--preset is {preset!r}; use one of {', '.join(presets.PRESETS)}")
+    seeds = count(1) if seed is None else (seed,)
+    report = run_swarm(
+        seeds, constants=presets.PRESETS[preset], budget_s=BUDGET_SECONDS if seconds is None else seconds
+    )
+    for failure in report.failures:
+        console.print(Text(f"{failure} --preset {preset}", style="bold red"), soft_wrap=True)
+    simulated = f"{report.simulated_ms / 1_000:.0f} simulated seconds, {report.acts} faults"
+    held = "every promise held" if not report.failures else "a promise is broken"
+    console.print(
+        Text(f"{report.runs} runs, {simulated}, {len(NAMES)} invariants after every step: {held}"), soft_wrap=True
+    )
+    if report.failures:
+        raise typer.Exit(1)
+
+
+def print_presets(console: Console) -> None:
+    """Print in what the versions differ; a cell is empty where one does as the newest does."""
+    heading, *rows = presets.table()
+    if not console.is_terminal:
+        for row in (heading, *rows):
+            typer.echo("\t".join(row).rstrip())
+        return
+    printed = Table(*heading, box=None, header_style="bold", title_justify="left")
+    for row in rows:
+        printed.add_row(*row)
+    console.print(printed)
