@@ -95,6 +95,8 @@ class Constants:
     group_heartbeat_interval_ms: int = 3_000
     group_consumer_heartbeat_interval_ms: int = 5_000
     max_poll_interval_ms: int = 300_000
+    fetch_max_wait_ms: int = 500
+    metadata_max_age_ms: int = 300_000
     kip_392_follower_fetching: bool = False
 
     def __post_init__(self) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition
+from streaming.model.clients.consumer import Consumer
+from streaming.model.clients.consumer_config import ConsumerConfig, ResetPolicy
 from streaming.model.clients.producer import Producer
 from streaming.model.clients.transactional_producer import TransactionalProducer
 from streaming.model.cluster import Cluster
@@ -61,9 +63,9 @@ class Lab:
             self.start(broker)
         self.run(500)
 
-    def start(self, broker: int) -> None:
+    def start(self, broker: int, rack: str | None = None) -> None:
         self._incarnations += 1
-        self.cluster.start(BrokerId(broker), f"incarnation-{self._incarnations}")
+        self.cluster.start(BrokerId(broker), f"incarnation-{self._incarnations}", rack)
 
     def topic(
         self,
@@ -112,6 +114,19 @@ class Lab:
         """Call ``begin``, ``commit`` or ``abort``."""
         step(self.cluster.now)
         self.cluster.flush(producer.node)
+
+    def consumer(self, node: int = 2_000, **options: Any) -> Consumer:
+        """Start a consumer; it asks the brokers in the order of their ids."""
+        consumer = Consumer(BrokerId(node), sorted(self.cluster.brokers), self.constants, ConsumerConfig(**options))
+        self.cluster.connect(consumer.node, consumer)
+        return consumer
+
+    def reader(self, *keys: TopicPartition, node: int = 2_000, **options: Any) -> Consumer:
+        """Start a consumer that was told what to read, from the earliest offset on unless told otherwise."""
+        consumer = self.consumer(node, **{"reset": ResetPolicy.EARLIEST, **options})
+        consumer.assign(self.cluster.now, keys)
+        self.cluster.flush(consumer.node)
+        return consumer
 
     def send(self, producer: Producer, key: TopicPartition, size: int = 1, **more: Any) -> Sent:
         sent = producer.send(self.cluster.now, key, size, **more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from streaming.model.broker.consumer_reads import ConsumerReads
 from streaming.model.broker.epoch_ends import EpochEnds
 from streaming.model.broker.metadata_cache import Directory, MetadataCache
 from streaming.model.broker.produce import Produce
@@ -60,6 +61,7 @@ class Apis:
             self.producer_ids,
             self.transactions,
             EpochEnds(leadership, constants.switches, outbox),
+            ConsumerReads(leadership, broker.following, broker.purgatory, constants, outbox),
             TransactionMarkers(self.produce, constants, outbox),
         ):
             self.handlers |= part.handlers

@@ -64,7 +64,7 @@ class Broker:
         self.network = NetworkClient(broker, constants.request_timeout_ms, self.outbox)
         self.channel = ControllerChannel(constants, self.outbox, told=self._take, lost=self._ask_again)
         self.leadership = Leadership(broker, constants, self.brokers, self.purgatory, self.channel)
-        self.following = Following(broker, constants, disk.replicas, self.outbox)
+        self.following = Following(broker, constants, disk.replicas, self.purgatory, self.outbox)
         self.cleanup = LogCleanup(disk, self.leadership, constants, self.outbox)
         self.disk = disk
         self.apis = Apis(self, directory, constants)

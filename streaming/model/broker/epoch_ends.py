@@ -33,8 +33,8 @@ class EpochEnds:
     def _tell(self, _now: int, request: OffsetsForLeaderEpochRequest) -> None:
         """Follower or consumer asks where epochs end here."""
         answers = tuple(self._epoch_end(item) for item in request.partitions)
-        answer = OffsetsForLeaderEpochResponse(request.request_id, self._leadership.broker, answers)
-        self._outbox.send(request.sender, answer)
+        answer = OffsetsForLeaderEpochResponse(request.header.correlation_id, self._leadership.broker, answers)
+        self._outbox.send(request.header.sender, answer)
 
     def _epoch_end(self, asked: OffsetForLeaderEpochPartition) -> EpochEndOffset:
         partition = self._leadership.led.get(asked.topic_partition)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.model.broker.fetcher import Fetcher
+from streaming.model.messages.client_metadata import Header
 from streaming.model.messages.errors import Error
 from streaming.model.messages.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
 from streaming.model.messages.offsets_for_leader_epoch import (
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.model.broker.purgatory import Purgatory
     from streaming.model.constants import Constants
     from streaming.model.probe import Probe
     from streaming.model.storage.log import EpochEntry
@@ -38,7 +40,12 @@ class Following:
     """The partitions a broker follows, by leader."""
 
     def __init__(
-        self, broker: BrokerId, constants: Constants, replicas: dict[TopicPartition, LocalReplica], outbox: Outbox
+        self,
+        broker: BrokerId,
+        constants: Constants,
+        replicas: dict[TopicPartition, LocalReplica],
+        purgatory: Purgatory,
+        outbox: Outbox,
     ) -> None:
         self.handlers: dict[type, Callable[[int, Any], None]] = {
             FetchResponse: lambda _, it: self.fetched(it),
@@ -52,6 +59,7 @@ class Following:
         self._constants = constants
         self._switches = constants.switches
         self._replicas = replicas
+        self._purgatory = purgatory
         self._outbox = outbox
         self._fetchers: dict[BrokerId, Fetcher] = {}
         self._term_of: dict[TopicPartition, tuple[BrokerId, int]] = {}
@@ -84,6 +92,10 @@ class Following:
         """Give the leader and leader epoch of a followed partition."""
         return self._term_of.get(key)
 
+    def replica_of(self, key: TopicPartition) -> LocalReplica:
+        """Give the replica of a followed partition."""
+        return self._replicas[key]
+
     def sources(self, key: TopicPartition) -> list[BrokerId]:
         """Give the leaders from which a partition is fetched: one at most, none while it waits after an error."""
         return [leader for leader, fetcher in self._fetchers.items() if key in fetcher.epochs]
@@ -108,7 +120,7 @@ class Following:
             OffsetForLeaderEpochPartition(key, fetcher.epochs[key], self._replicas[key].log.last_epoch)
             for key in fetcher.truncating
         )
-        return OffsetsForLeaderEpochRequest(self._last_request_id, self._broker, partitions)
+        return OffsetsForLeaderEpochRequest(Header(self._broker, self._last_request_id), partitions)
 
     def _request(self, fetcher: Fetcher) -> FetchRequest:
         partitions = tuple(self._position(key, fetcher.epochs[key]) for key in fetcher.stated())
@@ -131,7 +143,7 @@ class Following:
     def epochs_ended(self, response: OffsetsForLeaderEpochResponse) -> None:
         """A leader tells where epochs end. Void for partitions whose leader epoch has changed meanwhile."""
         fetcher = self._fetchers.get(response.leader)
-        if fetcher is None or fetcher.in_flight != response.request_id:
+        if fetcher is None or fetcher.in_flight != response.correlation_id:
             return
         fetcher.in_flight = None
         for item in response.partitions:
@@ -208,6 +220,7 @@ class Following:
             self._outbox.after(self._constants.replica_fetch_backoff_ms, again)
 
     def _was_replicated(self, key: TopicPartition) -> None:
+        self._purgatory.touch(key)
         if self.probe is not None:
             self.probe.replicated(key)
 

@@ -10,6 +10,7 @@ class Error(Enum):
 
     NONE = auto()
     OFFSET_OUT_OF_RANGE = auto()
+    OFFSET_NOT_AVAILABLE = auto()
     POLICY_VIOLATION = auto()
     NOT_LEADER_OR_FOLLOWER = auto()
     UNKNOWN_LEADER_EPOCH = auto()

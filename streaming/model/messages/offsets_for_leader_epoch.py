@@ -8,6 +8,7 @@ from streaming.model.messages.errors import Error
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.model.messages.client_metadata import Header
 
 
 class OffsetForLeaderEpochPartition(NamedTuple):
@@ -21,8 +22,7 @@ class OffsetForLeaderEpochPartition(NamedTuple):
 class OffsetsForLeaderEpochRequest(NamedTuple):
     """A follower asks before it fetches. A consumer may, to find out that records it read were truncated."""
 
-    request_id: int
-    sender: BrokerId
+    header: Header
     partitions: tuple[OffsetForLeaderEpochPartition, ...]
 
 
@@ -42,6 +42,6 @@ class EpochEndOffset(NamedTuple):
 class OffsetsForLeaderEpochResponse(NamedTuple):
     """A leader's answer."""
 
-    request_id: int
+    correlation_id: int
     leader: BrokerId
     partitions: tuple[EpochEndOffset, ...]

@@ -8,6 +8,7 @@ import pytest
 
 from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
 from streaming.model.broker.following import Following
+from streaming.model.broker.purgatory import Purgatory
 from streaming.model.constants import Constants
 from streaming.model.messages.errors import Error
 from streaming.model.messages.fetch import FetchedPartition, FetchRequest, FetchResponse
@@ -34,7 +35,7 @@ class Follower:
         self.replica.log.append_fetched(5, ((0, 0),))
         self.replica.move_high_watermark(3)
         constants = Constants(switches=Switches(**switches))
-        self.following = Following(BrokerId(3), constants, disk.replicas, self.outbox)
+        self.following = Following(BrokerId(3), constants, disk.replicas, Purgatory(self.outbox), self.outbox)
 
     @property
     def log(self) -> Log:
@@ -73,7 +74,7 @@ def test_a_follower_asks_where_its_last_epoch_ended_before_it_fetches(truncation
     assert isinstance(question, OffsetsForLeaderEpochRequest)
     assert [it[1:] for it in question.partitions] == [(1, 0)]
     answer = EpochEndOffset(KEY, 1, epoch=0, end_offset=4)
-    follower.following.epochs_ended(OffsetsForLeaderEpochResponse(question.request_id, NEW, (answer,)))
+    follower.following.epochs_ended(OffsetsForLeaderEpochResponse(question.header.correlation_id, NEW, (answer,)))
     assert [it[1:] for it in follower.asks().partitions] == [(1, 4, -1)]
 
 
@@ -82,7 +83,7 @@ def test_an_answer_about_epochs_is_void_once_the_leader_epoch_has_changed() -> N
     question = follower.follow(NEW, 1)
     follower.following.follow(KEY, NEW, 2)
     answer = EpochEndOffset(KEY, 1, epoch=0, end_offset=0)
-    follower.following.epochs_ended(OffsetsForLeaderEpochResponse(question.request_id, NEW, (answer,)))
+    follower.following.epochs_ended(OffsetsForLeaderEpochResponse(question.header.correlation_id, NEW, (answer,)))
     assert follower.log.end == 5
     assert [it[1:] for it in follower.asks().partitions] == [(2, 0)]
 

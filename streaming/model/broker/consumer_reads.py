@@ -1,0 +1,178 @@
+"""A broker serves consumers: records below the high watermark, and where logs begin and end (``ReplicaManager``).
+
+Only a partition's leader serves, unless ``constants.kip_392_follower_fetching`` lets a leader send consumers to a
+replica in their own rack.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streaming.model.messages.consumer_fetch import (
+    ANY_EPOCH,
+    ConsumerFetchedPartition,
+    ConsumerFetchPartition,
+    ConsumerFetchRequest,
+    ConsumerFetchResponse,
+    IsolationLevel,
+    ListedOffset,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    Timestamp,
+)
+from streaming.model.messages.errors import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.model.broker.following import Following
+    from streaming.model.broker.leader import LeaderPartition
+    from streaming.model.broker.leadership import Leadership
+    from streaming.model.broker.purgatory import Purgatory
+    from streaming.model.constants import Constants
+    from streaming.model.messages.outbox import Outbox
+    from streaming.model.storage.replica import LocalReplica
+
+
+class _Source(NamedTuple):
+    """What this broker has to read from, or why it may not; ``leader`` only where it leads."""
+
+    replica: LocalReplica | None
+    error: Error = Error.NONE
+    leader: LeaderPartition | None = None
+
+
+class DelayedFetch:
+    """A consumer's request that waits for records (``DelayedFetch``)."""
+
+    def __init__(self, reads: ConsumerReads, request: ConsumerFetchRequest) -> None:
+        self._reads = reads
+        self._request = request
+
+    def try_complete(self, _now: int) -> bool:
+        """Answer if any partition has records, an error or a nearer replica to tell."""
+        answers = [self._reads.read(self._request, item) for item in self._request.partitions]
+        if any(it.has_news for it in answers):
+            self._answer(answers)
+            return True
+        return False
+
+    def expire(self, _now: int) -> None:
+        """Answer without records."""
+        self._answer([self._reads.read(self._request, item) for item in self._request.partitions])
+
+    def _answer(self, answers: list[ConsumerFetchedPartition]) -> None:
+        header = self._request.header
+        self._reads.outbox.send(header.sender, ConsumerFetchResponse(header.correlation_id, tuple(answers)))
+
+
+class ConsumerReads:
+    """Reads of consumers from the replicas of one broker."""
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        following: Following,
+        purgatory: Purgatory,
+        constants: Constants,
+        outbox: Outbox,
+    ) -> None:
+        self.handlers: dict[type, Callable[[int, Any], None]] = {
+            ConsumerFetchRequest: self._fetch,
+            ListOffsetsRequest: self._list,
+        }
+        self.outbox = outbox
+        self._leadership = leadership
+        self._following = following
+        self._purgatory = purgatory
+        self._constants = constants
+
+    # -------------------------------------------------------------- records
+
+    def _fetch(self, now: int, request: ConsumerFetchRequest) -> None:
+        """Consumer reads; the answer waits until there is something to read, or as long as the request says."""
+        keys = [item.topic_partition for item in request.partitions]
+        self._purgatory.complete_or_watch(now, DelayedFetch(self, request), keys, request.max_wait_ms)
+
+    def read(self, request: ConsumerFetchRequest, asked: ConsumerFetchPartition) -> ConsumerFetchedPartition:
+        """Read one partition, up to the high watermark or the last stable offset."""
+        key, offset = asked.topic_partition, asked.fetch_offset
+        source = self._source(key, asked.leader_epoch, followers_too=request.rack is not None)
+        if source.replica is None:
+            return ConsumerFetchedPartition(key, source.error)
+        log, high_watermark = source.replica.log, source.replica.high_watermark
+        stable = log.producers.last_stable_offset(high_watermark)
+        answer = ConsumerFetchedPartition(key, Error.NONE, offset, offset, high_watermark, stable, log.start)
+        if not log.start <= offset <= log.end:
+            return answer._replace(error=Error.OFFSET_OUT_OF_RANGE)
+        if source.leader is not None and request.rack is not None:
+            nearest = self._nearest(source.leader, request.rack, offset)
+            if nearest is not None:
+                return answer._replace(preferred_read_replica=nearest)
+        limit = stable if request.isolation is IsolationLevel.READ_COMMITTED else high_watermark
+        end = min(log.read_end(offset, self._constants.replica_fetch_max_records), limit)
+        if end <= offset:
+            return answer
+        answer = answer._replace(
+            end_offset=end, epochs=log.epochs_between(offset, end), batches=log.batches_between(offset, end)
+        )
+        if request.isolation is IsolationLevel.READ_COMMITTED:
+            return answer._replace(aborted=log.producers.aborted_between(offset, end))
+        return answer
+
+    def _source(self, key: TopicPartition, leader_epoch: int, *, followers_too: bool) -> _Source:
+        """Find what to read from: a led partition, or a followed one where that is allowed."""
+        leader = self._leadership.led.get(key)
+        if leader is not None:
+            error = Error.NONE if leader_epoch == ANY_EPOCH else leader.epoch_error(leader_epoch)
+            return _Source(leader.replica if error is Error.NONE else None, error, leader)
+        term = self._following.term_of(key)
+        if term is None or not followers_too or not self._constants.kip_392_follower_fetching:
+            return _Source(None, Error.NOT_LEADER_OR_FOLLOWER)
+        if leader_epoch not in {ANY_EPOCH, term[1]}:
+            newer = leader_epoch > term[1]
+            return _Source(None, Error.UNKNOWN_LEADER_EPOCH if newer else Error.FENCED_LEADER_EPOCH)
+        return _Source(self._following.replica_of(key))
+
+    def _nearest(self, partition: LeaderPartition, rack: str, offset: int) -> BrokerId | None:
+        """Choose an in-sync follower in the consumer's rack (``RackAwareReplicaSelector``); None: read here.
+
+        It must have the offset; among several the one with the longest log.
+        """
+        brokers = self._leadership.brokers
+        own = brokers.get(partition.broker)
+        if not self._constants.kip_392_follower_fetching or (own is not None and own.rack == rack):
+            return None
+        near = [
+            (remote.log_end_offset, follower)
+            for follower, remote in partition.remotes.items()
+            if follower in partition.committed.isr
+            and follower in brokers
+            and brokers[follower].rack == rack
+            and remote.log_end_offset >= offset
+        ]
+        return max(near)[1] if near else None
+
+    # -------------------------------------------------------------- where logs begin and end
+
+    def _list(self, _now: int, request: ListOffsetsRequest) -> None:
+        """Consumer asks for the earliest or the latest offset; only leaders know."""
+        answers = tuple(self._listed(request.isolation, item) for item in request.partitions)
+        self.outbox.send(request.header.sender, ListOffsetsResponse(request.header.correlation_id, answers))
+
+    def _listed(self, isolation: IsolationLevel, asked: ListOffsetsPartition) -> ListedOffset:
+        key = asked.topic_partition
+        source = self._source(key, asked.leader_epoch, followers_too=False)
+        if source.leader is None or source.error is not Error.NONE:
+            return ListedOffset(key, source.error)
+        epoch, log = source.leader.committed.leader_epoch, source.leader.replica.log
+        if asked.timestamp is Timestamp.EARLIEST:
+            return ListedOffset(key, Error.NONE, log.start, log.epochs[0][0] if log.epochs else epoch)
+        latest = source.leader.latest_offset
+        if latest is None:
+            return ListedOffset(key, Error.OFFSET_NOT_AVAILABLE)
+        if isolation is IsolationLevel.READ_COMMITTED:
+            latest = min(latest, source.leader.last_stable_offset)
+        return ListedOffset(key, Error.NONE, latest, epoch)

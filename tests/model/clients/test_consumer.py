@@ -1,0 +1,290 @@
+"""What consumers see: committed records, from where, and after a change of leaders. Latency 1 ms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.model.clients.consumer_config import ResetPolicy
+from streaming.model.clients.positions import MAY_FOLLOW, FetchState, Position, returned
+from streaming.model.invariants.records import Span
+from streaming.model.messages.consumer_fetch import ConsumerFetchedPartition, IsolationLevel
+from streaming.model.messages.errors import Error
+from streaming.model.messages.outbox import CONTROLLER
+from streaming.model.storage.batch import Batch, Marker
+from streaming.model.storage.producer_state import AbortedTransaction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def spans(consumer: Any, key: Any) -> list[Span]:
+    return consumer.consumed[key].spans if key in consumer.consumed else []
+
+
+def test_statement_07_a_consumer_sees_a_record_once_all_of_the_isr_have_it(lab: Callable[..., Any]) -> None:
+    it = lab()
+    (key,) = it.topic("t", [(1, 2, 3)], min_isr=2)
+    consumer = it.reader(key)
+    it.write(key, 5)
+    it.run(1_000)
+    assert spans(consumer, key) == [Span(0, 0, 5)]
+    it.hold(1, 3)
+    it.write(key, 3)
+    it.run(5_000)
+    assert (it.log_end(1, key), it.log_end(2, key), spans(consumer, key)) == (8, 8, [Span(0, 0, 5)])
+    it.release(1, 3)
+    it.run(6_000)
+    assert spans(consumer, key) == [Span(0, 0, 8)]
+
+
+def test_a_consumer_waits_for_records_and_gets_them_at_once(lab: Callable[..., Any]) -> None:
+    """A long poll: committed 2 ms after the write (an answer brings it, the next fetch proves it), 1 ms to travel."""
+    it = lab()
+    (key,) = it.topic("t", [(1, 2, 3)])
+    consumer = it.reader(key)
+    it.run(2_000)
+    it.write(key)
+    it.run(2_002)
+    assert spans(consumer, key) == []
+    it.run(2_003)
+    assert spans(consumer, key) == [Span(0, 0, 1)]
+
+
+def test_statement_05_only_the_leader_serves_clients(lab: Callable[..., Any]) -> None:
+    it = lab()
+    (key,) = it.topic("t", [(1, 2, 3)])
+    consumer = it.reader(key, rack="b")
+    it.write(key, 5)
+    it.run(1_000)
+    it.hold(1, consumer.node)
+    it.write(key, 5)
+    it.run(5_000)
+    assert (it.high_watermark(2, key), spans(consumer, key)) == (10, [Span(0, 0, 5)])
+
+
+@pytest.fixture
+def racks(lab: Callable[..., Any]) -> Any:
+    """Three brokers, each in a rack of its own, with follower fetching (KIP-392)."""
+    it = lab(brokers=(), kip_392_follower_fetching=True)
+    for broker, rack in ((1, "a"), (2, "b"), (3, "c")):
+        it.start(broker, rack)
+    it.run(1_000)
+    return it
+
+
+def test_statement_05_with_a_rack_a_consumer_reads_from_the_follower_nearby(racks: Any) -> None:
+    """KIP-392: the leader sends it there; nothing that the leader says later is needed."""
+    it = racks
+    (key,) = it.topic("t", [(1, 2, 3)])
+    near, far = it.reader(key, rack="b"), it.reader(key, node=2_001, rack="a")
+    it.write(key, 5)
+    it.run(3_000)
+    assert (near.positions[key].preferred, far.positions[key].preferred) == (2, None)
+    it.hold(1, near.node)
+    it.write(key, 5)
+    it.run(4_000)
+    assert spans(near, key) == spans(far, key) == [Span(0, 0, 10)]
+
+
+def test_a_follower_that_left_the_isr_or_the_cluster_is_not_read_from(racks: Any) -> None:
+    it = racks
+    (key,) = it.topic("t", [(1, 2, 3)])
+    consumer = it.reader(key, rack="b")
+    it.write(key, 5)
+    it.run(3_000)
+    it.cluster.kill(2)
+    it.run(20_000)
+    it.write(key, 5)
+    it.run(21_000)
+    assert it.state(key).isr == (1, 3)
+    assert (consumer.positions[key].preferred, spans(consumer, key)) == (None, [Span(0, 0, 10)])
+
+
+def test_a_follower_shows_no_more_than_its_own_high_watermark(racks: Any) -> None:
+    """It learns of the high watermark by its next fetch: what it serves is older than what the leader would."""
+    it = racks
+    (key,) = it.topic("t", [(1, 2, 3)])
+    consumer = it.reader(key, rack="b")
+    it.write(key, 5)
+    it.run(3_000)
+    it.write(key, 1)
+    it.run_until(lambda: it.high_watermark(1, key) == 6)
+    assert (it.log_end(2, key), it.high_watermark(2, key)) == (6, 5)
+    it.run(it.cluster.now + 600)
+    assert spans(consumer, key) == [Span(0, 0, 6)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "seen", "state"),
+    [
+        (ResetPolicy.EARLIEST, [Span(0, 0, 10)], FetchState.FETCHING),
+        (ResetPolicy.LATEST, [Span(0, 7, 10)], FetchState.FETCHING),
+        (ResetPolicy.NONE, [], FetchState.FAILED),
+    ],
+)
+def test_auto_offset_reset_says_where_to_begin(
+    lab: Callable[..., Any], policy: ResetPolicy, seen: list[Span], state: FetchState
+) -> None:
+    it = lab()
+    (key,) = it.topic("t", [(1, 2, 3)])
+    it.write(key, 7)
+    it.run(1_000)
+    consumer = it.reader(key, reset=policy)
+    it.run(2_000)
+    it.write(key, 3)
+    it.run(3_000)
+    assert (spans(consumer, key), consumer.positions[key].state) == (seen, state)
+
+
+@pytest.mark.parametrize(
+    ("policy", "state"), [(ResetPolicy.EARLIEST, FetchState.FETCHING), (ResetPolicy.NONE, FetchState.FAILED)]
+)
+def test_an_offset_that_the_log_does_not_have_is_out_of_range(
+    lab: Callable[..., Any], policy: ResetPolicy, state: FetchState
+) -> None:
+    it = lab()
+    (key,) = it.topic("t", [(1, 2, 3)])
+    it.write(key, 7)
+    consumer = it.reader(key, reset=policy)
+    it.run(1_000)
+    consumer.seek(it.cluster.now, key, 8)
+    it.cluster.flush(consumer.node)
+    it.run(2_000)
+    assert (consumer.positions[key].state, consumer.positions[key].error) == (state, Error.OFFSET_OUT_OF_RANGE)
+
+
+def unclean_fail_over(it: Any, key: Any) -> None:
+    """Broker 2 leaves the ISR, more is written, broker 1 dies, broker 2 leads without what was written."""
+    it.cluster.kill(2)
+    it.run(15_000)
+    it.write(key, 5)
+    it.run(15_500)
+    it.cluster.kill(1)
+    it.start(2)
+
+
+@pytest.mark.parametrize("policy", [ResetPolicy.LATEST, ResetPolicy.NONE])
+def test_n20_a_consumer_notices_that_a_new_leader_lacks_what_it_read(
+    lab: Callable[..., Any], policy: ResetPolicy
+) -> None:
+    """N20, KIP-320: it asks where the epoch it read ends, and goes on there, or fails without a reset policy."""
+    it = lab(eligible_leader_replicas=False)
+    (key,) = it.topic("t", [(1, 2)], unclean=True)
+    consumer = it.reader(key, reset=policy)
+    consumer.seek(it.cluster.now, key, 0)
+    it.write(key, 10)
+    it.run(1_000)
+    unclean_fail_over(it, key)
+    it.run(40_000)
+    assert consumer.fetching.truncations == [(key, 15, 10)]
+    it.write(key, 3)
+    it.run(41_000)
+    read_again = [] if policy is ResetPolicy.NONE else [Span(it.state(key).leader_epoch, 10, 13)]
+    assert spans(consumer, key) == [Span(0, 0, 15), *read_again]
+    expected = FetchState.FAILED if policy is ResetPolicy.NONE else FetchState.FETCHING
+    assert consumer.positions[key].state is expected
+
+
+@pytest.mark.parametrize(("kip_207", "goes_back"), [(True, False), (False, True)])
+def test_n6_the_latest_offset_goes_back_after_a_fail_over_without_kip_207(
+    lab: Callable[..., Any],
+    kip_207: bool,  # noqa: FBT001 - parametrised
+    goes_back: bool,  # noqa: FBT001 - parametrised
+) -> None:
+    """N6 (KAFKA-2334): the new leader's high watermark lags its own log, for its ISR member has not fetched yet."""
+    switches = lab().constants.switches
+    it = lab(switches=type(switches)(monotonic_latest_offset=kip_207))
+    (key,) = it.topic("t", [(1, 2, 3)])
+    it.write(key, 10)
+    it.run(2_000)
+    it.write(key, 5)
+    it.run_until(lambda: it.high_watermark(1, key) == 15)
+    for link in ((2, 3), (3, 2)):
+        it.hold(*link)
+    it.cluster.kill(1)
+    it.run(15_000)
+    assert (it.state(key).leader, it.high_watermark(2, key), it.log_end(2, key)) == (2, 10, 15)
+    late = it.reader(key, reset=ResetPolicy.LATEST)
+    it.run(it.cluster.now + 1_000)
+    if goes_back:
+        assert late.positions[key].offset == 10
+    else:
+        assert late.positions[key].state is FetchState.AWAIT_RESET
+    for link in ((2, 3), (3, 2)):
+        it.release(*link)
+    it.run(it.cluster.now + 5_000)
+    assert late.positions[key].offset == 15
+
+
+def test_a_consumer_finds_the_new_leader_and_reads_on_where_it_was(lab: Callable[..., Any]) -> None:
+    it = lab()
+    (key,) = it.topic("t", [(1, 2, 3)])
+    it.keep_writing(key, 1, 100)
+    consumer = it.reader(key)
+    it.run(5_000)
+    it.cluster.kill(1)
+    it.run(20_000)
+    (first, second) = spans(consumer, key)
+    assert (first.start, first.end, second.end) == (0, second.start, it.high_watermark(2, key))
+    assert consumer.fetching.truncations == []
+
+
+def test_a_zombie_leader_shows_nothing_new(lab: Callable[..., Any]) -> None:
+    """N12: cut off from the rest it takes writes of acks=1, but its high watermark stands still."""
+    it = lab()
+    (key,) = it.topic("t", [(1, 2, 3)])
+    consumer = it.reader(key)
+    it.write(key, 3)
+    it.run(1_000)
+    for link in ((CONTROLLER, 1), (1, CONTROLLER), (1, 2), (1, 3)):
+        it.hold(*link)
+    it.run(15_000)
+    it.cluster.brokers[1].append(it.cluster.now, [(key, 4)], acks_all=False)
+    it.cluster.flush(1)
+    it.run(16_000)
+    assert (it.log_end(1, key), spans(consumer, key)) == (7, [Span(0, 0, 3)])
+
+
+TRANSACTIONAL = Batch(0, 2, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+ANSWER = ConsumerFetchedPartition(
+    ("t", 0),  # type: ignore[arg-type]
+    fetch_offset=0,
+    end_offset=9,
+    epochs=((0, 0), (1, 6)),
+    batches=(
+        TRANSACTIONAL._replace(base_offset=1),
+        TRANSACTIONAL._replace(base_offset=3, size=1, producer_id=-1, marker=Marker.ABORT)._replace(producer_id=7),
+        TRANSACTIONAL._replace(base_offset=4, base_sequence=2),
+        TRANSACTIONAL._replace(base_offset=8, size=1, marker=Marker.COMMIT),
+    ),
+    aborted=(AbortedTransaction(7, 1, 3),),
+)
+
+
+@pytest.mark.parametrize(
+    ("isolation", "runs"),
+    [
+        (IsolationLevel.READ_UNCOMMITTED, [(0, 0, 3), (0, 4, 6), (1, 6, 8)]),
+        (IsolationLevel.READ_COMMITTED, [(0, 0, 1), (0, 4, 6), (1, 6, 8)]),
+    ],
+)
+def test_aborted_records_and_markers_are_not_returned(
+    isolation: IsolationLevel, runs: list[tuple[int, int, int]]
+) -> None:
+    """The second transaction of the same producer was committed; records 0, 6 and 7 are nobody's."""
+    assert returned(ANSWER, isolation) == runs
+
+
+@pytest.mark.parametrize("after", FetchState)
+@pytest.mark.parametrize("before", FetchState)
+def test_a_position_takes_the_steps_of_the_table_only(before: FetchState, after: FetchState) -> None:
+    position = Position()
+    position.state = before
+    if before in MAY_FOLLOW[after]:
+        position.move(after)
+        assert position.state is after
+    else:
+        with pytest.raises(AssertionError):
+            position.move(after)
