@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from streaming.model.constants import Constants
     from streaming.model.control_plane import ControlProcess
     from streaming.model.controller.metadata_writer import Commit
-    from streaming.model.controller.partition import PartitionRegistration, TopicRegistration
     from streaming.model.probe import Probe
 
 T = TypeVar("T")
@@ -78,14 +77,6 @@ class Cluster:
     def reachable(self) -> list[Broker]:
         """Give the brokers that would answer a question now."""
         return [broker for node, broker in self.brokers.items() if node not in self._paused]
-
-    def topic_named(self, name: str) -> TopicRegistration | None:
-        """Give a topic as the controller knows it (``Directory``)."""
-        return self.controller.registry.topic_named(name)
-
-    def registration_of(self, key: TopicPartition) -> PartitionRegistration | None:
-        """Give a partition as the controller knows it (``Directory``)."""
-        return self.controller.registry.partitions.get(key)
 
     # -------------------------------------------------------------- the loop
 
@@ -176,8 +167,8 @@ class Cluster:
             controller.start(self.now, self.constants.start_up_ms)
             self.flush(node)
         elif node not in self._nodes:
-            disk = self.disks.setdefault(node, Disk())
-            broker = broker_class(self.constants)(node, incarnation_id, self.constants, disk, self)
+            disk, known = self.disks.setdefault(node, Disk(self.constants.log_dirs)), self.controller.registry
+            broker = broker_class(self.constants)(node, incarnation_id, self.constants, disk, known)
             self.brokers[node] = broker
             self._run(node, broker)
             broker.lifecycle.rack = rack
@@ -221,7 +212,12 @@ class Cluster:
         self.kill(node)
         if self._probe is not None:
             self._probe.losing(node, everything=True)
-        self.disks[node] = Disk()
+        self.disks[node] = Disk(self.constants.log_dirs)
+
+    def fail_log_dir(self, node: BrokerId, name: str) -> None:
+        """Fate makes one of a broker's directories unreadable. Enabled while the broker runs."""
+        self.brokers[node].fail_log_dir(name)
+        self.flush(node)
 
     def stop(self, node: BrokerId) -> None:
         """Operator stops a broker or a controller (SIGTERM). A broker goes when the active controller agrees."""

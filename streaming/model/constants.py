@@ -22,8 +22,9 @@ class Constants:
     """The configuration of every node; defaults are those of Kafka 4.x. Milliseconds where the name says so.
 
     Kafka counts bytes where the model, which has none, counts records of 1 KiB: a fetch of 1 MiB is 1,024 records, a
-    segment of 1 GiB 1,048,576. ``start_up_ms`` is the time a process needs before it asks for its registration.
-    ``replica_lag_max_messages`` is 0 where the version has no such limit (0.9 and newer).
+    segment of 1 GiB 1,048,576. ``start_up_ms`` is the time a process needs before it asks for its registration,
+    ``log_dirs`` how many directories, each on a disk of its own, a broker has. ``replica_lag_max_messages`` is 0 where
+    the version has no such limit (0.9 and newer).
     """
 
     metadata_mode: MetadataMode = MetadataMode.KRAFT
@@ -53,6 +54,7 @@ class Constants:
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     # brokers and their controller
     start_up_ms: int = 500
+    log_dirs: int = 1
     broker_heartbeat_interval_ms: int = 2_000
     broker_session_timeout_ms: int = 9_000
     controlled_shutdown_enable: bool = True
@@ -125,6 +127,7 @@ class Constants:
 
 _LEAST: Final = {
     "start_up_ms": 0,
+    "log_dirs": 1,
     "replica_lag_max_messages": 0,
     "default_replication_factor": 1,
     "num_partitions": 1,

@@ -56,3 +56,36 @@ def first_difference(one: Log, other: Log) -> int | None:
     begin, end = max(one.start, other.start), min(one.end, other.end)
     borders = sorted({begin, *(offset for _, offset in (*one.epochs, *other.epochs) if begin < offset < end)})
     return next((it for it in borders if it < end and one.epoch_at(it) != other.epoch_at(it)), None)
+
+
+@command
+def fail_log_dir(it: Script, broker: int, name: str) -> Iterable[str]:
+    """``fail-log-dir 1 dir-2``: what lies there cannot be read any more."""
+    it.lab.cluster.fail_log_dir(broker, name)
+    return ()
+
+
+@command
+def mend_log_dir(it: Script, broker: int, name: str) -> Iterable[str]:
+    """``mend-log-dir 1 dir-2``: it can be read again, by the next process."""
+    assert broker not in it.lab.cluster.brokers
+    del it.lab.cluster.disks[broker].log_dirs.offline[name]
+    return ()
+
+
+@command
+def cordon(it: Script, broker: int, *names: str) -> Iterable[str]:
+    """``cordon 1 dir-1 dir-2``: no new replicas there; without names everywhere again."""
+    it.lab.cluster.disks[broker].log_dirs.cordoned = names
+    return ()
+
+
+@command
+def directories(it: Script, *ids: int) -> Iterator[str]:
+    """Tell which replicas lie where."""
+    for broker in ids:
+        log_dirs = it.lab.cluster.disks[broker].log_dirs
+        for name in log_dirs.names:
+            replicas = [f"{key.topic_id}-{key.partition}" for key, place in log_dirs.placed.items() if place == name]
+            offline = "  offline" if name in log_dirs.offline else ""
+            yield f"broker {broker}  {name}: {' '.join(replicas) or '-'}{offline}"

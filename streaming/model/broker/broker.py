@@ -147,6 +147,18 @@ class Broker:
         """Operator sends SIGTERM."""
         self.lifecycle.shut_down()
 
+    def fail_log_dir(self, name: str) -> None:
+        """Fate breaks a directory: what lies there is led and followed no more (``ReplicaManager``, KIP-112).
+
+        The next heartbeat tells the controller. Without a directory left the process halts.
+        """
+        self.disk.log_dirs.offline[name] = None
+        for key in [key for key in self.disk.replicas if self.disk.log_dirs.is_offline(key)]:
+            self._resign(key)
+            self.following.unfollow(key)
+        if not self.disk.log_dirs.online:
+            self.lifecycle.has_ended = True
+
     def _disconnected(self, now: int, message: Disconnected) -> None:
         self.following.disconnected(message.peer)
         self.network.disconnected(now, message)
@@ -190,6 +202,7 @@ class Broker:
         for topic in delta.topics:
             self.leadership.configure(topic)
             self._configure_logs(now, topic)
+        self.lifecycle.tell_directories()
 
     def _configure_logs(self, now: int, topic: TopicRegistration) -> None:
         for number in range(topic.partitions):
@@ -201,6 +214,8 @@ class Broker:
         key, registration = item.topic_partition, item.registration
         if registration is None or self.broker not in registration.replicas:
             self._drop(key)
+            return
+        if self.disk.log_dirs.is_offline(key):
             return
         replica = self.disk.replica(key)
         self.cleanup.configure(now, key, replica, item.topic)
@@ -218,7 +233,7 @@ class Broker:
     def _drop(self, key: TopicPartition) -> None:
         self._resign(key)
         self.following.unfollow(key)
-        self.disk.replicas.pop(key, None)
+        self.disk.remove(key)
 
     def _resign(self, key: TopicPartition) -> None:
         self.leadership.resign(key)

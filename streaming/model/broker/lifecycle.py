@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from streaming.model.messages.errors import Error
 from streaming.model.messages.membership import (
     NO_BROKER_EPOCH,
+    AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
@@ -92,8 +93,10 @@ class Lifecycle:
         """Ask for a registration, and first for the metadata log if nobody sends it yet."""
         if not self._channel.is_open:
             self._channel.send(MetadataRequest(self._broker))
-        request = BrokerRegistrationRequest(self._broker, self.incarnation_id, self._previous_epoch, self.rack)
-        self._channel.send(request)
+        log_dirs = self._disk.log_dirs.told
+        self._channel.send(
+            BrokerRegistrationRequest(self._broker, self.incarnation_id, self._previous_epoch, self.rack, log_dirs)
+        )
         self._is_asking = True
 
     def _registered(self, response: BrokerRegistrationResponse) -> None:
@@ -105,7 +108,15 @@ class Lifecycle:
             return
         self.epoch = response.broker_epoch
         self._tell(self.epoch)
+        self._disk.log_dirs.untold = dict.fromkeys(self._disk.log_dirs.placed)
+        self.tell_directories()
         self._beat()
+
+    def tell_directories(self) -> None:
+        """Tell the controller where new replicas lie, once it knows this process (``AssignmentsManager``)."""
+        if self._disk.log_dirs.untold and self.epoch != NO_BROKER_EPOCH:
+            placed = self._disk.log_dirs.take_untold()
+            self._channel.send(AssignReplicasToDirsRequest(self._broker, self.epoch, placed))
 
     def _heartbeat(self, timer: HeartbeatDue) -> None:
         if timer.number == self._heartbeat_number:
@@ -113,8 +124,17 @@ class Lifecycle:
 
     def _beat(self) -> None:
         if self.epoch != NO_BROKER_EPOCH:
+            log_dirs = self._disk.log_dirs
             self._channel.send(
-                BrokerHeartbeatRequest(self._broker, self.epoch, self.metadata_offset, False, self.wants_shut_down)
+                BrokerHeartbeatRequest(
+                    self._broker,
+                    self.epoch,
+                    self.metadata_offset,
+                    want_fence=False,
+                    want_shut_down=self.wants_shut_down,
+                    offline_log_dirs=tuple(log_dirs.offline),
+                    cordoned_log_dirs=log_dirs.cordoned,
+                )
             )
             self._is_asking = True
 

@@ -63,8 +63,8 @@ class MetadataCache:
             return PartitionLeader(key, Error.NONE, self._leadership.broker, led.committed.leader_epoch)
         if followed is not None:
             return PartitionLeader(key, Error.NONE, *followed)
-        state = None if key in self._disk.replicas else self._directory.registration_of(key)
-        if state is None and key not in self._disk.replicas:
+        state = None if self._disk.has(key) else self._directory.registration_of(key)
+        if state is None and not self._disk.has(key):
             return PartitionLeader(key, Error.UNKNOWN_TOPIC_OR_PARTITION)
         if state is None or state.leader == NO_LEADER:
             return PartitionLeader(key, Error.LEADER_NOT_AVAILABLE)

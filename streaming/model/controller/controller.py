@@ -16,7 +16,12 @@ from streaming.model.controller.producer_ids import ProducerIdBlocks
 from streaming.model.controller.replication import Replication
 from streaming.model.controller.topics import Topics
 from streaming.model.messages.alter_partition import AlterPartitionRequest
-from streaming.model.messages.membership import BrokerHeartbeatRequest, BrokerRegistrationRequest, MetadataRequest
+from streaming.model.messages.membership import (
+    AssignReplicasToDirsRequest,
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    MetadataRequest,
+)
 from streaming.model.messages.outbox import Message, Outbox
 from streaming.model.messages.produce import AllocateProducerIdsRequest
 
@@ -55,6 +60,7 @@ class Controller:
             BrokerRegistrationRequest: self.membership.register,
             BrokerHeartbeatRequest: self.membership.heartbeat,
             AlterPartitionRequest: self.replication.alter_partition,
+            AssignReplicasToDirsRequest: lambda _, it: self.membership.assign_replicas_to_dirs(it),
             MetadataRequest: lambda _, it: self._subscribe(it),
             AllocateProducerIdsRequest: lambda _, it: producer_ids.allocate(it),
         }

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.contracts.events import Cause
-from streaming.contracts.identifiers import BrokerEpoch, BrokerId
+from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicPartition
 from streaming.contracts.records import BrokerRegistrationChange, RegisterBroker, UnregisterBroker
 from streaming.model.controller.heartbeats import BrokerState, Question, Sessions, next_state, state_of
 from streaming.model.controller.metadata_writer import How, MetadataWriter
 from streaming.model.controller.partition import BrokerRegistration
 from streaming.model.messages.errors import Error, Refused
 from streaming.model.messages.membership import (
+    AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,
@@ -67,9 +68,14 @@ class Membership:
         self._shut_down_before(request.broker, clean=known is not None and known.epoch == request.previous_broker_epoch)
         # The log's next offset, not the record's own: clean-up records may stand before it.
         epoch = BrokerEpoch(self._writer.end_offset)
-        broker, incarnation_id, rack = request.broker, request.incarnation_id, request.rack
-        self._writer.write(RegisterBroker(broker=broker, broker_epoch=epoch, incarnation_id=incarnation_id, rack=rack))
-        self._writer.set_broker(broker, BrokerRegistration(epoch, incarnation_id, rack=rack))
+        broker, incarnation_id, rack, log_dirs = request.broker, request.incarnation_id, request.rack, request.log_dirs
+        self._writer.write(
+            RegisterBroker(
+                broker=broker, broker_epoch=epoch, incarnation_id=incarnation_id, rack=rack, log_dirs=log_dirs
+            )
+        )
+        registration = BrokerRegistration(epoch, incarnation_id, rack=rack, log_dirs=log_dirs)
+        self._writer.set_broker(broker, registration)
         self._sessions.touch(request.broker, now)
         self._metadata_offsets.pop(request.broker, None)
         self._shutdown_offsets.pop(request.broker, None)
@@ -130,7 +136,9 @@ class Membership:
         self._sessions.touch(broker, now)
         self._metadata_offsets[broker] = request.metadata_offset
         following = next_state(self._question(request))
-        self._enter(now, broker, following)
+        self._enter(broker, following)
+        self._take_log_dirs(request)
+        self._writer.commit(now)
         self._outbox.send(
             broker,
             BrokerHeartbeatResponse(
@@ -154,7 +162,7 @@ class Membership:
             drained=shutdown_offset <= min(active, default=shutdown_offset),
         )
 
-    def _enter(self, now: int, broker: BrokerId, following: BrokerState) -> None:
+    def _enter(self, broker: BrokerId, following: BrokerState) -> None:
         """Take the broker from its state to ``following``; records only where the state changes."""
         current = state_of(self._registry.brokers[broker])
         if following is current:
@@ -167,7 +175,37 @@ class Membership:
         else:
             asked = following is BrokerState.SHUTDOWN_NOW
             self._fence(broker, Cause.CONTROLLED_SHUTDOWN if asked else Cause.FENCED)
-        self._writer.commit(now)
+
+    # -------------------------------------------------------------- log directories
+
+    def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> None:
+        """Broker tells where its replicas lie.
+
+        Departs from Kafka: no record tells of it, so no partition epoch grows, and a new controller knows it, too.
+        """
+        registration = self._registry.brokers.get(request.broker)
+        if registration is not None and registration.epoch == request.broker_epoch:
+            self._registry.directories.setdefault(request.broker, {}).update(request.placed)
+
+    def _take_log_dirs(self, request: BrokerHeartbeatRequest) -> None:
+        """Broker lost directories: partitions first, then the registration; or it closed some to new replicas.
+
+        Departs from Kafka: no record tells of cordoned directories.
+        """
+        broker, registration = request.broker, self._registry.brokers[request.broker]
+        lost = set(registration.log_dirs).intersection(request.offline_log_dirs)
+        if registration.cordoned_log_dirs != request.cordoned_log_dirs:
+            registration = registration._replace(cordoned_log_dirs=request.cordoned_log_dirs)
+            self._registry.brokers[broker] = registration
+        if not lost:
+            return
+        for key in self._registry.in_log_dirs(broker, lost):
+            self._leave_isr(key, broker, Cause.DIR_FAILURE)
+        remaining = tuple(name for name in registration.log_dirs if name not in lost)
+        self._writer.write(BrokerRegistrationChange(broker=broker, broker_epoch=registration.epoch, log_dirs=remaining))
+        self._writer.set_broker(broker, registration._replace(log_dirs=remaining))
+
+    # -------------------------------------------------------------- sessions
 
     def expire_sessions(self, now: int) -> None:
         """Controller, each eighth of a session: fence the broker not heard of for longest, if its session is over.
@@ -205,5 +243,8 @@ class Membership:
 
     def _leave_isrs(self, broker: BrokerId, cause: Cause) -> None:
         for key in self._registry.with_isr_member(broker):
-            remaining = (member for member in self._registry.partitions[key].isr if member != broker)
-            self._writer.change(key, remaining, cause, How(leaving=broker))
+            self._leave_isr(key, broker, cause)
+
+    def _leave_isr(self, key: TopicPartition, broker: BrokerId, cause: Cause) -> None:
+        remaining = (member for member in self._registry.partitions[key].isr if member != broker)
+        self._writer.change(key, remaining, cause, How(leaving=broker))

@@ -58,6 +58,7 @@ class How(NamedTuple):
         unclean_shutdown: it may have lost a suffix of its log.
         recovered: the leader says that it has recovered from an unclean election.
         assignment: where its replicas are to be.
+        offline: brokers that cannot read their replica.
     """
 
     mode: Mode | None = None
@@ -65,6 +66,7 @@ class How(NamedTuple):
     unclean_shutdown: bool = False
     recovered: bool = False
     assignment: Assignment | None = None
+    offline: tuple[BrokerId, ...] = ()
 
 
 DEFAULT: Final = How()
@@ -151,6 +153,9 @@ class MetadataWriter:
         """Take a step of one partition towards ``isr``, elect if need be, write its record; tell if there was any."""
         before = self.registry.partitions[key]
         topic = self.registry.topics[key.topic_id]
+        if self.registry.directories:
+            offline = tuple(broker for broker in before.replicas if self.registry.is_offline(broker, key))
+            how = how._replace(offline=offline)
         step = self.step(before, isr, how, min_isr=self.effective_min_isr(topic), unclean=topic.unclean)
         if step is None:
             return False
@@ -166,7 +171,7 @@ class MetadataWriter:
         """Say what :meth:`change` would make of a partition under its topic's configuration; None if nothing."""
         target = Target(
             isr=tuple(isr),
-            acceptable=self._acceptable(how.leaving),
+            acceptable=self._acceptable(how),
             min_isr=min_isr,
             elr_enabled=self.elr_enabled,
             mode=how.mode or (Mode.UNCLEAN if unclean else Mode.ONLINE),
@@ -182,8 +187,9 @@ class MetadataWriter:
         first = self.registry.partitions.get(TopicPartition(topic.topic_id, 0))
         return topic.min_isr if first is None else min(topic.min_isr, len(first.replicas))
 
-    def _acceptable(self, excluded: BrokerId | None) -> Callable[[BrokerId], bool]:
-        return lambda broker: broker != excluded and self.registry.is_active(broker)
+    def _acceptable(self, how: How) -> Callable[[BrokerId], bool]:
+        excluded = (how.leaving, *how.offline)
+        return lambda broker: broker not in excluded and self.registry.is_active(broker)
 
     def commit(self, now: int) -> None:
         """Hand the operation's records to the quorum as one batch and tell every broker; nothing if it wrote none."""

@@ -38,6 +38,8 @@ class BrokerRegistration(NamedTuple):
     fenced: bool = True
     in_controlled_shutdown: bool = False
     rack: str | None = None
+    log_dirs: tuple[str, ...] = ()
+    cordoned_log_dirs: tuple[str, ...] = ()
 
     @property
     def is_active(self) -> bool:

@@ -30,11 +30,12 @@ class UsableBroker(NamedTuple):
 
 
 def usable_brokers(brokers: Mapping[BrokerId, BrokerRegistration]) -> list[UsableBroker]:
-    """Give the registered brokers without those that are shutting down (``UsableBrokerIterator``)."""
+    """Give the registered brokers without those that are shutting down, or have no directory that is not cordoned."""
     return [
         UsableBroker(broker, it.rack, it.fenced)
         for broker, it in brokers.items()
-        if it.fenced or not it.in_controlled_shutdown
+        if (it.fenced or not it.in_controlled_shutdown)
+        and (not it.log_dirs or set(it.log_dirs) - set(it.cordoned_log_dirs))
     ]
 
 

@@ -19,7 +19,7 @@ from streaming.model.controller.partition import (
 from streaming.model.controller.timeline import Journal, Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from streaming.contracts.events import Cause
 
@@ -31,6 +31,7 @@ class Registry:
 
     Attributes:
         brokers, controllers, topics, partitions: by id; controllers with the incarnation of their process.
+        directories: where each replica lies, of brokers with several log directories.
         configs: dynamic configuration by (topic, key); the topic "" stands for the cluster's defaults.
         transitions: gathers the steps since it was last emptied.
         leaderless, off_preferred_leader, reassigning: partitions, for whoever looks for them.
@@ -48,6 +49,7 @@ class Registry:
         self.leaderless: OrderedSet = {}
         self.off_preferred_leader: OrderedSet = {}
         self.reassigning: OrderedSet = {}
+        self.directories: dict[BrokerId, dict[TopicPartition, str]] = {}
         self._topic_ids: Timeline[str, TopicId] = Timeline(self.journal)
         self._in_isr: dict[BrokerId, OrderedSet] = {}
         self._in_elr: dict[BrokerId, OrderedSet] = {}
@@ -74,6 +76,16 @@ class Registry:
         """Tell whether ``broker`` leads any partition."""
         return bool(self._led.get(broker))
 
+    def in_log_dirs(self, broker: BrokerId, names: Container[str]) -> list[TopicPartition]:
+        """Partitions whose replica on ``broker`` lies in one of these directories."""
+        placed = self.directories.get(broker, {})
+        return [key for key, name in placed.items() if name in names and key in self._hosted.get(broker, ())]
+
+    def is_offline(self, broker: BrokerId, key: TopicPartition) -> bool:
+        """Tell whether a replica lies in a directory that its broker cannot read."""
+        name = self.directories[broker].get(key) if broker in self.directories else None
+        return name is not None and broker in self.brokers and name not in self.brokers[broker].log_dirs
+
     def is_active(self, broker: BrokerId) -> bool:
         """Tell whether ``broker`` is registered, unfenced and not shutting down."""
         registration = self.brokers.get(broker)
@@ -82,6 +94,10 @@ class Registry:
     def topic_named(self, name: str) -> TopicRegistration | None:
         """Give a topic by its name."""
         return self.topics.get(self._topic_ids.get(name, TopicId("")))
+
+    def registration_of(self, key: TopicPartition) -> PartitionRegistration | None:
+        """Give a partition."""
+        return self.partitions.get(key)
 
     def add_topic(self, topic: TopicRegistration) -> None:
         """Make room for a topic's partitions."""

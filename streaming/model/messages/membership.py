@@ -18,13 +18,15 @@ NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
 class BrokerRegistrationRequest(NamedTuple):
     """A new process asks to be part of the cluster.
 
-    ``previous_broker_epoch`` comes from the clean-shutdown file; -1 after a crash.
+    ``previous_broker_epoch`` comes from the clean-shutdown file; -1 after a crash. ``log_dirs``: those that can be
+    read; empty from a broker that has a single one.
     """
 
     broker: BrokerId
     incarnation_id: str
     previous_broker_epoch: BrokerEpoch
     rack: str | None = None
+    log_dirs: tuple[str, ...] = ()
 
 
 class BrokerRegistrationResponse(NamedTuple):
@@ -35,13 +37,18 @@ class BrokerRegistrationResponse(NamedTuple):
 
 
 class BrokerHeartbeatRequest(NamedTuple):
-    """A broker is alive, has metadata up to an offset, and wants something."""
+    """A broker is alive, has metadata up to an offset, and wants something.
+
+    It also says which of its directories cannot be read, and which get no new replicas.
+    """
 
     broker: BrokerId
     broker_epoch: BrokerEpoch
     metadata_offset: int
     want_fence: bool
     want_shut_down: bool
+    offline_log_dirs: tuple[str, ...] = ()
+    cordoned_log_dirs: tuple[str, ...] = ()
 
 
 class BrokerHeartbeatResponse(NamedTuple):
@@ -50,6 +57,14 @@ class BrokerHeartbeatResponse(NamedTuple):
     error: Error
     is_fenced: bool = True
     should_shut_down: bool = False
+
+
+class AssignReplicasToDirsRequest(NamedTuple):
+    """Where a broker has put replicas (api 73, KIP-858). Departs from Kafka: there is no answer."""
+
+    broker: BrokerId
+    broker_epoch: BrokerEpoch
+    placed: tuple[tuple[TopicPartition, str], ...]
 
 
 class MetadataRequest(NamedTuple):

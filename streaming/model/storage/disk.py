@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.model.messages.membership import NO_BROKER_EPOCH
+from streaming.model.storage.log_dirs import LogDirs
 from streaming.model.storage.replica import HighWatermarkCheckpoint, LocalReplica
 
 if TYPE_CHECKING:
@@ -16,14 +17,16 @@ class Disk:
 
     Attributes:
         replicas: at most one of a partition.
+        log_dirs: where they lie.
         checkpoint: high watermarks as the file has them.
         clean_shutdown_epoch: what the clean-shutdown file has: the broker epoch of the last clean stop.
     """
 
-    __slots__ = ("checkpoint", "clean_shutdown_epoch", "replicas")
+    __slots__ = ("checkpoint", "clean_shutdown_epoch", "log_dirs", "replicas")
 
-    def __init__(self) -> None:
+    def __init__(self, log_dirs: int = 1) -> None:
         self.replicas: dict[TopicPartition, LocalReplica] = {}
+        self.log_dirs = LogDirs(log_dirs)
         self.checkpoint = HighWatermarkCheckpoint()
         self.clean_shutdown_epoch: BrokerEpoch = NO_BROKER_EPOCH
 
@@ -32,7 +35,17 @@ class Disk:
         replica = self.replicas.get(key)
         if replica is None:
             replica = self.replicas[key] = LocalReplica(self.checkpoint)
+            self.log_dirs.place(key)
         return replica
+
+    def has(self, key: TopicPartition) -> bool:
+        """Tell whether there is a replica of a partition that can be read."""
+        return key in self.replicas and not self.log_dirs.is_offline(key)
+
+    def remove(self, key: TopicPartition) -> None:
+        """Delete a replica, if there is one."""
+        if self.replicas.pop(key, None) is not None:
+            self.log_dirs.remove(key)
 
     def sync(self) -> None:
         """Operating system writes its cache back: nothing that was appended so far can be lost any more."""

@@ -169,7 +169,7 @@ class ZooKeeperBroker(Broker):
             self.leadership.resign(key)
             self.following.unfollow(key)
             self._leader_epochs.pop(key, None)
-            self.disk.replicas.pop(key, None)
+            self.disk.remove(key)
 
     # -------------------------------------------------------------- what it asks of the controller
 

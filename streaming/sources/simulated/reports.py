@@ -60,6 +60,7 @@ class Reports:
             )
             for broker in self._simulated.reachable()
             for key, replica in broker.disk.replicas.items()
+            if not broker.disk.log_dirs.is_offline(key)
             if key.topic_id in topics
         ]
 

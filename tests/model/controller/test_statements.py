@@ -139,3 +139,16 @@ def test_statement_39_the_next_in_replica_order_leads_not_the_broker_that_led_no
     it.cluster.kill(it.state(key).leader)
     it.run(25_000)
     assert it.state(key).leader == heir
+
+
+def test_statement_30_a_replica_is_on_one_disk_and_offline_with_it(lab: Callable[..., Any]) -> None:
+    it = lab(log_dirs=2)
+    keys = it.topic("t", [(1, 2, 3)] * 4)
+    log_dirs = it.cluster.disks[1].log_dirs
+    assert [log_dirs.placed[key] for key in keys] == ["dir-1", "dir-2"] * 2
+    it.cluster.fail_log_dir(1, "dir-2")
+    it.run(5_000)
+    assert [log_dirs.is_offline(key) for key in keys] == [False, True] * 2
+    assert [it.state(key).isr for key in keys] == [(1, 2, 3), (2, 3)] * 2
+    assert it.causes(keys[1]) == [Cause.DIR_FAILURE]
+    assert 1 in it.cluster.brokers
