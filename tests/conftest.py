@@ -11,5 +11,6 @@ pytest_plugins = [
     "tests.plugins.transcript",
     "tests.plugins.transcript_commands",
     "tests.plugins.transcript_operators",
+    "tests.plugins.transcript_producers",
     "tests.plugins.transcript_storage",
 ]

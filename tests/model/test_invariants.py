@@ -14,21 +14,28 @@ from streaming.model.invariants.records import Records, Span, first_difference, 
 from streaming.model.invariants.settled import unsettled
 from streaming.model.invariants.sight import look
 from streaming.model.invariants.watch import INVARIANTS, OTHERS, Violation
+from streaming.model.messages.produce import Acks
+from streaming.model.storage.batch import Batch, Marker
 from streaming.model.storage.log import Log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+TRANSACTIONAL = Batch(0, 1, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
 OTHER = IsrProposal((1, 2), Cause.LAG)  # type: ignore[arg-type]
 
 
 class Patient:
-    """A partition on three brokers, all in sync, with twenty acknowledged records; and what can be broken in it."""
+    """A partition on three brokers, all in sync, with twenty acknowledged records and an aborted transaction."""
 
     def __init__(self, it: Any) -> None:
         self.it = it
         (self.key,) = it.topic("t", [(1, 2, 3)], min_isr=2)
         it.write(self.key, 20)
+        it.run(1_000)
+        for batch in (TRANSACTIONAL, TRANSACTIONAL._replace(base_sequence=-1, marker=Marker.ABORT)):
+            it.cluster.brokers[1].apis.produce.append(1_000, self.key, batch, Acks.ALL)
+        it.cluster.flush(1)
         it.run(2_000)
         self.registry = it.cluster.controller.registry
         self.leader = it.cluster.brokers[1].leadership.led[self.key]
@@ -80,7 +87,7 @@ BREAKS: dict[str, Callable[[Patient], object]] = {
     "OneProposalInFlight": Patient.propose_twice,
     "MetadataLogMatching": lambda it: it.view(isr=(1, 2)),
     "ReplicationQuorumSuperset": lambda it: it.view(isr=(1, 2)),
-    "OffsetsOrdered": lambda it: setattr(it.replica(2), "high_watermark", 21),
+    "OffsetsOrdered": lambda it: setattr(it.replica(2), "high_watermark", 23),
     "EpochCacheIncreasing": lambda it: it.replica(2).log.epochs.append((0, 5)),
     "ValidHighWatermark": lambda it: it.cut(2),
     "HighWatermarkGrows": lambda it: setattr(it.replica(1), "high_watermark", 19),
@@ -92,6 +99,8 @@ BREAKS: dict[str, Callable[[Patient], object]] = {
     "LeaderCompleteness": lambda it: it.rewrite(1),
     "NoCommittedRecordLostGlobally": lambda it: it.cut(1, 2, 3),
     "ConsistentRead": lambda it: it.rewrite(1),
+    "SequencesAreUnique": lambda it: it.replica(2).log.append_batch(TRANSACTIONAL),
+    "ReadCommitted": lambda it: it.replica(1).log.producers.aborted.clear(),
 }
 
 

@@ -107,6 +107,11 @@ class Broker:
         """Give the partitions it believes to lead."""
         return self.leadership.led.values()
 
+    def partitions_with_late_transactions(self, now: int) -> int:
+        """Count the led partitions with a transaction that hangs; costs as much as it leads."""
+        longest = self._constants.transaction_max_timeout_ms
+        return sum(partition.has_late_transaction(now, longest) for partition in self.led_partitions())
+
     def start(self) -> None:
         """Operator starts the process; it needs its start-up time before it says anything."""
         self.outbox.after(self._constants.start_up_ms, StartUp())

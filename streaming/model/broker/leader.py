@@ -5,7 +5,7 @@ Knows its own log, what followers fetched, and the ISR it was told; never the co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.health import effective_min_isr, is_under_min_isr, is_under_replicated
 from streaming.model.broker.remote_replica import (
@@ -26,8 +26,12 @@ if TYPE_CHECKING:
     from streaming.contracts.events import Cause
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration
+    from streaming.model.storage.producer_state import AbortedTransaction
     from streaming.model.storage.replica import LocalReplica
     from streaming.model.switches import Switches
+
+
+_LATE_TRANSACTION_BUFFER_MS: Final = 300_000
 
 
 class IsrProposal(NamedTuple):
@@ -214,6 +218,24 @@ class LeaderPartition:
     def last_stable_offset(self) -> int:
         """Where readers of committed transactions end: high watermark, or the oldest undecided transaction's start."""
         return self.replica.log.producers.last_stable_offset(self.replica.high_watermark)
+
+    @property
+    def last_stable_offset_lag(self) -> int:
+        """How much of what is committed waits for a decision (``LastStableOffsetLag``)."""
+        return self.replica.high_watermark - self.last_stable_offset
+
+    def aborted_between(self, offset: int, end: int) -> tuple[AbortedTransaction, ...]:
+        """Give the aborted transactions that readers of ``[offset, end)`` must skip."""
+        return self.replica.log.producers.aborted_between(offset, end)
+
+    def has_late_transaction(self, now: int, longest_ms: int) -> bool:
+        """Tell whether its oldest open transaction was last written to long ago: it hangs.
+
+        The broker counts these (``PartitionsWithLateTransactionsCount``); ``longest_ms`` is the longest timeout that a
+        producer may ask for, and five minutes are added.
+        """
+        oldest = self.replica.log.producers.oldest_open()
+        return oldest is not None and now - oldest.last_ms > longest_ms + _LATE_TRANSACTION_BUFFER_MS
 
     @property
     def is_under_replicated(self) -> bool:

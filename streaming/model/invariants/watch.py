@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.records import RegisterBroker
-from streaming.model.invariants import leaders, logs, metadata
+from streaming.model.invariants import leaders, logs, metadata, producers
 from streaming.model.invariants.ghost import Ghost
 from streaming.model.invariants.sight import Sight, look
 
@@ -58,6 +58,8 @@ DATA: Final = (
     Invariant("LeaderCompleteness", logs.leader_completeness),
     Invariant("NoCommittedRecordLostGlobally", logs.no_committed_record_lost_globally),
     Invariant("ConsistentRead", logs.consistent_read),
+    Invariant("SequencesAreUnique", producers.sequences_are_unique),
+    Invariant("ReadCommitted", producers.read_committed),
 )
 INVARIANTS: Final = (*VIEWS, *DATA)
 # Of a step, of the log, of all brokers, or noticed by the ghost in passing.

@@ -46,7 +46,6 @@ class ProducerEntry(NamedTuple):
         batches: the last five of that epoch.
         last_ms: when it wrote last.
         open_since: first offset of its open transaction.
-        opened_ms: when that was written.
         coordinator_epoch: newest leader epoch of the coordinator that sent a marker.
     """
 
@@ -54,7 +53,6 @@ class ProducerEntry(NamedTuple):
     batches: tuple[WrittenBatch, ...] = ()
     last_ms: int = 0
     open_since: int | None = None
-    opened_ms: int = 0
     coordinator_epoch: int = -1
 
     @property
@@ -156,7 +154,7 @@ class ProducerState:
             epoch=batch.producer_epoch, batches=(*before, written)[-BATCHES_REMEMBERED:], last_ms=batch.timestamp_ms
         )
         if batch.is_transactional and entry.open_since is None:
-            entry = entry._replace(open_since=batch.base_offset, opened_ms=batch.timestamp_ms)
+            entry = entry._replace(open_since=batch.base_offset)
             self._open[batch.producer_id] = batch.base_offset
         self.entries[batch.producer_id] = entry
 
@@ -194,6 +192,8 @@ class ProducerState:
         """Give the aborted transactions that have records in ``[offset, end)``."""
         return tuple(it for it in self.aborted if it.first_offset < end and it.marker_offset >= offset)
 
-    def open_transactions(self) -> list[ProducerEntry]:
-        """Give the producers that have a transaction open here."""
-        return [self.entries[producer_id] for producer_id in self._open]
+    def oldest_open(self) -> ProducerEntry | None:
+        """Give the producer whose open transaction began first."""
+        if not self._open:
+            return None
+        return self.entries[min(self._open, key=self._open.__getitem__)]
