@@ -51,3 +51,16 @@ def is_at_min_isr(min_isr_effective: int | None, isr: Collection[int]) -> bool |
 def is_off_preferred_leader(replicas: tuple[int, ...], leader: int) -> bool:
     """Tell whether somebody other than the first replica leads (false while nobody leads)."""
     return leader != NO_LEADER and bool(replicas) and leader != replicas[0]
+
+
+def group_lag(committed: int | None, end: int | None) -> int | None:
+    """Count the records a group has yet to read, up to ``end`` (high watermark, or last stable offset).
+
+    Never negative: after an unclean election a group may have committed beyond what there is. None while unknown.
+    """
+    return None if committed is None or end is None else max(0, end - committed)
+
+
+def records_lost_unread(committed: int | None, log_start: int | None) -> int | None:
+    """Count the records that were deleted before the group read them; None while unknown."""
+    return None if committed is None or log_start is None else max(0, log_start - committed)

@@ -61,7 +61,11 @@ class NewestRows:
         }
 
     def put(self, rows: Iterable[Mapping[str, Any]], positions: Mapping[str, int]) -> None:
-        """Take newer rows over and write the whole table."""
+        """Take newer rows over and write the whole table; without any, remember the positions until the next time."""
+        rows = list(rows)
+        if not rows:
+            self._positions.update(positions)
+            return
         self._keep(rows)
         self._forget()
         transactions = [Transaction(position_key(source), position) for source, position in positions.items()]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
-from streaming.contracts.tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.delta.projections import ProjectionThread
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs import bus_source
@@ -50,8 +49,8 @@ class Application:
                 "delete the checkpoint, and everything that the bus still holds is applied"
             )
         self._refuse_a_replaced_bus(replication)
-        offsets = NewestBatch(places.tables, REPLICA_OFFSETS, Channel.OFFSETS)
-        metrics = NewestBatch(places.tables, BROKER_METRICS, Channel.METRICS)
+        offsets = NewestBatch(places.tables, Channel.OFFSETS)
+        metrics = NewestBatch(places.tables, Channel.METRICS)
         self._queries = (
             Query(spark, Channel.REPLICATION, replication, places, settings.trigger_seconds),
             Query(spark, Channel.OFFSETS, offsets, places, SAMPLES_TRIGGER_SECONDS),

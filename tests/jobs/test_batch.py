@@ -8,8 +8,12 @@ from deltalake import DeltaTable, QueryBuilder
 
 from streaming.contracts.codec import encode
 from streaming.contracts.observations import Authority, Channel
-from streaming.contracts.samples import ReplicaOffsetsObserved
-from streaming.contracts.tables import REPLICA_OFFSETS
+from streaming.contracts.samples import (
+    GroupOffsetsObserved,
+    QuorumMemberObserved,
+    ReplicaOffsetsObserved,
+    TransactionObserved,
+)
 from streaming.jobs.batch import ReplicationBatch
 from streaming.jobs.newest import NewestBatch
 from tests.changes.conftest import Story
@@ -79,9 +83,9 @@ def test_a_table_of_samples_keeps_the_newest_of_each_key(tmp_path: Path, order: 
             **envelope, topic_id="t", topic="orders", partition=0, broker=1, high_watermark=at
         )
 
-    batch = NewestBatch(tmp_path, REPLICA_OFFSETS, Channel.OFFSETS)
+    batch = NewestBatch(tmp_path, Channel.OFFSETS)
     batch.apply(published([sample(order[0])]))
-    NewestBatch(tmp_path, REPLICA_OFFSETS, Channel.OFFSETS).apply(published([sample(order[1])], start=1))
+    NewestBatch(tmp_path, Channel.OFFSETS).apply(published([sample(order[1])], start=1))
 
     assert [row["high_watermark"] for row in rows(tmp_path, "replica_offsets")] == [2]
 
@@ -93,18 +97,44 @@ def test_a_sample_that_its_source_leaves_out_since_is_forgotten(tmp_path: Path) 
             **envelope, topic_id="t", topic="orders", partition=partition, broker=1, high_watermark=at
         )
 
-    batch = NewestBatch(tmp_path, REPLICA_OFFSETS, Channel.OFFSETS)
+    batch = NewestBatch(tmp_path, Channel.OFFSETS)
     batch.apply(published([sample(0, 1), sample(1, 1)]))
     batch.apply(published([sample(1, 70_000_000)], start=2))
 
     assert [row["partition"] for row in rows(tmp_path, "replica_offsets")] == [1]
 
 
+def test_every_kind_of_sample_has_its_table_and_a_group_its_lag(tmp_path: Path) -> None:
+    envelope = Story("admin:a").envelope()
+    identity: dict[str, Any] = {"topic_id": "t", "topic": "orders", "partition": 0}
+    samples = [
+        ReplicaOffsetsObserved(**envelope, **identity, broker=1, high_watermark=9),
+        GroupOffsetsObserved(
+            **envelope, **identity, group="g", committed_offset=4, log_start_offset=6, high_watermark=9
+        ),
+        GroupOffsetsObserved(
+            **envelope, **identity | {"partition": 1}, group="g", committed_offset=12, high_watermark=9
+        ),
+        TransactionObserved(**envelope, producer_id=7, producer_epoch=0, transaction_state="Ongoing"),
+        QuorumMemberObserved(**envelope, node=100, is_voter=True, controller=100, controller_epoch=3),
+    ]
+
+    batch = NewestBatch(tmp_path, Channel.OFFSETS)
+    batch.apply(published(samples))
+
+    groups = [(row["partition"], row["lag"], row["records_lost"]) for row in rows(tmp_path, "group_offsets")]
+    assert sorted(groups) == [(0, 5, 2), (1, 0, None)]
+    assert [row["high_watermark"] for row in rows(tmp_path, "replica_offsets")] == [9]
+    assert [row["is_hanging"] for row in rows(tmp_path, "transactions")] == [False]
+    assert [row["controller_epoch"] for row in rows(tmp_path, "quorum_members")] == [3]
+    assert rows(tmp_path, "log_directories") == []
+
+
 def test_what_belongs_on_another_channel_is_refused(tmp_path: Path) -> None:
     story = Story()
     story.snapshot()
 
-    applied = NewestBatch(tmp_path, REPLICA_OFFSETS, Channel.OFFSETS).apply(published(story.seen))
+    applied = NewestBatch(tmp_path, Channel.OFFSETS).apply(published(story.seen))
 
     assert (applied.observations, applied.refused) == (0, len(story.seen))
     assert "does not belong on the channel offsets" in rows(tmp_path, "quarantine")[0]["reason"]
