@@ -11,6 +11,7 @@ Read in this order:
 - ``segments``       the files of a log, and how a topic configures them
 - ``retention``      what a log may forget; ``compaction``: what it remembers
 - ``disk``           replicas and checkpoints: what outlives a process, a loss of power
+- ``producer_state`` what a log knows of its writers: sequences, epochs, open and aborted transactions
 - ``remote_replica`` what a leader knows of one follower; when it counts as caught up
 - ``partition``      what the controller knows of one partition
 - ``leader``         what a leader knows of one partition it leads: ISR, proposals, high watermark
@@ -32,9 +33,15 @@ Read in this order:
 - ``following``      a broker as follower: fetch loops, truncation
 - ``cleanup``        a broker looks after its logs
 - ``broker``         one broker process
+- ``purgatory``      what waits for partitions to move
+- ``produce``        acks, minimum ISR, duplicates; ``verification``: whether a transaction may begin here
+- ``apis``           what a broker does for clients and other brokers, request by request
 - ``metadata_cache`` what a broker tells clients
 - ``network_client`` a node's own requests: open, answered, lost
 - ``client``         what producers and consumers share
+- ``producer``       retries in order; ``partition_queue``: of one partition; ``transactional_producer``
+- ``transaction_state`` a transaction as a table; ``transactions``: its coordinator, ``transaction_log``: what it knows,
+  ``sessions``: who is fenced, ``marker_sender``: a decision carried to every partition
 - ``delivery``       addresses, events, the interface of the network
 - ``cluster``        the event loop that joins them
 - ``probe``          what an observer is told
