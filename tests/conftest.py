@@ -12,5 +12,6 @@ pytest_plugins = [
     "tests.plugins.transcript_commands",
     "tests.plugins.transcript_operators",
     "tests.plugins.transcript_producers",
+    "tests.plugins.transcript_quorum",
     "tests.plugins.transcript_storage",
 ]

@@ -235,7 +235,7 @@ class Cluster:
         elif self.clients.pop(node, None) is None:
             del self.brokers[node]
             self.disks[node].lose_process()
-            self.controller.unsubscribe(node)
+            self.controllers.disconnected(node)
             if self._probe is not None:
                 self._probe.process_changed(node)
         for peer in (*self.brokers, *self.clients):

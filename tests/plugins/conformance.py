@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from streaming.contracts.identifiers import TopicPartition
     from streaming.model.conformance.actions import Action
     from streaming.model.conformance.checker import Checker
     from streaming.model.controller.metadata_writer import Commit
@@ -14,10 +15,14 @@ def actions_of(checker: Checker, commit: Commit) -> tuple[Action, ...]:
     """Give the actions behind a commit; none may depart, and each step's true cause must be among those found."""
     found = checker.explain(commit.batch)
     assert not found.departures, "\n".join(map(str, found.departures))
-    told = {action.step.topic_partition: action for action in found.actions if action.step is not None}
+    told: dict[TopicPartition, list[Action]] = {}  # joined operations may take several steps of one partition
+    for action in found.actions:
+        if action.step is not None:
+            told.setdefault(action.step.topic_partition, []).append(action)
     for true in commit.transitions:
-        action = told.get(true.topic_partition)
-        if action is not None and action.step is not None:
+        if told.get(true.topic_partition):
+            action = told[true.topic_partition].pop(0)
+            assert action.step is not None
             assert (action.step.before, action.step.after) == (true.before, true.after), action
             assert true.cause in action.causes, f"{action}, in truth {true.cause}"
     return found.actions

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from streaming.contracts.identifiers import TopicId, TopicPartition
+from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
 from streaming.model.messages.outbox import CONTROLLER
 from streaming.model.presets import PRESETS
 from streaming.sources.simulated.timeline import partition, timeline
@@ -78,37 +78,37 @@ def news(it: Script) -> Iterator[str]:
 
 
 @command
-def kill(it: Script, broker: int) -> Iterable[str]:
-    """``kill 3``: SIGKILL."""
-    it.lab.cluster.kill(broker)
+def kill(it: Script, node: str | int) -> Iterable[str]:
+    """``kill 3``, ``kill controller-101``: SIGKILL."""
+    it.lab.cluster.kill(BrokerId(node_of(node)))
     return ()
 
 
 @command
-def start(it: Script, broker: int) -> Iterable[str]:
+def start(it: Script, node: str | int) -> Iterable[str]:
     """``start 3``: a new process."""
-    it.lab.start(broker)
+    it.lab.start(node_of(node))
     return ()
 
 
 @command
-def stop(it: Script, broker: int) -> Iterable[str]:
+def stop(it: Script, node: str | int) -> Iterable[str]:
     """``stop 3``: SIGTERM."""
-    it.lab.cluster.stop(broker)
+    it.lab.cluster.stop(BrokerId(node_of(node)))
     return ()
 
 
 @command
-def pause(it: Script, broker: int) -> Iterable[str]:
+def pause(it: Script, node: str | int) -> Iterable[str]:
     """``pause 3``: SIGSTOP."""
-    it.lab.cluster.pause(broker)
+    it.lab.cluster.pause(BrokerId(node_of(node)))
     return ()
 
 
 @command
-def resume(it: Script, broker: int) -> Iterable[str]:
+def resume(it: Script, node: str | int) -> Iterable[str]:
     """``resume 3``: SIGCONT."""
-    it.lab.cluster.resume(broker)
+    it.lab.cluster.resume(BrokerId(node_of(node)))
     return ()
 
 
@@ -116,12 +116,15 @@ CONTROLLER_NAME = "controller"
 
 
 def _link(text: str) -> tuple[int, int]:
-    sender, receiver = (_node(end) for end in text.split("->"))
+    sender, receiver = (node_of(end) for end in text.split("->"))
     return sender, receiver
 
 
-def _node(text: str) -> int:
-    return CONTROLLER if text == CONTROLLER_NAME else int(text)
+def node_of(text: str | int) -> int:
+    """Read ``3``, ``controller`` or ``controller-101``; the first controller is the only one by default."""
+    if isinstance(text, int) or not text.startswith(CONTROLLER_NAME):
+        return int(text)
+    return -int(text.removeprefix(f"{CONTROLLER_NAME}-")) if text != CONTROLLER_NAME else CONTROLLER
 
 
 @command

@@ -93,8 +93,8 @@ class Watch(Ghost):
         super().__init__(cluster)
         self.violations: list[Violation] = []
         self._stops = stops
-        self._metadata_end = cluster.controller.writer.end_offset
-        self._broker_epochs: dict[BrokerId, int] = {}
+        self._metadata_end = cluster.controller.writer.committed_offset
+        self._broker_epochs: dict[BrokerId, tuple[int, str]] = {}
         cluster.observe(self)
 
     def stepped(self) -> None:
@@ -139,9 +139,10 @@ class Watch(Ghost):
                 self._check_registration(record)
 
     def _check_registration(self, record: RegisterBroker) -> None:
-        before = self._broker_epochs.get(record.broker, -1)
-        self._broker_epochs[record.broker] = record.broker_epoch
-        if record.broker_epoch <= before:
+        """A process that registers again, because it heard no answer, keeps its epoch."""
+        before, incarnation_id = self._broker_epochs.get(record.broker, (-1, ""))
+        self._broker_epochs[record.broker] = (record.broker_epoch, record.incarnation_id)
+        if record.broker_epoch < before or (record.broker_epoch == before and record.incarnation_id != incarnation_id):
             complaint = f"{record.broker_epoch} after {before}"
             self._report(Violation("BrokerEpochsGrow", f"broker {record.broker}", complaint))
 

@@ -45,6 +45,9 @@ def sender_of(request: Any) -> BrokerId:  # noqa: ANN401 - any request of a brok
 class ControllerProcess:
     """A process. Feed it with :meth:`receive`, then empty ``outbox``.
 
+    Attributes:
+        raft: its part in the quorum.
+
     Args:
         node: its address; its id is the same number without the sign.
         incarnation_id: drawn by the driver for each process.
@@ -68,7 +71,7 @@ class ControllerProcess:
     ) -> None:
         self.outbox = Outbox()
         self.has_ended = False
-        self._node = node
+        self.node = node
         self._me = (-node, incarnation_id)
         self._linger_ms = constants.controller_quorum_append_linger_ms
         self._state = state
@@ -99,6 +102,10 @@ class ControllerProcess:
         self.settle(now)
         self.has_ended = True
 
+    def disconnected(self, broker: BrokerId) -> None:
+        """A broker's process ended; the next one with its id has asked nothing yet."""
+        self._unanswered = [it for it in self._unanswered if it[1] != broker]
+
     def receive(self, now: int, payload: Message | Timer) -> None:
         """Take one message or timer; what follows is in ``outbox``."""
         if isinstance(payload, ControllerTaskDue):
@@ -123,7 +130,7 @@ class ControllerProcess:
             self._refuse(sender_of(request))
 
     def _refuse(self, broker: BrokerId) -> None:
-        self.outbox.send(broker, NotController(self._node, self.raft.leader, self.raft.epoch))
+        self.outbox.send(broker, NotController(self.node, self.raft.leader, self.raft.epoch))
 
     def _do_task(self, now: int, timer: ControllerTaskDue) -> None:
         if self.is_active and timer.epoch == self.raft.epoch:
@@ -136,17 +143,21 @@ class ControllerProcess:
     def settle(self, now: int) -> None:
         """After every input and operation: write what was done, tell what is committed, refuse what will never be."""
         raft, writer = self.raft, self._state.writer
-        if raft.term is not None:
-            if writer.epoch < raft.epoch and raft.high_watermark > raft.term.start_offset:
-                self._activate(now)
-            if self.is_active:
-                self._write(now)
-                self._tell_committed()
-        elif self._unanswered:
-            for broker in dict.fromkeys(receiver for _, receiver, _ in self._unanswered):
-                self._refuse(broker)
-            self._unanswered, self._open_batch = [], None
-        elif raft.role is Role.FOLLOWER:
+        if raft.term is None:
+            self._step_down()
+            return
+        if writer.epoch < raft.epoch and raft.high_watermark > raft.term.start_offset:
+            self._activate(now)
+        if self.is_active:
+            self._write(now)
+            self._tell_committed()
+
+    def _step_down(self) -> None:
+        """Whoever waits for an answer will not get it here."""
+        for broker in dict.fromkeys(receiver for _, receiver, _ in self._unanswered):
+            self._refuse(broker)
+        self._unanswered, self._open_batch = [], None
+        if self.raft.role is Role.FOLLOWER:
             self._register()
 
     def _activate(self, now: int) -> None:
@@ -165,7 +176,7 @@ class ControllerProcess:
             return
         if raft.leader is not None and raft.log.last_epoch == raft.epoch and raft.high_watermark > raft.log.epoch_start:
             self._asked_in_epoch = raft.epoch
-            self.outbox.send(raft.leader, ControllerRegistrationRequest(self._node, incarnation_id))
+            self.outbox.send(raft.leader, ControllerRegistrationRequest(self.node, incarnation_id))
 
     def _write(self, now: int) -> None:
         """Append the batches of operations; those that fall within the linger become one."""
@@ -198,5 +209,5 @@ class ControllerProcess:
             if offset > raft.high_watermark:
                 break
             done += 1
-            self.outbox.send(receiver, FromController(self._node, raft.epoch, message))
+            self.outbox.send(receiver, FromController(self.node, raft.epoch, message))
         del self._unanswered[:done]

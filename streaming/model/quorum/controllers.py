@@ -10,6 +10,7 @@ from streaming.contracts.identifiers import BrokerId
 from streaming.model.controller.controller import Controller
 from streaming.model.messages.outbox import controllers
 from streaming.model.quorum.controller_process import ControllerProcess
+from streaming.model.quorum.description import QuorumDescription, describe
 from streaming.model.quorum.raft_log import QuorumDisk
 
 if TYPE_CHECKING:
@@ -58,3 +59,14 @@ class Controllers:
     def active(self) -> BrokerId | None:
         """Who is active now; None while nobody is."""
         return next((node for node, process in self.running.items() if process.is_active), None)
+
+    def disconnected(self, broker: BrokerId) -> None:
+        """A broker's process ended: what it was to be told or answered is lost with the connection."""
+        self.state.unsubscribe(broker)
+        for process in self.running.values():
+            process.disconnected(broker)
+
+    def describe(self, now: int) -> QuorumDescription | None:
+        """Tell what the active controller knows of the quorum; None while nobody is active."""
+        node = self.active
+        return None if node is None else describe(now, self.running[node], self.state.writer.subscribers)

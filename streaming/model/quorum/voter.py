@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from streaming.model.quorum.raft_log import QuorumDisk, RaftLog
 
 _RETRY_BACKOFF_MS: Final = 100
+_ELECTED: Final = frozenset({Role.FOLLOWER, Role.LEADER, Role.RESIGNED})
 
 
 class Voter:
@@ -108,7 +109,7 @@ class Voter:
         role = TABLE[self.role, happening]
         if self.role is Role.PROSPECTIVE and role is Role.UNATTACHED and self.leader is not None:
             role = Role.FOLLOWER
-        self.role = role
+        former, self.role = self.role, role
         self._leave()
         if role is Role.PROSPECTIVE:
             self._ask_for_votes(now, pre_vote=self._constants.switches.pre_vote)
@@ -120,8 +121,9 @@ class Voter:
             self._has_fetched = False
             self._expire_after(now, self._constants.controller_quorum_fetch_timeout_ms)
             self._follow()
-        else:
+        elif happening is not Happening.HIGHER_EPOCH or former in _ELECTED:
             self._expire_after(now, self._election_timeout())
+        # else: its timeout goes on, or a voter that cannot win, and tries again and again, would keep off who can
 
     def _leave(self) -> None:
         """The former role is over."""

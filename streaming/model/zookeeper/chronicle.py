@@ -57,7 +57,7 @@ class Chronicle:
         self.probe: Probe | None = None
         self._znodes = znodes
         self._origin = origin
-        self.end_offset = 0
+        self.committed_offset = 0
         self._records: list[MetadataRecord] = []
 
     def changed(self, path: Path) -> None:
@@ -132,12 +132,12 @@ class Chronicle:
             return
         epoch = self._znodes.get(CONTROLLER_EPOCH)
         batch = RecordBatch(
-            base_offset=Offset(self.end_offset),
+            base_offset=Offset(self.committed_offset),
             epoch=0 if epoch is None else epoch.data,
             timestamp=Micros(self._origin + now * MICROS_PER_MS),
             records=tuple(self._records),
         )
-        self.end_offset += len(self._records)
+        self.committed_offset += len(self._records)
         self.commits.append(Commit(now, batch, tuple(self.registry.transitions)))
         if self.probe is not None:
             self.probe.committed(self.commits[-1])

@@ -77,6 +77,9 @@ class Ensemble:
         self.running[node] = self.state
         return self.state
 
+    def disconnected(self, _broker: BrokerId) -> None:
+        """A broker's process ended. Nobody notices before its session is over."""
+
 
 class ZooKeeper:
     """Requests in; answers, notifications and commits out. The control plane of a cluster without KRaft.
@@ -130,9 +133,6 @@ class ZooKeeper:
 
     def settle(self, _now: int) -> None:
         """Nothing is left to do: whatever is written lasts."""
-
-    def unsubscribe(self, _broker: BrokerId) -> None:
-        """A process ended. Nobody notices before its session is over."""
 
     # -------------------------------------------------------------- sessions
 

@@ -12,6 +12,7 @@ from streaming.contracts.records import (
     LeaderChange,
     MetadataRecord,
     RegisterBroker,
+    RegisterController,
     UnregisterBroker,
 )
 from streaming.sources.simulated.digest import movements
@@ -67,8 +68,9 @@ def _told(record: MetadataRecord) -> tuple[str, str] | None:
             return f"broker {record.broker}", "unregistered"
         case BrokerRegistrationChange():
             return f"broker {record.broker}", _broker_change(record)
-        case LeaderChange():
-            return f"controller {record.controller}", f"active, epoch {record.epoch}"
+        case LeaderChange() | RegisterController():
+            what = f"active, epoch {record.epoch}" if isinstance(record, LeaderChange) else "registered"
+            return f"controller {record.controller}", what
         case Config():
             value = "deleted" if record.value is None else f"= {record.value}"
             return record.resource_name or "cluster", f"{record.key} {value}"

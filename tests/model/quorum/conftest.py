@@ -104,12 +104,24 @@ class Table:
         self.now = until
 
     def ring(self) -> None:
-        """Let the next timer ring."""
+        """Let the next timer ring, if there is one."""
+        if not self._timers:
+            return
         at, _, node, outbox, timer = heapq.heappop(self._timers)
         self.now = max(self.now, at)
         if node in self.running and self._outboxes[node] is outbox:
             self.running[node].receive(self.now, timer)
             self._collect(node)
+
+    def play(self, action: str, number: int) -> None:
+        """One step of a schedule: an action, and a number that picks a voter or a message."""
+        node = self.voters[number % len(self.voters)]
+        if action == "ring":
+            self.ring()
+        elif action in {"deliver", "drop"} and self.mail:
+            getattr(self, action)(number % len(self.mail))
+        elif action in {"append", "crash", "resign"} or (action == "start" and node not in self.running):
+            getattr(self, action)(node)
 
     def _collect(self, node: BrokerId) -> None:
         outbox = self._outboxes[node]
