@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from streaming.contracts.records import RECOVERED, RECOVERING
 from streaming.model.controller.change import Target, build
 from streaming.model.controller.election import Candidates, Election, Mode, Outcome, elect
 from streaming.model.controller.partition import PartitionRegistration as Registration
+from streaming.model.switches import Switches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def target(
@@ -93,3 +99,32 @@ def test_without_elr_the_last_member_stays_while_nobody_leads() -> None:
 def test_a_step_without_a_difference_is_none() -> None:
     before = Registration((1, 2), (1, 2), 1)
     assert build(before, target((1, 2), live={1, 2}, min_isr=1)) is None
+
+
+def move_away_and_back(it: Any) -> None:
+    """Partition 1 moves to broker 1 alone, then back to 1 and 2; broker 1 dies before 2 has anything."""
+    _, key = it.topic("t", [(1, 2, 3), (1, 2, 3)], min_isr=2)
+    it.write(key, 10)
+    it.run(it.cluster.now + 1_000)
+    it.cluster.admin.alter_partition_reassignments({key: (1,)})
+    it.run(it.cluster.now + 1_000)
+    it.hold(1, 2)
+    it.cluster.admin.alter_partition_reassignments({key: (1, 2)})
+    it.run(it.cluster.now + 1_000)
+    it.cluster.kill(1)
+    it.run(it.cluster.now + 15_000)
+
+
+def test_a_replica_that_was_moved_away_and_comes_back_empty_is_still_eligible_as_in_kafka(
+    lab: Callable[..., Any],
+) -> None:
+    """A flaw of Kafka 4.3.1: broker 2 would win a clean election with an empty log. The watch stops it before."""
+    with pytest.raises(AssertionError, match="LeaderCandidateCompleteness"):
+        move_away_and_back(lab())
+
+
+def test_were_dropped_replicas_forgotten_nobody_would_lead_and_nothing_would_be_lost(lab: Callable[..., Any]) -> None:
+    it = lab(switches=Switches(elr_forgets_dropped_replicas=True))
+    move_away_and_back(it)
+    state = it.state(it.key("t", 1))
+    assert (state.leader, state.isr, state.elr) == (-1, (), (1,))

@@ -37,12 +37,14 @@ def test_wanted_replicas_stand_before_those_to_be_removed(old: str, target: str,
     [
         ("012", "345", "01234", None),
         ("012", "345", "012345", ("345", "345")),
-        ("012", "013", "3", None),
+        ("012", "013", "3", ("013", "3")),
+        ("012", "3", "3", ("3", "3")),
+        ("012", "01", "0", None),
         ("012", "01", "2", None),
         ("012", "01", "210", ("01", "10")),
     ],
 )
-def test_a_move_is_complete_once_every_wanted_replica_is_in_sync(
+def test_a_move_is_complete_once_the_added_replicas_are_in_sync_or_all_where_fewer_come_than_go(
     old: str, target: str, isr: str, expected: tuple[str, str] | None
 ) -> None:
     moving = reassign(assignment(old), ids(target))  # type: ignore[arg-type]

@@ -54,10 +54,14 @@ def reassign(current: Assignment, target: tuple[BrokerId, ...]) -> Assignment:
 
 
 def complete(moving: Assignment, isr: tuple[BrokerId, ...]) -> tuple[Assignment, tuple[BrokerId, ...]]:
-    """Finish a reassignment once every wanted replica is in sync; else leave all as it is. Asked at every change."""
+    """Finish a reassignment once the added replicas are in sync; else leave all as it is. Asked at every change.
+
+    Where fewer come than go, every wanted replica has to be in sync. As 4.3.1 does; its successors may ask for all.
+    """
     wanted = tuple(broker for broker in moving.replicas if broker not in moving.removing)
     remaining = tuple(broker for broker in isr if broker not in moving.removing)
-    if moving.is_reassigning and remaining and set(wanted) <= set(remaining):
+    needed = wanted if len(moving.adding) < len(moving.removing) else moving.adding
+    if moving.is_reassigning and remaining and set(needed) <= set(remaining):
         return Assignment(wanted), remaining
     return moving, isr
 

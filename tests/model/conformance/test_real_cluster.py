@@ -31,6 +31,7 @@ TOPICS: dict[str, tuple[list[list[int]], dict[str, str]]] = {
     "orders": ([[1, 2, 3], [2, 3, 1], [3, 1, 2]], {MIN_ISR: "2"}),
     "strict": ([[1, 2, 3], [3, 2, 1]], {MIN_ISR: "3"}),
     "lean": ([[1, 2, 3], [2, 1, 3]], {MIN_ISR: "2"}),  # partition 0 shrinks to one replica
+    "moved": ([[3, 2, 1], [3, 2, 1]], {MIN_ISR: "2"}),  # partition 1 moves to broker 3 alone, and back to 2
     "pair": ([[3, 2]], {}),
     "reckless": ([[3, 2]], {UNCLEAN: "true"}),
     "single": ([[3]], {}),
@@ -62,12 +63,15 @@ class Script:
         default = ("--entity-type", "brokers", "--entity-default", "--alter", "--add-config", f"{MIN_ISR}=1")
         self.cluster.run_tool("kafka.admin.ConfigCommand", *default)
         self.admin.reassign("lean", 0, [1])
+        self.admin.reassign("moved", 1, [3])
         self.admin.reassign("mobile", 0, [2, 3])
         self.admin.wait_isr("mobile", 0, {2, 3})
         self.admin.reassign("orders", 1, [2, 1, 3])
 
     def crash(self) -> None:
-        """Broker 3: the only one of a topic, a voluntary leader of others. Replicas are moved to it meanwhile."""
+        """Broker 3, the only one that has anything of moved-1: 2 comes back to it and gets nothing."""
+        self.cluster.proxy.hold(3, 2)
+        self.admin.reassign("moved", 1, [3, 2])
         self.cluster.kill(3)
         self.wait_isr("orders", 0, {1, 2})
         self.wait(lambda: self.admin.describe("single")["single", 0].leader == -1, "single to be leaderless")
@@ -75,6 +79,7 @@ class Script:
         self.admin.reassign("lean", 1, None)
         self.admin.alter_topic_config("strict", {MIN_ISR: "2"})
         self.admin.alter_topic_config("strict", {MIN_ISR: "3"})
+        self.cluster.proxy.release_all()
         self.cluster.start(3)
         self.whole()
 
@@ -137,7 +142,7 @@ def explanations() -> Iterator[list[Explanation]]:
         cluster = stack.enter_context(Sandbox(plan_cluster(properties=PROPERTIES, proxy=True)))
         for name, (assignment, configs) in TOPICS.items():
             cluster.admin.create_topic(name, assignment=assignment, configs=configs)
-        for name in ("orders", "strict", "lean", "pair", "reckless", "mobile"):
+        for name in ("orders", "strict", "lean", "moved", "pair", "reckless", "mobile"):
             stack.enter_context(Writer(cluster.bootstrap_servers, name))
         Script(cluster).play()
         time.sleep(1)
@@ -159,3 +164,16 @@ def test_the_script_made_it_do_everything_that_it_was_meant_to(explanations: lis
     assert set(Cause) - causes <= {
         Cause.CREATED, Cause.DELETED, Cause.CONFIG, Cause.UNKNOWN, Cause.DIR_FAILURE, Cause.UNFENCED, Cause.RESTART,
     }  # fmt: skip
+
+
+def test_a_broker_that_was_moved_away_and_came_back_with_nothing_won_a_clean_election(
+    explanations: list[Explanation],
+) -> None:
+    """A flaw of Kafka 4.3.1, and a rule of the model: the switch ``elr_forgets_dropped_replicas`` mends it."""
+    elected = [
+        action.step.after.isr
+        for each in explanations
+        for action in each.actions
+        if action.subject == "moved-1" and Cause.ELR_ELECTION in action.causes and action.step and action.step.after
+    ]
+    assert elected[:1] == [(2,)]
