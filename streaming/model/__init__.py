@@ -12,10 +12,12 @@ Read in this order:
 - ``retention``      what a log may forget; ``compaction``: what it remembers
 - ``disk``           replicas and checkpoints: what outlives a process, a loss of power
 - ``producer_state`` what a log knows of its writers: sequences, epochs, open and aborted transactions
+- ``log_dirs``       the directories of a broker, one a disk
 - ``remote_replica`` what a leader knows of one follower; when it counts as caught up
 - ``partition``      what the controller knows of one partition
 - ``leader``         what a leader knows of one partition it leads: ISR, proposals, high watermark
 - ``election``       who leads next
+- ``reassignment``   how replicas move
 - ``change``         one step of a partition, and the record that tells of it
 - ``registry``       all brokers, topics and partitions, with the indexes that keep every step cheap
 - ``messages``       what travels
@@ -32,6 +34,7 @@ Read in this order:
 - ``reading``        what a leader reads from its log for those who fetch
 - ``following``      a broker as follower: fetch loops, truncation
 - ``cleanup``        a broker looks after its logs
+- ``lifecycle``      a broker and its controller: registration, heartbeats, the end
 - ``broker``         one broker process
 - ``purgatory``      what waits for partitions to move
 - ``produce``        acks, minimum ISR, duplicates; ``verification``: whether a transaction may begin here
@@ -43,6 +46,7 @@ Read in this order:
 - ``transaction_state`` a transaction as a table; ``transactions``: its coordinator, ``transaction_log``: what it knows,
   ``sessions``: who is fenced, ``marker_sender``: a decision carried to every partition
 - ``delivery``       addresses, events, the interface of the network
+- ``admin``          what administrators ask of a cluster
 - ``cluster``        the event loop that joins them
 - ``probe``          what an observer is told
 - ``zookeeper``      the other control plane, until 3.9: ``znodes``, ``ensemble``, ``session``; ``controller`` (elected

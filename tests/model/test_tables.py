@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicId, TopicPartition
+from streaming.contracts.records import RECOVERED, RECOVERING
 from streaming.model.controller.alter_partition import Proposal, verdict
 from streaming.model.controller.heartbeats import BrokerState, Question, Sessions, next_state, state_of
 from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration
 from streaming.model.messages.alter_partition import AlterPartitionItem
 from streaming.model.messages.errors import Error
+from streaming.model.switches import Switches
 
 KEY = TopicPartition(TopicId("t"), 0)
 PARTITION = PartitionRegistration((1, 2, 3), (1, 2), 1, leader_epoch=4, partition_epoch=7)  # type: ignore[arg-type]
@@ -91,6 +93,33 @@ def test_the_checks_of_a_proposal(sender: int, proposed: AlterPartitionItem, exp
 def test_no_inactive_broker_joins(change: dict[str, bool]) -> None:
     brokers = BROKERS | {BrokerId(3): BROKERS[BrokerId(3)]._replace(**change)}
     assert verdict(Proposal(BrokerId(1), item(), PARTITION, brokers)) is Error.INELIGIBLE_REPLICA
+
+
+@pytest.mark.parametrize(
+    ("members", "state_before", "expected"),
+    [(1, RECOVERING, Error.NONE), (2, RECOVERING, Error.INVALID_REQUEST), (1, RECOVERED, Error.INVALID_REQUEST)],
+)
+def test_a_leader_in_recovery_is_alone_and_does_not_fall_back_into_it(
+    members: int, state_before: int, expected: Error
+) -> None:
+    proposed = item(((1, 10), (2, 20))[:members])._replace(leader_recovery_state=RECOVERING)
+    partition = PARTITION._replace(leader_recovery_state=state_before)
+    assert verdict(Proposal(BrokerId(1), proposed, partition, BROKERS)) is expected
+
+
+@pytest.mark.parametrize(
+    ("switch", "proposed", "fenced"),
+    [
+        ("partition_epoch_check", item(partition_epoch=6), False),
+        ("broker_epoch_check", item(((1, 10), (3, 29))), False),
+        ("eligibility_check", item(), True),
+    ],
+)
+def test_each_check_can_be_switched_off(switch: str, proposed: AlterPartitionItem, fenced: bool) -> None:  # noqa: FBT001
+    brokers = BROKERS | {BrokerId(3): BROKERS[BrokerId(3)]._replace(fenced=fenced)}
+    proposal = Proposal(BrokerId(1), proposed, PARTITION, brokers)
+    assert verdict(proposal) is not Error.NONE
+    assert verdict(proposal._replace(switches=Switches(**{switch: False}))) is Error.NONE
 
 
 def test_the_order_of_checks_decides_which_error_is_told() -> None:

@@ -60,9 +60,7 @@ class Membership:
         if known is not None and known.incarnation_id == request.incarnation_id:
             self._register_again(now, request.broker, known)
             return
-        # A broker in controlled shutdown may be replaced before its session ends.
-        is_leaving = known is not None and known.in_controlled_shutdown
-        if known is not None and self._sessions.is_valid(request.broker, now) and not is_leaving:
+        if known is not None and self._sessions.is_valid(request.broker, now):
             self._outbox.send(request.broker, BrokerRegistrationResponse(Error.DUPLICATE_BROKER_REGISTRATION))
             return
         self._shut_down_before(request.broker, clean=known is not None and known.epoch == request.previous_broker_epoch)
