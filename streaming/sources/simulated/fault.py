@@ -25,6 +25,7 @@ class Action(StrEnum):
     WIPE = "wipe"
     SLOW_DISK = "slow_disk"
     MEND_DISK = "mend_disk"
+    FAIL_LOG_DIR = "fail_log_dir"
     UNREGISTER = "unregister"
     HOLD = "hold"
     SLOW = "slow"
@@ -63,6 +64,7 @@ NEEDS: Final[dict[Action, Need]] = {
     Action.WIPE: Need(_BROKERS),
     Action.SLOW_DISK: Need(_BROKERS, ("records_per_second",), healed_by=Action.MEND_DISK),
     Action.MEND_DISK: Need(_BROKERS),
+    Action.FAIL_LOG_DIR: Need(("broker",), ("directory",)),
     Action.UNREGISTER: Need(("broker",)),
     Action.HOLD: Need(("link",), healed_by=Action.RELEASE),
     Action.SLOW: Need(("link",), ("records_per_second",), healed_by=Action.RELEASE),
@@ -88,6 +90,7 @@ class Fault:
         controller: or to which controllers: ``active`` is the one that is it then, ``all`` is all of them.
         link: (sender, receiver): what the sender sends to the receiver; a node may be ``controller``.
         records_per_second: what a slow link or disk still carries.
+        directory: which log directory fails.
         topic: whose partitions an administrator changes.
         partition: which of them; None: all.
         replicas: what a partition is reassigned to.
@@ -102,6 +105,7 @@ class Fault:
     controller: str | None = None
     link: tuple[BrokerId, BrokerId] | None = None
     records_per_second: int | None = None
+    directory: str | None = None
     topic: str | None = None
     partition: int | None = None
     replicas: tuple[BrokerId, ...] | None = None

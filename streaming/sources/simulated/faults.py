@@ -45,6 +45,7 @@ _TO_A_PROCESS: Final[dict[Action, Callable[[Simulation, BrokerId, Fault], None]]
     Action.RESUME: lambda it, node, _: it.cluster.resume(node),
     Action.LOSE_POWER: lambda it, node, _: it.cluster.lose_power(node),
     Action.WIPE: lambda it, node, _: it.cluster.wipe(node),
+    Action.FAIL_LOG_DIR: lambda it, node, fault: it.cluster.fail_log_dir(node, fault.directory or ""),
     Action.UNREGISTER: lambda it, node, _: it.cluster.admin.unregister_broker(node),
     Action.SLOW_DISK: lambda it, node, fault: _slow_disk(it, node, fault.records_per_second or 1),
     Action.MEND_DISK: lambda it, node, _: _mend_disk(it, node),

@@ -48,6 +48,26 @@ class TopicPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerPlan:
+    """One producer that waits for its answers.
+
+    Attributes:
+        id: a node of the network, for links; no broker has it.
+        acks: ``all``, ``1`` or ``0``; an idempotent or transactional producer needs ``all``.
+        transactional_id: makes it transactional.
+        transaction_seconds: how long each of its transactions is open.
+    """
+
+    id: BrokerId
+    topic: str
+    records_per_second: float = 5.0
+    acks: str = "all"
+    idempotent: bool = True
+    transactional_id: str = ""
+    transaction_seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrueIncident:
     """One incident that really is one: its class, who is to blame, and when, in seconds of the scenario."""
 
@@ -93,6 +113,7 @@ class Scenario:
     repeat: bool = False
     constants: Constants = field(default_factory=Constants)
     topics: tuple[TopicPlan, ...]
+    producers: tuple[ProducerPlan, ...] = ()
     faults: tuple[Fault, ...] = ()
     truth: Truth = field(default_factory=Truth)
 
@@ -105,6 +126,8 @@ class Scenario:
             raise ConfigurationError(f"racks names {min(strangers)}, which is not in brokers")
         for topic in self.topics:
             _check_topic(topic, self)
+        for producer in self.producers:
+            _check_producer(producer, self)
         for number, fault in enumerate(self.faults, start=1):
             _check_fault(fault, self, f"faults (number {number})")
         for incident in self.truth.incidents:
@@ -135,12 +158,26 @@ def _check_topic(topic: TopicPlan, scenario: Scenario) -> None:
             raise ConfigurationError(f"{key}: {name} names {min(strangers)}, which is not in brokers")
 
 
+def _check_producer(producer: ProducerPlan, scenario: Scenario) -> None:
+    key = f"producers ({producer.id})"
+    if producer.id < 1 or producer.id in scenario.brokers:
+        raise ConfigurationError(f"{key}: id must be a number above 0 that no broker has, for example 1001")
+    if [it.id for it in scenario.producers].count(producer.id) > 1:
+        raise ConfigurationError(f"{key}: another producer has the same id")
+    if producer.topic not in {topic.name for topic in scenario.topics}:
+        raise ConfigurationError(f"{key}: there is no topic {producer.topic}")
+    if producer.acks not in {"all", "1", "0"}:
+        raise ConfigurationError(f'{key}: acks is {producer.acks!r}; use "all", "1" or "0"')
+    if producer.acks != "all" and (producer.idempotent or producer.transactional_id):
+        raise ConfigurationError(f'{key}: an idempotent or transactional producer needs acks = "all"')
+
+
 def _check_fault(fault: Fault, scenario: Scenario, key: str) -> None:
     if not 0 <= fault.at < scenario.duration:
         raise ConfigurationError(f"{key}: at is {fault.at}; it must lie within the duration, {scenario.duration} s")
     fault.check(key)
     named = {node for node in (fault.broker, *(fault.link or ()), *(fault.replicas or ())) if node is not None}
-    strangers = named - {*scenario.brokers, CONTROLLER}
+    strangers = named - {*scenario.brokers, *(it.id for it in scenario.producers), CONTROLLER}
     if strangers:
         raise ConfigurationError(f"{key}: there is no broker {min(strangers)} in {list(scenario.brokers)}")
     if fault.rack is not None and fault.rack not in scenario.racks.values():

@@ -19,7 +19,7 @@ from streaming.model.switches import Switches, Truncation
 from streaming.resources import conf_path
 from streaming.sources.simulated.combine import combined
 from streaming.sources.simulated.fault import Action, Fault
-from streaming.sources.simulated.scenario import Placement, Scenario, TopicPlan, TrueIncident, Truth
+from streaming.sources.simulated.scenario import Placement, ProducerPlan, Scenario, TopicPlan, TrueIncident, Truth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -73,10 +73,9 @@ def scenario_from(name: str, document: Mapping[str, Any]) -> Scenario:
     """
     values = dict(document)
     constants = _constants(values.pop("constants", {}))
-    topics = tuple(_build(TopicPlan, item, "topics.") for item in _tables(values.pop("topics", []), "topics"))
-    faults = tuple(_build(Fault, item, "faults.") for item in _tables(values.pop("faults", []), "faults"))
-    truth = _truth(values.pop("truth", {}))
-    values |= {"name": name, "constants": constants, "topics": topics, "faults": faults, "truth": truth}
+    for key, cls in _LISTS.items():
+        values[key] = tuple(_build(cls, item, f"{key}.") for item in _tables(values.get(key, []), key))
+    values |= {"name": name, "constants": constants, "truth": _truth(values.get("truth", {}))}
     return _build(Scenario, values, "")
 
 
@@ -184,6 +183,7 @@ _CONVERSIONS: Final[dict[str, tuple[Callable[[Any], Any], str]]] = {
     "tuple[BrokerId, BrokerId]": (_link, 'two nodes: [sender, receiver], each a broker id or "controller"'),
     "tuple[tuple[BrokerId, ...], ...]": (_assignments, "a list of lists of broker ids"),
 }
+_LISTS: Final[dict[str, type[Any]]] = {"topics": TopicPlan, "producers": ProducerPlan, "faults": Fault}
 _BUILT: Final = frozenset({
-    "Constants", "Switches", "Truth", "tuple[TopicPlan, ...]", "tuple[Fault, ...]", "tuple[TrueIncident, ...]",
+    "Constants", "Switches", "Truth", "tuple[TrueIncident, ...]", *(f"tuple[{it.__name__}, ...]" for it in _LISTS.values()),
 })  # fmt: skip

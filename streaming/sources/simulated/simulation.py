@@ -17,10 +17,12 @@ from streaming.model.controller.placement import UsableBroker, place, usable_bro
 from streaming.model.controller.placement_zookeeper import assign_replicas
 from streaming.model.controller.topics import NewTopic
 from streaming.model.invariants.watch import Watch
+from streaming.model.messages.client_metadata import TRANSACTION_STATE
 from streaming.sources.simulated.agenda import Agenda
+from streaming.sources.simulated.clients import SEND_MS, SimulatedProducer
 from streaming.sources.simulated.faults import inflict
 from streaming.sources.simulated.network import SimulatedNetwork
-from streaming.sources.simulated.scenario import Placement
+from streaming.sources.simulated.scenario import Placement, TopicPlan
 from streaming.sources.simulated.traffic import TRAFFIC_MS, Writers
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import BrokerId
     from streaming.sources.simulated.fault import Fault
-    from streaming.sources.simulated.scenario import Scenario, TopicPlan
+    from streaming.sources.simulated.scenario import ProducerPlan, Scenario
 
 MICROS_PER_MS: Final = 1_000
 CREATE_TOPICS_MS: Final = 3_000
@@ -100,7 +102,25 @@ class Simulation:
             if topic.create_at is None:
                 self.agenda.at(CREATE_TOPICS_MS, partial(self.create, topic))
         self.agenda.every(TRAFFIC_MS, PRODUCE_MS, self._writers.write)
+        for plan in self.scenario.producers:
+            self.agenda.at(PRODUCE_MS, partial(self._connect, plan))
         self.agenda.at(WARM_UP_MS, partial(self._plan, WARM_UP_MS))
+
+    def _connect(self, plan: ProducerPlan) -> None:
+        """A producer starts; the first that is transactional makes its coordinator's topic."""
+        if plan.transactional_id and TRANSACTION_STATE not in self.topic_ids:
+            self.create(self._transaction_log())
+        producer = SimulatedProducer(self, plan)
+        self.agenda.every(SEND_MS, self.cluster.now + SEND_MS, producer.act)
+
+    def _transaction_log(self) -> TopicPlan:
+        constants, brokers = self.scenario.constants, len(self.scenario.brokers)
+        return TopicPlan(
+            name=TRANSACTION_STATE,
+            partitions=constants.transaction_state_log_num_partitions,
+            replication_factor=min(constants.transaction_state_log_replication_factor, brokers),
+            min_insync_replicas=min(constants.transaction_state_log_min_isr, brokers),
+        )
 
     def _plan(self, begin: int) -> None:
         """Put one round of the scenario on the agenda, and the next one after it."""
