@@ -13,6 +13,8 @@ from streaming.model.invariants.watch import INVARIANTS, OTHERS
 from streaming.sources.simulated.simulation import WARM_UP_MS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import Console
 
     from streaming.sources.simulated.scenario import Scenario
@@ -29,6 +31,9 @@ _COLOURS: Final = {
     "leader_stall": "yellow",
     "expand": "green",
 }
+
+
+_LONG_MS: Final = 15_000
 
 
 class Timeline(Protocol):
@@ -79,6 +84,8 @@ class Lines:
         self._print(Text(f"at the end {short} of {len(partitions)} partitions are not fully in sync"))
         if cluster.refused:
             self._print(Text(f"{cluster.refused} records were refused: no leader, or under min ISR", style="yellow"))
+        for line in _undecided(simulation):
+            self._print(Text(line, style="yellow"))
         if not check or simulation.watch is None:
             return
         broken = simulation.watch.violations
@@ -86,6 +93,18 @@ class Lines:
             self._print(Text(str(violation), style="bold red"))
         kept = len(INVARIANTS) + len(OTHERS) - len(broken)
         self._print(Text(f"{kept} invariants held after every step, {len(broken)} did not", style="bold"))
+
+
+def _undecided(simulation: Simulation) -> Iterator[str]:
+    """Tell where readers of committed transactions wait for a decision."""
+    now = simulation.cluster.now
+    for broker in simulation.cluster.brokers.values():
+        for led in broker.led_partitions():
+            oldest = led.replica.log.producers.oldest_open()
+            if oldest is not None and now - oldest.last_ms > _LONG_MS:
+                where = f"{simulation.topic_name(led.key.topic_id)}-{led.key.partition}"
+                waits = f"readers of committed records wait at offset {led.last_stable_offset}"
+                yield f"{where}: {waits}, {led.last_stable_offset_lag} behind, for a transaction that nobody ends"
 
 
 class JsonLines:
@@ -113,11 +132,9 @@ class JsonLines:
     def end(self, simulation: Simulation, *, check: bool) -> None:
         """Print the state of every partition, and what is broken."""
         cluster = simulation.cluster
-        names = {topic_id: name for name, topic_id in simulation.topic_ids.items()}
         states = {
-            f"{names[key.topic_id]}-{key.partition}": state._asdict()
+            f"{simulation.topic_name(key.topic_id)}-{key.partition}": state._asdict()
             for key, state in cluster.controller.registry.partitions.items()
-            if key.topic_id in names
         }
         end: dict[str, Any] = {"kind": "end", "refused": cluster.refused, "partitions": states}
         if check and simulation.watch is not None:

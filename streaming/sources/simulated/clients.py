@@ -28,6 +28,7 @@ class SimulatedProducer:
         self._plan = plan
         self._turn = 0
         self._began = 0
+        self._has_aborted = False
         cluster, brokers = simulation.cluster, simulation.scenario.brokers
         if plan.transactional_id:
             self._producer: Producer = TransactionalProducer(plan.id, brokers, cluster.constants, plan.transactional_id)
@@ -39,6 +40,7 @@ class SimulatedProducer:
     def act(self) -> None:
         """Send the next batch, and begin or end a transaction when it is time."""
         producer, now = self._producer, self._simulation.cluster.now
+        producer.act(now)
         if isinstance(producer, TransactionalProducer):
             self._act_in_transactions(producer, now)
         else:
@@ -46,13 +48,14 @@ class SimulatedProducer:
         self._simulation.cluster.flush(self._plan.id)
 
     def _act_in_transactions(self, producer: TransactionalProducer, now: int) -> None:
-        if producer.phase is Phase.READY:
+        if producer.phase is Phase.READY and not (self._has_aborted and self._plan.gives_up):
             producer.begin(now)
             self._began = now
         if producer.phase is not Phase.IN_TRANSACTION:
             return
         if producer.has_failed:
             producer.abort(now)
+            self._has_aborted = True
         elif now - self._began >= self._plan.transaction_seconds * 1_000:
             producer.commit(now)
         else:

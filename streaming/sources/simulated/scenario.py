@@ -56,6 +56,7 @@ class ProducerPlan:
         acks: ``all``, ``1`` or ``0``; an idempotent or transactional producer needs ``all``.
         transactional_id: makes it transactional.
         transaction_seconds: how long each of its transactions is open.
+        gives_up: the application ends after a transaction that failed.
     """
 
     id: BrokerId
@@ -65,6 +66,7 @@ class ProducerPlan:
     idempotent: bool = True
     transactional_id: str = ""
     transaction_seconds: float = 1.0
+    gives_up: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

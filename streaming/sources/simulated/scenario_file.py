@@ -184,6 +184,6 @@ _CONVERSIONS: Final[dict[str, tuple[Callable[[Any], Any], str]]] = {
     "tuple[tuple[BrokerId, ...], ...]": (_assignments, "a list of lists of broker ids"),
 }
 _LISTS: Final[dict[str, type[Any]]] = {"topics": TopicPlan, "producers": ProducerPlan, "faults": Fault}
-_BUILT: Final = frozenset({
-    "Constants", "Switches", "Truth", "tuple[TrueIncident, ...]", *(f"tuple[{it.__name__}, ...]" for it in _LISTS.values()),
-})  # fmt: skip
+_BUILT: Final = frozenset({"Constants", "Switches", "Truth", "tuple[TrueIncident, ...]"}) | {
+    f"tuple[{cls.__name__}, ...]" for cls in _LISTS.values()
+}

@@ -175,6 +175,10 @@ class Simulation:
         """Count the partitions of a topic that exists."""
         return self.cluster.controller.registry.topics[topic_id].partitions
 
+    def topic_name(self, topic_id: TopicId) -> str:
+        """Give the name of a topic that exists."""
+        return self.cluster.controller.registry.topics[topic_id].topic
+
     def release(self, link: tuple[BrokerId, BrokerId]) -> None:
         """A held or slow link is itself again, and what waited on it travels."""
         self.network.release(link)
