@@ -326,3 +326,24 @@ def test_round_robin_is_the_same_for_every_seed_and_stripes_are_not() -> None:
     assert leaders(Placement.ROUND_ROBIN, 1) == leaders(Placement.ROUND_ROBIN, 2)
     assert leaders(Placement.STRIPED, 1) == leaders(Placement.STRIPED, 1)
     assert leaders(Placement.STRIPED, 1) != leaders(Placement.STRIPED, 2)
+
+
+def test_a_hanging_transaction_is_told_although_no_coordinator_knows_it() -> None:
+    transactions = of_kind(play(source("hanging_transaction"), 45), "transaction")
+    hanging = [it for it in transactions if it.is_hanging]
+    assert {it.transaction_partitions for it in hanging} == {("payments-0",)}
+    assert min(it.collected_at for it in hanging) == EPOCH + 40 * SECOND  # released at 20, looked at each 10
+    assert {it.transactional_id for it in transactions if not it.is_hanging} == {"billing"}
+
+
+def test_a_failed_log_directory_is_told_as_offline() -> None:
+    directories = of_kind(play(source("disk_failure"), 45), "log_directory")
+    offline = {(it.broker, it.log_dir, (it.collected_at - EPOCH) // SECOND) for it in directories if not it.is_online}
+    assert offline == {(2, "dir-1", at) for at in (10, 20, 30)}
+
+
+def test_the_quorum_is_told_with_its_new_leader() -> None:
+    members = of_kind(play(source("controller_failover"), 45), "quorum_member")
+    assert {it.node for it in members if it.is_voter} == {100, 101, 102}
+    assert members[0].controller == 100
+    assert members[-1].controller == 101

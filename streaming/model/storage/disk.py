@@ -10,6 +10,7 @@ from streaming.model.storage.replica import HighWatermarkCheckpoint, LocalReplic
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerEpoch, TopicPartition
+    from streaming.model.storage.log import Log
 
 
 class Disk:
@@ -41,6 +42,11 @@ class Disk:
     def has(self, key: TopicPartition) -> bool:
         """Tell whether there is a replica of a partition that can be read."""
         return key in self.replicas and not self.log_dirs.is_offline(key)
+
+    def logs_in(self, directory: str) -> list[Log]:
+        """Give the logs that lie in a directory; costs as much as there are."""
+        placed, (first, *_) = self.log_dirs.placed, self.log_dirs.names
+        return [it.log for key, it in self.replicas.items() if placed.get(key, first) == directory]
 
     def remove(self, key: TopicPartition) -> None:
         """Delete a replica, if there is one."""

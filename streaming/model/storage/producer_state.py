@@ -13,7 +13,7 @@ from streaming.model.messages.errors import Error
 from streaming.model.storage.batch import NO_PRODUCER, Batch, Marker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 BATCHES_REMEMBERED: Final = 5
 NO_SEQUENCE: Final = -1
@@ -197,3 +197,7 @@ class ProducerState:
         if not self._open:
             return None
         return self.entries[min(self._open, key=self._open.__getitem__)]
+
+    def open_transactions(self) -> Iterator[tuple[int, ProducerEntry]]:
+        """Give the producers that have a transaction open here, by producer id."""
+        yield from ((producer_id, self.entries[producer_id]) for producer_id in self._open)

@@ -1,19 +1,29 @@
-"""What the simulated brokers report of themselves: log positions, and the metrics that JMX would show.
+"""What the simulated brokers and controllers report of themselves: positions, transactions, disks, quorum, metrics.
 
 A process that is down or frozen reports nothing, as in life.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import ClusterId, Micros, Offset
-from streaming.contracts.observations import Authority, Observation
-from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
+from streaming.contracts.observations import Authority
+from streaming.contracts.samples import (
+    BrokerMetricObserved,
+    LogDirectoryObserved,
+    QuorumMemberObserved,
+    ReplicaOffsetsObserved,
+    TransactionObserved,
+)
+from streaming.model.coordinators.transaction_state import State, TransactionMetadata
+from streaming.model.quorum.controllers import Controllers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from streaming.contracts.identifiers import TopicPartition
+    from streaming.contracts.observations import Observation
     from streaming.model.broker.broker import Broker
     from streaming.model.cluster import Cluster
 
@@ -26,59 +36,147 @@ METRICS: Final[dict[str, Callable[[Broker], int]]] = {
     _PREFIX + "partitioncount": lambda it: len(it.disk.replicas),
     _PREFIX + "isrshrinks_total": lambda it: it.leadership.proposals.isr_shrinks,
     _PREFIX + "isrexpands_total": lambda it: it.leadership.proposals.isr_expands,
+    _PREFIX + "failedisrupdates_total": lambda it: it.leadership.proposals.failed_isr_updates,
 }
+# What of a transaction is of interest: it is open, or its end is not written everywhere yet.
+_UNDECIDED: Final = frozenset({State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT, State.PREPARE_EPOCH_FENCE})
+_MICROS_PER_MS: Final = 1_000
+_BYTES_PER_RECORD: Final = 1_024
+_HANGING_AFTER_MS: Final = 10_000  # a marker that is on its way is no hanging transaction
 
 
 class Reports:
-    """Asks every reachable broker of a simulated cluster."""
+    """Asks every reachable process of a simulated cluster."""
 
     def __init__(self, simulated: Cluster, *, cluster_id: ClusterId, cluster: str, source: str) -> None:
         self._simulated = simulated
-        self._cluster_id = cluster_id
-        self._cluster = cluster
-        self._source = source
+        self._identity = {"cluster_id": cluster_id, "cluster": cluster, "source": source, "authority": Authority.NONE}
+
+    def _envelope(self, now: Micros) -> dict[str, Any]:
+        moments = dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), now)
+        return self._identity | moments
 
     def offsets(self, now: Micros) -> list[Observation]:
-        """Give the log positions of every replica."""
-        topics = self._simulated.controller.registry.topics
+        """Give the log positions of every replica; the last stable offset is the leader's."""
+        envelope, topics = self._envelope(now), self._simulated.controller.registry.topics
         return [
             ReplicaOffsetsObserved(
-                cluster_id=self._cluster_id,
-                cluster=self._cluster,
-                source=self._source,
-                authority=Authority.NONE,
-                occurred_not_before=now,
-                occurred_not_after=now,
-                collected_at=now,
+                **envelope,
                 topic_id=key.topic_id,
                 topic=topics[key.topic_id].topic,
                 partition=key.partition,
                 broker=broker.broker,
                 log_start_offset=Offset(replica.log.start),
+                last_stable_offset=Offset(led.last_stable_offset) if led is not None else None,
                 high_watermark=Offset(replica.high_watermark),
                 log_end_offset=Offset(replica.log.end),
             )
             for broker in self._simulated.reachable()
             for key, replica in broker.disk.replicas.items()
-            if not broker.disk.log_dirs.is_offline(key)
             if key.topic_id in topics
+            for led in [broker.leadership.led.get(key)]
+        ]
+
+    def transactions(self, now: Micros) -> list[Observation]:
+        """Give the transactions that are open, and those that a partition has open and no coordinator knows."""
+        known = {
+            metadata.producer_id: (transactional_id, metadata, broker)
+            for broker in self._simulated.reachable()
+            for transactional_id, metadata in broker.apis.transactions.transactions()
+            if metadata.state in _UNDECIDED
+        }
+        envelope = self._envelope(now)
+        told: list[Observation] = [self._transaction(now, *each) for each in known.values()]
+        for producer_id, (epoch, keys) in self._open_in_partitions().items():
+            if producer_id not in known:
+                partitions = tuple(self._names(keys))
+                told.append(
+                    TransactionObserved(
+                        **envelope,
+                        producer_id=producer_id,
+                        producer_epoch=epoch,
+                        transaction_state="Unknown",
+                        transaction_partitions=partitions,
+                        is_hanging=True,
+                    )
+                )
+        return told
+
+    def _transaction(self, now: Micros, transactional_id: str, it: TransactionMetadata, broker: Broker) -> Observation:
+        return TransactionObserved(
+            **self._envelope(now),
+            transactional_id=transactional_id,
+            producer_id=it.producer_id,
+            producer_epoch=it.producer_epoch,
+            coordinator=broker.broker,
+            transaction_state=it.state.name.replace("_", " ").title().replace(" ", ""),
+            timeout_ms=it.timeout_ms,
+            started_at=self._moment(now, it.start_ms),
+            transaction_partitions=tuple(self._names(it.partitions)),
+        )
+
+    def _open_in_partitions(self) -> dict[int, tuple[int, list[TopicPartition]]]:
+        """Give what leaders have had open for a while: producer id -> (epoch, partitions)."""
+        found: dict[int, tuple[int, list[TopicPartition]]] = {}
+        for broker in self._simulated.reachable():
+            for led in broker.led_partitions():
+                for producer_id, entry in led.replica.log.producers.open_transactions():
+                    if self._simulated.now - entry.last_ms > _HANGING_AFTER_MS:
+                        found.setdefault(producer_id, (entry.epoch, []))[1].append(led.key)
+        return found
+
+    def _names(self, keys: tuple[TopicPartition, ...] | list[TopicPartition]) -> Iterator[str]:
+        topics = self._simulated.controller.registry.topics
+        yield from (f"{topics[key.topic_id].topic}-{key.partition}" for key in keys if key.topic_id in topics)
+
+    def _moment(self, now: Micros, at_ms: int | None) -> Micros | None:
+        """Spell a model time as wall-clock time."""
+        return None if at_ms is None or at_ms < 0 else Micros(now - (self._simulated.now - at_ms) * _MICROS_PER_MS)
+
+    def log_directories(self, now: Micros) -> list[Observation]:
+        """Give every directory of every broker; a record counts as 1 KiB."""
+        envelope = self._envelope(now)
+        return [
+            LogDirectoryObserved(
+                **envelope,
+                broker=broker.broker,
+                log_dir=name,
+                is_online=name not in broker.disk.log_dirs.offline,
+                hosted_replicas=len(logs),
+                replica_bytes=sum(log.end - log.start for log in logs) * _BYTES_PER_RECORD,
+            )
+            for broker in self._simulated.reachable()
+            for name in broker.disk.log_dirs.names
+            for logs in [broker.disk.logs_in(name)]
+        ]
+
+    def quorum(self, now: Micros) -> list[Observation]:
+        """Give the members of the metadata quorum; nothing while nobody leads it, or without KRaft."""
+        controllers = self._simulated.controllers
+        quorum = controllers.describe(self._simulated.now) if isinstance(controllers, Controllers) else None
+        if quorum is None:
+            return []
+        envelope = self._envelope(now)
+        return [
+            QuorumMemberObserved(
+                **envelope,
+                node=member.node,
+                is_voter=member.is_voter,
+                controller=quorum.leader,
+                controller_epoch=quorum.epoch,
+                high_watermark=Offset(quorum.high_watermark),
+                log_end_offset=None if member.log_end_offset is None else Offset(member.log_end_offset),
+                last_fetch_at=self._moment(now, member.last_fetch_ms),
+                last_caught_up_at=self._moment(now, member.last_caught_up_ms),
+            )
+            for member in quorum.members
         ]
 
     def metrics(self, now: Micros) -> list[Observation]:
         """Give every metric of every broker."""
+        envelope = self._envelope(now)
         return [
-            BrokerMetricObserved(
-                cluster_id=self._cluster_id,
-                cluster=self._cluster,
-                source=self._source,
-                authority=Authority.NONE,
-                occurred_not_before=now,
-                occurred_not_after=now,
-                collected_at=now,
-                broker=broker.broker,
-                metric=metric,
-                metric_value=float(count(broker)),
-            )
+            BrokerMetricObserved(**envelope, broker=broker.broker, metric=metric, metric_value=float(count(broker)))
             for broker in self._simulated.reachable()
             for metric, count in METRICS.items()
         ]

@@ -7,6 +7,7 @@ a mistake in records, image or pipeline cannot hide in both.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import ClusterId, Micros, TopicId, TopicPartition
@@ -59,7 +60,13 @@ class SimulatedSource:
         agenda = self._simulation.agenda
         agenda.at(WARM_UP_MS, lambda: self._snapshot(SnapshotReason.START))
         agenda.every(SNAPSHOT_MS, WARM_UP_MS + SNAPSHOT_MS, lambda: self._snapshot(SnapshotReason.PERIODIC))
-        agenda.every(OFFSETS_MS, WARM_UP_MS, lambda: self._report(self._reports.offsets))
+        for report in (
+            self._reports.offsets,
+            self._reports.transactions,
+            self._reports.log_directories,
+            self._reports.quorum,
+        ):
+            agenda.every(OFFSETS_MS, WARM_UP_MS, partial(self._report, report))
         agenda.every(METRICS_MS, WARM_UP_MS, lambda: self._report(self._reports.metrics))
 
     # -------------------------------------------------------------- the interface of a source
