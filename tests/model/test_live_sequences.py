@@ -69,19 +69,6 @@ def test_offsets_are_consecutive(lab: Callable[..., Any]) -> None:
         following += len(commit.batch.records)
 
 
-def test_a_window_shorter_than_the_session_lags_first_and_fences_later(lab: Callable[..., Any]) -> None:
-    it = lab(**LIVE)
-    (key,) = it.topic("t", [(1, 2, 3)], min_isr=2)
-    it.keep_writing(key, 1, 50)
-    it.run(10_000)
-    it.cluster.kill(3)
-    it.run(20_000)
-    assert it.causes(key) == [Cause.LAG]
-    lag, fence = it.batches_since(10_000)
-    assert lag == (PartitionChange(topic_id=key.topic_id, partition=0, isr=(1, 2)),)
-    assert kinds(fence) == [BrokerRegistrationChange]
-
-
 def test_a_leader_that_stood_still_expels_healthy_followers(lab: Callable[..., Any]) -> None:
     it = lab(**LIVE)
     (key,) = it.topic("t", [(1, 2, 3)], min_isr=2)
@@ -133,21 +120,6 @@ def test_a_quick_restart_joins_before_it_is_registered_and_is_fenced_afterwards(
     assert it.causes(key) == [Cause.LAG, Cause.EXPAND, Cause.FENCED, Cause.EXPAND]
     times = [at for at, _ in it.steps(key)]
     assert 14_000 < times[1] < times[2] < registered < times[3]
-
-
-def test_a_crashed_eligible_replica_is_not_eligible_any_more_once_it_registers(lab: Callable[..., Any]) -> None:
-    it = lab()
-    keys = it.topic("t", [(1, 2, 3), (2, 1, 3)], min_isr=3)
-    it.run(10_000)
-    it.cluster.kill(3)
-    it.run(25_000)
-    assert it.state(keys[0]).elr == (3,)
-    it.start(3)
-    it.run(30_000)
-    batch = it.batches_since(25_000)[0]
-    assert kinds(batch) == [PartitionChange, PartitionChange, RegisterBroker]
-    assert [(record.isr, record.elr) for record in batch[:2]] == [(None, ())] * 2
-    assert it.causes(keys[0]) == [Cause.FENCED, Cause.UNCLEAN_RESTART, Cause.EXPAND]
 
 
 def test_nobody_left_then_an_eligible_replica_returns(lab: Callable[..., Any]) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import singledispatchmethod
-from typing import Final, NamedTuple
+from itertools import chain, combinations
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition
@@ -33,6 +34,9 @@ from streaming.model.controller.metadata_writer import MetadataWriter
 from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
 from streaming.model.controller.topics import MIN_ISR
 from streaming.model.messages.outbox import Outbox
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 UNCLEAN: Final = "unclean.leader.election.enable"
 _ELR: Final = "eligible.leader.replicas.version"
@@ -71,10 +75,16 @@ class Replay:
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._ids: dict[str, TopicId] = {}
         self._voided: set[tuple[BrokerId, TopicId]] = set()
+        self._degraded: set[BrokerId] = set()
 
     def was_voided(self, broker: BrokerId, topic_id: TopicId) -> bool:
         """Tell whether a new minimum ever took a broker's eligibility for a topic (see ``Known.REPEATED_CHANGE``)."""
         return (broker, topic_id) in self._voided
+
+    def offline(self, partition: PartitionRegistration) -> Iterator[tuple[BrokerId, ...]]:
+        """Give which replicas may lie in directories that their brokers lost: no record tells where a replica lies."""
+        suspects = [broker for broker in partition.replicas if broker in self._degraded]
+        return chain.from_iterable(combinations(suspects, count) for count in range(len(suspects) + 1))
 
     def topic_called(self, name: str) -> TopicRegistration | None:
         """Find a topic by its name."""
@@ -143,12 +153,9 @@ class Replay:
         topics = [self._topic(self._ids.get(record.topic))] if record.topic else list(self.registry.topics.values())
         for topic in topics:
             for number in range(topic.partitions):
-                key = TopicPartition(topic.topic_id, number)
-                before = self.registry.partitions[key]
-                self._voided.update((broker, topic.topic_id) for broker in before.elr)
-                if before.elr or before.last_known_elr:
-                    cleared = PartitionChange(topic_id=topic.topic_id, partition=number, elr=(), last_known_elr=())
-                    self.registry.replace(topic, key, merge(before, cleared), Cause.CONFIG)
+                eligible = self.registry.partitions[TopicPartition(topic.topic_id, number)].elr
+                self._voided.update((broker, topic.topic_id) for broker in eligible)
+            self.writer.clear_elr(topic)
 
     def _topic(self, topic_id: TopicId | None) -> TopicRegistration:
         topic = None if topic_id is None else self.registry.topics.get(topic_id)
@@ -158,6 +165,7 @@ class Replay:
 
     @apply.register
     def _(self, record: RegisterBroker) -> None:
+        self._degraded.discard(record.broker)
         self.registry.brokers[record.broker] = BrokerRegistration(
             record.broker_epoch, record.incarnation_id, record.fenced, record.in_controlled_shutdown, record.rack
         )
@@ -170,6 +178,8 @@ class Replay:
     @apply.register
     def _(self, record: BrokerRegistrationChange) -> None:
         known = self._broker(record.broker, record.broker_epoch)
+        if record.log_dirs is not None:
+            self._degraded.add(record.broker)
         self.registry.brokers[record.broker] = known._replace(
             fenced=known.fenced if record.fenced == 0 else record.fenced > 0,
             in_controlled_shutdown=known.in_controlled_shutdown or record.in_controlled_shutdown > 0,

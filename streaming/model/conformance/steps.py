@@ -6,6 +6,7 @@ The rules themselves are those of ``streaming.model.controller``; this file only
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.events import Cause
@@ -82,15 +83,17 @@ class Match(NamedTuple):
 
 
 def would_write(replay: Replay, reason: Reason, case: Case) -> Iterator[tuple[PartitionChange | None, Outcome | None]]:
-    """Give the record that an action would write, once for each configuration the topic may have; None: no step.
+    """Give the record that an action would write, once for each thing that is not known; None: no step.
 
-    Nothing is given where the action is not enabled.
+    Not known may be the topic's configuration, and which replicas went with a lost directory. Nothing is given where
+    the action is not enabled.
     """
     plan = reason.plan(replay, case)
     if isinstance(plan, str):
         return
-    for min_isr, unclean in case.settings:
-        step = replay.writer.step(case.before, plan.isr, plan.how, min_isr=min_isr, unclean=unclean)
+    for (min_isr, unclean), offline in product(case.settings, replay.offline(case.before)):
+        how = plan.how._replace(offline=offline)
+        step = replay.writer.step(case.before, plan.isr, how, min_isr=min_isr, unclean=unclean)
         yield (None, None) if step is None else (record_of(case.key, case.before, step.after), step.outcome)
 
 

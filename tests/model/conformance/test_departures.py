@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.contracts.identifiers import Micros, Offset
+from streaming.contracts.identifiers import BrokerEpoch, BrokerId, Micros, Offset
 from streaming.contracts.records import (
     BrokerRegistrationChange,
     ClearElr,
@@ -165,6 +165,17 @@ def test_below_the_minimum_who_leaves_stays_eligible_until_the_minimum_changes()
 def test_the_minimum_is_capped_at_the_replicas_of_partition_0() -> None:
     log = Log(ELR, step(0, replicas=(1,), isr=(1,), leader=1, elr=(2, 3)))
     assert log.append(step(1, isr=(2,))) == (), "one of one, so that nobody needs to be eligible"
+
+
+def test_who_lost_a_directory_may_or_may_not_be_elected_for_nobody_knows_what_lay_there() -> None:
+    allowed = Config(resource_type=2, resource_name="orders", key="unclean.leader.election.enable", value="true")
+    lost = BrokerRegistrationChange(broker=BrokerId(2), broker_epoch=BrokerEpoch(2), log_dirs=("a",))
+    for record, departs in ((lost, False), (NoOp(), True)):
+        log = Log(allowed)
+        assert log.append(step(0, isr=(1, 3)), record) == ()
+        assert log.append(step(0, isr=(1,)), step(1, isr=(2, 1)), changed(3, fenced=1)) == ()
+        found = log.append(step(0, leader=-1), step(1, isr=(2,)), changed(1, fenced=1))
+        assert bool(found) is departs, "2 is active, and out of sync: only a lost directory keeps it from leading"
 
 
 def test_a_departure_tells_what_each_action_would_have_written() -> None:
