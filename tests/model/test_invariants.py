@@ -140,7 +140,7 @@ def test_metadata_offsets_grow_can_be_broken(patient: Patient) -> None:
 
 
 def test_broker_epochs_grow_can_be_broken(patient: Patient) -> None:
-    patient.it.watch._broker_epochs[3] = 10**6
+    patient.it.watch._broker_epochs[3] = (10**6, "")
     patient.it.cluster.kill(3)
     patient.it.run(30_000)
     patient.it.start(3)
