@@ -52,5 +52,6 @@ Read in this order:
 - ``zookeeper``      the other control plane, until 3.9: ``znodes``, ``ensemble``, ``session``; ``controller`` (elected
   among the brokers), ``term`` (what it does while it is), ``leader_and_isr``, ``election``; ``broker``; ``chronicle``
 - ``invariants``     what must hold after every step, and the observer that checks it
+- ``conformance``    whether a metadata log, a real cluster's or the model's own, is one that this controller writes
 - ``placement``      where the replicas of a new topic go; ``placement_zookeeper`` where they went
 """
