@@ -10,22 +10,89 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streaming.model.broker.remote_replica import was_caught_up
+
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.broker.leader import LeaderPartition
     from streaming.model.switches import Switches
 
 
+class CachedPartition:
+    """One led partition in the fetch session of one follower (``CachedPartition`` in ``FetchSession.java``).
+
+    Attributes:
+        session: of the follower.
+        partition: what is led.
+        remote: the follower, as the partition knows it.
+        stated_epoch: the leader epoch in which the follower fetches it; None while it does not.
+        is_stated: that is the current term (or nobody fences).
+        newest_request: id of the newest request that stated a position.
+        told_high_watermark: what the follower was told last; None before.
+        is_settled: the follower has everything.
+    """
+
+    __slots__ = (
+        "is_settled",
+        "is_stated",
+        "newest_request",
+        "partition",
+        "remote",
+        "session",
+        "stated_epoch",
+        "told_high_watermark",
+    )
+
+    def __init__(self, session: FetchSession, partition: LeaderPartition) -> None:
+        self.session = session
+        self.partition = partition
+        self.remote = partition.remotes[session.follower]
+        self.stated_epoch: int | None = None
+        self.is_stated = False
+        self.newest_request = 0
+        self.told_high_watermark: int | None = None
+        self.is_settled = False
+
+    def state(self, leader_epoch: int) -> None:
+        """The follower fetches it, in an epoch that the leader does not refuse."""
+        self.stated_epoch = leader_epoch
+        self.is_stated = True
+
+    def forget(self) -> None:
+        """The follower does not fetch it any more."""
+        self.stated_epoch = None
+        self.is_stated = False
+
+    def unsettle(self) -> None:
+        """Look at this partition again from now on."""
+        if self.is_settled:
+            self.is_settled = False
+            self.session.unsettled[self.partition.key] = self
+            remote, last_fetch_ms = self.remote, self.session.last_fetch_ms
+            remote.last_fetch_leader_end = remote.log_end_offset
+            remote.last_fetch_ms = last_fetch_ms
+            was_caught_up(remote, last_fetch_ms)
+
+    def told(self) -> None:
+        """Note that an answer carries the high watermark; if nothing else is open, the partition is settled."""
+        partition = self.partition
+        self.told_high_watermark = partition.replica.high_watermark
+        at_log_end = self.remote.log_end_offset == partition.replica.log.end
+        if at_log_end and self.session.follower in partition.committed.isr:
+            self.is_settled = True
+            del self.session.unsettled[partition.key]
+
+
 class FetchSession:
     """What one follower fetches from one leader.
 
     Attributes:
-        stated: the partitions in the session, with the leader epoch the follower stated.
-        unsettled: led partitions with a replica on the follower that are not settled; an ordered set.
+        partitions: all led partitions with a replica on the follower.
+        unsettled: those that are not settled; ordered.
         parked: id of the request that waits for data, None without one.
     """
 
-    __slots__ = ("_is_fenced", "_told", "broker_epoch", "follower", "last_fetch_ms", "parked", "stated", "unsettled")
+    __slots__ = ("_is_fenced", "broker_epoch", "follower", "last_fetch_ms", "parked", "partitions", "unsettled")
 
     def __init__(self, follower: BrokerId, switches: Switches) -> None:
         self.follower = follower
@@ -33,63 +100,32 @@ class FetchSession:
         self.broker_epoch = -1
         self.last_fetch_ms = 0
         self.parked: int | None = None
-        self.stated: dict[TopicPartition, int] = {}
-        self.unsettled: dict[TopicPartition, None] = {}
-        self._told: dict[TopicPartition, int] = {}
+        self.partitions: dict[TopicPartition, CachedPartition] = {}
+        self.unsettled: dict[TopicPartition, CachedPartition] = {}
 
     def open(self, partition: LeaderPartition) -> None:
-        """A term of leadership begins: nothing is proven yet."""
-        self.unsettled[partition.key] = None
-
-    def unsettle(self, partition: LeaderPartition) -> None:
-        """Look at this partition again from now on."""
-        if partition.key in self.unsettled:
-            return
-        self.unsettled[partition.key] = None
-        remote = partition.remotes[self.follower]
-        partition.remotes[self.follower] = remote._replace(
-            last_fetch_leader_end=remote.log_end_offset,
-            last_fetch_ms=self.last_fetch_ms,
-            last_caught_up_ms=max(remote.last_caught_up_ms, self.last_fetch_ms),
-        )
-
-    def is_stated(self, partition: LeaderPartition) -> bool:
-        """Tell whether the follower fetches this partition in the current term."""
-        epoch = self.stated.get(partition.key)
-        return epoch == partition.committed.leader_epoch or (epoch is not None and not self._is_fenced)
-
-    def is_parked_on(self, partition: LeaderPartition) -> bool:
-        """Tell whether a request waits for data of this partition, be it in an earlier term."""
-        return self.parked is not None and partition.key in self.stated
-
-    def has_data(self, partition: LeaderPartition) -> bool:
-        """Tell whether there is something to send."""
-        return self.is_stated(partition) and partition.remotes[self.follower].log_end_offset < partition.replica.log.end
-
-    def knows_high_watermark(self, partition: LeaderPartition) -> bool:
-        """Tell whether the follower was told the current high watermark."""
-        return self._told.get(partition.key) == partition.replica.high_watermark
-
-    def told_high_watermark(self, partition: LeaderPartition) -> None:
-        """Note that an answer carries the high watermark; if nothing else is open, the partition is settled."""
-        self._told[partition.key] = partition.replica.high_watermark
-        remote = partition.remotes[self.follower]
-        if remote.log_end_offset == partition.replica.log.end and self.follower in partition.committed.isr:
-            del self.unsettled[partition.key]
-
-    def forget_told(self, partition: LeaderPartition) -> None:
-        """The log start moved: the next answer tells it."""
-        self._told.pop(partition.key, None)
-        self.unsettle(partition)
+        """A term of leadership begins, or a reassignment added this follower: nothing is proven yet."""
+        cached = self.partitions.get(partition.key)
+        if cached is None:
+            cached = CachedPartition(self, partition)
+            self.partitions[partition.key] = partition.cached[self.follower] = cached
+        cached.remote = partition.remotes[self.follower]
+        cached.is_stated = cached.stated_epoch is not None and not self._is_fenced
+        cached.is_settled = False
+        self.unsettled[partition.key] = cached
 
     def drop(self, key: TopicPartition) -> None:
-        """Forget a partition that is not led any more."""
-        self.stated.pop(key, None)
-        self.unsettled.pop(key, None)
-        self._told.pop(key, None)
+        """Forget a partition that is not led any more, or has no replica on the follower any more."""
+        cached = self.partitions.pop(key, None)
+        if cached is not None:
+            self.unsettled.pop(key, None)
+            del cached.partition.cached[self.follower]
 
     def restart(self) -> None:
         """The follower begins a new session: nothing is stated any more."""
-        self.stated.clear()
-        self._told.clear()
+        for cached in self.partitions.values():
+            if cached.stated_epoch is not None:
+                cached.forget()
+                cached.unsettle()
+            cached.told_high_watermark = None
         self.parked = None

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.model.broker.fetcher import Fetcher
+from streaming.model.broker.fetcher import Fetcher, PartitionFetchState
 from streaming.model.messages.client_metadata import Header
-from streaming.model.messages.errors import Error
+from streaming.model.messages.errors import NO_ERROR, Error
 from streaming.model.messages.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
 from streaming.model.messages.offsets_for_leader_epoch import (
     OffsetForLeaderEpochPartition,
@@ -36,6 +36,12 @@ if TYPE_CHECKING:
 _ASKING: Final = frozenset({Truncation.LEADER_EPOCH_V0, Truncation.LEADER_EPOCH})
 
 
+def _position(state: PartitionFetchState, *, states_last_epoch: bool) -> FetchPartition:
+    log = state.replica.log
+    last_epoch = log.last_epoch if states_last_epoch else NO_EPOCH
+    return FetchPartition(state.topic_partition, state.leader_epoch, log.end, last_epoch)
+
+
 class Following:
     """The partitions a broker follows, by leader."""
 
@@ -58,6 +64,7 @@ class Following:
         self._broker = broker
         self._constants = constants
         self._switches = constants.switches
+        self._states_last_epoch = constants.switches.truncation is Truncation.FETCH
         self._replicas = replicas
         self._purgatory = purgatory
         self._outbox = outbox
@@ -79,8 +86,9 @@ class Following:
         self._add(key, leader, leader_epoch)
 
     def _add(self, key: TopicPartition, leader: BrokerId, leader_epoch: int) -> None:
-        asks = self._switches.truncation in _ASKING and self._replicas[key].log.last_epoch != NO_EPOCH
-        self._fetchers.setdefault(leader, Fetcher()).add(key, leader_epoch, truncating=asks)
+        state = PartitionFetchState(key, leader_epoch, self._replicas[key])
+        asks = self._switches.truncation in _ASKING and state.replica.log.last_epoch != NO_EPOCH
+        self._fetchers.setdefault(leader, Fetcher()).add(state, truncating=asks)
 
     def unfollow(self, key: TopicPartition) -> None:
         """Follower learns that nobody leads, that it leads itself, or that the topic is gone."""
@@ -98,7 +106,7 @@ class Following:
 
     def sources(self, key: TopicPartition) -> list[BrokerId]:
         """Give the leaders from which a partition is fetched: one at most, none while it waits after an error."""
-        return [leader for leader, fetcher in self._fetchers.items() if key in fetcher.epochs]
+        return [leader for leader, fetcher in self._fetchers.items() if key in fetcher.partitions]
 
     # -------------------------------------------------------------- asking
 
@@ -108,7 +116,7 @@ class Following:
             if fetcher.in_flight is None and not fetcher.is_backing_off:
                 if fetcher.truncating:
                     self._outbox.send(leader, self._question(fetcher))
-                elif fetcher.epochs:
+                elif fetcher.partitions:
                     self._outbox.send(leader, self._request(fetcher))
                 else:
                     del self._fetchers[leader]
@@ -117,13 +125,14 @@ class Following:
         self._last_request_id += 1
         fetcher.in_flight = self._last_request_id
         partitions = tuple(
-            OffsetForLeaderEpochPartition(key, fetcher.epochs[key], self._replicas[key].log.last_epoch)
-            for key in fetcher.truncating
+            OffsetForLeaderEpochPartition(it.topic_partition, it.leader_epoch, it.replica.log.last_epoch)
+            for it in fetcher.truncating.values()
         )
         return OffsetsForLeaderEpochRequest(Header(self._broker, self._last_request_id), partitions)
 
     def _request(self, fetcher: Fetcher) -> FetchRequest:
-        partitions = tuple(self._position(key, fetcher.epochs[key]) for key in fetcher.stated())
+        states_last_epoch = self._states_last_epoch
+        partitions = tuple([_position(it, states_last_epoch=states_last_epoch) for it in fetcher.stated()])
         forgotten = () if fetcher.is_new else tuple(fetcher.forgotten)
         self._last_request_id += 1
         request = FetchRequest(
@@ -132,11 +141,6 @@ class Following:
         fetcher.in_flight, fetcher.is_new = request.request_id, False
         fetcher.changed, fetcher.forgotten = {}, {}
         return request
-
-    def _position(self, key: TopicPartition, leader_epoch: int) -> FetchPartition:
-        log = self._replicas[key].log
-        last_epoch = log.last_epoch if self._switches.truncation is Truncation.FETCH else NO_EPOCH
-        return FetchPartition(key, leader_epoch, log.end, last_epoch)
 
     # -------------------------------------------------------------- answers
 
@@ -148,24 +152,25 @@ class Following:
         fetcher.in_flight = None
         for item in response.partitions:
             key = item.topic_partition
-            if fetcher.epochs.get(key) != item.leader_epoch:
+            state = fetcher.partitions.get(key)
+            if state is None or state.leader_epoch != item.leader_epoch:
                 continue
             if item.error is not Error.NONE:
-                self._fail(response.leader, fetcher, key, item.error)
-            elif self._truncate(self._replicas[key], (item.epoch, item.end_offset)):
-                del fetcher.truncating[key]
-                fetcher.changed[key] = None
+                self._fail(response.leader, fetcher, state, item.error)
+            elif self._truncate(state.replica, (item.epoch, item.end_offset)):
+                fetcher.changed[key] = fetcher.truncating.pop(key)
             self._was_replicated(key)
 
     def fetched(self, response: FetchResponse) -> None:
         """A leader answers; answers to an older request or in another leader epoch are void."""
         fetcher = self._fetchers.get(response.leader)
-        epochs: dict[TopicPartition, int] = {}
-        if fetcher is not None and fetcher.in_flight == response.request_id:
-            fetcher.in_flight, epochs = None, fetcher.epochs
+        is_fresh = fetcher is not None and fetcher.in_flight == response.request_id
+        if fetcher is not None and is_fresh:
+            fetcher.in_flight = None
         for item in response.partitions:
-            if fetcher is not None and epochs.get(item.topic_partition) == item.leader_epoch:
-                self._take(response.leader, fetcher, item)
+            state = fetcher.partitions.get(item.topic_partition) if fetcher is not None and is_fresh else None
+            if fetcher is not None and state is not None and state.leader_epoch == item.leader_epoch:
+                self._take(response.leader, fetcher, state, item)
             elif not self._switches.discard_stale_fetches:
                 self._take_stale(item)
 
@@ -173,24 +178,24 @@ class Following:
         """Without the check a follower takes what anybody sent, in whatever leader epoch; if only the offset fits."""
         leader, _ = self._term_of.get(item.topic_partition, (None, None))
         fetcher = self._fetchers.get(leader) if leader is not None else None
-        if leader is not None and fetcher is not None and item.topic_partition in fetcher.epochs:
-            self._take(leader, fetcher, item)
+        if leader is not None and fetcher is not None and item.topic_partition in fetcher.partitions:
+            self._take(leader, fetcher, fetcher.partitions[item.topic_partition], item)
 
-    def _take(self, leader: BrokerId, fetcher: Fetcher, item: FetchedPartition) -> None:
-        key = item.topic_partition
-        replica = self._replicas[key]
-        if item.error is Error.OFFSET_OUT_OF_RANGE:
-            self._back_into_range(replica, item)
-            fetcher.changed[key] = None
-        elif item.error is not Error.NONE:
-            self._fail(leader, fetcher, key, item.error)
+    def _take(self, leader: BrokerId, fetcher: Fetcher, state: PartitionFetchState, item: FetchedPartition) -> None:
+        key, replica = state.topic_partition, state.replica
+        if item.error is not NO_ERROR:
+            if item.error is Error.OFFSET_OUT_OF_RANGE:
+                self._back_into_range(replica, item)
+                fetcher.changed[key] = state
+            else:
+                self._fail(leader, fetcher, state, item.error)
         elif item.diverging is not None:
             self._truncate(replica, item.diverging)
-            fetcher.changed[key] = None
+            fetcher.changed[key] = state
         elif item.fetch_offset == replica.log.end:
             if item.end_offset > item.fetch_offset:
                 replica.log.append_fetched(item.end_offset, item.epochs, item.batches, item.timestamp_ms)
-                fetcher.changed[key] = None
+                fetcher.changed[key] = state
             replica.take_leader_offsets(item.high_watermark, item.log_start_offset)
         self._was_replicated(key)
 
@@ -212,10 +217,10 @@ class Following:
         elif leader.log_start_offset > replica.log.end:
             replica.restart_at(leader.log_start_offset)
 
-    def _fail(self, leader: BrokerId, fetcher: Fetcher, key: TopicPartition, error: Error) -> None:
+    def _fail(self, leader: BrokerId, fetcher: Fetcher, state: PartitionFetchState, error: Error) -> None:
         """Try again later; a fenced follower waits for newer metadata instead."""
-        again = PartitionFetchDue(key, leader, fetcher.epochs[key])
-        fetcher.remove(key)
+        again = PartitionFetchDue(state.topic_partition, leader, state.leader_epoch)
+        fetcher.remove(state.topic_partition)
         if error is not Error.FENCED_LEADER_EPOCH:
             self._outbox.after(self._constants.replica_fetch_backoff_ms, again)
 
@@ -244,5 +249,5 @@ class Following:
         key = timer.topic_partition
         if self._term_of.get(key) == (timer.leader, timer.leader_epoch):
             fetcher = self._fetchers.get(timer.leader)
-            if fetcher is None or key not in fetcher.epochs:
+            if fetcher is None or key not in fetcher.partitions:
                 self._add(key, timer.leader, timer.leader_epoch)

@@ -18,13 +18,14 @@ from streaming.model.broker.remote_replica import (
     is_slow,
     is_stuck,
 )
-from streaming.model.messages.errors import Error
+from streaming.model.messages.errors import NO_ERROR, Error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streaming.contracts.events import Cause
     from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.model.broker.fetch_session import CachedPartition
     from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration
     from streaming.model.storage.producer_state import AbortedTransaction
     from streaming.model.storage.replica import LocalReplica
@@ -58,6 +59,7 @@ class LeaderPartition:
         committed: the newest registration this broker knows.
         pending: the one proposal in flight, or None.
         remotes: what is known of each other replica.
+        cached: the same in the fetch session of each follower.
         start_offset: the log's end when this term of leadership began.
     """
 
@@ -66,6 +68,7 @@ class LeaderPartition:
         "_min_isr",
         "_switches",
         "broker",
+        "cached",
         "committed",
         "key",
         "pending",
@@ -88,6 +91,7 @@ class LeaderPartition:
         self.committed = registration
         self.pending: IsrProposal | None = None
         self.remotes: dict[BrokerId, RemoteReplica] = {}
+        self.cached: dict[BrokerId, CachedPartition] = {}
         self.start_offset = 0
         self.set_min_isr(1)
         self._switches = switches
@@ -116,17 +120,16 @@ class LeaderPartition:
         self._configured_min_isr = configured
         self._min_isr = effective_min_isr(configured, self.committed.replicas) or 1
 
-    def accept(self, registration: PartitionRegistration) -> tuple[BrokerId, ...]:
+    def accept(self, registration: PartitionRegistration) -> None:
         """Take the controller's word within the same leader epoch; whatever was proposed is settled by it.
 
-        Gives the followers that a reassignment added; that one was removed always begins a new leader epoch.
+        A reassignment may have added followers; that one was removed always begins a new leader epoch.
         """
-        added = tuple(set(registration.replicas).difference(self.committed.replicas))
+        added = [it for it in registration.replicas if it not in self.committed.replicas]
         self.committed, self.pending = registration, None
         if added:
-            self.remotes |= dict.fromkeys(added, for_new_leader(in_isr=False, now=0))
+            self.remotes |= {it: for_new_leader(in_isr=False, now=0) for it in added}
             self.set_min_isr(self._configured_min_isr)
-        return added
 
     def maximal_isr(self) -> tuple[BrokerId, ...]:
         """Give everyone that may be in the ISR: during a shrink still the old one, during an expand already the new."""
@@ -169,18 +172,22 @@ class LeaderPartition:
         Frozen while the ISR is below the minimum (KAFKA-15583). Waits also for a follower that is about to join, so
         that it is not chased for ever.
         """
-        if self._switches.freeze_high_watermark_under_min_isr and len(self.committed.isr) < self._min_isr:
+        if len(self.committed.isr) < self._min_isr and self._switches.freeze_high_watermark_under_min_isr:
             return False
-        maximal = self.maximal_isr()
-        end = candidate = self.replica.log.end
+        maximal, replica = self.maximal_isr(), self.replica
+        high_watermark, end = replica.high_watermark, replica.log.end
+        candidate = end
         for follower, remote in self.remotes.items():
-            if remote.log_end_offset < candidate and (
+            reached = remote.log_end_offset
+            if reached < candidate and (
                 follower in maximal or (is_caught_up(remote, end, now, window_ms) and self._may_join(follower, brokers))
             ):
-                candidate = remote.log_end_offset
-        if candidate <= self.replica.high_watermark:
+                if reached <= high_watermark:
+                    return False
+                candidate = reached
+        if candidate <= high_watermark:
             return False
-        self.replica.move_high_watermark(candidate)
+        replica.move_high_watermark(candidate)
         return True
 
     def _may_join(self, follower: BrokerId, brokers: Mapping[BrokerId, BrokerRegistration]) -> bool:
@@ -188,8 +195,8 @@ class LeaderPartition:
 
     def epoch_error(self, leader_epoch: int) -> Error:
         """Compare the leader epoch that a request states with the own (KIP-320)."""
-        if not self._switches.epoch_fencing or leader_epoch == self.committed.leader_epoch:
-            return Error.NONE
+        if leader_epoch == self.committed.leader_epoch or not self._switches.epoch_fencing:
+            return NO_ERROR
         newer = leader_epoch > self.committed.leader_epoch
         return Error.UNKNOWN_LEADER_EPOCH if newer else Error.FENCED_LEADER_EPOCH
 

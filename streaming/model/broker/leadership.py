@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import TopicPartition
 from streaming.model.broker.fetch_session import FetchSession
+from streaming.model.broker.isr_expiration import shrinks
 from streaming.model.broker.isr_proposals import IsrProposals
 from streaming.model.broker.leader import IsrProposal, LeaderPartition
-from streaming.model.broker.reading import nothing_new, parting, read, refusal
-from streaming.model.broker.remote_replica import RemoteReplica, behind_ms, fetched
-from streaming.model.messages.errors import Error
-from streaming.model.messages.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
+from streaming.model.broker.reading import absence, nothing_new, parting, read, refusal
+from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH, RemoteReplica, fetched
+from streaming.model.messages.errors import NO_ERROR, Error
+from streaming.model.messages.fetch import FetchedPartition, FetchRequest, FetchResponse
 from streaming.model.messages.timers import FetchWaitOver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from streaming.contracts.identifiers import BrokerId
     from streaming.model.broker.controller_channel import ControllerChannel
+    from streaming.model.broker.fetch_session import CachedPartition
     from streaming.model.broker.purgatory import Purgatory
     from streaming.model.constants import Constants
     from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
@@ -79,25 +81,21 @@ class Leadership:
             self.led[key] = partition
             self._let_go(partition, registration)
             partition.begin_term(now, registration, topic.min_isr, again=again)
-            for session in self._sessions_of(partition):
-                session.open(partition)
+            for follower in partition.remotes:
+                self._session(follower).open(partition)
             if not self._switches.expand_needs_fetch_in_epoch:
                 self._expand(partition, *partition.remotes)
             self._advance(now, partition)
         elif registration.partition_epoch > partition.committed.partition_epoch:
-            added = partition.accept(registration)
-            for session in self._sessions_of(partition):
-                if session.follower in added:
-                    session.open(partition)
+            partition.accept(registration)
             self._isr_committed(now, partition)
         if self.probe is not None:
             self.probe.informed(key)
 
     def _let_go(self, partition: LeaderPartition, registration: PartitionRegistration) -> None:
         """Followers that a reassignment removed are none any more."""
-        for session in self._sessions_of(partition):
-            if session.follower not in registration.replicas:
-                session.drop(partition.key)
+        for follower in set(partition.cached).difference(registration.replicas):
+            self._sessions[follower].drop(partition.key)
 
     def configure(self, topic: TopicRegistration) -> None:
         """Leader learns of a topic's new configuration; high watermarks move with the next fetch."""
@@ -108,8 +106,9 @@ class Leadership:
 
     def log_start_moved(self, key: TopicPartition) -> None:
         """Leader has deleted its oldest records: the followers are told with the next fetch."""
-        for session in self._sessions_of(self.led[key]):
-            session.forget_told(self.led[key])
+        for cached in self.led[key].cached.values():
+            cached.told_high_watermark = None
+            cached.unsettle()
 
     def resign(self, key: TopicPartition) -> None:
         """Leader learns that it leads no more."""
@@ -120,12 +119,8 @@ class Leadership:
                 self._former_remotes[key] = partition.remotes
             if self.probe is not None:
                 self.probe.resigned(partition)
-            for session in self._sessions_of(partition):
-                session.drop(key)
-
-    def _sessions_of(self, partition: LeaderPartition) -> Iterator[FetchSession]:
-        for follower in partition.remotes:
-            yield self._session(follower)
+            for follower in list(partition.cached):
+                self._sessions[follower].drop(key)
 
     def _session(self, follower: BrokerId) -> FetchSession:
         session = self._sessions.get(follower)
@@ -139,8 +134,8 @@ class Leadership:
             self._purgatory.touch(partition.key)
             if self.probe is not None:
                 self.probe.advanced(partition)
-            for session in self._sessions_of(partition):
-                session.unsettle(partition)
+            for cached in partition.cached.values():
+                cached.unsettle()
 
     def sessions(self) -> list[FetchSession]:
         """Give the fetch session of each follower."""
@@ -157,8 +152,7 @@ class Leadership:
             if partition is None or (acks_all and not partition.accepts_acks_all):
                 refused += count
                 continue
-            for session in self._awaken(partition):
-                waiting[session.follower] = session
+            self._awaken(partition, waiting)
             partition.replica.log.append(count, now)
             if self.probe is not None:
                 self.probe.appended(partition, partition.replica.log.end - count, acks_all=acks_all)
@@ -167,45 +161,50 @@ class Leadership:
             self._answer(session, ())
         return refused
 
-    def _awaken(self, partition: LeaderPartition) -> list[FetchSession]:
-        """Look at every follower's session again, for there is news; give those with a request that waits for it."""
-        waiting = []
-        for session in self._sessions_of(partition):
-            session.unsettle(partition)
-            if session.is_parked_on(partition):
-                waiting.append(session)
-        return waiting
+    @staticmethod
+    def _awaken(partition: LeaderPartition, waiting: dict[BrokerId, FetchSession]) -> None:
+        """Look at every follower again, for there is news; ``waiting`` gets those with a request that waits for it.
+
+        Also one that stated the partition in an earlier term: it has to learn that.
+        """
+        for follower, cached in partition.cached.items():
+            cached.unsettle()
+            if cached.session.parked is not None and cached.stated_epoch is not None:
+                waiting[follower] = cached.session
 
     def append_batch(self, now: int, partition: LeaderPartition, batch: Batch, *, acks_all: bool) -> Batch:
         """Leader writes one batch with producer, keys or marker; gives it as it stands in the log."""
-        waiting = self._awaken(partition)
+        waiting: dict[BrokerId, FetchSession] = {}
+        self._awaken(partition, waiting)
         batch = partition.replica.log.append_batch(batch)
         if self.probe is not None:
             self.probe.appended(partition, batch.base_offset, acks_all=acks_all)
         self._advance(now, partition)
-        for session in waiting:
+        for session in waiting.values():
             self._answer(session, ())
         return batch
 
     def fetch(self, now: int, request: FetchRequest) -> None:
         """Follower fetches: its positions prove what it has; then data, or a wait for data."""
         session = self._session(request.follower)
-        for key in list(session.stated) if request.full else request.forgotten:
-            if session.stated.pop(key, None) is not None and key in self.led:
-                session.unsettle(self.led[key])
+        session.broker_epoch = request.broker_epoch
         if request.full:
             session.restart()
-        session.broker_epoch = request.broker_epoch
-        refusals = [answer for item in request.partitions if (answer := self._state(now, session, item))]
-        stated_now = {item.topic_partition for item in request.partitions}
-        for key in list(session.unsettled):
-            partition = self.led[key]
-            if key not in stated_now and session.is_stated(partition):
-                self._fetched(now, session, partition, partition.remotes[session.follower].log_end_offset)
+        for key in request.forgotten:
+            if key in session.partitions:
+                session.partitions[key].forget()
+                session.partitions[key].unsettle()
+        answers = self._stated(now, session, request)
+        has_data = False
+        for cached in session.unsettled.values():
+            if cached.is_stated:
+                if cached.newest_request != request.request_id:  # its position is the one stated before
+                    self._fetched(now, cached, cached.remote.log_end_offset)
+                has_data = has_data or cached.remote.log_end_offset < cached.partition.replica.log.end
         session.last_fetch_ms = now
         session.parked = request.request_id
-        if refusals or any(session.has_data(self.led[key]) for key in session.unsettled):
-            self._answer(session, refusals)
+        if answers or has_data:
+            self._answer(session, answers)
         else:
             self._outbox.after(
                 self._constants.replica_fetch_wait_max_ms, FetchWaitOver(request.follower, request.request_id)
@@ -220,56 +219,56 @@ class Leadership:
     # -------------------------------------------------------------- ISR
 
     def expire_isr(self, now: int) -> None:
-        """Leader, each half window: propose the ISR without those that lag. Only unsettled followers can."""
-        lagging: dict[TopicPartition, list[BrokerId]] = {}
-        window, messages = self._constants.replica_lag_time_max_ms, self._constants.replica_lag_max_messages
-        for session in self._sessions.values():
-            for key in session.unsettled:
-                partition = self.led[key]
-                if partition.pending is None and partition.is_lagging(session.follower, now, window, messages):
-                    lagging.setdefault(key, []).append(session.follower)
-        for key, followers in lagging.items():
-            partition = self.led[key]
-            isr = tuple(member for member in partition.committed.isr if member not in followers)
-            # Ghost: would they be in sync, were the time in which this leader itself stood still not counted?
-            remotes = [partition.remotes[it] for it in followers]
-            is_stall = all(behind_ms(it, now, self.stalled) <= window < behind_ms(it, now, (0, 0)) for it in remotes)
-            cause = Cause.LEADER_STALL if is_stall else Cause.LAG
-            self.proposals.propose(partition, IsrProposal(isr, cause))
+        """Leader, each half window: propose the ISR without those that lag."""
+        for partition, proposal in shrinks(now, self._sessions.values(), self._constants, self.stalled):
+            self.proposals.propose(partition, proposal)
 
     def _isr_committed(self, now: int, partition: LeaderPartition) -> None:
-        for session in self._sessions_of(partition):
-            session.unsettle(partition)
+        for follower in partition.remotes:
+            if follower in partition.cached:
+                partition.cached[follower].unsettle()
+            else:  # added by a reassignment
+                self._session(follower).open(partition)
         self._purgatory.touch(partition.key)
         if self._switches.recheck_high_watermark_after_isr:
             self._advance(now, partition)
         if self.probe is not None:
             self.probe.informed(partition.key)
 
-    def _state(self, now: int, session: FetchSession, item: FetchPartition) -> FetchedPartition | None:
-        """Take one stated position; an answer only where it is refused or the logs part."""
-        key = item.topic_partition
-        partition = self.led.get(key)
+    def _stated(self, now: int, session: FetchSession, request: FetchRequest) -> list[FetchedPartition]:
+        """Take the positions of a request; answers only where one is refused or the logs part."""
+        answers = []
         known = self.brokers.get(session.follower) if self._switches.broker_epoch_check else None
-        error = refusal(partition, session, item.leader_epoch, known)
-        if partition is None or error is not Error.NONE:
-            return FetchedPartition(key, item.leader_epoch, error)
-        refused = parting(partition, item)
-        session.unsettle(partition)
-        if refused is not None:
-            session.stated.pop(key, None)
-            return refused
-        session.stated[key] = item.leader_epoch
-        self._fetched(now, session, partition, item.fetch_offset)
-        return None
+        is_replaced = known is not None and ANY_BROKER_EPOCH != session.broker_epoch < known.epoch
+        for item in request.partitions:
+            key, leader_epoch = item.topic_partition, item.leader_epoch
+            cached = session.partitions.get(key)
+            if cached is None:
+                answers.append(FetchedPartition(key, leader_epoch, absence(is_led=key in self.led)))
+                continue
+            cached.newest_request = request.request_id
+            error = refusal(cached.partition, leader_epoch, is_replaced=is_replaced)
+            if error is not NO_ERROR:
+                answers.append(FetchedPartition(key, leader_epoch, error))
+                continue
+            parted = parting(cached.partition, item)
+            cached.unsettle()
+            if parted is None:
+                cached.state(leader_epoch)
+                self._fetched(now, cached, item.fetch_offset)
+            else:
+                cached.forget()
+                answers.append(parted)
+        return answers
 
-    def _fetched(self, now: int, session: FetchSession, partition: LeaderPartition, offset: int) -> None:
-        before = partition.remotes[session.follower]
-        partition.remotes[session.follower] = fetched(
-            before, offset, partition.replica.log.end, now, session.broker_epoch
-        )
-        self._expand(partition, session.follower)
-        if before.log_end_offset != offset:
+    def _fetched(self, now: int, cached: CachedPartition, offset: int) -> None:
+        """Follower has everything below ``offset``: it may join the ISR, and the high watermark may move."""
+        partition, remote = cached.partition, cached.remote
+        before = remote.log_end_offset
+        fetched(remote, offset, partition.replica.log.end, now, cached.session.broker_epoch)
+        if cached.session.follower not in partition.committed.isr:
+            self._expand(partition, cached.session.follower)
+        if before != offset:
             self._advance(now, partition)
 
     def _expand(self, partition: LeaderPartition, *followers: BrokerId) -> None:
@@ -280,17 +279,18 @@ class Leadership:
     def _answer(self, session: FetchSession, refusals: Iterable[FetchedPartition]) -> None:
         assert session.parked is not None  # noqa: S101 - only a request can be answered
         answers = list(refusals)
-        for key in list(session.unsettled):
-            partition = self.led[key]
-            if not session.is_stated(partition):
-                if key in session.stated:  # in an earlier term: the follower has to begin again (DelayedFetch)
-                    answers.append(FetchedPartition(key, session.stated.pop(key), Error.FENCED_LEADER_EPOCH))
+        for cached in list(session.unsettled.values()):
+            partition = cached.partition
+            if not cached.is_stated:
+                if cached.stated_epoch is not None:  # an earlier term: the follower has to begin again (DelayedFetch)
+                    answers.append(FetchedPartition(partition.key, cached.stated_epoch, Error.FENCED_LEADER_EPOCH))
+                    cached.forget()
                 continue
-            if session.has_data(partition):
-                offset = partition.remotes[session.follower].log_end_offset
+            offset, replica = cached.remote.log_end_offset, partition.replica
+            if offset < replica.log.end:
                 answers.append(read(partition, offset, self._constants.replica_fetch_max_records))
-            elif not session.knows_high_watermark(partition):
+            elif cached.told_high_watermark != replica.high_watermark:
                 answers.append(nothing_new(partition))
-            session.told_high_watermark(partition)
+            cached.told()
         self._outbox.send(session.follower, FetchResponse(session.parked, self.broker, tuple(answers)))
         session.parked = None

@@ -1,6 +1,6 @@
 """Operations that wait for partitions to move (``DelayedOperationPurgatory``).
 
-Whoever moves a partition only notes it (:meth:`Purgatory.touch`, one look into an empty dict while nobody waits); the
+Whoever moves a partition only notes it (:meth:`Purgatory.touch`, a look at an empty dict while nobody waits); the
 broker completes what can be completed at the end of every input, so that no operation runs in the middle of another.
 """
 
@@ -60,7 +60,7 @@ class Purgatory:
 
     def touch(self, key: TopicPartition) -> None:
         """High watermark, ISR, leadership or log end of a partition moved."""
-        if key in self._watching:
+        if self._watching and key in self._watching:
             self.touched[key] = None
 
     def complete(self, now: int) -> None:

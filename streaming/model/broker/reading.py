@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH
-from streaming.model.messages.errors import Error
+from streaming.model.messages.errors import NO_ERROR, Error
 from streaming.model.messages.fetch import FetchedPartition, FetchPartition
 from streaming.model.storage.truncation import check_fetch
 
 if TYPE_CHECKING:
-    from streaming.model.broker.fetch_session import FetchSession
     from streaming.model.broker.leader import LeaderPartition
-    from streaming.model.controller.partition import BrokerRegistration
 
 
-def refusal(
-    partition: LeaderPartition | None, session: FetchSession, leader_epoch: int, known: BrokerRegistration | None
-) -> Error:
-    """Tell whether a follower may fetch here at all; ``known``: its broker, as the metadata log has it."""
-    if partition is None:
-        return Error.NOT_LEADER_OR_FOLLOWER
-    if session.follower not in partition.remotes:
-        return Error.UNKNOWN_LEADER_EPOCH  # added by a reassignment that this leader has not read of yet
+def absence(*, is_led: bool) -> Error:
+    """Tell why a partition is not in a follower's session: another leads, or this leader has not read of the follower.
+
+    The latter was added by a reassignment, then.
+    """
+    return Error.UNKNOWN_LEADER_EPOCH if is_led else Error.NOT_LEADER_OR_FOLLOWER
+
+
+def refusal(partition: LeaderPartition, leader_epoch: int, *, is_replaced: bool) -> Error:
+    """Tell whether a follower may fetch here at all; ``is_replaced``: another process of it was registered since."""
     error = partition.epoch_error(leader_epoch)
-    if error is Error.NONE and known is not None and ANY_BROKER_EPOCH != session.broker_epoch < known.epoch:
-        return Error.NOT_LEADER_OR_FOLLOWER  # a process that was replaced since (KIP-903)
+    if is_replaced and error is NO_ERROR:
+        return Error.NOT_LEADER_OR_FOLLOWER  # KIP-903
     return error
 
 

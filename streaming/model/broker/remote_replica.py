@@ -1,14 +1,16 @@
-"""One follower as its leader sees it, and when it counts as caught up (KIP-16, ``Replica.java``). Pure values."""
+"""One follower as its leader sees it, and when it counts as caught up (KIP-16, ``Replica.java``)."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final
 
 UNKNOWN_OFFSET: Final = -1
 ANY_BROKER_EPOCH: Final = -1
 
 
-class RemoteReplica(NamedTuple):
+@dataclass(slots=True)
+class RemoteReplica:
     """What the leader remembers of one follower's fetches.
 
     Attributes:
@@ -26,18 +28,27 @@ class RemoteReplica(NamedTuple):
     broker_epoch: int | None = None
 
 
-def fetched(remote: RemoteReplica, offset: int, leader_end: int, now: int, broker_epoch: int) -> RemoteReplica:
-    """Take in a fetch at ``offset`` that the leader read when its own log ended at ``leader_end``.
+def fetched(remote: RemoteReplica, offset: int, leader_end: int, now: int, broker_epoch: int) -> None:
+    """Note a fetch at ``offset`` that the leader read when its own log ended at ``leader_end``.
 
     The second branch is what keeps a follower in sync that is always one batch behind: it has now what the leader
     had at the *previous* fetch, so it was caught up at the time of that one.
     """
-    caught_up = remote.last_caught_up_ms
     if offset >= leader_end:
-        caught_up = max(caught_up, now)
+        was_caught_up(remote, now)
     elif offset >= remote.last_fetch_leader_end:
-        caught_up = max(caught_up, remote.last_fetch_ms)
-    return RemoteReplica(offset, max(remote.last_fetch_leader_end, leader_end), now, caught_up, broker_epoch)
+        was_caught_up(remote, remote.last_fetch_ms)
+    if leader_end > remote.last_fetch_leader_end:  # noqa: PLR1730 - max() takes longer than all the rest
+        remote.last_fetch_leader_end = leader_end
+    remote.log_end_offset = offset
+    remote.last_fetch_ms = now
+    remote.broker_epoch = broker_epoch
+
+
+def was_caught_up(remote: RemoteReplica, at: int) -> None:
+    """Note a moment at which it had everything; only the newest one counts."""
+    if at > remote.last_caught_up_ms:  # noqa: PLR1730 - max() takes longer than all the rest
+        remote.last_caught_up_ms = at
 
 
 def is_caught_up(remote: RemoteReplica, leader_end: int, now: int, window_ms: int) -> bool:
@@ -76,5 +87,5 @@ def for_new_leader(*, in_isr: bool, now: int) -> RemoteReplica:
 def for_reelected_leader(remote: RemoteReplica, *, in_isr: bool, start_offset: int, now: int) -> RemoteReplica:
     """Begin another term of the same leader: positions are kept, the window of ISR members starts again."""
     if not in_isr:
-        return remote._replace(last_fetch_ms=0, last_caught_up_ms=0)
-    return remote._replace(last_fetch_leader_end=start_offset, last_fetch_ms=now, last_caught_up_ms=now)
+        return replace(remote, last_fetch_ms=0, last_caught_up_ms=0)
+    return replace(remote, last_fetch_leader_end=start_offset, last_fetch_ms=now, last_caught_up_ms=now)

@@ -43,8 +43,7 @@ class LeaderState:
 
     def fetched(self, now: int, request: QuorumFetchRequest, end: int) -> None:
         """A voter fetches: it has everything below."""
-        remote = self.remotes[request.replica]
-        self.remotes[request.replica] = fetched(remote, request.fetch_offset, end, now, 0)
+        fetched(self.remotes[request.replica], request.fetch_offset, end, now, 0)
 
     def high_watermark(self, end: int) -> int | None:
         """Give what a majority has; None until that covers a batch of this epoch.

@@ -16,7 +16,7 @@ def test_last_caught_up_time_follows_the_fetch_before_the_last() -> None:
     times = []
     remote = RemoteReplica()
     for offset, leader_end, now in ((5, 10, 100), (10, 15, 200), (15, 15, 300)):
-        remote = fetched(remote, offset, leader_end, now, broker_epoch=7)
+        fetched(remote, offset, leader_end, now, broker_epoch=7)
         times.append(remote.last_caught_up_ms)
     assert times == [0, 100, 300]
     assert remote.broker_epoch == 7
