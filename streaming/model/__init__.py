@@ -28,6 +28,10 @@ Read in this order:
 - ``replication``    what leaders ask of it, and what time brings: ISR changes, elections
 - ``topics``         what administrators ask of it
 - ``controller``     requests in, record batches out
+- ``timeline``       what the controller did and may have to undo
+- ``quorum``         the controllers: ``roles`` as a table, ``voter`` (elections), ``raft`` (replication by fetching),
+  ``raft_log``, ``leader_state``; ``controller_process``, ``controllers``; ``description``: what the active one tells
+- ``controller_channel`` whom a broker takes for the active controller
 - ``fetch_session``  the leader's half of a fetch session; why idle partitions cost nothing
 - ``isr_proposals``  proposals on their way to the controller
 - ``leadership``     a broker as leader: fetches, appends, shrink and expand

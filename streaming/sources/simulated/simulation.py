@@ -57,7 +57,10 @@ class Simulation:
     def __init__(self, scenario: Scenario, *, seed: int, origin: Micros, watched: bool = False) -> None:
         self.scenario = scenario
         self.network: SimulatedNetwork = SimulatedNetwork(Random(f"{seed} network"))  # noqa: S311 - reproducible on purpose
-        self.cluster: Cluster = Cluster(scenario.constants, self.network, origin=origin)
+        elections = Random(f"{seed} elections")  # noqa: S311 - reproducible on purpose
+        self.cluster: Cluster = Cluster(
+            scenario.constants, self.network, origin=origin, jitter=lambda _, below: elections.randrange(below)
+        )
         self.watch = Watch(self.cluster, stops=False) if watched else None
         self.agenda = Agenda()
         self.topic_ids: dict[str, TopicId] = {}
