@@ -22,7 +22,7 @@ brokers = st.sampled_from(BROKERS)
 nodes = st.sampled_from((*BROKERS, -100))
 links = st.tuples(nodes, nodes).filter(lambda link: link[0] != link[1])
 faults = st.one_of(
-    st.tuples(st.sampled_from(["kill", "start", "stop", "pause", "resume"]), brokers),
+    st.tuples(st.sampled_from(["kill", "start", "stop", "pause", "resume", "lose_power", "sync", "wipe"]), brokers),
     st.tuples(st.sampled_from(["hold", "release"]), links),
 )
 schedules = st.lists(st.tuples(st.integers(1, 1_200), faults), max_size=12)
@@ -51,7 +51,7 @@ def heal(it: Any) -> None:
 
 @pytest.mark.parametrize("elr", [True, False])
 @settings(
-    max_examples=12,
+    max_examples=8,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     print_blob=True,

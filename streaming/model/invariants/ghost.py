@@ -72,9 +72,8 @@ class Memory:
         self.broken: list[tuple[str, str]] = []
 
     def has_all_that_was_consumed(self, log: Log) -> bool:
-        """Tell whether a replica can stand for everything below the true high watermark."""
-        end = min(self.true_high_watermark, self.consumed.end)
-        return log.end >= end and first_difference(log, self.consumed, end) is None
+        """Tell whether a replica has every record that a consumer may have seen."""
+        return log.end >= self.consumed.end and first_difference(log, self.consumed, self.consumed.end) is None
 
 
 class Ghost:
@@ -180,7 +179,9 @@ class Ghost:
             return
         if step.cause in UNCLEAN:
             self._forgive(key, after, step.cause.value)
-        elif excuse := self.excuse(key, step.before):
+        elif (excuse := self.excuse(key, step.before)) and (
+            after.leader not in memory.damaged or self.is_accepted(after.leader)
+        ):  # else it is dead, or will be taken for another process soon: whoever is elected next decides
             self._forgive(key, after, excuse)
 
     def is_accepted(self, broker: BrokerId) -> bool:

@@ -120,8 +120,7 @@ class Watch(Ghost):
         """
         self.touched = dict.fromkeys(self._registry.partitions, True)
         self.check()
-        if complaint := metadata.valid_broker_state(self._cluster):
-            self._report(Violation("ValidBrokerState", "brokers", complaint))
+        self._check_brokers()
 
     def committed(self, commit: Commit) -> None:
         """The controller wrote a batch: check the steps it tells of."""
@@ -137,6 +136,7 @@ class Watch(Ghost):
         for record in commit.batch.records:
             if isinstance(record, RegisterBroker):
                 self._check_registration(record)
+        self._check_brokers()
 
     def _check_registration(self, record: RegisterBroker) -> None:
         """A process that registers again, because it heard no answer, keeps its epoch."""
@@ -145,6 +145,10 @@ class Watch(Ghost):
         if record.broker_epoch < before or (record.broker_epoch == before and record.incarnation_id != incarnation_id):
             complaint = f"{record.broker_epoch} after {before}"
             self._report(Violation("BrokerEpochsGrow", f"broker {record.broker}", complaint))
+
+    def _check_brokers(self) -> None:
+        if complaint := metadata.valid_broker_state(self._cluster):
+            self._report(Violation("ValidBrokerState", "brokers", complaint))
 
     def _check_partition(self, key: TopicPartition, invariants: tuple[Invariant, ...]) -> None:
         sight = look(self._cluster, self, key)
