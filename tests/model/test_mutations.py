@@ -44,7 +44,7 @@ class Mutation(NamedTuple):
 # Leader 1 of three, of whom 2 and 3 stopped cleanly: ISR 1, ELR 3.
 _LAST_ONE: list[Any] = [(0, "write", (5, 1)), (300, "stop", (2,)), (0, "stop", (3,))]
 # Broker 1 leads, though 3 is preferred; all are in sync.
-_NOT_PREFERRED: list[Any] = [(0, "write", (8, 1)), (300, "stop", (3,)), (500, "start", (3,)), (1_500, "write", (0, 1))]
+_NOT_PREFERRED: list[Any] = [(0, "write", (8, 1)), (300, "stop", (3,)), (500, "start", (3,)), (3_500, "write", (0, 1))]
 
 MUTATIONS = {
     "01 expand only after a fetch in this leader epoch": Mutation(
@@ -149,7 +149,7 @@ MUTATIONS = {
             (0, "stop", (3,)),
             (500, "start", (2,)),
             (0, "start", (3,)),
-            (1_500, "hold", (1, 2)),
+            (3_500, "hold", (1, 2)),
             (0, "hold", (1, 3)),
             (0, "write", (2, 0)),
             (10, "hold", (2, 1)),

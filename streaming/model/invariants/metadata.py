@@ -90,7 +90,11 @@ def unclean_exclusion(sight: Sight) -> str | None:
     """
     state = sight.truth
     back = [it for it in sight.memory.damaged if it in {*state.isr, *state.elr} and sight.is_accepted(it)]
-    return f"damaged members {back}: {state}" if back and sight.constants.elr_enabled and not sight.excuse else None
+    return (
+        f"damaged members {back}: ISR {state.isr}, ELR {state.elr}"
+        if back and sight.constants.elr_enabled and not sight.excuse
+        else None
+    )
 
 
 def epochs_grow(step: Transition) -> str | None:
