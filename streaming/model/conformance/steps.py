@@ -201,6 +201,8 @@ def _proposed(replay: Replay, case: Case) -> Plan | str:
     """Leader proposes the ISR that the log then has, as recovered; what a finished reassignment dropped, with it."""
     isr, dropped = case.after.isr, set(case.before.removing_replicas) - set(case.after.replicas)
     isr += tuple(broker for broker in case.before.isr if broker in dropped)
+    if set(isr) == set(case.before.isr) and case.after.leader_recovery_state == case.before.leader_recovery_state:
+        return "the leader would propose what is"
     members = tuple((broker, ANY_BROKER_EPOCH) for broker in isr)
     item = AlterPartitionItem(case.key, case.before.leader_epoch, case.before.partition_epoch, members, Cause.UNKNOWN)
     error = verdict(Proposal(case.before.leader, item, case.before, replay.registry.brokers))
