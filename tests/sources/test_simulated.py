@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -347,3 +348,15 @@ def test_the_quorum_is_told_with_its_new_leader() -> None:
     assert {it.node for it in members if it.is_voter} == {100, 101, 102}
     assert members[0].controller == 100
     assert members[-1].controller == 101
+
+
+def test_administrators_ask_again_while_no_controller_is_active() -> None:
+    scenario = replace(
+        load_scenario("controller_failover"),
+        topics=(TopicPlan(name="late", partitions=1, create_at=5.2, delete_at=40),),
+    )
+    it = source(scenario)
+    play(it, 39)
+    assert [topic.topic for topic in it.topics().values()] == ["late"]
+    created = next(entry for entry in it.trace() if entry.topic == "late")
+    assert EPOCH + 6 * SECOND < created.time < EPOCH + 10 * SECOND

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import BrokerId, TopicPartition
@@ -22,7 +23,7 @@ def inflict(simulation: Simulation, fault: Fault) -> None:
     elif fault.link is not None:
         _TO_A_LINK[fault.action](simulation, fault.link, fault)
     else:
-        _BY_AN_ADMINISTRATOR[fault.action](simulation, fault)
+        simulation.administer(partial(_BY_AN_ADMINISTRATOR[fault.action], simulation, fault))
 
 
 def _nodes(it: Simulation, fault: Fault) -> list[BrokerId]:
@@ -46,7 +47,6 @@ _TO_A_PROCESS: Final[dict[Action, Callable[[Simulation, BrokerId, Fault], None]]
     Action.LOSE_POWER: lambda it, node, _: it.cluster.lose_power(node),
     Action.WIPE: lambda it, node, _: it.cluster.wipe(node),
     Action.FAIL_LOG_DIR: lambda it, node, fault: it.cluster.fail_log_dir(node, fault.directory or ""),
-    Action.UNREGISTER: lambda it, node, _: it.cluster.admin.unregister_broker(node),
     Action.SLOW_DISK: lambda it, node, fault: _slow_disk(it, node, fault.records_per_second or 1),
     Action.MEND_DISK: lambda it, node, _: _mend_disk(it, node),
 }
@@ -90,6 +90,11 @@ def _partitions(it: Simulation, fault: Fault) -> list[TopicPartition]:
     return [TopicPartition(topic_id, number) for number in numbers]
 
 
+def _unregister(it: Simulation, fault: Fault) -> None:
+    if fault.broker is not None:
+        it.cluster.admin.unregister_broker(fault.broker)
+
+
 def _elect(it: Simulation, fault: Fault) -> None:
     mode = Mode.UNCLEAN if fault.election == "unclean" else Mode.PREFERRED
     it.cluster.admin.elect_leaders(mode, _partitions(it, fault))
@@ -105,6 +110,7 @@ def _alter_config(it: Simulation, fault: Fault) -> None:
 
 
 _BY_AN_ADMINISTRATOR: Final[dict[Action, Callable[[Simulation, Fault], None]]] = {
+    Action.UNREGISTER: _unregister,
     Action.ELECT: _elect,
     Action.REASSIGN: lambda it, fault: _reassign(it, fault, fault.replicas),
     Action.CANCEL_REASSIGNMENT: lambda it, fault: _reassign(it, fault, None),

@@ -18,6 +18,7 @@ from streaming.model.controller.placement_zookeeper import assign_replicas
 from streaming.model.controller.topics import NewTopic
 from streaming.model.invariants.watch import Watch
 from streaming.model.messages.client_metadata import TRANSACTION_STATE
+from streaming.model.messages.errors import Error, Refused
 from streaming.sources.simulated.agenda import Agenda
 from streaming.sources.simulated.clients import SEND_MS, SimulatedProducer
 from streaming.sources.simulated.faults import inflict
@@ -36,6 +37,7 @@ MICROS_PER_MS: Final = 1_000
 CREATE_TOPICS_MS: Final = 3_000
 PRODUCE_MS: Final = 4_000
 WARM_UP_MS: Final = 10_000
+ASK_AGAIN_MS: Final = 500
 
 
 class Simulation:
@@ -156,14 +158,30 @@ class Simulation:
     def _new_id(self) -> TopicId:
         return topic_id_from_uuid(uuid.UUID(int=self._ids.getrandbits(128)))
 
+    def administer(self, request: Callable[[], object]) -> None:
+        """Administrator asks, again and again while no controller is active.
+
+        Raises:
+            Refused: for any other reason.
+        """
+        try:
+            request()
+        except Refused as refusal:
+            if refusal.error is not Error.NOT_CONTROLLER:
+                raise
+            self.agenda.at(self.cluster.now + ASK_AGAIN_MS, partial(self.administer, request))
+
     def create(self, plan: TopicPlan) -> None:
         """Administrator creates a topic."""
-        topic_id = self.topic_ids[plan.name] = self._new_id()
+        self.administer(partial(self._create, plan, self._new_id()))
+
+    def _create(self, plan: TopicPlan, topic_id: TopicId) -> None:
         config = {"min.insync.replicas": str(plan.min_insync_replicas)}
         if plan.unclean_leader_election:
             config["unclean.leader.election.enable"] = "true"
         assignments = plan.assignments or self._place(plan)
         self.cluster.admin.create_topic(NewTopic(plan.name, topic_id, assignments), config)
+        self.topic_ids[plan.name] = topic_id
 
     def _place(self, plan: TopicPlan) -> tuple[tuple[BrokerId, ...], ...]:
         scenario, wanted = self.scenario, plan.brokers or self.scenario.brokers
@@ -189,7 +207,12 @@ class Simulation:
 
     def delete(self, plan: TopicPlan) -> None:
         """Administrator deletes a topic."""
-        self.cluster.admin.delete_topic(self.topic_ids.pop(plan.name))
+        self.administer(partial(self._delete, plan.name))
+
+    def _delete(self, name: str) -> None:
+        if name in self.topic_ids:
+            self.cluster.admin.delete_topic(self.topic_ids[name])
+            del self.topic_ids[name]
 
 
 def _ms(seconds: float) -> int:
