@@ -10,6 +10,7 @@ pytest_plugins = [
     "tests.plugins.spark",
     "tests.plugins.transcript",
     "tests.plugins.transcript_commands",
+    "tests.plugins.transcript_groups",
     "tests.plugins.transcript_operators",
     "tests.plugins.transcript_producers",
     "tests.plugins.transcript_quorum",

@@ -49,6 +49,13 @@ Read in this order:
 - ``producer``       retries in order; ``partition_queue``: of one partition; ``transactional_producer``
 - ``transaction_state`` a transaction as a table; ``transactions``: its coordinator, ``transaction_log``: what it knows,
   ``sessions``: who is fenced, ``marker_sender``: a decision carried to every partition
+- ``consumer_reads`` a broker serves consumers: up to the high watermark, or from a replica nearby
+- ``positions``      where a consumer is, as a table; ``fetching``: how it reads; ``committing``: how it commits
+- ``classic_membership`` and ``consumer_membership``: how it stays in its group, in either protocol; ``consumer``
+- ``classic_group``  a group as a table; ``consumer_group``: one of KIP-848, as epochs; ``classic_protocol`` and
+  ``consumer_protocol``: what coordinator and members say; ``group_values``: what it writes, ``group_log``: what it
+  knows; ``group_offsets``: committed offsets; ``groups``: the coordinator; ``view``: what an observer is told of it
+- ``internal_topics`` topics that brokers, Streams and Connect keep their state in
 - ``delivery``       addresses, events, the interface of the network
 - ``admin``          what administrators ask of a cluster
 - ``cluster``        the event loop that joins them

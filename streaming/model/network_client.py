@@ -43,11 +43,20 @@ class NetworkClient:
         self._last_id += 1
         return Header(self._node, self._last_id)
 
-    def send(self, receiver: BrokerId, request: Any, then: Callable[[int, Any], None]) -> None:  # noqa: ANN401 - any request
-        """Send a request that begins with a :meth:`header`; ``then(now, answer)`` gets None for a lost connection."""
+    def send(
+        self,
+        receiver: BrokerId,
+        request: Any,  # noqa: ANN401 - any request
+        then: Callable[[int, Any], None],
+        timeout_ms: int = 0,
+    ) -> None:
+        """Send a request that begins with a :meth:`header`; ``then(now, answer)`` gets None for a lost connection.
+
+        ``timeout_ms``: for one that may take longer than others.
+        """
         self._open[request.header.correlation_id] = _Open(receiver, then)
         self.outbox.send(receiver, request)
-        self.outbox.after(self._timeout_ms, RequestTimeout(request.header.correlation_id))
+        self.outbox.after(timeout_ms or self._timeout_ms, RequestTimeout(request.header.correlation_id))
 
     def in_flight(self, receiver: BrokerId) -> int:
         """Count the requests that this node has not answered yet."""

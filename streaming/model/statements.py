@@ -57,7 +57,7 @@ STATEMENTS: Final[dict[int, Statement]] = {
         "The leader handles all reads and writes; followers never serve clients.",
         "All writes, and by default all reads.",
         "With a rack-aware replica selector and client.rack set, consumers read from a follower nearby (KIP-392).",
-        f"{_BROKER}leadership:Leadership",
+        f"{_BROKER}consumer_reads:ConsumerReads",
     ),
     6: Statement(
         "Followers pull from their leader continuously.",

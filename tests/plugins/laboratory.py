@@ -128,6 +128,14 @@ class Lab:
         self.cluster.flush(consumer.node)
         return consumer
 
+    def member(self, group: str, *topics: str, node: int = 2_000, **options: Any) -> Consumer:
+        """Start a member of a group; there must be a topic ``__consumer_offsets``."""
+        subscribed = frozenset(TopicId(topic) for topic in topics)
+        consumer = self.consumer(node, **{"reset": ResetPolicy.EARLIEST, **options}, group=group, topics=subscribed)
+        consumer.act(self.cluster.now)
+        self.cluster.flush(consumer.node)
+        return consumer
+
     def send(self, producer: Producer, key: TopicPartition, size: int = 1, **more: Any) -> Sent:
         sent = producer.send(self.cluster.now, key, size, **more)
         self.cluster.flush(producer.node)

@@ -11,8 +11,9 @@ from streaming.model.broker.produce import Produce
 from streaming.model.broker.producer_ids import ProducerIds
 from streaming.model.broker.transaction_markers import TransactionMarkers
 from streaming.model.broker.verification import Verification
+from streaming.model.coordinators.groups import GroupCoordinator
 from streaming.model.coordinators.transactions import TransactionCoordinator
-from streaming.model.messages.client_metadata import TRANSACTION_STATE
+from streaming.model.messages.client_metadata import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +53,11 @@ class Apis:
         self.transactions = TransactionCoordinator(
             self.produce, self.producer_ids, self.metadata_cache, constants, network
         )
-        self.coordinators: dict[str, Coordinator] = {TRANSACTION_STATE: self.transactions}
+        self.groups = GroupCoordinator(self.produce, self.metadata_cache, constants, outbox)
+        self.coordinators: dict[str, Coordinator] = {
+            TRANSACTION_STATE: self.transactions,
+            CONSUMER_OFFSETS: self.groups,
+        }
         self.handlers: dict[type, Callable[[int, Any], None]] = {}
         for part in (
             self.metadata_cache,
@@ -60,6 +65,7 @@ class Apis:
             self.produce,
             self.producer_ids,
             self.transactions,
+            self.groups,
             EpochEnds(leadership, constants.switches, outbox),
             ConsumerReads(leadership, broker.following, broker.purgatory, constants, outbox),
             TransactionMarkers(self.produce, constants, outbox),

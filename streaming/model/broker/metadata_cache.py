@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicPartition
+from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicId, TopicPartition
 from streaming.model.coordinators.partition_for import partition_for
 from streaming.model.messages.client_metadata import (
     ClientMetadataRequest,
@@ -35,6 +35,9 @@ class Directory(Protocol):
 
     def topic_named(self, name: str) -> TopicRegistration | None:
         """Give a topic by its name."""
+
+    def partitions_of(self, topic_id: TopicId) -> int:
+        """Count the partitions of a topic, 0 if there is none."""
 
     def registration_of(self, key: TopicPartition) -> PartitionRegistration | None:
         """Give a partition's registration."""
@@ -78,9 +81,15 @@ class MetadataCache:
         found = self.leader_of(TopicPartition(topic.topic_id, partition_for(key.key, topic.partitions)))
         return found.leader if found.error is Error.NONE else None
 
+    def partitions_of(self, topic_id: TopicId) -> int:
+        """Count the partitions of a topic, 0 if there is none."""
+        return self._directory.partitions_of(topic_id)
+
     def _tell_leaders(self, _now: int, request: ClientMetadataRequest) -> None:
         answer = ClientMetadataResponse(
-            request.header.correlation_id, tuple(self.leader_of(key) for key in request.partitions)
+            request.header.correlation_id,
+            tuple(self.leader_of(key) for key in request.partitions),
+            tuple((topic_id, self.partitions_of(topic_id)) for topic_id in request.topics),
         )
         self._outbox.send(request.header.sender, answer)
 

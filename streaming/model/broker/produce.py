@@ -139,6 +139,10 @@ class Produce:
             key: Appended(refused[key]) if key in refused else self.append(now, key, batch, Acks.ALL)
             for key, batch in batches.items()
         }
+        self.when_in_sync(now, appended, timeout_ms, then)
+
+    def when_in_sync(self, now: int, appended: Mapping[TopicPartition, Appended], timeout_ms: int, then: Then) -> None:
+        """Call ``then`` once everybody in sync has what was appended, or it is clear that it will not be known."""
         operation = DelayedProduce(self._leadership.led, appended, then)
         self._purgatory.complete_or_watch(now, operation, operation.waiting, timeout_ms)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streaming.contracts.identifiers import TopicId, TopicPartition
 from streaming.model.messages.client_metadata import (
     ClientMetadataRequest,
     ClientMetadataResponse,
@@ -23,9 +24,9 @@ from streaming.model.messages.outbox import Disconnected, Message, Outbox, Timer
 from streaming.model.network_client import NetworkClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.contracts.identifiers import BrokerId
     from streaming.model.constants import Constants
 
 
@@ -61,7 +62,8 @@ class Client:
         self._leaders: dict[TopicPartition, BrokerId] = {}
         self._leader_epochs: dict[TopicPartition, int] = {}
         self._coordinators: dict[CoordinatorKey, BrokerId] = {}
-        self._wanted: dict[TopicPartition | CoordinatorKey, None] = {}
+        self._partition_counts: dict[TopicId, int] = {}
+        self._wanted: dict[TopicPartition | CoordinatorKey | TopicId, None] = {}
 
     def receive(self, now: int, payload: Message | Timer) -> None:
         """Take one message or timer; what has no handler is an answer to one of its requests."""
@@ -100,6 +102,17 @@ class Client:
         if coordinator is None:
             self._wanted[key] = None
         return coordinator
+
+    def partitions_of(self, topic_id: TopicId) -> int | None:
+        """Count the partitions of a topic, as far as it knows; None while it has to ask."""
+        count = self._partition_counts.get(topic_id)
+        if count is None:
+            self._wanted[topic_id] = None
+        return count
+
+    def refresh(self, topics: Iterable[TopicId]) -> None:
+        """Ask again how many partitions these topics have."""
+        self._wanted |= dict.fromkeys(topics)
 
     def forget_leader(self, key: TopicPartition) -> None:
         """What it knew was wrong (NOT_LEADER_OR_FOLLOWER, a lost connection): ask, after a wait."""
@@ -142,8 +155,9 @@ class Client:
             request = FindCoordinatorRequest(self.network.header(), first)
             self.network.send(broker, request, lambda now, it: self._found(now, first, it))
         else:
-            keys = tuple(key for key in self._wanted if not isinstance(key, CoordinatorKey))
-            self.network.send(broker, ClientMetadataRequest(self.network.header(), keys), self._learned)
+            keys = tuple(key for key in self._wanted if isinstance(key, TopicPartition))
+            topics = tuple(TopicId(key) for key in self._wanted if isinstance(key, str))
+            self.network.send(broker, ClientMetadataRequest(self.network.header(), keys, topics), self._learned)
 
     def _found(self, _now: int, key: CoordinatorKey, response: FindCoordinatorResponse | None) -> None:
         self._is_asking = False
@@ -162,5 +176,10 @@ class Client:
                 self._leaders[key] = item.leader
                 self._leader_epochs[key] = item.leader_epoch
                 self._wanted.pop(key, None)
-        if response is None or any(item.topic_partition in self._wanted for item in response.partitions):
+        for topic_id, count in response.topics if response else ():
+            if count:
+                self._partition_counts[topic_id] = count
+                self._wanted.pop(topic_id, None)
+        asked = (*(it.topic_partition for it in response.partitions), *dict(response.topics)) if response else ()
+        if response is None or any(key in self._wanted for key in asked):
             self._back_off()

@@ -95,6 +95,11 @@ class Registry:
         """Give a topic by its name."""
         return self.topics.get(self._topic_ids.get(name, TopicId("")))
 
+    def partitions_of(self, topic_id: TopicId) -> int:
+        """Count the partitions of a topic, 0 if there is none (``Directory``)."""
+        topic = self.topics.get(topic_id)
+        return 0 if topic is None else topic.partitions
+
     def registration_of(self, key: TopicPartition) -> PartitionRegistration | None:
         """Give a partition."""
         return self.partitions.get(key)

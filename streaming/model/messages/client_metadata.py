@@ -8,7 +8,7 @@ from streaming.contracts.identifiers import NO_LEADER
 from streaming.model.messages.errors import Error
 
 if TYPE_CHECKING:
-    from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
@@ -36,10 +36,11 @@ class WakeUp(NamedTuple):
 
 
 class ClientMetadataRequest(NamedTuple):
-    """Who leads these partitions?"""
+    """Who leads these partitions, and how many have these topics?"""
 
     header: Header
     partitions: tuple[TopicPartition, ...]
+    topics: tuple[TopicId, ...] = ()
 
 
 class PartitionLeader(NamedTuple):
@@ -52,10 +53,11 @@ class PartitionLeader(NamedTuple):
 
 
 class ClientMetadataResponse(NamedTuple):
-    """One entry for each partition asked for."""
+    """One entry for each partition and each topic asked for; 0 partitions: there is no such topic."""
 
     correlation_id: int
     partitions: tuple[PartitionLeader, ...]
+    topics: tuple[tuple[TopicId, int], ...] = ()
 
 
 class CoordinatorKey(NamedTuple):

@@ -1,0 +1,144 @@
+"""How a consumer commits, and how it learns where its group stopped (``CommitRequestManager``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from streaming.model.clients.positions import FetchState
+from streaming.model.messages.client_metadata import WakeUp
+from streaming.model.messages.errors import Error
+from streaming.model.messages.groups import (
+    CommittedOffset,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from streaming.contracts.identifiers import TopicPartition
+    from streaming.model.clients.client import Client
+    from streaming.model.clients.fetching import Fetching
+    from streaming.model.clients.membership import Membership
+
+    Offsets = dict[TopicPartition, CommittedOffset]
+
+# The member is none any more, or of a generation that is over.
+FENCED: Final = frozenset({Error.UNKNOWN_MEMBER_ID, Error.ILLEGAL_GENERATION, Error.FENCED_MEMBER_EPOCH})
+
+
+class Committing:
+    """Offsets on their way to the coordinator and back.
+
+    Attributes:
+        committed: the newest offset of each partition that the coordinator acknowledged to this consumer.
+        acknowledged: every acknowledgement, as (time, partition, offset).
+        refused: errors that commits were answered with.
+    """
+
+    def __init__(self, client: Client, membership: Membership, fetching: Fetching, interval_ms: int | None) -> None:
+        self.committed: Offsets = {}
+        self.acknowledged: list[tuple[int, TopicPartition, CommittedOffset]] = []
+        self.refused: list[Error] = []
+        self._client = client
+        self._membership = membership
+        self._fetching = fetching
+        self._interval_ms = interval_ms
+        self._next_commit = 0
+        self._is_fetching = False
+        self._fetch_at = 0
+
+    def poll(self, now: int) -> None:
+        """Commit when it is time; ask for what has to be known before reading."""
+        if self._interval_ms is not None and now >= self._next_commit:
+            self._next_commit = now + self._interval_ms
+            self._client.outbox.after(self._interval_ms, WakeUp())
+            self.commit(now, self._membership.owned, lambda _at, _error: None)
+        unknown = [key for key, it in self._fetching.positions.items() if it.state is FetchState.INITIALIZING]
+        if unknown and not self._is_fetching and now >= self._fetch_at:
+            self._ask(tuple(unknown))
+
+    def commit(self, now: int, keys: Iterable[TopicPartition], then: Callable[[int, Error], None]) -> None:
+        """Commit how far these partitions were read; ``then`` is told how that went, or that nothing is new."""
+        offsets = {
+            key: CommittedOffset(it.offset, it.epoch)
+            for key in keys
+            if (it := self._fetching.positions.get(key)) is not None and it.offset >= 0
+        }
+        self.commit_offsets(now, {key: it for key, it in offsets.items() if self.committed.get(key) != it}, then)
+
+    def commit_offsets(self, now: int, offsets: Offsets, then: Callable[[int, Error], None]) -> None:
+        """Commit these offsets."""
+        membership = self._membership
+        coordinator = self._client.coordinator_of(membership.coordinator_key)
+        if not offsets or coordinator is None:
+            then(now, Error.COORDINATOR_NOT_AVAILABLE if offsets else Error.NONE)
+            return
+        request = OffsetCommitRequest(
+            self._client.network.header(),
+            membership.group,
+            membership.member_id,
+            membership.generation,
+            tuple(offsets.items()),
+        )
+
+        def answered(at: int, response: OffsetCommitResponse | None) -> None:
+            error = response.error if response else Error.COORDINATOR_NOT_AVAILABLE
+            self._settle(at, offsets, request, error)
+            then(at, error)
+
+        self._client.network.send(coordinator, request, answered)
+
+    def _settle(self, now: int, offsets: Offsets, request: OffsetCommitRequest, error: Error) -> None:
+        if error is Error.NONE:
+            self.committed |= {key: it for key, it in offsets.items() if key in self._fetching.positions}
+            self.acknowledged += [(now, key, it) for key, it in offsets.items()]
+            return
+        self.refused.append(error)
+        if error in {Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE}:
+            self._client.forget_coordinator(self._membership.coordinator_key)
+        elif error in FENCED and (request.member_id, request.generation) == self._membership.identity:
+            self._membership.lose(now)
+
+    def forget(self, keys: Iterable[TopicPartition]) -> None:
+        """These belong to somebody else now."""
+        for key in keys:
+            self.committed.pop(key, None)
+
+    # -------------------------------------------------------------- where the group stopped
+
+    def _ask(self, keys: tuple[TopicPartition, ...]) -> None:
+        membership = self._membership
+        coordinator = self._client.coordinator_of(membership.coordinator_key)
+        if coordinator is None:
+            return
+        self._is_fetching = True
+        header = self._client.network.header()
+        request = OffsetFetchRequest(header, membership.group, keys, *membership.reader)
+        asked = {key: self._fetching.positions[key] for key in keys}
+
+        def answered(now: int, response: OffsetFetchResponse | None) -> None:
+            self._is_fetching = False
+            error = response.error if response else Error.COORDINATOR_NOT_AVAILABLE
+            if response is None or error is not Error.NONE:
+                self._try_again(now, error)
+                return
+            found = dict(response.offsets)
+            for key, position in asked.items():
+                if self._fetching.positions.get(key) is not position or position.state is not FetchState.INITIALIZING:
+                    continue
+                if key in found:
+                    position.begin(found[key].offset, found[key].leader_epoch, -1)
+                    self.committed[key] = found[key]
+                else:
+                    self._fetching.reset(key)
+
+        self._client.network.send(coordinator, request, answered)
+
+    def _try_again(self, now: int, error: Error) -> None:
+        if error in {Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE}:
+            self._client.forget_coordinator(self._membership.coordinator_key)
+        self._fetch_at = now + self._client.constants.retry_backoff_ms
+        self._client.outbox.after(self._client.constants.retry_backoff_ms, WakeUp())

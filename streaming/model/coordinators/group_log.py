@@ -1,0 +1,235 @@
+"""What a coordinator of groups knows, and how it comes to know it: by reading and writing its partitions.
+
+State is what the log says: a record counts for the next decision as soon as it is appended, and for anybody outside
+once it is committed (``CoordinatorRuntime``). So nobody ever hears of what another coordinator would not know.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from streaming.model.broker.produce import Appended
+from streaming.model.coordinators.classic_group import ClassicGroup, from_value
+from streaming.model.coordinators.consumer_group import ConsumerGroup, Member
+from streaming.model.coordinators.group_values import (
+    ClassicGroupValue,
+    ConsumerGroupValue,
+    ConsumerMemberValue,
+    OffsetCommitValue,
+    Value,
+)
+from streaming.model.coordinators.partition_for import partition_for
+from streaming.model.messages.errors import Error
+from streaming.model.messages.produce import Acks
+from streaming.model.storage.batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from streaming.contracts.identifiers import TopicPartition
+    from streaming.model.broker.leader import LeaderPartition
+    from streaming.model.broker.produce import Produce
+    from streaming.model.constants import Constants
+    from streaming.model.messages.produce import ProducedPartition
+
+    Then = Callable[[int, Error], None]
+
+# What a client is told of a record that was not committed; anything else is COORDINATOR_NOT_AVAILABLE.
+_TOLD: Final = {Error.NONE: Error.NONE, Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR}
+
+
+def _told(error: Error) -> Error:
+    return _TOLD.get(error, Error.COORDINATOR_NOT_AVAILABLE)
+
+
+class Group:
+    """Everything about one group: its members, of one protocol or the other, and its offsets.
+
+    Attributes:
+        written: by key of an offset what was written, as (offset after the record, value), oldest first.
+    """
+
+    __slots__ = ("classic", "consumer", "name", "written")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.classic: ClassicGroup | None = None
+        self.consumer: ConsumerGroup | None = None
+        self.written: dict[str, list[tuple[int, OffsetCommitValue | None]]] = {}
+
+    def note(self, key: str, end: int, value: Value | None) -> None:
+        """Take in what stands in the log, if it is about an offset."""
+        if isinstance(value, OffsetCommitValue):
+            self.written.setdefault(key, []).append((end, value))
+        elif value is None and key in self.written:
+            self.written[key].append((end, None))
+
+    def committed(self, below: int) -> list[OffsetCommitValue]:
+        """Give the offsets that stand below an offset; what they replaced is forgotten."""
+        found = []
+        for key, history in list(self.written.items()):
+            while len(history) > 1 and history[1][0] <= below:
+                history.pop(0)
+            end, value = history[0]
+            if end <= below and value is not None:
+                found.append(value)
+            elif end <= below and len(history) == 1:
+                del self.written[key]
+        return found
+
+
+class Term:
+    """One led partition of ``__consumer_offsets``, and the groups that it keeps.
+
+    Attributes:
+        leader_epoch: the coordinator's epoch.
+        loaded_end: where the log ended when it was read. All that stood there counts as committed: it may have been,
+            even if this leader's high watermark does not say so yet.
+    """
+
+    __slots__ = ("groups", "leader_epoch", "loaded_end", "partition")
+
+    def __init__(self, partition: LeaderPartition) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.committed.leader_epoch
+        self.loaded_end = partition.replica.log.end
+        self.groups = read_groups(partition)
+
+
+class GroupLog:
+    """The led partitions of ``__consumer_offsets``."""
+
+    def __init__(self, produce: Produce, constants: Constants) -> None:
+        self._produce = produce
+        self._timeout_ms = constants.offsets_commit_timeout_ms
+        self._waits = constants.switches.coordinator_waits_for_commit
+        self._partitions = 0
+        self._terms: dict[TopicPartition, Term] = {}
+        self._key_of: dict[int, TopicPartition] = {}
+
+    # -------------------------------------------------------------- terms of leadership
+
+    def is_loaded(self, partition: LeaderPartition) -> bool:
+        """Tell whether a partition was read in this term."""
+        known = self._terms.get(partition.key)
+        return known is not None and known.leader_epoch == partition.committed.leader_epoch
+
+    def load(self, partition: LeaderPartition, partitions: int) -> Term:
+        """Read a partition from its first record to its end.
+
+        Departs from Kafka: it takes no time, so there is no COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        self._partitions = partitions
+        self._key_of[partition.key.partition] = partition.key
+        term = self._terms[partition.key] = Term(partition)
+        return term
+
+    def unload(self, key: TopicPartition) -> Term | None:
+        """Forget a partition that another broker leads now, if it was read."""
+        return self._terms.pop(key, None)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether this broker coordinates nothing."""
+        return not self._terms
+
+    def terms(self) -> Iterator[Term]:
+        """Give everything this broker coordinates."""
+        yield from self._terms.values()
+
+    def term_of(self, group: str) -> Term | None:
+        """Give the partition that keeps a group; None if another broker leads it."""
+        if not self._partitions:
+            return None
+        key = self._key_of.get(partition_for(group, self._partitions))
+        return None if key is None else self._terms.get(key)
+
+    # -------------------------------------------------------------- groups
+
+    def find(self, name: str) -> Group | None:
+        """Give a group, a new one if there is none; None if another broker coordinates it."""
+        term = self.term_of(name)
+        if term is None:
+            return None
+        return term.groups.setdefault(name, Group(name))
+
+    def committed(self, group: Group) -> list[OffsetCommitValue]:
+        """Give a group's committed offsets.
+
+        Departs from Kafka without ``coordinator_waits_for_commit``: then whatever was written counts.
+        """
+        term = self.term_of(group.name)
+        if term is None:
+            return []
+        replica = term.partition.replica
+        return group.committed(max(replica.high_watermark, term.loaded_end) if self._waits else replica.log.end)
+
+    def write(self, now: int, group: Group, values: Mapping[str, Value | None], then: Then) -> Error:
+        """Write records with ``acks=all``; ``then`` is told once they are committed, with all that was before them.
+
+        An error means that nothing was written, nothing changes, and ``then`` is not told. Without records it only
+        waits.
+        """
+        term = self.term_of(group.name)
+        if term is None:
+            return Error.NOT_COORDINATOR
+        key, replica = term.partition.key, term.partition.replica
+        if not values and (replica.high_watermark >= replica.log.end or not self._waits):
+            then(now, Error.NONE)
+            return Error.NONE
+        appended = self._append(now, term, values)
+        if appended.error is not Error.NONE:
+            return _told(appended.error)
+        for name, value in values.items():
+            group.note(name, appended.end_offset, value)
+
+        def in_sync(at: int, outcomes: tuple[ProducedPartition, ...]) -> None:
+            then(at, _told(outcomes[0].error))
+
+        if self._waits:
+            self._produce.when_in_sync(now, {key: appended}, self._timeout_ms, in_sync)
+        else:
+            then(now, Error.NONE)
+        return Error.NONE
+
+    def _append(self, now: int, term: Term, values: Mapping[str, Value | None]) -> Appended:
+        if not values:
+            return Appended(Error.NONE, end_offset=term.partition.replica.log.end)
+        batch = Batch(0, len(values), keys=tuple(values), values=tuple(values.values()))
+        return self._produce.append(now, term.partition.key, batch, Acks.ALL)
+
+
+def read_groups(partition: LeaderPartition) -> dict[str, Group]:
+    """Compute the groups from a partition's records: the last value of a key counts."""
+    groups: dict[str, Group] = {}
+    group_of: dict[str, Group] = {}
+    latest: dict[str, Value | None] = {}
+    for batch in partition.replica.log.batches:
+        for key, each in zip(batch.keys, batch.values, strict=True):
+            value = latest[key] = cast("Value | None", each)
+            if value is not None:
+                group_of[key] = groups.setdefault(value.group, Group(value.group))
+            if key in group_of:
+                group_of[key].note(key, batch.end_offset, value)
+    for key, value in latest.items():
+        if value is not None and not isinstance(value, OffsetCommitValue):
+            _take(group_of[key], value)
+    return groups
+
+
+def _take(group: Group, value: ClassicGroupValue | ConsumerGroupValue | ConsumerMemberValue) -> None:
+    if isinstance(value, ClassicGroupValue):
+        group.classic = from_value(value)
+        return
+    known = group.consumer or ConsumerGroup()
+    if isinstance(value, ConsumerGroupValue):
+        group.consumer = known._replace(
+            epoch=value.epoch,
+            counts=value.counts,
+            target_epoch=value.target_epoch,
+            target=dict(value.target),
+            since_ms=value.since_ms,
+        )
+    else:
+        members: dict[str, Member] = {**known.members, value.member.member_id: value.member}
+        group.consumer = known._replace(members=members)

@@ -1,0 +1,216 @@
+"""Members of a group and its coordinator (apis 8, 9, 11 to 14, 68). Values only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from streaming.contracts.identifiers import TopicId, TopicPartition
+    from streaming.model.messages.client_metadata import Header
+    from streaming.model.messages.errors import Error
+
+NO_GENERATION: Final = -1
+NO_MEMBER: Final = ""
+LEAVE_EPOCH: Final = -1  # a member of a consumer group (KIP-848) says goodbye with it
+JOIN_EPOCH: Final = 0
+
+
+class CommittedOffset(NamedTuple):
+    """Where a group goes on: the next record to read, and the leader epoch of the one before it."""
+
+    offset: int
+    leader_epoch: int
+
+
+# ------------------------------------------------------------------ classic protocol
+
+
+class JoinGroupRequest(NamedTuple):
+    """A consumer joins or joins again: what it reads, what it owns since which generation.
+
+    ``assignors``: those it knows, the favourite first.
+    """
+
+    header: Header
+    group: str
+    member_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    assignors: tuple[str, ...]
+    topics: frozenset[TopicId]
+    owned: tuple[TopicPartition, ...] = ()
+    owned_generation: int = NO_GENERATION
+
+
+class JoinedMember(NamedTuple):
+    """A member as the group's leader needs it to assign partitions."""
+
+    member_id: str
+    topics: frozenset[TopicId]
+    owned: tuple[TopicPartition, ...]
+    owned_generation: int
+
+
+class JoinGroupResponse(NamedTuple):
+    """The generation begins; only its leader is told of the members, for it assigns the partitions."""
+
+    correlation_id: int
+    error: Error
+    generation: int = NO_GENERATION
+    assignor: str = ""
+    leader: str = NO_MEMBER
+    member_id: str = NO_MEMBER
+    members: tuple[JoinedMember, ...] = ()
+
+
+class SyncGroupRequest(NamedTuple):
+    """A member waits for its share; the leader brings all shares along."""
+
+    header: Header
+    group: str
+    generation: int
+    member_id: str
+    assignment: tuple[tuple[str, tuple[TopicPartition, ...]], ...] = ()
+
+
+class SyncGroupResponse(NamedTuple):
+    """A member's share."""
+
+    correlation_id: int
+    error: Error
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+class HeartbeatRequest(NamedTuple):
+    """A member is alive."""
+
+    header: Header
+    group: str
+    generation: int
+    member_id: str
+
+
+class HeartbeatResponse(NamedTuple):
+    """REBALANCE_IN_PROGRESS: join again."""
+
+    correlation_id: int
+    error: Error
+
+
+class LeaveGroupRequest(NamedTuple):
+    """A member goes."""
+
+    header: Header
+    group: str
+    member_id: str
+
+
+class LeaveGroupResponse(NamedTuple):
+    """It is gone."""
+
+    correlation_id: int
+    error: Error
+
+
+# ------------------------------------------------------------------ consumer protocol, KIP-848
+
+
+class ConsumerGroupHeartbeatRequest(NamedTuple):
+    """A member is alive, in this epoch; ``owned``: what it reads now, None if it does not say.
+
+    ``topics`` None: as before. ``assignor`` None: the coordinator's choice.
+    """
+
+    header: Header
+    group: str
+    member_id: str
+    epoch: int
+    rebalance_timeout_ms: int
+    topics: frozenset[TopicId] | None = None
+    assignor: str | None = None
+    owned: frozenset[TopicPartition] | None = None
+
+
+class ConsumerGroupHeartbeatResponse(NamedTuple):
+    """What the member may read, in which epoch.
+
+    Departs from Kafka: every answer tells the assignment; Kafka's tells it where it may be news.
+    """
+
+    correlation_id: int
+    error: Error
+    epoch: int = -1
+    partitions: frozenset[TopicPartition] = frozenset()
+
+
+# ------------------------------------------------------------------ offsets
+
+
+class OffsetCommitRequest(NamedTuple):
+    """Offsets, fenced by ``generation`` (the member epoch in the consumer protocol).
+
+    Without a group membership: no member id, ``NO_GENERATION``.
+    """
+
+    header: Header
+    group: str
+    member_id: str
+    generation: int
+    offsets: tuple[tuple[TopicPartition, CommittedOffset], ...]
+
+
+class OffsetCommitResponse(NamedTuple):
+    """Committed on all of the ISR, or not. Departs from Kafka: one verdict for all partitions."""
+
+    correlation_id: int
+    error: Error
+
+
+class OffsetFetchRequest(NamedTuple):
+    """Where did the group stop? ``partitions`` None: wherever it committed anything.
+
+    A member of a consumer group states its epoch; ``NO_GENERATION``: whoever asks.
+    """
+
+    header: Header
+    group: str
+    partitions: tuple[TopicPartition, ...] | None
+    member_id: str = NO_MEMBER
+    generation: int = NO_GENERATION
+
+
+class OffsetFetchResponse(NamedTuple):
+    """What is committed; a partition without a committed offset is left out."""
+
+    correlation_id: int
+    error: Error
+    offsets: tuple[tuple[TopicPartition, CommittedOffset], ...] = ()
+
+
+# ------------------------------------------------------------------ timers of the coordinator
+
+
+class SessionDue(NamedTuple):
+    """Timer: has this member been heard of within its session?"""
+
+    group: str
+    member_id: str
+
+
+class RevocationDue(NamedTuple):
+    """Timer: a member had its rebalance timeout to give partitions up; ``epoch``: the member's then."""
+
+    group: str
+    member_id: str
+    epoch: int
+
+
+class JoinsDue(NamedTuple):
+    """Timer: a rebalance of the classic protocol has waited long enough for its members."""
+
+    group: str
+    number: int
+
+
+class OffsetExpirationDue(NamedTuple):
+    """Timer: look for offsets that nobody wants any more."""
