@@ -116,7 +116,7 @@ class ConsumerReads:
         if end <= offset:
             return answer
         answer = answer._replace(
-            end_offset=end, epochs=log.epochs_between(offset, end), batches=log.batches_between(offset, end)
+            end_offset=end, epochs=log.epochs_between(offset, end), batches=log.batches_with(offset, end)
         )
         if request.isolation is IsolationLevel.READ_COMMITTED:
             return answer._replace(aborted=log.producers.aborted_between(offset, end))

@@ -96,14 +96,14 @@ class Position:
 def returned(answer: ConsumerFetchedPartition, isolation: IsolationLevel) -> list[Run]:
     """Give the records of an answer that the application gets to see.
 
-    Markers never; with ``read_committed`` nothing of a transaction that was aborted, either.
+    No markers, nothing that compaction took out, and with ``read_committed`` nothing of an aborted transaction.
     """
     skipped = list(_skipped(answer, isolation))
     ends = (*(offset for _, offset in answer.epochs[1:]), answer.end_offset)
     runs = []
     for (epoch, start), end in zip(answer.epochs, ends, strict=True):
         at = start
-        for first, after in [it for it in skipped if start <= it[0] < end]:
+        for first, after in [it for it in skipped if it[0] < end and start < it[1]]:
             if at < first:
                 runs.append((epoch, at, first))
             at = after
@@ -118,9 +118,11 @@ def _skipped(answer: ConsumerFetchedPartition, isolation: IsolationLevel) -> Ite
     for batch in answer.batches:
         while coming and coming[0].first_offset <= batch.last_offset:
             aborted.add(coming.pop(0).producer_id)
-        if batch.marker is not None:
-            if batch.marker is Marker.ABORT:
-                aborted.discard(batch.producer_id)
+        if batch.marker is Marker.ABORT:
+            aborted.discard(batch.producer_id)
+        is_aborted = batch.is_transactional and batch.producer_id in aborted
+        if batch.marker is not None or (is_aborted and isolation is IsolationLevel.READ_COMMITTED):
             yield batch.base_offset, batch.end_offset
-        elif isolation is IsolationLevel.READ_COMMITTED and batch.is_transactional and batch.producer_id in aborted:
-            yield batch.base_offset, batch.end_offset
+        elif batch.deltas is not None:
+            left = set(batch.offsets)
+            yield from ((at, at + 1) for at in range(batch.base_offset, batch.end_offset) if at not in left)

@@ -89,7 +89,7 @@ INVARIANTS: Final[tuple[tuple[str, Callable[[Group], Iterator[str]]], ...]] = (
     ("ValidClassicState", valid_classic_state),
 )
 # Of the whole cluster, or noticed over time.
-OTHERS: Final = ("StateIsTheLog", "OwnedIsHeld", "AcknowledgedCommitsStay")
+OTHERS: Final = ("StateIsTheLog", "OwnedIsHeld", "ConsistentRead", "AcknowledgedCommitsStay")
 
 
 def state_is_the_log(cluster: Cluster) -> Iterator[str]:
@@ -117,6 +117,20 @@ def owned_is_held(cluster: Cluster) -> Iterator[str]:
         held = None if group is None else _held(group, *it.identity)
         if held is not None and not it.owned <= held:
             yield f"{it.member_id} of {it.group} reads {sorted(it.owned - held)}, which is not with it"
+
+
+def consumed_is_there(cluster: Cluster) -> Iterator[str]:
+    """Whatever a consumer's application got is still exactly there on the leader.
+
+    Source: ConsistentRead of Vanlightly's specifications, of real consumers. Scope: no record was lost.
+    """
+    for client in [it for it in cluster.clients.values() if isinstance(it, Consumer)]:
+        for key, records in client.consumed.items():
+            state = cluster.controller.registry.registration_of(key)
+            disk = None if state is None else cluster.disks.get(state.leader)
+            missing = records.missing_from(disk.replicas[key].log) if disk is not None else []
+            if missing:
+                yield f"{client.node} read {missing[0]} of {key}, which its leader does not have"
 
 
 def _held(group: Group, member_id: str, generation: int) -> frozenset[TopicPartition] | None:
@@ -163,6 +177,8 @@ class GroupWatch:
             raise Violation("StateIsTheLog", "groups", complaint)
         for complaint in owned_is_held(self._cluster):
             raise Violation("OwnedIsHeld", "groups", complaint)
+        for complaint in consumed_is_there(self._cluster):
+            raise Violation("ConsistentRead", "consumers", complaint)
 
     def _remember(self) -> None:
         for client in self._cluster.clients.values():

@@ -57,7 +57,8 @@ class ConsumerFetchRequest(NamedTuple):
 class ConsumerFetchedPartition(NamedTuple):
     """Records ``[fetch_offset, end_offset)``, an error, or a replica that is nearer (KIP-392).
 
-    ``epochs`` and ``batches`` as in a follower's fetch. ``aborted``: whose records in it must not be read.
+    ``epochs`` as in a follower's fetch. ``batches`` are whole: the first may begin before, the last end after these.
+    ``aborted``: whose records must not be read.
     """
 
     topic_partition: TopicPartition

@@ -6,7 +6,7 @@ however long it is (KIP-101, KIP-279). Batches that carry more (a producer, keys
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 NO_EPOCH: Final = -1
 UNDEFINED_OFFSET: Final = -1
 _BASE_OFFSET: Final = attrgetter("base_offset")
+_END_OFFSET: Final = attrgetter("end_offset")
 
 EpochEntry = tuple[int, int]
 
@@ -170,6 +171,11 @@ class Log:
             return ()
         first, last = (bisect_left(self.batches, at, key=_BASE_OFFSET) for at in (offset, end))
         return tuple(self.batches[first:last])
+
+    def batches_with(self, offset: int, end: int) -> tuple[Batch, ...]:
+        """Give the batches that have offsets in ``[offset, end)``, whole, as a consumer gets them."""
+        first = bisect_right(self.batches, offset, key=_END_OFFSET)
+        return tuple(self.batches[first : bisect_left(self.batches, end, key=_BASE_OFFSET)])
 
     def epochs_between(self, offset: int, end: int) -> tuple[EpochEntry, ...]:
         """Give the epochs of the records in ``[offset, end)``, each with its first offset there."""

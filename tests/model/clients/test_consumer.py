@@ -9,6 +9,7 @@ import pytest
 from streaming.model.clients.consumer_config import ResetPolicy
 from streaming.model.clients.positions import MAY_FOLLOW, FetchState, Position, returned
 from streaming.model.invariants.records import Span
+from streaming.model.messages.client_metadata import TRANSACTION_STATE
 from streaming.model.messages.consumer_fetch import ConsumerFetchedPartition, IsolationLevel
 from streaming.model.messages.errors import Error
 from streaming.model.messages.outbox import CONTROLLER
@@ -247,6 +248,51 @@ def test_a_zombie_leader_shows_nothing_new(lab: Callable[..., Any]) -> None:
     assert (it.log_end(1, key), spans(consumer, key)) == (7, [Span(0, 0, 3)])
 
 
+@pytest.mark.parametrize(
+    ("isolation", "while_open", "in_the_end"),
+    [
+        (IsolationLevel.READ_UNCOMMITTED, [Span(0, 0, 3)], [Span(0, 0, 3), Span(0, 4, 5)]),
+        (IsolationLevel.READ_COMMITTED, [Span(0, 0, 1)], [Span(0, 0, 1), Span(0, 4, 5)]),
+    ],
+)
+def test_statement_24_a_reader_of_committed_records_sees_nothing_of_an_aborted_transaction(
+    lab: Callable[..., Any], isolation: IsolationLevel, while_open: list[Span], in_the_end: list[Span]
+) -> None:
+    """It waits for the end of the transaction, and then reads past it."""
+    it = lab()
+    it.topic(TRANSACTION_STATE, [(3, 1, 2)], min_isr=2)
+    (key,) = it.topic("t", [(1, 2, 3)])
+    producer, consumer = it.transactional("payments"), it.reader(key, isolation=isolation)
+    it.write(key)
+    it.run(2_000)
+    it.transact(producer, producer.begin)
+    it.send(producer, key, 2)
+    it.run(3_000)
+    assert spans(consumer, key) == while_open
+    it.transact(producer, producer.abort)
+    it.run(4_000)
+    it.write(key)
+    it.run(5_000)
+    assert spans(consumer, key) == in_the_end
+
+
+def test_a_reader_that_begins_within_an_aborted_batch_reads_past_it(lab: Callable[..., Any]) -> None:
+    it = lab()
+    it.topic(TRANSACTION_STATE, [(3, 1, 2)], min_isr=2)
+    (key,) = it.topic("t", [(1, 2, 3)])
+    producer = it.transactional("payments")
+    it.run(2_000)
+    it.transact(producer, producer.begin)
+    it.send(producer, key, 4)
+    it.run(3_000)
+    it.transact(producer, producer.abort)
+    it.run(4_000)
+    consumer = it.reader(key, isolation=IsolationLevel.READ_COMMITTED)
+    consumer.seek(it.cluster.now, key, 2)
+    it.run(5_000)
+    assert (spans(consumer, key), consumer.positions[key].offset) == ([], 5)
+
+
 TRANSACTIONAL = Batch(0, 2, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
 ANSWER = ConsumerFetchedPartition(
     ("t", 0),  # type: ignore[arg-type]
@@ -275,6 +321,18 @@ def test_aborted_records_and_markers_are_not_returned(
 ) -> None:
     """The second transaction of the same producer was committed; records 0, 6 and 7 are nobody's."""
     assert returned(ANSWER, isolation) == runs
+
+
+def test_what_compaction_took_out_is_not_returned() -> None:
+    batch = Batch(0, 4, keys=("a", "b"), values=(1, 2), deltas=(1, 3))
+    answer = ConsumerFetchedPartition(
+        ("t", 0),  # type: ignore[arg-type]
+        fetch_offset=0,
+        end_offset=5,
+        epochs=((0, 0),),
+        batches=(batch,),
+    )
+    assert returned(answer, IsolationLevel.READ_UNCOMMITTED) == [(0, 1, 2), (0, 3, 5)]
 
 
 @pytest.mark.parametrize("after", FetchState)

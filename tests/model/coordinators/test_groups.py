@@ -239,6 +239,38 @@ def test_statement_25_the_coordinator_is_who_leads_the_groups_partition(lab: Cal
     assert sorted(names) == ["console-consumer-1", "orders-consumer", "payments"]
 
 
+@PROTOCOLS
+def test_a_compacted_partition_tells_the_next_coordinator_the_same(
+    lab: Callable[..., Any], protocol: dict[str, Any]
+) -> None:
+    it = lab(log_retention_check_interval_ms=1_000)
+    it.topic(CONSUMER_OFFSETS, [(1, 2, 3)], cleanup_policy="compact", segment_ms=5_000)
+    (key,) = it.topic("t", [(1, 2, 3)])
+    it.keep_writing(key, 1, 500)
+    member = it.member("g", "t", **protocol, auto_commit_interval_ms=500)
+    it.run(60_000)
+    log = it.cluster.disks[2].replicas[it.key(CONSUMER_OFFSETS)].log
+    assert sum(len(batch.keys) for batch in log.batches) < log.end - 30, "it was compacted"
+    it.cluster.kill(member.node)
+    it.cluster.kill(1)
+    it.run(90_000)
+    (there,) = view(it).values()
+    assert there.committed == member.committing.committed[key].offset
+    assert there.member == member.membership.member_id
+
+
+def test_with_zookeeper_groups_are_the_same(lab: Callable[..., Any]) -> None:
+    """Before 4.0 the brokers had no consumer protocol, but the coordinator was found, and replaced, in the same way."""
+    it = lab(preset="zk-3.x")
+    keys = world(it, 2)
+    member = it.member("g", "t", **EAGER)
+    it.run(10_000)
+    it.cluster.kill(1)
+    it.run(60_000)
+    assert owned(member) == [[0, 1]]
+    assert [each.committed >= 70 for each in view(it).values()] == [True] * len(keys)
+
+
 @pytest.mark.parametrize(("waits", "kept"), [(True, True), (False, False)])
 def test_n30_an_acknowledged_commit_is_lost_unless_the_coordinator_waits_for_it(
     lab: Callable[..., Any],
