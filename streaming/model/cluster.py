@@ -150,7 +150,7 @@ class Cluster:
     def _send(self, sender: Address, receiver: BrokerId, message: Message) -> None:
         records = 0
         if isinstance(message, FetchResponse):
-            records = sum(item.end_offset - item.fetch_offset for item in message.partitions)
+            records = sum([item.end_offset - item.fetch_offset for item in message.partitions])
         at = self._network.arrival(self.now, sender.node, receiver, records)
         if at is None:
             self._queue.hold(self._address(receiver), message, sender)

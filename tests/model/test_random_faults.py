@@ -51,7 +51,7 @@ def heal(it: Any) -> None:
 
 @pytest.mark.parametrize("elr", [True, False])
 @settings(
-    max_examples=8,
+    max_examples=5,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     print_blob=True,

@@ -57,7 +57,7 @@ def heal(it: Any) -> None:
 
 @pytest.mark.parametrize("preset", ["legacy-0.8", "legacy-2.4", "zk-3.x"])
 @settings(
-    max_examples=6,
+    max_examples=3,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     print_blob=True,

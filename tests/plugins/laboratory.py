@@ -165,7 +165,14 @@ class Lab:
         limit = self.cluster.now + limit_ms
         while not reached():
             assert self.cluster.now < limit, "it never came true"
-            self.run(self.cluster.now + 1)
+            self.run(self._next_change(limit))
+
+    def _next_change(self, limit: int) -> int:
+        """When anything can change at the earliest: the next event, or the next write."""
+        soonest = min(
+            self.cluster.next_at, *(-(-(self.cluster.now + 1) // it[2]) * it[2] for it in self._writers), limit
+        )
+        return max(soonest, self.cluster.now + 1)
 
     def _writing_times(self, until: int) -> list[int]:
         times = {

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.model.broker.remote_replica import was_caught_up
-
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.broker.leader import LeaderPartition
@@ -53,11 +51,6 @@ class CachedPartition:
         self.told_high_watermark: int | None = None
         self.is_settled = False
 
-    def state(self, leader_epoch: int) -> None:
-        """The follower fetches it, in an epoch that the leader does not refuse."""
-        self.stated_epoch = leader_epoch
-        self.is_stated = True
-
     def forget(self) -> None:
         """The follower does not fetch it any more."""
         self.stated_epoch = None
@@ -71,7 +64,7 @@ class CachedPartition:
             remote, last_fetch_ms = self.remote, self.session.last_fetch_ms
             remote.last_fetch_leader_end = remote.log_end_offset
             remote.last_fetch_ms = last_fetch_ms
-            was_caught_up(remote, last_fetch_ms)
+            remote.last_caught_up_ms = max(remote.last_caught_up_ms, last_fetch_ms)
 
     def told(self) -> None:
         """Note that an answer carries the high watermark; if nothing else is open, the partition is settled."""

@@ -36,12 +36,6 @@ if TYPE_CHECKING:
 _ASKING: Final = frozenset({Truncation.LEADER_EPOCH_V0, Truncation.LEADER_EPOCH})
 
 
-def _position(state: PartitionFetchState, *, states_last_epoch: bool) -> FetchPartition:
-    log = state.replica.log
-    last_epoch = log.last_epoch if states_last_epoch else NO_EPOCH
-    return FetchPartition(state.topic_partition, state.leader_epoch, log.end, last_epoch)
-
-
 class Following:
     """The partitions a broker follows, by leader."""
 
@@ -131,8 +125,13 @@ class Following:
         return OffsetsForLeaderEpochRequest(Header(self._broker, self._last_request_id), partitions)
 
     def _request(self, fetcher: Fetcher) -> FetchRequest:
-        states_last_epoch = self._states_last_epoch
-        partitions = tuple([_position(it, states_last_epoch=states_last_epoch) for it in fetcher.stated()])
+        states_epoch = self._states_last_epoch
+        partitions = tuple(
+            [
+                FetchPartition(key, leader_epoch, replica.log.end, replica.log.last_epoch if states_epoch else NO_EPOCH)
+                for key, leader_epoch, replica in fetcher.stated()
+            ]
+        )
         forgotten = () if fetcher.is_new else tuple(fetcher.forgotten)
         self._last_request_id += 1
         request = FetchRequest(
@@ -164,18 +163,22 @@ class Following:
     def fetched(self, response: FetchResponse) -> None:
         """A leader answers; answers to an older request or in another leader epoch are void."""
         fetcher = self._fetchers.get(response.leader)
-        is_fresh = fetcher is not None and fetcher.in_flight == response.request_id
-        if fetcher is not None and is_fresh:
-            fetcher.in_flight = None
+        if fetcher is None or fetcher.in_flight != response.request_id:
+            for item in response.partitions:
+                self._take_stale(item)
+            return
+        fetcher.in_flight = None
         for item in response.partitions:
-            state = fetcher.partitions.get(item.topic_partition) if fetcher is not None and is_fresh else None
-            if fetcher is not None and state is not None and state.leader_epoch == item.leader_epoch:
+            state = fetcher.partitions.get(item.topic_partition)
+            if state is not None and state.leader_epoch == item.leader_epoch:
                 self._take(response.leader, fetcher, state, item)
-            elif not self._switches.discard_stale_fetches:
+            else:
                 self._take_stale(item)
 
     def _take_stale(self, item: FetchedPartition) -> None:
         """Without the check a follower takes what anybody sent, in whatever leader epoch; if only the offset fits."""
+        if self._switches.discard_stale_fetches:
+            return
         leader, _ = self._term_of.get(item.topic_partition, (None, None))
         fetcher = self._fetchers.get(leader) if leader is not None else None
         if leader is not None and fetcher is not None and item.topic_partition in fetcher.partitions:

@@ -172,9 +172,10 @@ class LeaderPartition:
         Frozen while the ISR is below the minimum (KAFKA-15583). Waits also for a follower that is about to join, so
         that it is not chased for ever.
         """
-        if len(self.committed.isr) < self._min_isr and self._switches.freeze_high_watermark_under_min_isr:
+        isr, replica = self.committed.isr, self.replica
+        if len(isr) < self._min_isr and self._switches.freeze_high_watermark_under_min_isr:
             return False
-        maximal, replica = self.maximal_isr(), self.replica
+        maximal = isr if self.pending is None else self.maximal_isr()
         high_watermark, end = replica.high_watermark, replica.log.end
         candidate = end
         for follower, remote in self.remotes.items():

@@ -10,11 +10,12 @@ from streaming.model.broker.fetch_session import FetchSession
 from streaming.model.broker.isr_expiration import shrinks
 from streaming.model.broker.isr_proposals import IsrProposals
 from streaming.model.broker.leader import IsrProposal, LeaderPartition
-from streaming.model.broker.reading import absence, nothing_new, parting, read, refusal
+from streaming.model.broker.reading import absence, nothing_new, parting, read
 from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH, RemoteReplica, fetched
 from streaming.model.messages.errors import NO_ERROR, Error
 from streaming.model.messages.fetch import FetchedPartition, FetchRequest, FetchResponse
 from streaming.model.messages.timers import FetchWaitOver
+from streaming.model.storage.truncation import check_fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -240,25 +241,27 @@ class Leadership:
         answers = []
         known = self.brokers.get(session.follower) if self._switches.broker_epoch_check else None
         is_replaced = known is not None and ANY_BROKER_EPOCH != session.broker_epoch < known.epoch
-        for item in request.partitions:
-            key, leader_epoch = item.topic_partition, item.leader_epoch
+        for key, leader_epoch, offset, last_fetched_epoch in request.partitions:
             cached = session.partitions.get(key)
             if cached is None:
                 answers.append(FetchedPartition(key, leader_epoch, absence(is_led=key in self.led)))
                 continue
             cached.newest_request = request.request_id
-            error = refusal(cached.partition, leader_epoch, is_replaced=is_replaced)
+            partition = cached.partition
+            error = partition.epoch_error(leader_epoch)
+            if is_replaced and error is NO_ERROR:
+                error = Error.NOT_LEADER_OR_FOLLOWER  # another process of it was registered since (KIP-903)
             if error is not NO_ERROR:
                 answers.append(FetchedPartition(key, leader_epoch, error))
                 continue
-            parted = parting(cached.partition, item)
+            verdict = check_fetch(partition.replica.log, offset, last_fetched_epoch)
             cached.unsettle()
-            if parted is None:
-                cached.state(leader_epoch)
-                self._fetched(now, cached, item.fetch_offset)
+            if verdict is None:
+                cached.stated_epoch, cached.is_stated = leader_epoch, True
+                self._fetched(now, cached, offset)
             else:
                 cached.forget()
-                answers.append(parted)
+                answers.append(parting(partition, leader_epoch, verdict))
         return answers
 
     def _fetched(self, now: int, cached: CachedPartition, offset: int) -> None:

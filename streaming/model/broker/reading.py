@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.model.messages.errors import NO_ERROR, Error
-from streaming.model.messages.fetch import FetchedPartition, FetchPartition
-from streaming.model.storage.truncation import check_fetch
+from streaming.model.messages.fetch import FetchedPartition
 
 if TYPE_CHECKING:
     from streaming.model.broker.leader import LeaderPartition
+    from streaming.model.storage.log import EpochEntry
 
 
 def absence(*, is_led: bool) -> Error:
@@ -20,40 +20,35 @@ def absence(*, is_led: bool) -> Error:
     return Error.UNKNOWN_LEADER_EPOCH if is_led else Error.NOT_LEADER_OR_FOLLOWER
 
 
-def refusal(partition: LeaderPartition, leader_epoch: int, *, is_replaced: bool) -> Error:
-    """Tell whether a follower may fetch here at all; ``is_replaced``: another process of it was registered since."""
-    error = partition.epoch_error(leader_epoch)
-    if is_replaced and error is NO_ERROR:
-        return Error.NOT_LEADER_OR_FOLLOWER  # KIP-903
-    return error
-
-
-def parting(partition: LeaderPartition, stated: FetchPartition) -> FetchedPartition | None:
-    """Tell a follower that its position is not in this log, or where the logs part; None if it may read on."""
-    verdict = check_fetch(partition.replica.log, stated.fetch_offset, stated.last_fetched_epoch)
-    if verdict is None:
-        return None
+def parting(partition: LeaderPartition, leader_epoch: int, verdict: Error | EpochEntry) -> FetchedPartition:
+    """Tell a follower that its position is not in this log, or where the logs part (``check_fetch`` says which)."""
     if isinstance(verdict, Error):
-        return _out_of_range(partition, stated.leader_epoch)
-    return FetchedPartition(partition.key, stated.leader_epoch, diverging=verdict)
+        return _out_of_range(partition, leader_epoch)
+    return FetchedPartition(partition.key, leader_epoch, diverging=verdict)
 
 
 def read(partition: LeaderPartition, offset: int, max_records: int) -> FetchedPartition:
     """Give records from ``offset`` on, whole batches, at least one; OFFSET_OUT_OF_RANGE below the log start."""
-    log = partition.replica.log
+    replica, leader_epoch = partition.replica, partition.committed.leader_epoch
+    log = replica.log
     if offset < log.start:
-        return _out_of_range(partition, partition.committed.leader_epoch)
+        return _out_of_range(partition, leader_epoch)
     end = log.read_end(offset, max_records)
+    epochs, timestamp_ms = log.epochs_between(offset, end), log.segment_of(end - 1).largest_timestamp_ms
+    batches = log.batches_between(offset, end) if log.batches else ()
+    # By position: names take as long again.
     return FetchedPartition(
         partition.key,
-        partition.committed.leader_epoch,
-        fetch_offset=offset,
-        end_offset=end,
-        epochs=log.epochs_between(offset, end),
-        high_watermark=partition.replica.high_watermark,
-        log_start_offset=log.start,
-        batches=log.batches_between(offset, end) if log.batches else (),
-        timestamp_ms=log.segment_of(end - 1).largest_timestamp_ms,
+        leader_epoch,
+        NO_ERROR,
+        offset,
+        end,
+        epochs,
+        replica.high_watermark,
+        log.start,
+        None,
+        batches,
+        timestamp_ms,
     )
 
 

@@ -35,20 +35,18 @@ def fetched(remote: RemoteReplica, offset: int, leader_end: int, now: int, broke
     had at the *previous* fetch, so it was caught up at the time of that one.
     """
     if offset >= leader_end:
-        was_caught_up(remote, now)
+        caught_up_ms = now
     elif offset >= remote.last_fetch_leader_end:
-        was_caught_up(remote, remote.last_fetch_ms)
+        caught_up_ms = remote.last_fetch_ms
+    else:
+        caught_up_ms = remote.last_caught_up_ms
+    if caught_up_ms > remote.last_caught_up_ms:  # noqa: PLR1730 - max() takes longer than all the rest
+        remote.last_caught_up_ms = caught_up_ms
     if leader_end > remote.last_fetch_leader_end:  # noqa: PLR1730 - max() takes longer than all the rest
         remote.last_fetch_leader_end = leader_end
     remote.log_end_offset = offset
     remote.last_fetch_ms = now
     remote.broker_epoch = broker_epoch
-
-
-def was_caught_up(remote: RemoteReplica, at: int) -> None:
-    """Note a moment at which it had everything; only the newest one counts."""
-    if at > remote.last_caught_up_ms:  # noqa: PLR1730 - max() takes longer than all the rest
-        remote.last_caught_up_ms = at
 
 
 def is_caught_up(remote: RemoteReplica, leader_end: int, now: int, window_ms: int) -> bool:

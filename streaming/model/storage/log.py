@@ -67,6 +67,8 @@ class Log:
         Even a later one does: who led with an empty log, and follows now, takes records of earlier epochs
         (``LeaderEpochFileCache.maybeTruncateNonMonotonicEntries``).
         """
+        if self.epochs and self.epochs[-1][0] == epoch:  # nearly always: it goes on
+            return
         while self.epochs and self.epochs[-1][1] >= offset and self.epochs[-1][0] != epoch:
             self.epochs.pop()
         if epoch > self.last_epoch:
@@ -95,7 +97,8 @@ class Log:
         self._write(end, timestamp_ms)
         for epoch, offset in epochs:
             self.begin_epoch(epoch, offset)
-        self.batches += batches
+        if batches:
+            self.batches += batches
         for batch in batches:
             self.producers.written(batch)
 
@@ -114,13 +117,11 @@ class Log:
     def _write(self, end: int, timestamp_ms: int) -> None:
         """Records up to ``end`` go into the active segment, or into a new one if it is full or old (LogSegment)."""
         active, config = self.segments[-1], self._config
-        if self.end > active.base_offset and (
-            end - active.base_offset > self._segment_offsets
-            or timestamp_ms - active.first_timestamp_ms > config.segment_ms
-        ):
-            active = self.roll()
-        if self.end == active.base_offset:
-            active.first_timestamp_ms = active.largest_timestamp_ms = timestamp_ms
+        base_offset = active.base_offset
+        if self.end == base_offset:
+            active.begin(timestamp_ms)
+        elif end - base_offset > self._segment_offsets or timestamp_ms - active.first_timestamp_ms > config.segment_ms:
+            self.roll().begin(timestamp_ms)
         elif timestamp_ms > active.largest_timestamp_ms:
             active.largest_timestamp_ms = timestamp_ms
         self.end = end
@@ -156,8 +157,10 @@ class Log:
 
         Anonymous records have no batches to respect.
         """
-        end = min(self.end, offset + max_records)
-        if end == self.end or not self.batches:
+        if self.end - offset <= max_records:  # nearly always: who fetches keeps up
+            return self.end
+        end = offset + max_records
+        if not self.batches:
             return end
         last = bisect_left(self.batches, end, key=_BASE_OFFSET) - 1
         if last < 0 or self.batches[last].end_offset <= end:

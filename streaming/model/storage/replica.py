@@ -56,6 +56,8 @@ class LocalReplica:
 
     def take_leader_offsets(self, high_watermark: int, log_start: int) -> None:
         """Follower: take over the leader's high watermark and log start, as far as the own log reaches."""
-        self.move_high_watermark(min(high_watermark, self.log.end))
-        if log_start > self.log.start:
-            self.log.start_at(min(log_start, self.high_watermark))
+        log = self.log
+        reached = high_watermark if high_watermark < log.end else log.end  # noqa: FURB136 - min() doubles the costs
+        self.move_high_watermark(reached)
+        if log_start > log.start:
+            log.start_at(min(log_start, self.high_watermark))

@@ -120,6 +120,10 @@ class Segment:
         self.largest_timestamp_ms = 0
         self.removed = 0
 
+    def begin(self, timestamp_ms: int) -> None:
+        """Note when its first record was written."""
+        self.first_timestamp_ms = self.largest_timestamp_ms = timestamp_ms
+
     @property
     def file_name(self) -> str:
         """Name of the file: the base offset in twenty digits."""

@@ -28,7 +28,7 @@ def check_fetch(log: Log, offset: int, last_fetched_epoch: int) -> Error | Epoch
     that is so even where the epochs diverge. A follower that states no epoch (``NO_EPOCH``) is taken at its word.
     """
     is_in_range = log.start <= offset <= log.end
-    if is_in_range and last_fetched_epoch == log.last_epoch:  # nearly always
+    if is_in_range and log.epochs and last_fetched_epoch == log.epochs[-1][0]:  # nearly always
         return None
     if last_fetched_epoch != NO_EPOCH:
         found, end = log.end_offset_for(last_fetched_epoch)

@@ -28,8 +28,8 @@ class Writers:
             topic_id = self._simulation.topic_ids.get(plan.name)
             if topic_id is not None and plan.records_per_second > 0:
                 mean = plan.records_per_second * TRAFFIC_MS / 1_000
-                counts = {TopicPartition(topic_id, number): self._share(mean) for number in range(plan.partitions)}
-                appends = {key: count for key, count in counts.items() if count}
+                counts = ((number, self._share(mean)) for number in range(plan.partitions))
+                appends = {TopicPartition(topic_id, number): count for number, count in counts if count}
                 self.batches += len(appends)
                 self._simulation.cluster.produce(appends, acks_all=plan.acks == "all")
 
