@@ -360,3 +360,16 @@ def test_administrators_ask_again_while_no_controller_is_active() -> None:
     assert [topic.topic for topic in it.topics().values()] == ["late"]
     created = next(entry for entry in it.trace() if entry.topic == "late")
     assert EPOCH + 6 * SECOND < created.time < EPOCH + 10 * SECOND
+
+
+def test_groups_are_told_with_their_owners_and_what_they_committed() -> None:
+    observed = of_kind(play(source("consumer_groups"), 125), "group_offsets")
+    last = {(it.group, it.partition): it for it in observed}
+    for group, protocol, size in (("billing", "classic", 2), ("shipping", "consumer", 2)):
+        rows = [last[group, partition] for partition in range(6)]
+        assert {it.group_protocol for it in rows} == {protocol}
+        assert {it.members for it in rows} == {size}
+        assert len({it.member for it in rows}) == size
+        assert all(0 < it.committed_offset <= it.high_watermark for it in rows)
+    before = {it.member for it in observed if it.group == "billing" and it.collected_at <= EPOCH + 20 * SECOND}
+    assert len(before) == 3

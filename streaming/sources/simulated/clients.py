@@ -1,4 +1,4 @@
-"""Producers of a simulated cluster that wait for their answers: acks, retries, idempotence, transactions.
+"""Producers of a simulated cluster that wait for their answers, and the members of consumer groups.
 
 The anonymous writers of ``traffic`` stand for the mass; these are for what happens to a single record.
 """
@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.identifiers import TopicPartition
+from streaming.contracts.identifiers import BrokerId, TopicPartition
+from streaming.model.clients.consumer import Consumer
+from streaming.model.clients.consumer_config import ConsumerConfig, GroupProtocol, ResetPolicy
 from streaming.model.clients.producer import Producer
 from streaming.model.clients.transactional_producer import Phase, TransactionalProducer
+from streaming.model.messages.consumer_fetch import IsolationLevel
 from streaming.model.messages.produce import Acks
 
 if TYPE_CHECKING:
-    from streaming.sources.simulated.scenario import ProducerPlan
+    from collections.abc import Iterator
+
+    from streaming.sources.simulated.scenario import GroupPlan, ProducerPlan
     from streaming.sources.simulated.simulation import Simulation
 
 SEND_MS: Final = 200
@@ -40,6 +45,8 @@ class SimulatedProducer:
     def act(self) -> None:
         """Send the next batch, and begin or end a transaction when it is time."""
         producer, now = self._producer, self._simulation.cluster.now
+        if self._plan.id not in self._simulation.cluster.clients:
+            return  # it was killed
         producer.act(now)
         if isinstance(producer, TransactionalProducer):
             self._act_in_transactions(producer, now)
@@ -69,3 +76,18 @@ class SimulatedProducer:
         partition = self._turn % self._simulation.partitions_of(topic_id)
         size = max(1, round(self._plan.records_per_second * SEND_MS / 1_000))
         self._producer.send(now, TopicPartition(topic_id, partition), size)
+
+
+def members(simulation: Simulation, plan: GroupPlan) -> Iterator[Consumer]:
+    """Make the members of a group, under consecutive ids."""
+    topics = frozenset(simulation.topic_ids[name] for name in plan.topics if name in simulation.topic_ids)
+    config = ConsumerConfig(
+        group=plan.name,
+        topics=topics,
+        protocol=GroupProtocol(plan.protocol),
+        reset=ResetPolicy.EARLIEST,
+        isolation=IsolationLevel.READ_COMMITTED if plan.reads_committed else IsolationLevel.READ_UNCOMMITTED,
+    )
+    for number in range(plan.members):
+        node = BrokerId(plan.id + number)
+        yield Consumer(node, simulation.scenario.brokers, simulation.cluster.constants, config)

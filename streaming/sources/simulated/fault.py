@@ -53,7 +53,7 @@ class Need(NamedTuple):
 
 
 _BROKERS: Final = ("broker", "rack")
-_PROCESSES: Final = (*_BROKERS, "controller")
+_PROCESSES: Final = (*_BROKERS, "controller", "client")
 NEEDS: Final[dict[Action, Need]] = {
     Action.KILL: Need(_PROCESSES, healed_by=Action.START),
     Action.START: Need(_PROCESSES),
@@ -88,6 +88,7 @@ class Fault:
         broker: to which broker.
         rack: or to every broker of which rack.
         controller: or to which controllers: ``active`` is the one that is it then, ``all`` is all of them.
+        client: or to which producer or member of a group, by its id.
         link: (sender, receiver): what the sender sends to the receiver; a node may be ``controller``.
         records_per_second: what a slow link or disk still carries.
         directory: which log directory fails.
@@ -103,6 +104,7 @@ class Fault:
     broker: BrokerId | None = None
     rack: str | None = None
     controller: str | None = None
+    client: BrokerId | None = None
     link: tuple[BrokerId, BrokerId] | None = None
     records_per_second: int | None = None
     directory: str | None = None
@@ -141,6 +143,10 @@ class Fault:
                 raise ConfigurationError(f"{key}: {self.action} needs {name}")
         if self.records_per_second is not None and self.records_per_second < 1:
             raise ConfigurationError(f"{key}: {self.action} needs records_per_second of at least 1")
+        if self.client is not None and self.action in {Action.START, Action.STOP}:
+            raise ConfigurationError(
+                f"{key}: a client is killed, paused or resumed; {self.action} needs broker or rack"
+            )
         if self.controller not in {None, "active", "all"}:
             raise ConfigurationError(f"{key}: controller is {self.controller!r}; use active or all")
         if self.election not in {None, "preferred", "unclean"}:

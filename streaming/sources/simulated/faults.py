@@ -34,8 +34,9 @@ def _nodes(it: Simulation, fault: Fault) -> list[BrokerId]:
         return [] if controllers.active is None else [controllers.active]
     if fault.controller == "all":
         return list(controllers.nodes)
-    assert fault.broker is not None  # noqa: S101 - a checked fault names one subject
-    return [fault.broker]
+    node = fault.broker if fault.client is None else fault.client
+    assert node is not None  # noqa: S101 - a checked fault names one subject
+    return [node]
 
 
 _TO_A_PROCESS: Final[dict[Action, Callable[[Simulation, BrokerId, Fault], None]]] = {

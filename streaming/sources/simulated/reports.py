@@ -11,12 +11,14 @@ from streaming.contracts.identifiers import ClusterId, Micros, Offset
 from streaming.contracts.observations import Authority
 from streaming.contracts.samples import (
     BrokerMetricObserved,
+    GroupOffsetsObserved,
     LogDirectoryObserved,
     QuorumMemberObserved,
     ReplicaOffsetsObserved,
     TransactionObserved,
 )
 from streaming.model.coordinators.transaction_state import State, TransactionMetadata
+from streaming.model.coordinators.view import group_offsets
 from streaming.model.quorum.controllers import Controllers
 
 if TYPE_CHECKING:
@@ -75,6 +77,29 @@ class Reports:
             for key, replica in broker.disk.replicas.items()
             if key.topic_id in topics
             for led in [broker.leadership.led.get(key)]
+        ]
+
+    def groups(self, now: Micros) -> list[Observation]:
+        """Give every partition that a group has committed or been assigned."""
+        envelope, topics = self._envelope(now), self._simulated.controller.registry.topics
+        return [
+            GroupOffsetsObserved(
+                **envelope,
+                group=it.group,
+                group_protocol=it.protocol,
+                group_state=it.state.name.title(),
+                members=it.members,
+                member=it.member,
+                topic_id=it.topic_partition.topic_id,
+                topic=topics[it.topic_partition.topic_id].topic,
+                partition=it.topic_partition.partition,
+                committed_offset=_offset(it.committed),
+                log_start_offset=_offset(it.log_start),
+                last_stable_offset=_offset(it.last_stable_offset),
+                high_watermark=_offset(it.high_watermark),
+            )
+            for it in group_offsets(self._simulated)
+            if it.topic_partition.topic_id in topics
         ]
 
     def transactions(self, now: Micros) -> list[Observation]:
@@ -165,7 +190,7 @@ class Reports:
                 controller=quorum.leader,
                 controller_epoch=quorum.epoch,
                 high_watermark=Offset(quorum.high_watermark),
-                log_end_offset=None if member.log_end_offset is None else Offset(member.log_end_offset),
+                log_end_offset=_offset(member.log_end_offset),
                 last_fetch_at=self._moment(now, member.last_fetch_ms),
                 last_caught_up_at=self._moment(now, member.last_caught_up_ms),
             )
@@ -180,3 +205,7 @@ class Reports:
             for broker in self._simulated.reachable()
             for metric, count in METRICS.items()
         ]
+
+
+def _offset(told: int | None) -> Offset | None:
+    return None if told is None else Offset(told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.incidents import IncidentClass
@@ -11,6 +12,9 @@ from streaming.errors import ConfigurationError
 from streaming.model.constants import Constants
 from streaming.model.messages.outbox import CONTROLLER
 from streaming.sources.simulated.fault import Fault, check_healed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Placement(StrEnum):
@@ -29,6 +33,7 @@ class TopicPlan:
     Attributes:
         assignments: replicas of each partition; without them the scenario's ``placement`` decides.
         brokers: where its replicas may be; all brokers if it names none.
+        cleanup_policy: ``delete``, ``compact`` or ``compact,delete``.
         acks: ``all`` or ``1``: whether writes are refused below ``min_insync_replicas``.
         create_at: seconds after the begin; None: it exists from the start.
         delete_at: seconds after the begin; None: never.
@@ -43,6 +48,7 @@ class TopicPlan:
     acks: str = "all"
     assignments: tuple[tuple[BrokerId, ...], ...] = ()
     brokers: tuple[BrokerId, ...] = ()
+    cleanup_policy: str = "delete"
     create_at: float | None = None
     delete_at: float | None = None
 
@@ -67,6 +73,24 @@ class ProducerPlan:
     transactional_id: str = ""
     transaction_seconds: float = 1.0
     gives_up: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """One consumer group.
+
+    Attributes:
+        id: the first member's node of the network; the others follow it. No broker and no producer has one of them.
+        protocol: ``classic``, or ``consumer`` (KIP-848).
+        reads_committed: its members skip aborted transactions and stop before open ones.
+    """
+
+    id: BrokerId
+    name: str
+    topics: tuple[str, ...]
+    members: int = 1
+    protocol: str = "classic"
+    reads_committed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +140,7 @@ class Scenario:
     constants: Constants = field(default_factory=Constants)
     topics: tuple[TopicPlan, ...]
     producers: tuple[ProducerPlan, ...] = ()
+    groups: tuple[GroupPlan, ...] = ()
     faults: tuple[Fault, ...] = ()
     truth: Truth = field(default_factory=Truth)
 
@@ -130,6 +155,9 @@ class Scenario:
             _check_topic(topic, self)
         for producer in self.producers:
             _check_producer(producer, self)
+        for group in self.groups:
+            _check_group(group, self)
+        _check_nodes(self)
         for number, fault in enumerate(self.faults, start=1):
             _check_fault(fault, self, f"faults (number {number})")
         for incident in self.truth.incidents:
@@ -162,10 +190,6 @@ def _check_topic(topic: TopicPlan, scenario: Scenario) -> None:
 
 def _check_producer(producer: ProducerPlan, scenario: Scenario) -> None:
     key = f"producers ({producer.id})"
-    if producer.id < 1 or producer.id in scenario.brokers:
-        raise ConfigurationError(f"{key}: id must be a number above 0 that no broker has, for example 1001")
-    if [it.id for it in scenario.producers].count(producer.id) > 1:
-        raise ConfigurationError(f"{key}: another producer has the same id")
     if producer.topic not in {topic.name for topic in scenario.topics}:
         raise ConfigurationError(f"{key}: there is no topic {producer.topic}")
     if producer.acks not in {"all", "1", "0"}:
@@ -174,12 +198,42 @@ def _check_producer(producer: ProducerPlan, scenario: Scenario) -> None:
         raise ConfigurationError(f'{key}: an idempotent or transactional producer needs acks = "all"')
 
 
+def _check_group(group: GroupPlan, scenario: Scenario) -> None:
+    key = f"groups ({group.name})"
+    strangers = set(group.topics) - {topic.name for topic in scenario.topics}
+    if strangers or not group.topics:
+        raise ConfigurationError(f"{key}: there is no topic {min(strangers, default='that it reads')}")
+    if group.protocol not in {"classic", "consumer"}:
+        raise ConfigurationError(f"{key}: protocol is {group.protocol!r}; use classic or consumer")
+    if group.members < 1:
+        raise ConfigurationError(f"{key}: members is {group.members}; it must be at least 1")
+
+
+def _nodes(scenario: Scenario) -> Iterator[BrokerId]:
+    yield from scenario.brokers
+    yield from (producer.id for producer in scenario.producers)
+    for group in scenario.groups:
+        yield from (BrokerId(group.id + number) for number in range(group.members))
+
+
+def _check_nodes(scenario: Scenario) -> None:
+    nodes = list(_nodes(scenario))
+    for node in nodes:
+        if node < 0 or nodes.count(node) > 1:
+            raise ConfigurationError(
+                f"id {node} is used twice or below 0; brokers, producers and members of groups each need their own, "
+                "for example 1001"
+            )
+
+
 def _check_fault(fault: Fault, scenario: Scenario, key: str) -> None:
     if not 0 <= fault.at < scenario.duration:
         raise ConfigurationError(f"{key}: at is {fault.at}; it must lie within the duration, {scenario.duration} s")
     fault.check(key)
-    named = {node for node in (fault.broker, *(fault.link or ()), *(fault.replicas or ())) if node is not None}
-    strangers = named - {*scenario.brokers, *(it.id for it in scenario.producers), CONTROLLER}
+    named = {
+        node for node in (fault.broker, fault.client, *(fault.link or ()), *(fault.replicas or ())) if node is not None
+    }
+    strangers = named - {*_nodes(scenario), CONTROLLER}
     if strangers:
         raise ConfigurationError(f"{key}: there is no broker {min(strangers)} in {list(scenario.brokers)}")
     if fault.rack is not None and fault.rack not in scenario.racks.values():

@@ -19,7 +19,15 @@ from streaming.model.switches import Switches, Truncation
 from streaming.resources import conf_path
 from streaming.sources.simulated.combine import combined
 from streaming.sources.simulated.fault import Action, Fault
-from streaming.sources.simulated.scenario import Placement, ProducerPlan, Scenario, TopicPlan, TrueIncident, Truth
+from streaming.sources.simulated.scenario import (
+    GroupPlan,
+    Placement,
+    ProducerPlan,
+    Scenario,
+    TopicPlan,
+    TrueIncident,
+    Truth,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -183,7 +191,12 @@ _CONVERSIONS: Final[dict[str, tuple[Callable[[Any], Any], str]]] = {
     "tuple[BrokerId, BrokerId]": (_link, 'two nodes: [sender, receiver], each a broker id or "controller"'),
     "tuple[tuple[BrokerId, ...], ...]": (_assignments, "a list of lists of broker ids"),
 }
-_LISTS: Final[dict[str, type[Any]]] = {"topics": TopicPlan, "producers": ProducerPlan, "faults": Fault}
+_LISTS: Final[dict[str, type[Any]]] = {
+    "topics": TopicPlan,
+    "producers": ProducerPlan,
+    "groups": GroupPlan,
+    "faults": Fault,
+}
 _BUILT: Final = frozenset({"Constants", "Switches", "Truth", "tuple[TrueIncident, ...]"}) | {
     f"tuple[{cls.__name__}, ...]" for cls in _LISTS.values()
 }

@@ -16,11 +16,12 @@ from streaming.model.controller.java_random import JavaRandom
 from streaming.model.controller.placement import UsableBroker, place, usable_brokers
 from streaming.model.controller.placement_zookeeper import assign_replicas
 from streaming.model.controller.topics import NewTopic
+from streaming.model.internal_topics import coordinators_topics
 from streaming.model.invariants.watch import Watch
-from streaming.model.messages.client_metadata import TRANSACTION_STATE
+from streaming.model.messages.client_metadata import CONSUMER_OFFSETS, TRANSACTION_STATE
 from streaming.model.messages.errors import Error, Refused
 from streaming.sources.simulated.agenda import Agenda
-from streaming.sources.simulated.clients import SEND_MS, SimulatedProducer
+from streaming.sources.simulated.clients import SEND_MS, SimulatedProducer, members
 from streaming.sources.simulated.faults import inflict
 from streaming.sources.simulated.network import SimulatedNetwork
 from streaming.sources.simulated.scenario import Placement, TopicPlan
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import BrokerId
     from streaming.sources.simulated.fault import Fault
-    from streaming.sources.simulated.scenario import ProducerPlan, Scenario
+    from streaming.sources.simulated.scenario import GroupPlan, ProducerPlan, Scenario
 
 MICROS_PER_MS: Final = 1_000
 CREATE_TOPICS_MS: Final = 3_000
@@ -109,22 +110,40 @@ class Simulation:
         self.agenda.every(TRAFFIC_MS, PRODUCE_MS, self._writers.write)
         for plan in self.scenario.producers:
             self.agenda.at(PRODUCE_MS, partial(self._connect, plan))
+        for group in self.scenario.groups:
+            self.agenda.at(PRODUCE_MS, partial(self._gather, group))
         self.agenda.at(WARM_UP_MS, partial(self._plan, WARM_UP_MS))
 
     def _connect(self, plan: ProducerPlan) -> None:
         """A producer starts; the first that is transactional makes its coordinator's topic."""
-        if plan.transactional_id and TRANSACTION_STATE not in self.topic_ids:
-            self.create(self._transaction_log())
+        if plan.transactional_id:
+            self._need(TRANSACTION_STATE)
         producer = SimulatedProducer(self, plan)
         self.agenda.every(SEND_MS, self.cluster.now + SEND_MS, producer.act)
 
-    def _transaction_log(self) -> TopicPlan:
-        constants, brokers = self.scenario.constants, len(self.scenario.brokers)
-        return TopicPlan(
-            name=TRANSACTION_STATE,
-            partitions=constants.transaction_state_log_num_partitions,
-            replication_factor=min(constants.transaction_state_log_replication_factor, brokers),
-            min_insync_replicas=min(constants.transaction_state_log_min_isr, brokers),
+    def _gather(self, plan: GroupPlan) -> None:
+        """The members of a group start; the first group makes its coordinator's topic."""
+        self._need(CONSUMER_OFFSETS)
+        for member in members(self, plan):
+            self.cluster.connect(member.node, member)
+            member.act(self.cluster.now)
+            self.cluster.flush(member.node)
+
+    def _need(self, internal_topic: str) -> None:
+        """Create a topic that a coordinator keeps its state in, with as many replicas as there are brokers for."""
+        if internal_topic in self.topic_ids:
+            return
+        topics = coordinators_topics(self.scenario.constants)
+        topic = next(topic for topic in topics if topic.name == internal_topic)
+        brokers = len(self.scenario.brokers)
+        self.create(
+            TopicPlan(
+                name=internal_topic,
+                partitions=topic.partitions,
+                replication_factor=min(topic.replication_factor or 1, brokers),
+                min_insync_replicas=min(topic.min_isr or 1, brokers),
+                cleanup_policy=topic.cleanup,
+            )
         )
 
     def _plan(self, begin: int) -> None:
@@ -179,6 +198,8 @@ class Simulation:
         config = {"min.insync.replicas": str(plan.min_insync_replicas)}
         if plan.unclean_leader_election:
             config["unclean.leader.election.enable"] = "true"
+        if plan.cleanup_policy != "delete":
+            config["cleanup.policy"] = plan.cleanup_policy
         assignments = plan.assignments or self._place(plan)
         self.cluster.admin.create_topic(NewTopic(plan.name, topic_id, assignments), config)
         self.topic_ids[plan.name] = topic_id

@@ -62,6 +62,7 @@ class SimulatedSource:
         agenda.every(SNAPSHOT_MS, WARM_UP_MS + SNAPSHOT_MS, lambda: self._snapshot(SnapshotReason.PERIODIC))
         for report in (
             self._reports.offsets,
+            self._reports.groups,
             self._reports.transactions,
             self._reports.log_directories,
             self._reports.quorum,
