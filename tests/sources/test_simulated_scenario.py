@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
 
 from streaming.errors import ConfigurationError
-from streaming.sources.simulated.fault import Action
+from streaming.resources import conf_path
+from streaming.sources.simulated.fault import Action, Fault
+from streaming.sources.simulated.scenario import GroupPlan, ProducerPlan, TopicPlan, TrueIncident, Truth
 from streaming.sources.simulated.scenario_file import load_scenario
 
 if TYPE_CHECKING:
@@ -80,3 +84,12 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot read the scenario"):
         load_scenario(tmp_path / "none.toml")
+
+
+def test_the_reference_names_every_key_and_every_action() -> None:
+    reference = conf_path("scenarios").joinpath("README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_]+)", reference))
+    tables = (TopicPlan, ProducerPlan, GroupPlan, Fault, TrueIncident, Truth)
+    keys = {item.name for table in tables for item in fields(table)}
+    assert {str(action) for action in Action} - named == set()
+    assert keys - named - {"incidents"} == set()
