@@ -52,6 +52,7 @@ class Memory:
         term_marks: the last high watermark of each believer, by broker.
         latest: the largest answer that the controller's leader gave to "what is your latest offset?".
         damaged: brokers whose disk lost records, until a registered process has all that was consumed again.
+        dropped: brokers that a reassignment took the replica from, by the partition epoch of that step.
         history: leader epoch of the last election that could lose records; logs and leaders before it are void.
         broken: promises that were broken in passing, as (invariant, what happened).
     """
@@ -68,6 +69,7 @@ class Memory:
         self.term_marks: dict[BrokerId, tuple[LeaderPartition, int]] = {}
         self.latest = 0
         self.damaged: set[BrokerId] = set()
+        self.dropped: dict[BrokerId, int] = {}
         self.history = 0
         self.broken: list[tuple[str, str]] = []
 
@@ -175,6 +177,9 @@ class Ghost:
             return
         memory = self._touch(key)
         memory.states[after.partition_epoch] = after
+        if step.before is not None and step.before.replicas != after.replicas:
+            gone = set(step.before.replicas) - set(after.replicas)
+            memory.dropped |= dict.fromkeys(gone, after.partition_epoch)
         if step.before is None or after.leader in {NO_LEADER, step.before.leader}:
             return
         if step.cause in UNCLEAN:

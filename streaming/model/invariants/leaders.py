@@ -71,10 +71,13 @@ def replication_quorum_superset(sight: Sight) -> str | None:
 def weak_isr(sight: Sight) -> str | None:
     """Below the high watermark of whoever believes to lead, its own ISR has the same records.
 
-    Source: WeakIsr of hachikuji's specification. Scope: members that are still replicas; damaged disks excused.
+    Source: WeakIsr of hachikuji's specification. Scope: members that did not lose their replica since by a
+    reassignment; damaged disks excused.
     """
+    memory = sight.memory
     for leader in sight.heirs().values():
-        members = [it for it in leader.committed.isr if it in sight.truth.replicas and it not in sight.memory.damaged]
+        known = leader.committed.partition_epoch
+        members = [it for it in leader.committed.isr if memory.dropped.get(it, 0) <= known and it not in memory.damaged]
         if complaint := _compare(sight, leader, members):
             return complaint
     return None

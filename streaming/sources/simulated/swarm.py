@@ -72,6 +72,8 @@ def options_of(seed: int, constants: Constants) -> Options:
     changes: dict[str, Any] = {
         **SHORT,
         "start_up_ms": random.choice((0, 150)),
+        # Known, and shown elsewhere: Kafka keeps dropped replicas eligible. Here it would hide what is not known.
+        "switches": replace(constants.switches, elr_forgets_dropped_replicas=True),
         "eligible_leader_replicas": random.random() < 2 / 3 and constants.eligible_leader_replicas,
     }
     return Options(
