@@ -1,6 +1,6 @@
 """Rules that Kafka never breaks, checked on live data. A breach is an event, not a crash.
 
-Source: kafka.md invariants of the controller (KIP-631, KIP-966, ``PartitionRegistration``).
+Source: KIP-631, KIP-966, ``PartitionRegistration`` and ``ReplicationControlManager`` of Apache Kafka.
 """
 
 from __future__ import annotations

@@ -127,7 +127,8 @@ class JsonLines:
 
     def entry(self, entry: Entry) -> None:
         """Print one entry."""
-        self._print({"kind": "entry", **entry._asdict(), "at": seconds(entry.at)})
+        told = entry._asdict() | {"at": seconds(entry.at), "after": entry.after and entry.after._asdict()}
+        self._print({"kind": "entry"} | {name: value for name, value in told.items() if value not in ("", None)})
 
     def end(self, simulation: Simulation, *, check: bool) -> None:
         """Print the state of every partition, and what is broken."""

@@ -32,12 +32,14 @@ class Entry(NamedTuple):
         subject: ``orders-0``, ``broker 3``, ``controller 100``.
         what: what happened to it.
         cause: the true cause of a step of a partition; empty for everything else.
+        after: the partition after this step; None for everything else, and for a deletion.
     """
 
     at: int
     subject: str
     what: str
     cause: str = ""
+    after: PartitionRegistration | None = None
 
 
 def timeline(commits: Iterable[Commit], *, each_step: bool = True) -> Iterator[Entry]:
@@ -51,7 +53,8 @@ def timeline(commits: Iterable[Commit], *, each_step: bool = True) -> Iterator[E
             if told is not None:
                 yield Entry(commit.now, *told)
         if each_step:
-            yield from (Entry(commit.now, _name(step), step_text(step), str(step.cause)) for step in commit.transitions)
+            for step in commit.transitions:
+                yield Entry(commit.now, _name(step), step_text(step), str(step.cause), step.after)
         else:
             yield from (Entry(commit.now, *movement.told(), movement.cause) for movement in movements(commit))
 

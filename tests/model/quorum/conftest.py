@@ -45,6 +45,8 @@ class Table:
 
     def start(self, node: int) -> None:
         node = BrokerId(node)
+        if node in self._outboxes:  # what was on its way to the process before was lost with its connections
+            self.mail = [letter for letter in self.mail if letter[1] != node]
         outbox = self._outboxes[node] = Outbox()
         self.running[node] = Raft(
             node,
