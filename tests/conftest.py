@@ -15,4 +15,5 @@ pytest_plugins = [
     "tests.plugins.transcript_producers",
     "tests.plugins.transcript_quorum",
     "tests.plugins.transcript_storage",
+    "tests.plugins.transcript_vectors",
 ]

@@ -53,6 +53,8 @@ class Script:
         return [*output, *(f"! {line}" for line in self._harm(is_new=name == "cluster"))]
 
     def _harm(self, *, is_new: bool) -> list[str]:
+        if self.lab is None:
+            return []  # a rule was asked, no cluster
         watch = self.lab.watch
         watch.check()
         harm = [f"{it.invariant}: {it.complaint}" for it in watch.violations]
