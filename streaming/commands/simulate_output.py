@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import typer
 from rich.text import Text
 
+from streaming.model.coordinators.transactions_view import hanging
 from streaming.model.invariants.watch import INVARIANTS, OTHERS
 from streaming.sources.simulated.simulation import WARM_UP_MS
 
@@ -31,9 +32,6 @@ _COLOURS: Final = {
     "leader_stall": "yellow",
     "expand": "green",
 }
-
-
-_LONG_MS: Final = 15_000
 
 
 class Timeline(Protocol):
@@ -96,14 +94,14 @@ class Lines:
 
 
 def _undecided(simulation: Simulation) -> Iterator[str]:
-    """Tell where readers of committed transactions wait for a decision."""
-    now = simulation.cluster.now
-    for broker in simulation.cluster.brokers.values():
-        for led in broker.led_partitions():
-            oldest = led.replica.log.producers.oldest_open()
-            if oldest is not None and now - oldest.last_ms > _LONG_MS:
-                where = f"{simulation.topic_name(led.key.topic_id)}-{led.key.partition}"
+    """Tell where readers of committed transactions wait for a decision that nobody will take."""
+    open_in = [key for it in hanging(simulation.cluster).values() for key in it.partitions]
+    for broker in simulation.cluster.reachable():
+        for key in open_in:
+            led = broker.leadership.led.get(key)
+            if led is not None:
                 waits = f"readers of committed records wait at offset {led.last_stable_offset}"
+                where = f"{simulation.topic_name(key.topic_id)}-{key.partition}"
                 yield f"{where}: {waits}, {led.last_stable_offset_lag} behind, for a transaction that nobody ends"
 
 

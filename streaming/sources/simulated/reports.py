@@ -17,7 +17,8 @@ from streaming.contracts.samples import (
     ReplicaOffsetsObserved,
     TransactionObserved,
 )
-from streaming.model.coordinators.transaction_state import State, TransactionMetadata
+from streaming.model.controller.metadata_writer import MICROS_PER_MS
+from streaming.model.coordinators.transactions_view import Undecided, hanging, undecided
 from streaming.model.coordinators.view import group_offsets
 from streaming.model.quorum.controllers import Controllers
 
@@ -40,11 +41,7 @@ METRICS: Final[dict[str, Callable[[Broker], int]]] = {
     _PREFIX + "isrexpands_total": lambda it: it.leadership.proposals.isr_expands,
     _PREFIX + "failedisrupdates_total": lambda it: it.leadership.proposals.failed_isr_updates,
 }
-# What of a transaction is of interest: it is open, or its end is not written everywhere yet.
-_UNDECIDED: Final = frozenset({State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT, State.PREPARE_EPOCH_FENCE})
-_MICROS_PER_MS: Final = 1_000
 _BYTES_PER_RECORD: Final = 1_024
-_HANGING_AFTER_MS: Final = 10_000  # a marker that is on its way is no hanging transaction
 
 
 class Reports:
@@ -104,59 +101,41 @@ class Reports:
 
     def transactions(self, now: Micros) -> list[Observation]:
         """Give the transactions that are open, and those that a partition has open and no coordinator knows."""
-        known = {
-            metadata.producer_id: (transactional_id, metadata, broker)
-            for broker in self._simulated.reachable()
-            for transactional_id, metadata in broker.apis.transactions.transactions()
-            if metadata.state in _UNDECIDED
-        }
-        envelope = self._envelope(now)
-        told: list[Observation] = [self._transaction(now, *each) for each in known.values()]
-        for producer_id, (epoch, keys) in self._open_in_partitions().items():
-            if producer_id not in known:
-                partitions = tuple(self._names(keys))
-                told.append(
-                    TransactionObserved(
-                        **envelope,
-                        producer_id=producer_id,
-                        producer_epoch=epoch,
-                        transaction_state="Unknown",
-                        transaction_partitions=partitions,
-                        is_hanging=True,
-                    )
-                )
+        told: list[Observation] = [self._transaction(now, it) for it in undecided(self._simulated).values()]
+        told += (
+            TransactionObserved(
+                **self._envelope(now),
+                producer_id=producer_id,
+                producer_epoch=it.producer_epoch,
+                transaction_state="Unknown",
+                transaction_partitions=tuple(self._names(it.partitions)),
+                is_hanging=True,
+            )
+            for producer_id, it in hanging(self._simulated).items()
+        )
         return told
 
-    def _transaction(self, now: Micros, transactional_id: str, it: TransactionMetadata, broker: Broker) -> Observation:
+    def _transaction(self, now: Micros, it: Undecided) -> Observation:
+        metadata = it.metadata
         return TransactionObserved(
             **self._envelope(now),
-            transactional_id=transactional_id,
-            producer_id=it.producer_id,
-            producer_epoch=it.producer_epoch,
-            coordinator=broker.broker,
-            transaction_state=it.state.name.replace("_", " ").title().replace(" ", ""),
-            timeout_ms=it.timeout_ms,
-            started_at=self._moment(now, it.start_ms),
-            transaction_partitions=tuple(self._names(it.partitions)),
+            transactional_id=it.transactional_id,
+            producer_id=metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+            coordinator=it.coordinator,
+            transaction_state=metadata.state.name.replace("_", " ").title().replace(" ", ""),
+            timeout_ms=metadata.timeout_ms,
+            started_at=self._moment(now, metadata.start_ms),
+            transaction_partitions=tuple(self._names(metadata.partitions)),
         )
 
-    def _open_in_partitions(self) -> dict[int, tuple[int, list[TopicPartition]]]:
-        """Give what leaders have had open for a while: producer id -> (epoch, partitions)."""
-        found: dict[int, tuple[int, list[TopicPartition]]] = {}
-        for broker in self._simulated.reachable():
-            for led in broker.led_partitions():
-                for producer_id, entry in led.replica.log.producers.open_transactions():
-                    if self._simulated.now - entry.last_ms > _HANGING_AFTER_MS:
-                        found.setdefault(producer_id, (entry.epoch, []))[1].append(led.key)
-        return found
-
-    def _names(self, keys: tuple[TopicPartition, ...] | list[TopicPartition]) -> Iterator[str]:
+    def _names(self, keys: tuple[TopicPartition, ...]) -> Iterator[str]:
         topics = self._simulated.controller.registry.topics
         yield from (f"{topics[key.topic_id].topic}-{key.partition}" for key in keys if key.topic_id in topics)
 
     def _moment(self, now: Micros, at_ms: int | None) -> Micros | None:
         """Spell a model time as wall-clock time."""
-        return None if at_ms is None or at_ms < 0 else Micros(now - (self._simulated.now - at_ms) * _MICROS_PER_MS)
+        return None if at_ms is None or at_ms < 0 else Micros(now - (self._simulated.now - at_ms) * MICROS_PER_MS)
 
     def log_directories(self, now: Micros) -> list[Observation]:
         """Give every directory of every broker; a record counts as 1 KiB."""
