@@ -50,7 +50,6 @@ class Constants:
     log_initial_task_delay_ms: int = 30_000
     log_cleaner_delete_retention_ms: int = 86_400_000
     log_flush_interval_records: int = 9_223_372_036_854_775_807
-    log_flush_offset_checkpoint_interval_ms: int = 60_000
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     # brokers and their controller
     start_up_ms: int = 500

@@ -2,16 +2,60 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import fields, replace
+from typing import Any, Final
 
 from streaming.model.constants import Constants, MetadataMode
 from streaming.model.switches import Switches, Truncation
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 NEWEST: Final = "kraft-4.x"
+
+# 3.x on ZooKeeper: the windows of 2.5 (KIP-537), the ISR changes of 2.7 (KIP-497). What came with KRaft alone is
+# missing: uptimes in proposals (KIP-903) and eligibility (KIP-841), ELR and what belongs to it (KIP-966).
+_ZOOKEEPER_3: Final = Constants(
+    metadata_mode=MetadataMode.ZOOKEEPER,
+    broker_session_timeout_ms=18_000,
+    eligible_leader_replicas=False,
+    leader_imbalance_per_broker_percentage=10,
+    transaction_version=0,
+    switches=Switches(
+        broker_epoch_check=False,
+        eligibility_check=False,
+        exclude_unclean_shutdown=False,
+        freeze_high_watermark_under_min_isr=False,
+        transaction_verification=False,
+    ),
+)
+# Before KIP-537: short windows; leaders write their ISRs into ZooKeeper; epochs are asked for before each fetch.
+_LEGACY_2_4: Final = replace(
+    _ZOOKEEPER_3,
+    replica_lag_time_max_ms=10_000,
+    broker_session_timeout_ms=6_000,
+    producer_id_expiration_ms=604_800_000,  # until KIP-854 (3.4)
+    group_session_timeout_ms=10_000,  # until KIP-735 (3.0)
+    switches=replace(
+        _ZOOKEEPER_3.switches,
+        truncation=Truncation.LEADER_EPOCH,
+        epoch_cache_keeps_progress=False,
+        isr_changes_through_controller=False,
+    ),
+)
+# What most popular texts describe: lag in messages, truncation to the high watermark, no fencing, no idempotence.
+_LEGACY_0_8: Final = replace(
+    _LEGACY_2_4,
+    replica_lag_max_messages=4_000,
+    unclean_leader_election_enable=True,  # until 0.11 (KIP-106)
+    offsets_retention_ms=86_400_000,  # until KIP-186 (2.0)
+    switches=replace(
+        _LEGACY_2_4.switches,
+        truncation=Truncation.HIGH_WATERMARK,
+        epoch_cache_keeps_progress=True,  # it has no epochs to keep
+        epoch_fencing=False,
+        expand_needs_epoch_start=False,
+        monotonic_latest_offset=False,
+        first_registered_leads=True,
+    ),
+)
 
 PRESETS: Final[dict[str, Constants]] = {
     NEWEST: Constants(),
@@ -20,77 +64,10 @@ PRESETS: Final[dict[str, Constants]] = {
         transaction_version=1,
         switches=Switches(exclude_unclean_shutdown=False, last_known_leader_check=False, pre_vote=False),
     ),
-    # 3.x on ZooKeeper: the windows of 2.5 (KIP-537), the ISR changes of 2.7 (KIP-497). What came with KRaft alone is
-    # missing: uptimes in proposals (KIP-903) and eligibility (KIP-841), ELR and what belongs to it (KIP-966).
-    "zk-3.x": Constants(
-        metadata_mode=MetadataMode.ZOOKEEPER,
-        broker_session_timeout_ms=18_000,
-        eligible_leader_replicas=False,
-        leader_imbalance_per_broker_percentage=10,
-        transaction_version=0,
-        switches=Switches(
-            broker_epoch_check=False,
-            eligibility_check=False,
-            exclude_unclean_shutdown=False,
-            freeze_high_watermark_under_min_isr=False,
-            transaction_verification=False,
-        ),
-    ),
-    # Before KIP-537: short windows; leaders write their ISRs into ZooKeeper; epochs are asked for before each fetch.
-    "legacy-2.4": Constants(
-        metadata_mode=MetadataMode.ZOOKEEPER,
-        replica_lag_time_max_ms=10_000,
-        broker_session_timeout_ms=6_000,
-        eligible_leader_replicas=False,
-        leader_imbalance_per_broker_percentage=10,
-        producer_id_expiration_ms=604_800_000,  # until KIP-854 (3.4)
-        group_session_timeout_ms=10_000,  # until KIP-735 (3.0)
-        transaction_version=0,
-        switches=Switches(
-            truncation=Truncation.LEADER_EPOCH,
-            broker_epoch_check=False,
-            eligibility_check=False,
-            exclude_unclean_shutdown=False,
-            freeze_high_watermark_under_min_isr=False,
-            transaction_verification=False,
-            epoch_cache_keeps_progress=False,
-            isr_changes_through_controller=False,
-        ),
-    ),
-    # What most popular texts describe: lag in messages, truncation to the high watermark, no fencing, no idempotence.
-    "legacy-0.8": Constants(
-        metadata_mode=MetadataMode.ZOOKEEPER,
-        replica_lag_time_max_ms=10_000,
-        replica_lag_max_messages=4_000,
-        broker_session_timeout_ms=6_000,
-        eligible_leader_replicas=False,
-        leader_imbalance_per_broker_percentage=10,
-        unclean_leader_election_enable=True,  # until 0.11 (KIP-106)
-        offsets_retention_ms=86_400_000,  # until KIP-186 (2.0)
-        producer_id_expiration_ms=604_800_000,
-        group_session_timeout_ms=10_000,
-        transaction_version=0,
-        switches=Switches(
-            truncation=Truncation.HIGH_WATERMARK,
-            epoch_fencing=False,
-            broker_epoch_check=False,
-            eligibility_check=False,
-            expand_needs_epoch_start=False,
-            exclude_unclean_shutdown=False,
-            freeze_high_watermark_under_min_isr=False,
-            monotonic_latest_offset=False,
-            transaction_verification=False,
-            isr_changes_through_controller=False,
-            first_registered_leads=True,
-        ),
-    ),
+    "zk-3.x": _ZOOKEEPER_3,
+    "legacy-2.4": _LEGACY_2_4,
+    "legacy-0.8": _LEGACY_0_8,
 }
-
-
-def differences(constants: Constants) -> Iterator[tuple[str, Any, Any]]:
-    """Give (name, value, Kafka 4.x's value) of everything that differs from Kafka 4.x, switches included."""
-    values, newest = _values(constants), _values(PRESETS[NEWEST])
-    yield from ((name, value, newest[name]) for name, value in values.items() if value != newest[name])
 
 
 def table() -> tuple[tuple[str, ...], ...]:

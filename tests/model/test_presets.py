@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.model.presets import PRESETS, differences, table
+from streaming.model.constants import Constants
+from streaming.model.presets import PRESETS, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,9 +20,9 @@ def test_the_table_of_presets_is_the_one_that_was_read(golden: Callable[[str, st
     golden("presets.txt", "\n".join(lines) + "\n")
 
 
-def test_the_newest_preset_differs_in_nothing() -> None:
-    assert list(differences(PRESETS["kraft-4.x"])) == []
-    assert ("replica_lag_time_max_ms", 10_000, 30_000) in list(differences(PRESETS["legacy-2.4"]))
+def test_the_newest_preset_is_the_defaults_and_the_table_says_who_differs() -> None:
+    assert PRESETS["kraft-4.x"] == Constants()
+    assert ("replica_lag_time_max_ms", "30000", "", "", "10000", "10000") in table()
 
 
 @pytest.mark.parametrize(
