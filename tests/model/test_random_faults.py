@@ -28,27 +28,6 @@ faults = st.one_of(
 schedules = st.lists(st.tuples(st.integers(1, 1_200), faults), max_size=12)
 
 
-def inflict(it: Any, fault: tuple[str, Any]) -> None:
-    action, subject = fault
-    if action in {"hold", "release"}:
-        getattr(it, action)(*subject)
-    elif action == "start":
-        it.start(subject)
-    else:
-        getattr(it.cluster, action)(subject)
-    it.check()
-
-
-def heal(it: Any) -> None:
-    for sender in (*BROKERS, -100):
-        for receiver in (*BROKERS, -100):
-            if sender != receiver:
-                it.release(sender, receiver)
-    for broker in BROKERS:
-        it.cluster.resume(broker)
-        it.start(broker)
-
-
 @pytest.mark.parametrize("elr", [True, False])
 @settings(
     max_examples=5,
@@ -73,9 +52,9 @@ def test_nothing_breaks_and_everything_heals(
         it.keep_writing(key, 3, 40)
     for wait, fault in schedule:
         it.run(it.cluster.now + wait)
-        inflict(it, fault)
+        it.inflict(fault)
     for _ in range(2):  # a broker that was stopping is started again once it has stopped
-        heal(it)
+        it.heal(BROKERS)
         it.run(it.cluster.now + 8_000)
     for key in keys:
         state = it.state(key)

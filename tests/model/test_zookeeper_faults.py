@@ -34,27 +34,6 @@ faults = st.one_of(
 schedules = st.lists(st.tuples(st.integers(1, 2_400), faults), max_size=12)
 
 
-def inflict(it: Any, fault: tuple[str, Any]) -> None:
-    action, subject = fault
-    if action in {"hold", "release"}:
-        getattr(it, action)(*subject)
-    elif action == "start":
-        it.start(subject)
-    else:
-        getattr(it.cluster, action)(subject)
-    it.check()
-
-
-def heal(it: Any) -> None:
-    for sender in (*BROKERS, -100):
-        for receiver in (*BROKERS, -100):
-            if sender != receiver:
-                it.release(sender, receiver)
-    for broker in BROKERS:
-        it.cluster.resume(broker)
-        it.start(broker)
-
-
 @pytest.mark.parametrize("preset", ["legacy-0.8", "legacy-2.4", "zk-3.x"])
 @settings(
     max_examples=3,
@@ -75,9 +54,9 @@ def test_nothing_breaks_and_everything_heals_on_zookeeper(
         it.keep_writing(key, 3, 40)
     for wait, fault in schedule:
         it.run(it.cluster.now + wait)
-        inflict(it, fault)
+        it.inflict(fault)
     for _ in range(3):  # a broker that was stopping needs up to 15 s, and is started again once it has stopped
-        heal(it)
+        it.heal(BROKERS)
         it.run(it.cluster.now + 8_000)
     for key in keys:
         state = it.state(key)

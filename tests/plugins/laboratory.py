@@ -7,6 +7,7 @@ behind every record that the model writes.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from streaming.model.conformance.checker import Checker
 from streaming.model.constants import Constants, MetadataMode
 from streaming.model.controller.topics import NewTopic
 from streaming.model.invariants.watch import Watch
+from streaming.model.messages.outbox import CONTROLLER
 from streaming.model.presets import PRESETS
 from streaming.model.switches import Switches
 from streaming.sources.simulated.network import SimulatedNetwork
@@ -151,6 +153,26 @@ class Lab:
         link = (BrokerId(leader), BrokerId(follower))
         self.network.release(link)
         self.cluster.release(link)
+
+    def inflict(self, fault: tuple[str, Any]) -> None:
+        """Let one act of a random schedule happen: (what, to which node or link)."""
+        action, subject = fault
+        if action in {"hold", "release"}:
+            getattr(self, action)(*subject)
+        elif action == "start":
+            self.start(subject)
+        else:
+            getattr(self.cluster, action)(subject)
+        self.check()
+
+    def heal(self, brokers: Sequence[int], controllers: Sequence[int] = ()) -> None:
+        """End every fault: links between all nodes, and all processes; ``controllers`` may have been ended, too."""
+        nodes = (*brokers, *(controllers or (CONTROLLER,)))
+        for sender, receiver in permutations(nodes, 2):
+            self.release(sender, receiver)
+        for node in (*brokers, *controllers):
+            self.cluster.resume(BrokerId(node))
+            self.start(node)
 
     def run(self, until: int) -> None:
         for now in self._writing_times(until):

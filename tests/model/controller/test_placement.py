@@ -20,6 +20,7 @@ from streaming.model.controller.placement import (
     usable_brokers,
 )
 from streaming.model.messages.errors import Error, Refused
+from tests.plugins.transcript_vectors import kafkas_mock_random, usable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,26 +28,8 @@ if TYPE_CHECKING:
     from streaming.model.controller.placement import Assignments
 
 
-def kafkas_mock_random() -> JavaRandom:
-    """The generator of Kafka's tests: a linear congruential one of 64 bits, seeded 17, its top bits."""
-    state = 17
-
-    def bits(count: int) -> int:
-        nonlocal state
-        state = (state * 2862933555777941757 + 3037000493) % 2**64
-        return state >> 64 - count
-
-    return JavaRandom(bits)
-
-
 def cluster(text: str) -> list[UsableBroker]:
-    """Read ``10@1 11f``: broker 10 in rack 1, broker 11 without a rack, fenced."""
-    brokers = []
-    for word in text.split():
-        broker, _, rack = word.partition("@")
-        fenced = broker.endswith("f")
-        brokers.append(UsableBroker(BrokerId(int(broker.rstrip("f"))), rack or None, fenced))
-    return brokers
+    return usable(text.split())
 
 
 def shown(assignments: Assignments) -> str:

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CONTROLLERS = (-100, -101, -102)
-NODES = (1, 2, 3, *CONTROLLERS)
+BROKERS = (1, 2, 3)
+NODES = (*BROKERS, *CONTROLLERS)
 SHORT = {
     "broker_session_timeout_ms": 3_000,
     "replica_lag_time_max_ms": 1_000,
@@ -29,27 +30,6 @@ faults = st.one_of(
     st.tuples(verbs, controllers), st.tuples(verbs, nodes), st.tuples(st.sampled_from(["hold", "release"]), links)
 )
 schedules = st.lists(st.tuples(st.integers(1, 1_200), faults), max_size=14)
-
-
-def inflict(it: Any, fault: tuple[str, Any]) -> None:
-    action, subject = fault
-    if action in {"hold", "release"}:
-        getattr(it, action)(*subject)
-    elif action == "start":
-        it.start(subject)
-    else:
-        getattr(it.cluster, action)(subject)
-    it.check()
-
-
-def heal(it: Any) -> None:
-    for sender in NODES:
-        for receiver in NODES:
-            if sender != receiver:
-                it.release(sender, receiver)
-    for node in NODES:
-        it.cluster.resume(node)
-        it.start(node)
 
 
 def replayed(it: Any) -> tuple[dict[Any, Any], int]:
@@ -85,10 +65,10 @@ def test_statement_20_nothing_uncommitted_is_seen_and_everything_heals(
         it.keep_writing(key, 3, 40)
     for wait, fault in schedule:
         it.run(it.cluster.now + wait)
-        inflict(it, fault)
+        it.inflict(fault)
         replayed(it)
     for _ in range(2):  # a broker that was stopping is started again once it has stopped
-        heal(it)
+        it.heal(BROKERS, CONTROLLERS)
         it.run(it.cluster.now + 12_000)
     assert it.cluster.controllers.active is not None
     partitions, end = replayed(it)
