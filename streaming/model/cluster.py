@@ -216,8 +216,9 @@ class Cluster:
 
     def fail_log_dir(self, node: BrokerId, name: str) -> None:
         """Fate makes one of a broker's directories unreadable. Enabled while the broker runs."""
-        self.brokers[node].fail_log_dir(name)
-        self.flush(node)
+        if node in self.brokers:
+            self.brokers[node].fail_log_dir(name)
+            self.flush(node)
 
     def stop(self, node: BrokerId) -> None:
         """Operator stops a broker or a controller (SIGTERM). A broker goes when the active controller agrees."""

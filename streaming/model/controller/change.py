@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.contracts.records import RECOVERED, RECOVERING, PartitionChange
+from streaming.contracts.records import RECOVERED, RECOVERING, Partition, PartitionChange
 from streaming.model.controller.election import Candidates, Election, Mode, Outcome, elect
 from streaming.model.controller.reassignment import Assignment, assignment_of, complete
 from streaming.model.switches import Switches
@@ -156,4 +156,17 @@ def record_of(
         leader_recovery_state=None if recovery == before.leader_recovery_state else recovery,
         elr=changed("elr"),
         last_known_elr=changed("last_known_elr"),
+    )
+
+
+def record_of_creation(topic_partition: TopicPartition, created: PartitionRegistration) -> Partition:
+    """Write the record of a new partition."""
+    return Partition(
+        topic_id=topic_partition.topic_id,
+        partition=topic_partition.partition,
+        replicas=created.replicas,
+        isr=created.isr,
+        leader=created.leader,
+        leader_epoch=created.leader_epoch,
+        partition_epoch=created.partition_epoch,
     )

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, Micros, Offset, TopicId, TopicPartition
-from streaming.contracts.records import LeaderChange, MetadataRecord, Partition, RecordBatch
-from streaming.model.controller.change import Change, Target, build, record_of
+from streaming.contracts.records import LeaderChange, MetadataRecord, RecordBatch
+from streaming.model.controller.change import Change, Target, build, record_of, record_of_creation
 from streaming.model.controller.election import Mode, Outcome
 from streaming.model.controller.partition import (
     BrokerRegistration,
@@ -128,17 +128,7 @@ class MetadataWriter:
     def create(self, topic: TopicRegistration, key: TopicPartition, partition: PartitionRegistration) -> None:
         """Create a partition."""
         self.registry.replace(topic, key, partition, Cause.CREATED)
-        self._records.append(
-            Partition(
-                topic_id=key.topic_id,
-                partition=key.partition,
-                replicas=partition.replicas,
-                isr=partition.isr,
-                leader=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                partition_epoch=partition.partition_epoch,
-            )
-        )
+        self._records.append(record_of_creation(key, partition))
 
     def clear_elr(self, topic: TopicRegistration) -> None:
         """What ``ClearElr`` does to a topic's partitions; that record stands for the steps of all of them."""

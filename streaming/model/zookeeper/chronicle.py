@@ -15,14 +15,13 @@ from streaming.contracts.records import (
     Config,
     LeaderChange,
     MetadataRecord,
-    Partition,
     RecordBatch,
     RegisterBroker,
     RemoveTopic,
     Topic,
     UnregisterBroker,
 )
-from streaming.model.controller.change import record_of
+from streaming.model.controller.change import record_of, record_of_creation
 from streaming.model.controller.metadata_writer import MICROS_PER_MS, Commit
 from streaming.model.controller.registry import Registry
 from streaming.model.zookeeper.layout import (
@@ -114,17 +113,7 @@ class Chronicle:
         if before is not None:
             self._records.append(record_of(key, before, after))
             return
-        self._records.append(
-            Partition(
-                topic_id=key.topic_id,
-                partition=key.partition,
-                replicas=after.replicas,
-                isr=after.isr,
-                leader=after.leader,
-                leader_epoch=after.leader_epoch,
-                partition_epoch=after.partition_epoch,
-            )
-        )
+        self._records.append(record_of_creation(key, after))
 
     def commit(self, now: int) -> None:
         """One look: what changed since the last one, as a batch; nothing if nothing did."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.identifiers import Micros, TopicId, topic_id_from_uuid
 from streaming.model.cluster import Cluster
 from streaming.model.controller.java_random import JavaRandom
+from streaming.model.controller.metadata_writer import MICROS_PER_MS
 from streaming.model.controller.placement import UsableBroker, place, usable_brokers
 from streaming.model.controller.placement_zookeeper import assign_replicas
 from streaming.model.controller.topics import NewTopic
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from streaming.sources.simulated.fault import Fault
     from streaming.sources.simulated.scenario import GroupPlan, ProducerPlan, Scenario
 
-MICROS_PER_MS: Final = 1_000
 CREATE_TOPICS_MS: Final = 3_000
 PRODUCE_MS: Final = 4_000
 WARM_UP_MS: Final = 10_000

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import ClusterId, Micros, TopicId, TopicPartition
 from streaming.contracts.observations import Observation, SnapshotReason
+from streaming.model.controller.metadata_writer import MICROS_PER_MS
 from streaming.sources.image import ClusterImage
 from streaming.sources.simulated.reports import Reports
-from streaming.sources.simulated.simulation import MICROS_PER_MS, WARM_UP_MS, Simulation
+from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
 from streaming.sources.simulated.truth import TraceEntry, traced
 
 if TYPE_CHECKING:

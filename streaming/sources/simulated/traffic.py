@@ -9,6 +9,8 @@ from streaming.contracts.identifiers import TopicPartition
 if TYPE_CHECKING:
     from random import Random
 
+    from streaming.contracts.identifiers import TopicId
+    from streaming.sources.simulated.scenario import TopicPlan
     from streaming.sources.simulated.simulation import Simulation
 
 TRAFFIC_MS: Final = 200
@@ -21,6 +23,7 @@ class Writers:
         self._simulation = simulation
         self._random = random
         self.batches = 0
+        self._keys: dict[TopicId, tuple[TopicPartition, ...]] = {}
 
     def write(self) -> None:
         """Write one round: each partition a random share around its topic's rate."""
@@ -32,6 +35,12 @@ class Writers:
                 appends = {TopicPartition(topic_id, number): count for number, count in counts if count}
                 self.batches += len(appends)
                 self._simulation.cluster.produce(appends, acks_all=plan.acks == "all")
+
+    def _partitions(self, plan: TopicPlan, topic_id: TopicId) -> tuple[TopicPartition, ...]:
+        """Name a topic's partitions once, not each round."""
+        if topic_id not in self._keys:
+            self._keys[topic_id] = tuple(TopicPartition(topic_id, number) for number in range(plan.partitions))
+        return self._keys[topic_id]
 
     def _share(self, mean: float) -> int:
         """A whole number with this mean, up to twice as much."""
