@@ -48,7 +48,8 @@ Read in this order:
 - ``client``         what producers and consumers share
 - ``producer``       retries in order; ``partition_queue``: of one partition; ``transactional_producer``
 - ``transaction_state`` a transaction as a table; ``transactions``: its coordinator, ``transaction_log``: what it knows,
-  ``sessions``: who is fenced, ``marker_sender``: a decision carried to every partition
+  ``sessions``: who is fenced, ``marker_sender``: a decision carried to every partition;
+  ``transactions_view``: which of them hang
 - ``consumer_reads`` a broker serves consumers: up to the high watermark, or from a replica nearby
 - ``positions``      where a consumer is, as a table; ``fetching``: how it reads; ``committing``: how it commits
 - ``classic_membership`` and ``consumer_membership``: how it stays in its group, in either protocol; ``consumer``
