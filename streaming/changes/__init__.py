@@ -6,6 +6,7 @@ sources prove causes, because only they see the order of records.
 - ``state``       what is true now: partitions, brokers, clusters, sources
 - ``change``      one accepted step, with its events
 - ``fold``        observations applied one by one
+- ``confirmed``   a run of observations that told nothing new
 - ``authority``   who orders the partitions of a cluster
 - ``partitions``  the step of one partition: accept or drop, events, totals, durations
 - ``min_isr``     the effective ``min.insync.replicas`` of a topic

@@ -93,5 +93,6 @@ class Draft:
         self.touched.clusters[state.cluster_id] = state
 
     def drop(self, observed: Observation) -> None:
-        """Count an observation that is equal, older, or not of the authority."""
-        self.duplicates[observed.cluster_id, observed.source] += 1
+        """Count an observation that is equal, older, or not of the authority; a snapshot repeats by its nature."""
+        if not getattr(observed, "in_snapshot", False):
+            self.duplicates[observed.cluster_id, observed.source] += 1

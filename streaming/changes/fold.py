@@ -24,6 +24,7 @@ from streaming.changes.cluster_steps import (
     source_changes,
     take_authority,
 )
+from streaming.changes.confirmed import Confirmed
 from streaming.changes.draft import Draft
 from streaming.changes.happened import named
 from streaming.changes.min_isr import CLUSTER_DEFAULT, KEY, is_news, told_by
@@ -76,9 +77,10 @@ def fold(state: ReplicationState, observations: Iterable[Observation]) -> Folded
         if observed.sequence and observed.sequence <= source.sequence:
             draft.drop(observed)
             continue
-        if source.sequence and observed.sequence > source.sequence + 1:
-            sequence_gap(source, observed, draft)
-        _apply(observed, draft)
+        first = observed.first_after(source.sequence) if isinstance(observed, Confirmed) else observed
+        if source.sequence and first.sequence > source.sequence + 1:
+            sequence_gap(source, first, draft)
+        _apply(first, draft)
         advance(observed, draft)
     draft.changes.extend(source_changes(draft, last))
     return Folded(tuple(draft.changes), draft.touched)
@@ -86,7 +88,7 @@ def fold(state: ReplicationState, observations: Iterable[Observation]) -> Folded
 
 @singledispatch
 def _apply(observed: Observation, draft: Draft) -> None:
-    """Heartbeats: time alone moves."""
+    """Heartbeats, and what was confirmed: time alone moves."""
     if may_order(draft.cluster(observed), observed):
         take_authority(observed, draft)
 

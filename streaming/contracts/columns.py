@@ -128,7 +128,7 @@ SOURCE_STATE: Final = (
     Column("offset", "long", "metadata log offset of its last observation"),
     Column("observed_until", "timestamp", "newest occurred_not_after: its watermark"),
     Column("collected_at", "timestamp", "newest collected_at"),
-    Column("duplicates", "long", "observations dropped as equal, older or not of the authority"),
+    Column("duplicates", "long", "observations dropped as equal, older or not of the authority, outside of snapshots"),
     Column("quarantined", "long", "observations refused"),
 )
 
