@@ -13,4 +13,5 @@
 - ``api``          the same as JSON
 - ``server``       HTTP: the answers; ``serving`` runs it
 - ``command``      ``isrwatch export``
+- ``history``      what people ask of the tables: ``isrwatch events``
 """

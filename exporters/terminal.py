@@ -116,7 +116,7 @@ def summary(counts: Mapping[tuple[str, str], int]) -> RenderableType:
     table = Table("event", "cause", "count", box=None, header_style="dim", pad_edge=False)
     table.columns[2].justify = "right"
     for (event, cause), count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])):
-        table.add_row(Text(event, style=_style(event)), Text(cause), f"{count:,}")
+        table.add_row(Text(event, style=style_of(event)), Text(cause), f"{count:,}")
     return table
 
 
@@ -175,11 +175,12 @@ def _events(events: Sequence[Event]) -> Table:
         column.no_wrap = True
     for event in reversed(events):
         row = (clock(event.occurred_not_after), subject(event), event.event, what(event), why(event))
-        table.add_row(*map(Text, row), style=_style(event.event))  # Text: a topic may be called [red]
+        table.add_row(*map(Text, row), style=style_of(event.event))  # Text: a topic may be called [red]
     return table
 
 
-def _style(event: str) -> str:
+def style_of(event: str) -> str:
+    """Colour a kind of event by how bad it is."""
     return next((style for kind, style in EVENT_STYLES.items() if kind == event), "")
 
 

@@ -4,6 +4,7 @@ pytest_plugins = [
     "tests.plugins.golden",
     "tests.plugins.laboratory",
     "tests.plugins.pipeline",
+    "tests.plugins.played",
     "tests.plugins.prometheus",
     "tests.plugins.recordings",
     "tests.plugins.sandbox",

@@ -56,6 +56,11 @@ COMMANDS: Final[dict[str, Command]] = {
         help="Serve the Delta tables to Prometheus, and as JSON.",
         extra="export",
     ),
+    "events": Command(
+        target="exporters.history.command:events",
+        help="What happened, and why: the recorded events, and those to come.",
+        extra="export",
+    ),
     "simulate": Command(
         target="streaming.commands.simulate:simulate",
         help="Play a scenario in the model of a cluster: what happens, and why.",

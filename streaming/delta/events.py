@@ -1,39 +1,41 @@
-"""Changes as rows of ``replication_events``: one row an event."""
+"""Changes as rows of ``replication_events``: one row an event. Knows Arrow and the definitions; also the exporter's."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from streaming.contracts.columns import EVENT
 from streaming.contracts.tables import REPLICATION_EVENTS
 from streaming.delta.definitions import arrow_schema
-from streaming.delta.rows import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _SCHEMA: Final = arrow_schema(REPLICATION_EVENTS)
-_SHARED: Final = frozenset(_SCHEMA.names)
+_OF_EVENT: Final = frozenset(column.name for column in EVENT)
+# Column to where a change has it: the part, and the field there.
+_OF_STATE: Final = {
+    "leader_before": ("before", "leader"),
+    "leader_after": ("after", "leader"),
+    "isr_before": ("before", "isr"),
+    "isr_after": ("after", "isr"),
+    "leader_epoch": ("after", "leader_epoch"),
+    "partition_epoch": ("after", "partition_epoch"),
+}
 
 
 def events_of(changes: pa.Table) -> pa.Table:
     """Explode rows of ``partition_changes`` into their events, in order."""
-    rows = [event for change in plain(changes).to_pylist() for event in _events(change)]
-    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+    told = changes["events"].combine_chunks()
+    owners, events = changes.take(pc.list_parent_indices(told)), pc.list_flatten(told)
+    columns = [_column(name, owners, events) for name in _SCHEMA.names]
+    return pa.Table.from_arrays(columns, names=_SCHEMA.names).cast(_SCHEMA)
 
 
-def _events(change: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    before, after = change["before"] or {}, change["after"] or {}
-    shared = {name: value for name, value in change.items() if name in _SHARED}
-    for event in change["events"] or ():
-        yield {
-            **shared,
-            **event,
-            "leader_before": before.get("leader"),
-            "leader_after": after.get("leader"),
-            "isr_before": before.get("isr"),
-            "isr_after": after.get("isr"),
-            "leader_epoch": after.get("leader_epoch"),
-            "partition_epoch": after.get("partition_epoch"),
-        }
+def _column(name: str, owners: pa.Table, events: Any) -> Any:  # noqa: ANN401 - pyarrow ships no types
+    if name in _OF_EVENT:
+        return pc.struct_field(events, name)
+    if name in _OF_STATE:
+        part, field = _OF_STATE[name]
+        return pc.struct_field(owners[part], field)
+    return owners[name]

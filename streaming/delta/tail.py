@@ -63,6 +63,8 @@ class ChangeTail:
         """
         added: list[tuple[int, pa.Table]] = []
         version, identity = self._version, self._identity
+        if identity is not None and self._identify(version) not in {identity, None}:
+            raise TailGap(f"{self._path} was made anew")
         while to_version is None or version < to_version:
             rows = self._added_by(version + 1)
             if rows is None:

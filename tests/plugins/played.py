@@ -1,0 +1,72 @@
+"""Tables that a scenario made, through the bus's own form and the job's own batches; without Spark, in a second or two.
+
+Fixture ``played_tables``: ``played_tables(name, ...)`` plays scenarios into one folder, a commit a second of the
+scenario, and gives the folder; made once a run for each choice.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from streaming.contracts.codec import encode
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import Channel
+from streaming.jobs.batch import ReplicationBatch
+from streaming.jobs.newest import NewestBatch
+from streaming.sources.simulated import SimulatedSource, load_scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SECOND = 1_000_000
+START = 1_700_000_000 * SECOND
+BUS = pa.schema([("source", pa.string()), ("position", pa.int64()), ("payload", pa.binary()), ("damage", pa.string())])
+
+
+def play(directory: Path, *scenarios: str, seconds: int, project_every: int = 20) -> None:
+    """Play scenarios as clusters of their names; the projections lag behind the last commits, as they do live."""
+    sources = [
+        SimulatedSource(
+            load_scenario(name),
+            seed=7 + number,
+            cluster_id=ClusterId(f"id-of-{name}"),
+            cluster=name,
+            name=f"metadata_log:{name}",
+            epoch=Micros(START),
+        )
+        for number, name in enumerate(scenarios)
+    ]
+    replication = ReplicationBatch(directory)
+    batches: dict[Channel, Any] = {Channel.REPLICATION: replication}
+    batches |= {channel: NewestBatch(directory, channel) for channel in (Channel.OFFSETS, Channel.METRICS)}
+    position = 0
+    for second in range(seconds):
+        rows: dict[Channel, list[dict[str, Any]]] = defaultdict(list)
+        for source in sources:
+            for observed in source.poll(Micros(START + second * SECOND)):
+                position += 1
+                told = {"source": observed.source, "position": position, "payload": encode(observed), "damage": None}
+                rows[observed.channel].append(told)
+        for channel, told_there in rows.items():
+            batches[channel].apply(pa.Table.from_pylist(told_there, schema=BUS))
+        if second % project_every == project_every - 1:
+            replication.projections.project(replication.shared)
+
+
+@pytest.fixture(scope="session")
+def played_tables(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Give the folder of the tables that scenarios made."""
+
+    @cache
+    def made(*scenarios: str, seconds: int = 75) -> Path:
+        directory = tmp_path_factory.mktemp("played")
+        play(directory, *scenarios, seconds=seconds)
+        return directory
+
+    return made
