@@ -64,8 +64,9 @@ class TablesSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSettings:
-    """The Spark job."""
+    """The Spark job. No queries means all of them."""
 
+    queries: tuple[str, ...] = ()
     checkpoint: str = ".isrwatch/checkpoint"
     trigger_seconds: float = 0.0
     projection_seconds: float = 1.0
@@ -131,6 +132,10 @@ def _value(hint: Any, value: Any, key: str) -> Any:  # noqa: ANN401 - any value 
         if isinstance(value, dict) and all(isinstance(item, str) for item in value.values()):
             return value
         raise ConfigurationError(f'{key} must be a table of strings, for example "name" = "value"')
+    if hint == tuple[str, ...]:
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            return tuple(value)
+        raise ConfigurationError(f'{key} must be a list of strings, for example ["a", "b"]')
     if type(value) is not hint:
         wanted = "a number" if hint is float else hint.__name__
         raise ConfigurationError(f"{key} must be {wanted}, not {value!r}")

@@ -15,7 +15,7 @@ from streaming.errors import ConfigurationError
 REFERENCE = Path(__file__).parents[1] / "conf" / "isrwatch.toml"
 DEFAULTS = dataclasses.asdict(settings.Settings())
 EMPTY = [
-    (section, key) for section, values in DEFAULTS.items() for key, default in values.items() if default in ("", {})
+    (section, key) for section, values in DEFAULTS.items() for key, default in values.items() if default in ("", {}, ())
 ]
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from streaming import settings as configuration
 
@@ -27,13 +29,22 @@ def job(
     checkpoint: Annotated[
         Path | None, typer.Option(help="Directory of Spark's checkpoints; default: job.checkpoint.")
     ] = None,
+    query: Annotated[
+        list[str] | None, typer.Option(help="Run this query only; repeat it for several; default: job.queries.")
+    ] = None,
 ) -> None:
     """Fold what sources saw into Delta tables, with Spark Structured Streaming, until Ctrl-C.
 
     Kill it at any moment and start it again: nothing is lost and nothing is doubled, even without its checkpoint.
     Whoever deletes the tables deletes the checkpoint, too.
 
+    A query that fails starts again by itself and leaves the others alone. The exit code is 1 when one was lost.
+
     Example: isrwatch job --config isrwatch.toml
+
+    Each query may have a job of its own: isrwatch job --query replication
+
+    With Spark's own launcher: spark-submit --driver-memory 4g deploy/spark/main.py --config isrwatch.toml
     """
     from streaming.jobs.application import Application
     from streaming.jobs.queries import Places
@@ -42,18 +53,20 @@ def job(
     from streaming.runtime.java import java_environment
 
     settings = configuration.load(config)
-    _say("starting Spark")
-    os.environ.update(java_environment())
-    spark = build_session("isrwatch", jars=jar_paths(DELTA, progress=_say))
     places = Places(
         bus=bus or Path(settings.bus.directory),
         tables=tables or Path(settings.tables.directory),
         checkpoint=checkpoint or Path(settings.job.checkpoint),
     )
-    application = Application(spark, settings.job, places)
+    wanted = replace(settings.job, queries=tuple(query)) if query else settings.job
+    application = Application(wanted, places, _warn)  # whatever is wrong with the places, before Spark takes its time
+    _say("starting Spark")
+    os.environ.update(java_environment())
+    spark = build_session("isrwatch", jars=jar_paths(DELTA, progress=_say))
     _stop_on_signal(application)
-    application.start()
-    _say(f"running; tables in {places.tables}; Ctrl-C stops it cleanly")
+    application.start(spark)
+    names = ", ".join(query.name for query in application.queries)
+    _say(f"running {names}; tables in {places.tables}; Ctrl-C stops it cleanly")
     application.wait()
     spark.stop()
     _say("stopped; everything that was applied is in the tables")
@@ -67,5 +80,11 @@ def _stop_on_signal(application: Application) -> None:
     signal.signal(signal.SIGTERM, stop)
 
 
-def _say(text: str) -> None:
-    print(f"isrwatch job: {text}", file=sys.stderr, flush=True)  # noqa: T201 - a command talks to its user
+def _say(line: str) -> None:
+    """Tell people one fact: coloured on a terminal, plain in a pipe."""
+    Console(stderr=True).print(Text.assemble(("isrwatch job: ", "dim"), line), soft_wrap=True)
+
+
+def _warn(line: str) -> None:
+    """Tell people what went wrong."""
+    Console(stderr=True).print(Text.assemble(("isrwatch job: ", "dim"), (line, "red")), soft_wrap=True)

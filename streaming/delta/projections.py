@@ -8,7 +8,6 @@ after them. One thread writes all of them, off the path of the batches.
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from copy import copy
 from dataclasses import dataclass, field
@@ -48,8 +47,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 SOURCE_VERSION: Final = PARTITION_CHANGES.name
-# A round must leave the batches most of the time, however large the state is.
-REST_PER_WORK: Final = 5.0
 
 
 @dataclass(slots=True)
@@ -169,30 +166,3 @@ _SCHEMAS: Final = {
 
 def _commit(version: int) -> CommitProperties:
     return CommitProperties(max_commit_retries=0, app_transactions=[Transaction(SOURCE_VERSION, version)])
-
-
-class ProjectionThread(threading.Thread):
-    """Projects again and again until it is stopped; keeps the error that ended it."""
-
-    def __init__(self, projections: Projections, shared: SharedState, seconds: float) -> None:
-        super().__init__(name="projections", daemon=True)
-        self._projections, self._shared, self._seconds = projections, shared, seconds
-        self._stopped = threading.Event()
-        self.error: Exception | None = None
-
-    def run(self) -> None:
-        """Project, rest, project."""
-        try:
-            pause = self._seconds
-            while not self._stopped.wait(pause):
-                began = time.monotonic()
-                self._projections.project(self._shared)
-                pause = max(self._seconds, (time.monotonic() - began) * REST_PER_WORK)
-            self._projections.project(self._shared)
-        except Exception as error:  # noqa: BLE001 - handed to the job, which stops and says so
-            self.error = error
-
-    def stop(self) -> None:
-        """Project once more and end."""
-        self._stopped.set()
-        self.join()

@@ -2,8 +2,11 @@
 
 - ``session``      the Spark session with the configuration that was measured
 - ``bus_source``   the bus as a Spark source: the one place where bus and Spark meet
-- ``queries``      a channel of the bus in, one callback a micro-batch
+- ``registry``     the queries by name, a line each
+- ``queries``      what a query is, and one run of it: a stream in, one callback a micro-batch
+- ``supervised``   one query, kept running
 - ``batch``        the replication channel: payloads decoded, folded, committed; in the driver
 - ``newest``       the channels of samples: offsets, broker metrics
-- ``application``  every query, the projections behind them, and a clean end
+- ``projecting``   the thread that writes the derived tables behind the batches
+- ``application``  the queries that run here, each for itself, and a clean end
 """

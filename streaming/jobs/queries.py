@@ -1,28 +1,32 @@
-"""The streaming queries: a channel of the bus in, one callback a micro-batch. No rule inside."""
+"""What a query of the job is, and one run of it in Spark: a stream in, one callback a micro-batch. No rule inside."""
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pyspark.errors import PySparkException
 
-from streaming.jobs import bus_source
+from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streaming.bus.directory import DirectoryReader
     from streaming.contracts.observations import Channel
     from streaming.jobs.batch import Applied
+    from streaming.settings import JobSettings
 
 
 SECONDS_TO_START: Final = 60.0
 SECONDS_TO_FINISH_A_BATCH: Final = 30.0
+POOL: Final = "spark.scheduler.pool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,49 +39,74 @@ class Places:
 
 
 class Batch(Protocol):
-    """What a query does with each micro-batch."""
+    """What a query does with each micro-batch. The one writer of its tables."""
 
     @property
     def positions(self) -> dict[str, int]:
         """How far each source was applied."""
 
+    def position(self, source: str) -> int:
+        """Give the position of the last applied observation of a source, -1 for none."""
+
     def apply(self, rows: pa.Table) -> Applied:
-        """Apply rows of the bus; a batch that comes again changes nothing."""
+        """Apply rows of the stream; a batch that comes again changes nothing."""
 
 
-class Query:
-    """One channel's streaming query. It may be started again: a batch that comes again changes nothing."""
+class Follower(Protocol):
+    """A thread that works behind a query's batches."""
 
-    def __init__(
-        self, spark: SparkSession, channel: Channel, batch: Batch, places: Places, trigger_seconds: float
-    ) -> None:
-        """Prepare a query; nothing runs yet.
-
-        Args:
-            spark: the session, with the bus registered.
-            channel: what to read.
-            batch: what to do with it.
-            places: where the bus and the checkpoints are.
-            trigger_seconds: pause between micro-batches, 0 for none.
-        """
-        self.channel = channel
-        self._spark, self._batch, self._places, self._trigger_seconds = spark, batch, places, trigger_seconds
-        self._query: StreamingQuery | None = None
-        self._raised: Exception | None = None
-        self._applied_before: dict[str, int] = {}
+    @property
+    def error(self) -> Exception | None:
+        """What the last round failed with; None while it works. It tries again by itself, unless it was refused."""
 
     def start(self) -> None:
-        """Start, and wait until the first trigger: Spark gives each new Python reader ten seconds to appear."""
-        self._applied_before = {}  # a query that ended may plan its last batch again
-        options = {bus_source.DIRECTORY: str(self._places.bus), bus_source.CHANNEL: self.channel}
-        self._query = (
-            self._spark.readStream.format(bus_source.FORMAT)
-            .options(**options)
-            .load()
-            .writeStream.queryName(self.channel)
+        """Begin."""
+
+    def stop(self) -> None:
+        """Do what is left, and end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """One query: what it reads, and what it does with that.
+
+    Attributes:
+        stream: makes the streaming DataFrame.
+        open: opens the tables that it writes; again after each failure, because what failed may be half done.
+        trigger_seconds: pause between micro-batches, 0 for none.
+        channel: the channel of the bus that it reads, and may delete what was applied of; None: it reads no bus.
+        follow: makes what runs behind the batches.
+    """
+
+    stream: Callable[[SparkSession, Places], DataFrame]
+    open: Callable[[Places, JobSettings], Batch]
+    trigger_seconds: Callable[[JobSettings], float]
+    channel: Channel | None = None
+    follow: Callable[[Any, JobSettings], Follower] | None = None
+
+
+class Run:
+    """One run of a query. A run that ended is followed by another one, never started again."""
+
+    def __init__(self, name: str, rows: DataFrame, batch: Batch, checkpoint: Path, trigger_seconds: float) -> None:
+        """Start, and wait until the first trigger: Spark gives each new Python reader ten seconds to appear.
+
+        Args:
+            name: of the query, of its scheduler pool, and of its folder in the checkpoint.
+            rows: the stream.
+            batch: what to do with it.
+            checkpoint: the folder of all checkpoints.
+            trigger_seconds: pause between micro-batches, 0 for none.
+        """
+        self._batch = batch
+        self._raised: Exception | None = None
+        # Spark's thread of this stream inherits the pool from the thread that starts it.
+        rows.sparkSession.sparkContext.setLocalProperty(POOL, name)
+        self._query: StreamingQuery = (
+            rows.writeStream.queryName(name)
             .foreachBatch(self._apply)
-            .option("checkpointLocation", str(self._places.checkpoint / self.channel))
-            .trigger(processingTime=f"{self._trigger_seconds} seconds")
+            .option("checkpointLocation", str(checkpoint / name))
+            .trigger(processingTime=f"{trigger_seconds} seconds")
             .start()
         )
         deadline = time.monotonic() + SECONDS_TO_START
@@ -90,33 +119,34 @@ class Query:
         except PySparkException:
             raise
         except Exception as error:
-            self._raised = error
+            self._raised = error  # Spark keeps only a trace of text
             raise
 
-    @property
-    def raised(self) -> Exception | None:
-        """What our own callback raised, if it did: Spark keeps only a trace of text."""
-        return self._raised
-
-    def clean(self, bus: DirectoryReader) -> None:
-        """Delete what was applied already at the last call: Spark, too, has left that behind since."""
-        for source, position in self._applied_before.items():
-            bus.delete_below(self.channel, source, position)
-        self._applied_before = self._batch.positions
-
-    def ended(self) -> str | None:
-        """Tell in one sentence why the query does not run; None while it does."""
-        if self._query is None or self._query.isActive:
+    def failure(self) -> Exception | None:
+        """Tell why the query does not run; None while it does."""
+        if self._query.isActive:
             return None
+        if self._raised is not None:
+            return self._raised
         failure = self._query.exception()
-        return str(failure).strip().splitlines()[0] if failure else "it was stopped from outside"
+        return IsrwatchError(sentence_of(failure) if failure else "it was stopped from outside")
 
     def stop(self) -> None:
         """Stop while no batch runs: stopping in the middle of one has overflowed the stack of Spark's own thread."""
-        query = self._query
-        if query is None:
-            return
         deadline = time.monotonic() + SECONDS_TO_FINISH_A_BATCH
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        while self._query.isActive and self._query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(0.005)
-        query.stop()
+        self._query.stop()
+
+
+def sentence_of(error: BaseException) -> str:
+    r"""Tell an error in one sentence: our own where it is one of ours, even from within a Python worker of Spark.
+
+    >>> sentence_of(RuntimeError("[FAILED] Traceback: ...\nstreaming.errors.IsrwatchError: it was cut\n at Spark"))
+    'it was cut'
+    >>> sentence_of(OSError(28, "No space left on device"))
+    '[Errno 28] No space left on device'
+    """
+    text = str(error).strip()
+    ours = re.findall(r"^\W*streaming\.errors\.\w+: (.+)$", text, re.MULTILINE)
+    return ours[-1] if ours else (text.splitlines() or [type(error).__name__])[0]

@@ -70,11 +70,12 @@ def configuration(
 
 
 def measured_configuration() -> dict[str, str]:
-    """Read our reference configuration, and point Spark's log to its own."""
+    """Read our reference configuration, and point Spark to its log's and its scheduler's."""
     log4j2 = f"-Dlog4j2.configurationFile={conf_path('log4j2.properties').as_uri()}"
     return {
         **parse_properties(conf_path("spark-defaults.conf").read_text(encoding="utf-8")),
         "spark.driver.extraJavaOptions": log4j2,
+        "spark.scheduler.allocation.file": conf_path("fairscheduler.xml").as_uri(),
     }
 
 

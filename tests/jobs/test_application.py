@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,7 +10,9 @@ from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError
 from streaming.jobs.application import Application
 from streaming.jobs.batch import ReplicationBatch
-from streaming.jobs.queries import Places, Query
+from streaming.jobs.queries import Places
+from streaming.jobs.registry import QUERIES
+from streaming.jobs.supervised import Supervised
 from streaming.settings import JobSettings
 from tests.end_to_end.stories import long_story
 from tests.jobs.test_batch import published
@@ -18,7 +20,6 @@ from tests.jobs.test_batch import published
 if TYPE_CHECKING:
     from pathlib import Path
 
-NO_SPARK = cast("Any", None)  # an application asks Spark for nothing before it starts
 SOURCE = "metadata_log:a"
 
 
@@ -27,19 +28,32 @@ def places(tmp_path: Path) -> Places:
     return Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
 
 
-@pytest.mark.parametrize("name", ["tables", "bus"])
+def test_only_the_wanted_queries_are_opened(places: Places) -> None:
+    def names(*queries: str) -> list[str]:
+        return [query.name for query in Application(JobSettings(queries=queries), places, print).queries]
+
+    assert names("offsets", "replication") == ["replication", "offsets"]
+    assert names() == list(QUERIES)
+
+
+def test_a_query_that_does_not_exist_is_refused_by_name(places: Places) -> None:
+    with pytest.raises(ConfigurationError, match="there is no query 'dreams'; choose of replication, offsets"):
+        Application(JobSettings(queries=("dreams",)), places, print)
+
+
+@pytest.mark.parametrize("name", ["tables", "bus", "checkpoint"])
 def test_a_file_where_a_folder_belongs_is_refused_by_the_name_of_its_key(places: Places, name: str) -> None:
     (places.tables.parent / name).touch()
 
-    with pytest.raises(ConfigurationError, match=rf"point {name}\.directory \(--{name}\) at"):
-        Application(NO_SPARK, JobSettings(), places)
+    with pytest.raises(ConfigurationError, match=rf"point (job\.)?{name}(\.directory)? \(--{name}\) at"):
+        Application(JobSettings(), places, print)
 
 
 def test_a_checkpoint_of_other_tables_is_refused_because_it_would_skip_what_they_lack(places: Places) -> None:
     (places.checkpoint / Channel.REPLICATION / "commits").mkdir(parents=True)
 
     with pytest.raises(ConfigurationError, match=r"belongs to other tables.*delete the checkpoint"):
-        Application(NO_SPARK, JobSettings(), places)
+        Application(JobSettings(), places, print)
 
 
 def test_a_bus_that_was_replaced_is_refused_because_it_would_be_skipped_in_silence(places: Places) -> None:
@@ -49,7 +63,7 @@ def test_a_bus_that_was_replaced_is_refused_because_it_would_be_skipped_in_silen
         publisher.publish(story)
 
     with pytest.raises(ConfigurationError, match=f"the bus holds less of {SOURCE}"):
-        Application(NO_SPARK, JobSettings(), places)
+        Application(JobSettings(), places, print)
 
 
 def test_segments_are_deleted_one_look_after_they_were_applied(places: Places) -> None:
@@ -59,9 +73,8 @@ def test_segments_are_deleted_one_look_after_they_were_applied(places: Places) -
         publisher.publish(story[100:])
     bus = DirectoryReader(places.bus)
     (end,) = bus.end_positions(Channel.REPLICATION).values()
-    batch = ReplicationBatch(places.tables)
-    batch.apply(published(story, start=end - len(story)))
-    query = Query(NO_SPARK, Channel.REPLICATION, batch, places, 0)
+    query = Supervised("replication", QUERIES["replication"], JobSettings(), places, print)
+    query.batch.apply(published(story, start=end - len(story)))
     first = bus.start_positions(Channel.REPLICATION)
 
     query.clean(bus)

@@ -1,0 +1,58 @@
+"""The thread that writes the derived tables behind the batches. It tries again by itself, unless it was refused."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from streaming.errors import TableRefused
+from streaming.jobs.queries import sentence_of
+
+if TYPE_CHECKING:
+    from streaming.delta.projections import Projections, SharedState
+
+# A round must leave the batches most of the time, however large the state is.
+REST_PER_WORK: Final = 5.0
+LONGEST_PAUSE_SECONDS: Final = 60.0
+_log: Final = logging.getLogger(__name__)
+
+
+class ProjectionThread(threading.Thread):
+    """Projects again and again until it is stopped; keeps the error of a round until one succeeds."""
+
+    def __init__(self, projections: Projections, shared: SharedState, seconds: float) -> None:
+        super().__init__(name="projections", daemon=True)
+        self._projections, self._shared, self._seconds = projections, shared, seconds
+        self._stopped = threading.Event()
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        """Project, rest, project; after a failure rest longer each time."""
+        pause = self._seconds
+        while not self._stopped.wait(pause):
+            began = time.monotonic()
+            if self._project():
+                pause = max(self._seconds, (time.monotonic() - began) * REST_PER_WORK)
+            elif isinstance(self.error, (TableRefused, AssertionError)):
+                return
+            else:
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        self._project()
+
+    def _project(self) -> bool:
+        try:
+            self._projections.project(self._shared)
+        except Exception as error:  # noqa: BLE001 - kept for the job, which tells it and decides
+            _log.warning("writing the derived tables failed: %s", sentence_of(error))
+            self.error = error
+        else:
+            self.error = None
+        return self.error is None
+
+    def stop(self) -> None:
+        """Project once more and end."""
+        self._stopped.set()
+        if self.is_alive():
+            self.join()

@@ -1,0 +1,104 @@
+"""The queries of the job, by name: each is one line of the table, runs alone or beside the others.
+
+A new query is a line here and a file that knows what to do with a micro-batch.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from streaming.bus.directory import DirectoryReader
+from streaming.contracts.observations import Channel
+from streaming.errors import ConfigurationError
+from streaming.jobs import bus_source
+from streaming.jobs.batch import ReplicationBatch
+from streaming.jobs.newest import NewestBatch
+from streaming.jobs.projecting import ProjectionThread
+from streaming.jobs.queries import Definition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streaming.jobs.queries import Batch, Places
+    from streaming.settings import JobSettings
+
+SAMPLES_TRIGGER_SECONDS: Final = 1.0
+
+
+def register_sources(spark: SparkSession) -> None:
+    """Make the formats that the queries read known to a session."""
+    bus_source.register(spark)
+
+
+def _bus(channel: Channel, spark: SparkSession, places: Places) -> DataFrame:
+    options = {bus_source.DIRECTORY: str(places.bus), bus_source.CHANNEL: channel}
+    return spark.readStream.format(bus_source.FORMAT).options(**options).load()
+
+
+def _open_replication(places: Places, _settings: JobSettings) -> ReplicationBatch:
+    batch = ReplicationBatch(places.tables)
+    if batch.is_empty and (places.checkpoint / Channel.REPLICATION / "commits").exists():
+        raise ConfigurationError(
+            f"the checkpoint {places.checkpoint} belongs to other tables than {places.tables}, which are empty; "
+            "delete the checkpoint, and everything that the bus still holds is applied"
+        )
+    return batch
+
+
+def _open_newest(channel: Channel, places: Places, _settings: JobSettings) -> NewestBatch:
+    return NewestBatch(places.tables, channel)
+
+
+def _project(batch: ReplicationBatch, settings: JobSettings) -> ProjectionThread:
+    return ProjectionThread(batch.projections, batch.shared, settings.projection_seconds)
+
+
+def _checked(
+    channel: Channel, opened: Callable[[Places, JobSettings], Batch], places: Places, settings: JobSettings
+) -> Batch:
+    """Open, and refuse a bus that was replaced: what was applied must still be in it, or have been deleted from it."""
+    batch = opened(places, settings)
+    for source, end in DirectoryReader(places.bus).end_positions(channel).items():
+        if 0 < end <= batch.position(source):
+            raise ConfigurationError(
+                f"the bus holds less of {source} (up to {end}) than the tables have applied: it was replaced; "
+                "bring the old bus back, or point tables.directory and job.checkpoint at new folders"
+            )
+    return batch
+
+
+def _samples(channel: Channel) -> Definition:
+    return Definition(
+        stream=partial(_bus, channel),
+        open=partial(_checked, channel, partial(_open_newest, channel)),
+        trigger_seconds=lambda _: SAMPLES_TRIGGER_SECONDS,
+        channel=channel,
+    )
+
+
+QUERIES: Final[dict[str, Definition]] = {
+    "replication": Definition(
+        stream=partial(_bus, Channel.REPLICATION),
+        open=partial(_checked, Channel.REPLICATION, _open_replication),
+        trigger_seconds=lambda settings: settings.trigger_seconds,
+        channel=Channel.REPLICATION,
+        follow=_project,
+    ),
+    "offsets": _samples(Channel.OFFSETS),
+    "metrics": _samples(Channel.METRICS),
+}
+
+
+def chosen(names: Iterable[str]) -> dict[str, Definition]:
+    """Give the queries of these names, all of them for none.
+
+    Raises:
+        ConfigurationError: there is no such query.
+    """
+    wanted = set(names) or set(QUERIES)
+    for name in sorted(wanted - set(QUERIES)):
+        raise ConfigurationError(f"job.queries (--query): there is no query {name!r}; choose of {', '.join(QUERIES)}")
+    return {name: definition for name, definition in QUERIES.items() if name in wanted}

@@ -1,0 +1,153 @@
+"""One query, kept running: what failed is opened and started again after a pause that grows.
+
+What a restart cannot mend stops it for good: another writer of its tables, a wrong configuration, a broken invariant.
+Knows queries and time, nothing of what they do.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from streaming.errors import ConfigurationError, TableRefused
+from streaming.jobs.queries import Run, sentence_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from streaming.bus.directory import DirectoryReader
+    from streaming.jobs.queries import Definition, Places
+    from streaming.settings import JobSettings
+
+FIRST_PAUSE_SECONDS: Final = 1.0
+LONGEST_PAUSE_SECONDS: Final = 60.0
+# Who has run for so long has recovered: its next failure is a new one, and its pauses begin anew.
+STEADY_SECONDS: Final = 300.0
+FOR_GOOD: Final = (TableRefused, ConfigurationError, AssertionError)
+
+
+class Supervised:
+    """One query of the application.
+
+    Attributes:
+        name: of the query.
+        batch: what it does; another one after each restart.
+        restarts: how often it was started again.
+        last_error: the newest failure in one sentence; it stays after the query has recovered.
+        is_lost: it failed with something that a restart does not mend.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        definition: Definition,
+        settings: JobSettings,
+        places: Places,
+        report: Callable[[str], None],
+    ) -> None:
+        """Open the tables of a query; nothing runs yet.
+
+        Args:
+            name: of the query.
+            definition: what it is.
+            settings: of the job.
+            places: where the bus, the tables and the checkpoints are.
+            report: tells people one sentence.
+
+        Raises:
+            TableRefused: a table is not ours, or newer than this program.
+            ConfigurationError: the tables, the bus and the checkpoint do not belong together.
+        """
+        self.name, self.definition = name, definition
+        self._settings, self._places, self._report = settings, places, report
+        self.restarts = 0
+        self.last_error: str | None = None
+        self.is_lost = False
+        self._run: Run | None = None
+        self._began = self._again_at = 0.0
+        self._pause = FIRST_PAUSE_SECONDS
+        self._applied_before: dict[str, int] = {}
+        self._open()
+
+    def _open(self) -> None:
+        self.batch = self.definition.open(self._places, self._settings)
+        self._follower = self.definition.follow(self.batch, self._settings) if self.definition.follow else None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs, and what follows it works."""
+        return self._run is not None and (self._follower is None or self._follower.error is None)
+
+    @property
+    def unfinished(self) -> str | None:
+        """Tell in one sentence what it could not do; None for nothing."""
+        if self.is_lost:
+            return f"the query {self.name} was stopped by: {self.last_error}"
+        behind = self._follower.error if self._follower is not None else None
+        if behind is not None:
+            return f"the tables behind the query {self.name} are behind, the next start makes it good: {behind}"
+        return None
+
+    def start(self, spark: SparkSession) -> None:
+        """Start the query and what follows it."""
+        self._applied_before = {}  # a query that ended may plan its last batch again
+        rows = self.definition.stream(spark, self._places)
+        pause = self.definition.trigger_seconds(self._settings)
+        self._run = Run(self.name, rows, self.batch, self._places.checkpoint, pause)
+        self._began = time.monotonic()
+        if self._follower is not None:
+            self._follower.start()
+
+    def look(self, spark: SparkSession) -> None:
+        """Notice a failure; start again what has waited long enough."""
+        if self.is_lost:
+            return
+        if self._run is None:
+            if time.monotonic() >= self._again_at:
+                self._start_again(spark)
+            return
+        refused = self._follower.error if self._follower is not None else None
+        failure = self._run.failure() or (refused if isinstance(refused, FOR_GOOD) else None)
+        if failure is not None:
+            self._fail(failure)
+
+    def _start_again(self, spark: SparkSession) -> None:
+        self.restarts += 1
+        try:
+            self._open()
+            self.start(spark)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other queries go on
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if self._run is not None and time.monotonic() - self._began > STEADY_SECONDS:
+            self._pause = FIRST_PAUSE_SECONDS
+        self.stop()
+        self.last_error = sentence_of(error)
+        self.is_lost = isinstance(error, FOR_GOOD)
+        if self.is_lost:
+            self._report(f"the query {self.name} stopped for good: {self.last_error}")
+            return
+        self._report(f"the query {self.name} failed: {self.last_error}; it starts again in {self._pause:g} s")
+        self._again_at = time.monotonic() + self._pause
+        self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+
+    def clean(self, bus: DirectoryReader) -> None:
+        """Delete what was applied already at the last call: Spark, too, has left that behind since."""
+        if self.definition.channel is None:
+            return
+        for source, position in self._applied_before.items():
+            bus.delete_below(self.definition.channel, source, position)
+        self._applied_before = self.batch.positions
+
+    def stop(self) -> None:
+        """Stop the query after its batch, and what follows it after its last round."""
+        run, self._run = self._run, None
+        try:
+            if run is not None:
+                run.stop()
+        finally:
+            if self._follower is not None:
+                self._follower.stop()

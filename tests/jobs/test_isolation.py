@@ -1,0 +1,158 @@
+"""Queries beside each other in one application, with real Spark: each for itself, from a pool of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.bus.directory import DirectoryPublisher
+from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
+from streaming.errors import IsrwatchError, TableRefused
+from streaming.jobs import registry, supervised
+from streaming.jobs.application import Application
+from streaming.jobs.queries import Places
+from streaming.settings import JobSettings
+from tests.changes.conftest import Story
+from tests.end_to_end.stories import long_story
+from tests.jobs.test_batch import rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from streaming.jobs.batch import Applied
+    from streaming.jobs.queries import Batch
+
+pytestmark = pytest.mark.spark
+
+
+def publish(bus: Path, at: int = 1) -> None:
+    """Publish something on each channel."""
+    envelope = {**Story("admin:a").envelope(), "collected_at": at}
+    offsets = ReplicaOffsetsObserved(**envelope, topic_id="t", topic="orders", partition=0, broker=1, high_watermark=at)
+    metric = BrokerMetricObserved(**envelope, broker=1, metric="kafka_server_x", metric_value=float(at))
+    with closing(DirectoryPublisher(bus, segment_bytes=100_000)) as publisher:
+        publisher.publish([*long_story(seed=1, steps=20), offsets, metric])
+
+
+@contextmanager
+def running(application: Application, spark: SparkSession) -> Iterator[list[IsrwatchError]]:
+    """Run an application in the background; what it ended with is in the list."""
+    ended: list[IsrwatchError] = []
+
+    def wait() -> None:
+        try:
+            application.wait()
+        except IsrwatchError as error:
+            ended.append(error)
+
+    application.start(spark)
+    thread = threading.Thread(target=wait)
+    thread.start()
+    try:
+        yield ended
+    finally:
+        application.request_stop()
+        thread.join()
+
+
+def eventually(condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 90
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+    return found
+
+
+def samples(places: Places) -> list[int]:
+    return [row["high_watermark"] for row in rows(places.tables, "replica_offsets")]
+
+
+def pools_used(spark: SparkSession) -> set[str]:
+    """Name the pools that stages ran in, as Spark's own status store tells."""
+    context: Any = spark.sparkContext
+    no_statuses, no_quantiles = context._jvm.java.util.ArrayList(), context._gateway.new_array(context._jvm.double, 0)
+    stages = context._jsc.sc().statusStore().stageList(no_statuses, False, False, no_quantiles, no_statuses)
+    return {stages.apply(number).schedulingPool() for number in range(stages.size())}
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
+
+
+def test_each_query_takes_its_tasks_from_a_pool_of_its_name(spark: SparkSession, places: Places) -> None:
+    publish(places.bus)
+    with running(Application(JobSettings(), places, print), spark):
+        eventually(lambda: samples(places) and rows(places.tables, "broker_metrics"))
+        eventually(lambda: rows(places.tables, "partition_changes"))
+
+    assert spark.sparkContext.getConf().get("spark.scheduler.mode") == "FAIR"
+    assert {"replication", "offsets", "metrics"} <= pools_used(spark)
+
+
+def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
+    spark: SparkSession, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = iter(["no space left", "still no space left"])
+
+    class Flaky:
+        def __init__(self, batch: Batch) -> None:
+            self.batch = batch
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.batch, name)
+
+        def apply(self, rows: pa.Table) -> Applied:
+            if reason := next(failures, None):
+                raise OSError(reason)
+            return self.batch.apply(rows)
+
+    plain = registry.QUERIES["offsets"]
+    flaky = replace(plain, open=lambda places, settings: Flaky(plain.open(places, settings)))  # type: ignore[arg-type,return-value]
+    monkeypatch.setitem(registry.QUERIES, "offsets", flaky)
+    monkeypatch.setattr(supervised, "FIRST_PAUSE_SECONDS", 0.2)
+    told: list[str] = []
+    application = Application(JobSettings(), places, told.append)
+    replication, offsets, _ = application.queries
+    with running(application, spark) as ended:
+        publish(places.bus)
+        eventually(lambda: samples(places) == [1])
+        eventually(lambda: rows(places.tables, "partition_state"))
+
+    assert ended == []
+    assert (replication.restarts, offsets.restarts) == (0, 2)
+    assert told == [
+        "the query offsets failed: no space left; it starts again in 0.2 s",
+        "the query offsets failed: still no space left; it starts again in 0.4 s",
+    ]
+
+
+def test_a_query_whose_tables_another_job_writes_stops_for_good_and_the_end_says_so(
+    spark: SparkSession, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Loser:
+        def position(self, _source: str) -> int:
+            return -1
+
+        def apply(self, _rows: pa.Table) -> Applied:
+            raise TableRefused("another job writes replica_offsets")
+
+    lost = replace(registry.QUERIES["offsets"], open=lambda *_: Loser())
+    monkeypatch.setitem(registry.QUERIES, "offsets", lost)
+    application = Application(JobSettings(queries=("offsets", "metrics")), places, print)
+    with running(application, spark) as ended:
+        publish(places.bus)
+        eventually(lambda: application.queries[0].is_lost)
+        eventually(lambda: rows(places.tables, "broker_metrics"))
+        assert ended == []
+
+    assert [str(error) for error in ended] == ["the query offsets was stopped by: another job writes replica_offsets"]
