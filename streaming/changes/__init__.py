@@ -5,6 +5,7 @@ sources prove causes, because only they see the order of records.
 
 - ``state``       what is true now: partitions, brokers, clusters, sources
 - ``change``      one accepted step, with its events
+- ``buckets``     a batch cut by topics, so that folds of all equal one fold
 - ``fold``        observations applied one by one
 - ``confirmed``   a run of observations that told nothing new
 - ``authority``   who orders the partitions of a cluster

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def take_authority(observed: Observation, draft: Draft) -> ClusterState:
-    """Record who orders the cluster, where it is somebody new; give the cluster."""
+    """Record who orders the cluster, where it is somebody new; give the cluster. The first one is no event."""
     cluster = draft.cluster(observed)
     if cluster.authority is observed.authority:
         return cluster
     after = replace(cluster, authority=observed.authority)
     if cluster.authority is Authority.NONE:
-        draft.put_cluster(after)
+        cluster_stepped(after, observed, draft, ())
         return after
     detail = f"{cluster.authority} to {observed.authority}"
     identity = f"{observed.cluster_id}/authority/{observed.source}/{observed.sequence}"
@@ -102,10 +102,11 @@ def advance(observed: Observation, draft: Draft) -> None:
 
 def source_changes(draft: Draft, last: dict[tuple[str, str], Observation]) -> Iterator[Change]:
     """Tell how far each source came: one change a source that was heard."""
+    duplicates = draft.duplicates()
     for key in sorted(last):
         observed = last[key]
         source = draft.source(observed)
-        source = replace(source, duplicates=source.duplicates + draft.duplicates[observed.cluster_id, observed.source])
+        source = replace(source, duplicates=source.duplicates + duplicates[observed.cluster_id, observed.source])
         draft.touched.sources[observed.cluster_id, observed.source] = source
         yield Change(subject=Subject.SOURCE, observation=observed, source_after=source)
 

@@ -23,7 +23,7 @@ class Draft:
         self._before = before
         self.touched = ReplicationState()
         self.changes: list[Change] = []
-        self.duplicates: Counter[tuple[ClusterId, str]] = Counter()
+        self.dropped: list[Observation] = []
 
     def partition(self, cluster_id: ClusterId, topic_id: TopicId, number: int) -> PartitionState | None:
         """Look one partition up."""
@@ -93,6 +93,10 @@ class Draft:
         self.touched.clusters[state.cluster_id] = state
 
     def drop(self, observed: Observation) -> None:
-        """Count an observation that is equal, older, or not of the authority; a snapshot repeats by its nature."""
+        """Remember an observation that is equal, older, or not of the authority; a snapshot repeats by its nature."""
         if not getattr(observed, "in_snapshot", False):
-            self.duplicates[observed.cluster_id, observed.source] += 1
+            self.dropped.append(observed)
+
+    def duplicates(self) -> Counter[tuple[ClusterId, str]]:
+        """Count what was dropped of each source."""
+        return Counter((observed.cluster_id, observed.source) for observed in self.dropped)

@@ -53,10 +53,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """The changes in the order they were accepted, and the state they touched (``ReplicationState.apply`` it)."""
+    """The changes in the order they were accepted, and the state they touched (``ReplicationState.apply`` it).
+
+    ``dropped`` are the observations that were equal, older, or not of the authority.
+    """
 
     changes: tuple[Change, ...]
     touched: ReplicationState
+    dropped: tuple[Observation, ...] = ()
 
 
 def fold(state: ReplicationState, observations: Iterable[Observation]) -> Folded:
@@ -80,17 +84,17 @@ def fold(state: ReplicationState, observations: Iterable[Observation]) -> Folded
         first = observed.first_after(source.sequence) if isinstance(observed, Confirmed) else observed
         if source.sequence and first.sequence > source.sequence + 1:
             sequence_gap(source, first, draft)
+        if may_order(draft.cluster(first), first):
+            take_authority(first, draft)
         _apply(first, draft)
         advance(observed, draft)
     draft.changes.extend(source_changes(draft, last))
-    return Folded(tuple(draft.changes), draft.touched)
+    return Folded(tuple(draft.changes), draft.touched, tuple(draft.dropped))
 
 
 @singledispatch
 def _apply(observed: Observation, draft: Draft) -> None:
     """Heartbeats, and what was confirmed: time alone moves."""
-    if may_order(draft.cluster(observed), observed):
-        take_authority(observed, draft)
 
 
 @_apply.register
@@ -98,7 +102,6 @@ def _(observed: PartitionObserved, draft: Draft) -> None:
     if not may_order(draft.cluster(observed), observed):
         draft.drop(observed)
         return
-    take_authority(observed, draft)
     before = draft.partition(observed.cluster_id, observed.topic_id, observed.partition)
     if before is None or (before.is_deleted and partitions.is_news(before, observed)):
         appeared(before, observed, draft)
@@ -113,7 +116,6 @@ def _(observed: TopicRemoved, draft: Draft) -> None:
     if not may_order(draft.cluster(observed), observed):
         draft.drop(observed)
         return
-    take_authority(observed, draft)
     for before in draft.partitions_of(observed.cluster_id, observed.topic_id):
         if not before.is_deleted:
             vanished(before, observed, Evidence.PROVEN, draft)
@@ -124,7 +126,6 @@ def _(observed: BrokerObserved, draft: Draft) -> None:
     if not may_order(draft.cluster(observed), observed):
         draft.drop(observed)
         return
-    take_authority(observed, draft)
     before = draft.broker(observed.cluster_id, observed.broker)
     after = next_broker(before, observed)
     if after is None:
@@ -139,7 +140,6 @@ def _(observed: ControllerObserved, draft: Draft) -> None:
     if not may_order(cluster, observed) or observed.controller_epoch < (cluster.controller_epoch or 0):
         draft.drop(observed)
         return
-    cluster = take_authority(observed, draft)
     if (observed.controller, observed.controller_epoch) == (cluster.controller, cluster.controller_epoch):
         return
     is_first = cluster.controller is None
@@ -183,7 +183,7 @@ def _(observed: SnapshotBegin, draft: Draft) -> None:
     if not may_order(draft.cluster(observed), observed):
         draft.drop(observed)
         return
-    cluster = take_authority(observed, draft)
+    cluster = draft.cluster(observed)
     if observed.reason is not SnapshotReason.PERIODIC and cluster.has_baseline:
         cluster_stepped(replace(cluster, sight_until=cluster.authority_watermark), observed, draft, ())
 
@@ -193,7 +193,7 @@ def _(observed: SnapshotEnd, draft: Draft) -> None:
     if not may_order(draft.cluster(observed), observed):
         draft.drop(observed)
         return
-    cluster = take_authority(observed, draft)
+    cluster = draft.cluster(observed)
     counts = dict(zip(observed.topic_ids, observed.partition_counts, strict=True))
     for topic_id in list(draft.topic_ids(observed.cluster_id)):
         for before in draft.partitions_of(observed.cluster_id, topic_id):

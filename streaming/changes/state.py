@@ -166,11 +166,13 @@ class ReplicationState:
 
     def watch(self, source: SourceState) -> None:
         """Move the watermarks of a source's cluster up to what that source has seen."""
-        cluster = self.clusters.get(source.cluster_id)
-        if cluster is None or source.observed_until is None:
-            return
         seen = source.observed_until
-        self.clusters[source.cluster_id] = cluster.seen(seen, is_authority=source.authority is cluster.authority)
+        if seen is None:
+            return
+        known = self.clusters.get(source.cluster_id)
+        cluster = known or ClusterState(cluster_id=source.cluster_id, cluster=source.cluster)
+        is_authority = source.authority is cluster.authority and source.authority is not Authority.NONE
+        self.clusters[source.cluster_id] = cluster.seen(seen, is_authority=is_authority)
 
     def partitions(self) -> Iterator[PartitionState]:
         """Iterate over every partition, tombstones included."""
