@@ -1,6 +1,7 @@
 """The Delta tables: the only writers, and the tail that readers follow. No Spark, no JVM: delta-rs alone.
 
 - ``definitions``   contracts.tables spelled in Arrow; create a table, or check that it is ours
+- ``writer``        one writer a table: commits stand exactly on the version that it knows; the loser stops
 - ``truth``         the writer of ``partition_changes``: one commit a batch, exactly at version N + 1
 - ``rows``          changes as rows, rows as state
 - ``projections``   what derives from the truth: events, partition, broker and cluster state, source progress

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, Transaction, write_deltalake
 
 from streaming.delta.definitions import arrow_schema, create_or_check
 from streaming.delta.rows import read_all
-from streaming.delta.truth import applied_position, position_key
+from streaming.delta.truth import applied_position, moved
 from streaming.delta.upkeep import Upkeep
+from streaming.delta.writer import OVERWRITE, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,6 +33,7 @@ class NewestRows:
         self._definition = table
         self._table = create_or_check(directory, table)
         self._schema = arrow_schema(table)
+        self._writer = Writer(self._table)
         self._positions: dict[str, int] = {}
         self._upkeep = Upkeep(self._table, append_only=False)
         self._rows: dict[tuple[Any, ...], Mapping[str, Any]] = {}
@@ -60,6 +61,14 @@ class NewestRows:
             if row["collected_at"] >= newest[row["cluster_id"]] - FORGOTTEN_AFTER
         }
 
+    def check_ours(self) -> None:
+        """Look whether somebody else writes the table since.
+
+        Raises:
+            TableRefused: somebody does.
+        """
+        self._writer.check_ours()
+
     def put(self, rows: Iterable[Mapping[str, Any]], positions: Mapping[str, int]) -> None:
         """Take newer rows over and write the whole table; without any, remember the positions until the next time."""
         rows = list(rows)
@@ -68,12 +77,8 @@ class NewestRows:
             return
         self._keep(rows)
         self._forget()
-        transactions = [Transaction(position_key(source), position) for source, position in positions.items()]
-        write_deltalake(
-            self._table,
-            pa.Table.from_pylist(list(self._rows.values()), schema=self._schema),
-            mode="overwrite",
-            commit_properties=CommitProperties(max_commit_retries=0, app_transactions=transactions),
+        self._writer.write(
+            pa.Table.from_pylist(list(self._rows.values()), schema=self._schema), OVERWRITE, moved(positions)
         )
         self._positions.update(positions)
         self._upkeep.after_commit()

@@ -11,11 +11,11 @@ import threading
 from collections import Counter
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, Transaction, write_deltalake
 
 from streaming.changes.state import ReplicationState
 from streaming.contracts.columns import Table
@@ -40,6 +40,8 @@ from streaming.delta.summaries import (
 )
 from streaming.delta.tail import rows_between
 from streaming.delta.upkeep import Upkeep
+from streaming.delta.writer import APPEND, OVERWRITE, Writer
+from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 SOURCE_VERSION: Final = PARTITION_CHANGES.name
+# Two writers of a table that derives from one truth write the same, so whoever comes second looks again.
+TRIES: Final = 5
 
 
 @dataclass(slots=True)
@@ -87,6 +91,9 @@ class Projections:
             table.name: create_or_check(directory, table)
             for table in (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
         }
+        self._writers = {name: Writer(table) for name, table in self._tables.items()} | {
+            REPLICATION_EVENTS.name: Writer(self._events)
+        }
         self._departures: Departures = Counter()
         self._departures_version = self._version(self._tables[BROKER_STATE_TABLE.name])
         self._upkeep = {name: Upkeep(table, append_only=False) for name, table in self._tables.items()} | {
@@ -114,14 +121,24 @@ class Projections:
     def project(self, shared: SharedState) -> bool:
         """Write every table that lags behind the state; give whether there was anything to do."""
         state, version = shared.seen()
-        is_behind = self._version(self._events) < version
-        if is_behind:
-            self._append_events(version)
+        is_behind = self._brought_to(version, self._events, lambda: self._append_events(version))
         for name, make in self._makers(state, version):
-            if self._version(self._tables[name]) < version:
-                self._overwrite(name, make(), version)
-                is_behind = True
+            table, write = self._tables[name], partial(self._overwrite, name, make, version)
+            is_behind |= self._brought_to(version, table, write)
         return is_behind
+
+    def _brought_to(self, version: int, table: DeltaTable, write: Callable[[], None]) -> bool:
+        """Write a table that lags behind; give whether it did. It never goes back, whoever writes it."""
+        for _ in range(TRIES):
+            if self._version(table) >= version:
+                return False
+            try:
+                write()
+            except TableRefused:
+                table.update_incremental()
+            else:
+                return True
+        raise TableRefused(f"{table.table_uri} is written by another job all the time; stop one of the two")
 
     def _makers(self, state: ReplicationState, version: int) -> list[tuple[str, Callable[[], list[dict[str, Any]]]]]:
         return [
@@ -139,13 +156,12 @@ class Projections:
 
     def _append_events(self, version: int) -> None:
         fresh = rows_between(self._truth, self._version(self._events), version)
-        write_deltalake(self._events, events_of(fresh), mode="append", commit_properties=_commit(version))
+        self._writers[REPLICATION_EVENTS.name].write(events_of(fresh), APPEND, {SOURCE_VERSION: version})
         self._upkeep[REPLICATION_EVENTS.name].after_commit()
 
-    def _overwrite(self, name: str, rows: list[dict[str, Any]], version: int) -> None:
-        table = self._tables[name]
-        data = pa.Table.from_pylist(rows, schema=_SCHEMAS[name])
-        write_deltalake(table, data, mode="overwrite", commit_properties=_commit(version))
+    def _overwrite(self, name: str, make: Callable[[], list[dict[str, Any]]], version: int) -> None:
+        data = pa.Table.from_pylist(make(), schema=_SCHEMAS[name])
+        self._writers[name].write(data, OVERWRITE, {SOURCE_VERSION: version})
         self._upkeep[name].after_commit()
 
     def _rows(self, table: Table) -> list[dict[str, Any]]:
@@ -162,7 +178,3 @@ _SCHEMAS: Final = {
     table.name: arrow_schema(table)
     for table in (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
 }
-
-
-def _commit(version: int) -> CommitProperties:
-    return CommitProperties(max_commit_retries=0, app_transactions=[Transaction(SOURCE_VERSION, version)])

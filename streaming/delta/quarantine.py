@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, Transaction, write_deltalake
 
 from streaming.contracts.tables import QUARANTINE
 from streaming.delta.definitions import arrow_schema, create_or_check
-from streaming.delta.truth import applied_position, position_key
+from streaming.delta.truth import applied_position, moved
+from streaming.delta.writer import APPEND, Writer
+from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from streaming.contracts.identifiers import Micros
+
+
+# Every query writes this table, each a few rows now and then: whoever comes second looks again and tries again.
+TRIES: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,46 +35,49 @@ class Refused:
 
 
 class Quarantine:
-    """The writer of ``quarantine`` for one channel. A replayed record is not written twice."""
+    """A writer of ``quarantine``, for one channel. A replayed record is not written twice."""
 
     def __init__(self, directory: Path, channel: str) -> None:
         self._table = create_or_check(directory, QUARANTINE)
+        self._writer = Writer(self._table)
         self._channel = channel
 
     def add(self, refused: Sequence[Refused], now: Micros) -> int:
-        """Append what is not there yet; give how many rows that were."""
+        """Append what is not there yet; give how many rows that were.
+
+        Raises:
+            TableRefused: others wrote at every one of many tries.
+        """
+        outrun: TableRefused | None = None
+        for _ in range(TRIES):
+            fresh = self._fresh(refused)
+            try:
+                return self._append(fresh, now) if fresh else 0
+            except TableRefused as error:
+                outrun = error
+        raise outrun or AssertionError("no try at all")
+
+    def _append(self, fresh: Sequence[Refused], now: Micros) -> int:
+        rows = [{"channel": self._channel, **asdict(record), "quarantined_at": now} for record in fresh]
+        newest: dict[str, int] = {}
+        for record in fresh:
+            log = self._log(record.source)
+            newest[log] = max(newest.get(log, record.position), record.position)
+        self._writer.write(pa.Table.from_pylist(rows, schema=_SCHEMA), APPEND, moved(newest))
+        return len(rows)
+
+    def _fresh(self, refused: Sequence[Refused]) -> list[Refused]:
+        """Leave out what is there already, whoever wrote it."""
         if not refused:
-            return 0
-        # Three queries write this table: what another one committed must be seen first.
+            return []
         self._table.update_incremental()
         applied = {
             source: applied_position(self._table, self._log(source)) for source in {record.source for record in refused}
         }
-        fresh = [record for record in refused if record.position > applied[record.source]]
-        if not fresh:
-            return 0
-        newest: dict[str, int] = {}
-        for record in fresh:
-            newest[record.source] = max(newest.get(record.source, record.position), record.position)
-        rows = [
-            {
-                "channel": self._channel,
-                "source": record.source,
-                "position": record.position,
-                "reason": record.reason,
-                "raw": record.raw,
-                "quarantined_at": now,
-            }
-            for record in fresh
-        ]
-        transactions = [Transaction(position_key(self._log(source)), position) for source, position in newest.items()]
-        write_deltalake(
-            self._table,
-            pa.Table.from_pylist(rows, schema=arrow_schema(QUARANTINE)),
-            mode="append",
-            commit_properties=CommitProperties(app_transactions=transactions),
-        )
-        return len(rows)
+        return [record for record in refused if record.position > applied[record.source]]
 
     def _log(self, source: str) -> str:
         return f"{self._channel}/{source}"
+
+
+_SCHEMA: Final = arrow_schema(QUARANTINE)

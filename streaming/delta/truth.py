@@ -1,8 +1,7 @@
 """The writer of ``partition_changes``: one commit a batch, exactly at version N + 1.
 
-A commit carries, atomically, the changes, the last bus position of every source, and the writer's generation. It is
-never rebased: whoever finds another version than the one it folded on has lost a race and must stop, because its
-changes were derived from a state that is not true any more. Positions, not batch ids, tell what was applied: a new
+A commit carries, atomically, the changes, the last bus position of every source, and the writer's generation; the
+loser of a race stops (see ``writer``). Positions, not batch ids, tell what was applied: a new
 checkpoint starts again at batch 0, and a callback may outlive its JVM.
 """
 
@@ -10,13 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from deltalake import CommitProperties, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError
-
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.definitions import create_or_check
 from streaming.delta.upkeep import Upkeep
-from streaming.errors import TableRefused
+from streaming.delta.writer import APPEND, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,13 +21,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
 
-GENERATION: Final = "generation"
 NOTHING_APPLIED: Final = -1
 
 
 def position_key(source: str) -> str:
     """Name the transaction that holds the position of one source."""
     return f"position/{source}"
+
+
+def moved(positions: Mapping[str, int]) -> dict[str, int]:
+    """Spell the positions of sources as what a commit remembers."""
+    return {position_key(source): position for source, position in positions.items()}
 
 
 def applied_position(table: DeltaTable, source: str) -> int:
@@ -50,7 +50,7 @@ class Truth:
             TableRefused: the table is not ours, or newer than this program.
         """
         self._table = create_or_check(directory, PARTITION_CHANGES)
-        self._generation = (self._table.transaction_version(GENERATION) or 0) + 1
+        self._writer = Writer(self._table)
         self._positions: dict[str, int] = {}
         self._upkeep = Upkeep(self._table, append_only=True)
 
@@ -88,21 +88,15 @@ class Truth:
         Raises:
             TableRefused: another writer came first; nothing was written.
         """
-        transactions = [Transaction(position_key(source), position) for source, position in positions.items()]
-        properties = CommitProperties(
-            max_commit_retries=0,
-            app_transactions=[*transactions, Transaction(GENERATION, self._generation)],
-        )
-        expected = self.version + 1
-        try:
-            write_deltalake(self._table, rows, mode="append", commit_properties=properties)
-        except CommitFailedError as error:
-            raise TableRefused(
-                f"another job writes {self.uri} (version {expected} exists already); stop one of the two, "
-                "then start this one again: it goes on where the other stopped"
-            ) from error
-        if self.version != expected:
-            raise AssertionError(f"committed version {self.version} on top of {expected - 1}")
+        version = self._writer.write(rows, APPEND, moved(positions))
         self._positions.update(positions)
         self._upkeep.after_commit()
-        return expected
+        return version
+
+    def check_ours(self) -> None:
+        """Look whether somebody else writes the table since.
+
+        Raises:
+            TableRefused: somebody does.
+        """
+        self._writer.check_ours()

@@ -139,6 +139,14 @@ class ReplicationBatch:
         """Whether the tables hold nothing yet."""
         return self.shared.version <= 0
 
+    def check_ours(self) -> None:
+        """Look whether somebody else writes the truth since.
+
+        Raises:
+            TableRefused: somebody does.
+        """
+        self._truth.check_ours()
+
     def apply(self, rows: pa.Table) -> Applied:
         """Apply one batch.
 

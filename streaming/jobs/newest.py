@@ -62,6 +62,15 @@ class NewestBatch:
         """Give the position up to which every table has a source; -1 for none. What is newer may come again."""
         return min(rows.position(source) for rows in self._rows.values())
 
+    def check_ours(self) -> None:
+        """Look whether somebody else writes the tables since.
+
+        Raises:
+            TableRefused: somebody does.
+        """
+        for rows in self._rows.values():
+            rows.check_ours()
+
     def apply(self, rows: pa.Table) -> Applied:
         """Apply one batch; samples that are older than what the tables hold change nothing."""
         began = time.perf_counter()

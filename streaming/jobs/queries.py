@@ -48,6 +48,13 @@ class Batch(Protocol):
     def position(self, source: str) -> int:
         """Give the position of the last applied observation of a source, -1 for none."""
 
+    def check_ours(self) -> None:
+        """Look whether somebody else writes the tables since; before they are opened again after a failure.
+
+        Raises:
+            TableRefused: somebody does.
+        """
+
     def apply(self, rows: pa.Table) -> Applied:
         """Apply rows of the stream; a batch that comes again changes nothing."""
 

@@ -116,6 +116,7 @@ class Supervised:
     def _start_again(self, spark: SparkSession) -> None:
         self.restarts += 1
         try:
+            self.batch.check_ours()
             self._open()
             self.start(spark)
         except Exception as error:  # noqa: BLE001 - whatever it is, the other queries go on

@@ -64,6 +64,34 @@ def test_the_loser_of_a_race_stops_and_writes_nothing(tmp_path: Path) -> None:
     assert Truth(tmp_path).position("a") == 1
 
 
+def test_a_writer_that_was_followed_by_another_one_must_not_open_again(tmp_path: Path) -> None:
+    _, rows = changed()
+    first = Truth(tmp_path)
+    first.commit(rows, {"a": 1})
+    first.check_ours()
+    Truth(tmp_path).commit(rows, {"a": 2})
+
+    with pytest.raises(TableRefused, match="another job writes"):
+        first.check_ours()
+
+
+def test_derived_tables_never_go_back_when_two_jobs_write_them(tmp_path: Path) -> None:
+    """Whoever knows less of the one truth leaves alone what the other has written."""
+    _, rows = changed()
+    truth = Truth(tmp_path)
+    early = truth.commit(rows, {"a": 1})
+    slow, fast = Projections(tmp_path), Projections(tmp_path)
+    behind = slow.recover(early)
+    late = truth.commit(rows, {"a": 2})
+
+    assert fast.project(fast.recover(late))
+    assert not slow.project(behind)
+
+    events = _read(tmp_path, "replication_events")
+    assert len(events) == 2 * len({event["event_id"] for event in events}), "the same rows were committed twice"
+    assert {row["as_of_version"] for row in _read(tmp_path, "partition_state")} == {late}
+
+
 def test_rows_read_back_are_the_state_that_wrote_them(tmp_path: Path) -> None:
     state, rows = changed()
     Truth(tmp_path).commit(rows, {"a": 1})

@@ -17,7 +17,8 @@ from typing import Any
 import typer
 
 from streaming.commands.job import job
-from streaming.delta import truth
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta import writer
 
 POINT, NUMBER = sys.argv[1], int(sys.argv[2])
 SECONDS_INTO_THE_COMMIT = 0.004
@@ -32,14 +33,14 @@ def die_soon() -> None:
     die()
 
 
-write = truth.write_deltalake
+write = writer.write_deltalake
 commits = 0
 
 
 def write_and_die(*arguments: Any, **options: Any) -> None:
     global commits  # noqa: PLW0603 - a script of one purpose
-    commits += 1
-    if commits < NUMBER:
+    commits += PARTITION_CHANGES.name in arguments[0].table_uri
+    if commits < NUMBER or PARTITION_CHANGES.name not in arguments[0].table_uri:
         write(*arguments, **options)
         return
     if POINT == "before":
@@ -50,6 +51,6 @@ def write_and_die(*arguments: Any, **options: Any) -> None:
     die()
 
 
-truth.write_deltalake = write_and_die  # type: ignore[assignment]
+writer.write_deltalake = write_and_die  # type: ignore[assignment]
 sys.argv = ["job", *sys.argv[3:]]
 typer.run(job)

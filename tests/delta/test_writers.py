@@ -1,0 +1,72 @@
+"""Several jobs on one folder of tables: who may write what, and what happens to whoever comes second."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import Channel
+from streaming.contracts.samples import ReplicaOffsetsObserved
+from streaming.delta.quarantine import Quarantine, Refused
+from streaming.errors import TableRefused
+from streaming.jobs.newest import NewestBatch
+from tests.changes.conftest import Story
+from tests.jobs.test_batch import published, rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+RECORDS = 12
+
+
+def sample(position: int) -> pa.Table:
+    envelope: dict[str, Any] = {**Story("admin:a").envelope(), "collected_at": position + 1}
+    return published(
+        [
+            ReplicaOffsetsObserved(
+                **envelope, topic_id="t", topic="orders", partition=0, broker=1, high_watermark=position
+            )
+        ],
+        start=position,
+    )
+
+
+def test_the_second_writer_of_a_table_of_samples_stops_and_writes_nothing(tmp_path: Path) -> None:
+    first, second = NewestBatch(tmp_path, Channel.OFFSETS), NewestBatch(tmp_path, Channel.OFFSETS)
+    first.apply(sample(1))
+
+    with pytest.raises(TableRefused, match=r"another job writes .*replica_offsets"):
+        second.apply(sample(2))
+
+    assert [row["high_watermark"] for row in rows(tmp_path, "replica_offsets")] == [1]
+    first.check_ours()
+
+
+def test_a_sample_writer_that_was_followed_by_another_one_must_not_open_again(tmp_path: Path) -> None:
+    first = NewestBatch(tmp_path, Channel.OFFSETS)
+    first.apply(sample(1))
+    NewestBatch(tmp_path, Channel.OFFSETS).apply(sample(2))
+
+    with pytest.raises(TableRefused, match="another job writes"):
+        first.check_ours()
+
+
+def test_all_queries_quarantine_at_once_and_every_record_stands_once(tmp_path: Path) -> None:
+    """Three channels, and each of them in two jobs that see the same records."""
+
+    def write(channel: str) -> int:
+        quarantine = Quarantine(tmp_path, channel)
+        records = [Refused(source="s", position=number, reason="torn", raw=b"?") for number in range(RECORDS)]
+        return sum(quarantine.add([record], Micros(1)) for record in records)
+
+    with ThreadPoolExecutor() as threads:
+        written = list(threads.map(write, [*Channel, *Channel]))
+
+    found = [(row["channel"], row["position"]) for row in rows(tmp_path, "quarantine")]
+    assert sorted(found) == sorted((channel, number) for channel in Channel for number in range(RECORDS))
+    assert sum(written) == len(found)
