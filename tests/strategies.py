@@ -104,6 +104,34 @@ def _together(cls: type[Observation]) -> st.SearchStrategy[dict[str, Any]]:
     return st.just({})
 
 
+@st.composite
+def streams(draw: st.DrawFn) -> list[Observation]:
+    """Two collectors of a log and a poller: steps, deletions, periodic snapshots, replays, lost observations."""
+    from tests.changes.conftest import LAG, Story  # noqa: PLC0415 - for the few tests that need stories
+
+    sources = [Story(), Story("metadata_log:b"), Story("admin:a", Authority.POLL)]
+    isr, epoch = [(1, 2, 3)] * 3, [0] * 3
+    mixed: list[Observation] = []
+    for number in draw(st.lists(st.integers(0, 10), min_size=1, max_size=10)):
+        story = sources[number % 3]
+        story.later(draw(st.sampled_from([0, 1, 40, 70])))
+        if number < 7:
+            seen = [None if story.authority is Authority.POLL else value for value in epoch]
+            there = 3 if number else draw(st.integers(0, 3))
+            story.snapshot([{"isr": isr[n], "leader": isr[n][0], "partition_epoch": seen[n]} for n in range(there)])
+        elif number == 10:
+            story.removed()
+        else:
+            which = draw(st.integers(0, 2))
+            isr[which], epoch[which] = draw(st.sampled_from([(1, 2, 3), (1, 2), (2,)])), epoch[which] + 1
+            story.partition(which, isr=isr[which], leader=isr[which][0], partition_epoch=epoch[which], **LAG)
+        told, story.seen = story.seen, []
+        mixed += told[draw(st.integers(0, 2)) :] if draw(st.booleans()) else told
+        if draw(st.booleans()):
+            mixed += told[: draw(st.integers(0, len(told)))]
+    return mixed
+
+
 def payloads() -> st.SearchStrategy[bytes]:
     """Payloads, most of them damaged in one way or another."""
     valid = observations().map(encode)

@@ -57,6 +57,11 @@ def is_news(before: PartitionState, observed: PartitionObserved) -> bool:
     return _is_later(before, observed) and not _same_content(before, observed)
 
 
+def is_repeated(state: PartitionState, observed: PartitionObserved) -> bool:
+    """Tell whether an observation says what is true already, and cannot be news until the state changes."""
+    return not state.is_deleted and _same_content(state, observed) and not is_news(state, observed)
+
+
 def _is_later(before: PartitionState, observed: PartitionObserved) -> bool:
     if observed.metadata_offset is not None and before.metadata_offset is not None:
         return (observed.metadata_offset, observed.metadata_index) > (before.metadata_offset, before.metadata_index)

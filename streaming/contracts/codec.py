@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 # What a source itself could not decode travels whole, to be quarantined with the source's reason.
 UNDECODABLE: Final = "undecodable"
 
+_SEQUENCE: Final = b',"sequence":'
+_IN_SNAPSHOT: Final = b',"in_snapshot":true,'
+_DIGITS: Final = b"0123456789"
+
 _ENUMS: Final[dict[str, type[StrEnum]]] = {
     "authority": Authority,
     "origin": ConfigOrigin,
@@ -66,6 +70,20 @@ def encode(observation: Observation) -> bytes:
         if value is not None:
             payload[name] = value
     return json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def halves(payload: bytes) -> tuple[bytes, bytes, bytes] | None:
+    """Cut a partition within a snapshot in what is around its sequence, and what it says of the partition.
+
+    The fields stand in the order of their class, so all that changes from one snapshot to the next comes first.
+
+    Returns:
+        what is before and behind the digits of the sequence, and the rest; None for anything else.
+    """
+    head, mark, body = payload.partition(_IN_SNAPSHOT)
+    before, name, rest = head.partition(_SEQUENCE)
+    digits = len(rest) - len(rest.lstrip(_DIGITS))
+    return (before + name, rest[digits:] + mark, body) if mark and digits else None
 
 
 def decode(value: bytes) -> Observation:

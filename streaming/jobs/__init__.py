@@ -5,6 +5,8 @@
 - ``registry``     the queries by name, a line each
 - ``queries``      what a query is, and one run of it: a stream in, one callback a micro-batch
 - ``supervised``   one query, kept running
+- ``understood``   rows of the bus as observations in order, and what was refused
+- ``repeats``      what a snapshot says again, told by its bytes alone
 - ``batch``        the replication channel: payloads decoded, folded, committed; in the driver
 - ``newest``       the channels of samples: offsets, broker metrics
 - ``projecting``   the thread that writes the derived tables behind the batches

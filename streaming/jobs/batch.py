@@ -9,20 +9,18 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
-
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Final
 
 from streaming.changes.change import Change, Subject
 from streaming.changes.fold import fold
-from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.delta.projections import Projections
-from streaming.delta.quarantine import Quarantine, Refused
+from streaming.delta.quarantine import Quarantine
 from streaming.delta.rows import changes_to_arrow
 from streaming.delta.truth import Truth
-from streaming.errors import Quarantined
+from streaming.jobs.repeats import Repeats
+from streaming.jobs.understood import understand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,25 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from streaming.contracts.observations import Observation
-
 MICROS: Final = 1_000_000
-
-
-class Positions(Protocol):
-    """Whoever knows how far each source was applied."""
-
-    def position(self, source: str) -> int:
-        """Give the position of the last applied observation of a source, -1 for none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Understood:
-    """A batch after reading: observations in order, what was refused, and how far each source came."""
-
-    observations: tuple[Observation, ...]
-    refused: tuple[Refused, ...]
-    positions: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,49 +47,6 @@ def now() -> Micros:
     return Micros(time.time_ns() // 1000)
 
 
-def understand(rows: pa.Table, applied: Positions, channel: Channel) -> Understood:
-    """Read the rows of a batch that were not applied yet, merged by time; each source keeps its own order.
-
-    Args:
-        rows: as in ``schemas.bus_schema``.
-        applied: what was applied already.
-        channel: where they were read; what belongs elsewhere is refused.
-    """
-    fresh = _fresh(rows, applied).sort_by([("source", "ascending"), ("position", "ascending")])
-    observations: list[tuple[int, Observation]] = []
-    latest: dict[str, int] = {}
-    refused: list[Refused] = []
-    positions: dict[str, int] = {}
-    for row in fresh.to_pylist():
-        source, position = row["source"], row["position"]
-        positions[source] = position
-        try:
-            observed = _observation(row, channel)
-            latest[source] = max(latest.get(source, 0), observed.occurred_not_after)
-            observations.append((latest[source], observed))
-        except Quarantined as reason:
-            refused.append(Refused(source=source, position=position, reason=str(reason), raw=row["payload"]))
-    merged = sorted(observations, key=lambda timed: timed[0])  # stable: a source's own order stays
-    return Understood(tuple(observed for _, observed in merged), tuple(refused), positions)
-
-
-def _fresh(rows: pa.Table, applied: Positions) -> pa.Table:
-    keep = None
-    for source in pc.unique(rows["source"]).to_pylist():
-        newer = pc.and_(pc.equal(rows["source"], source), pc.greater(rows["position"], applied.position(source)))
-        keep = newer if keep is None else pc.or_(keep, newer)
-    return rows if keep is None else rows.filter(keep)
-
-
-def _observation(row: Mapping[str, Any], channel: Channel) -> Observation:
-    if row["damage"] is not None:
-        raise Quarantined(row["damage"])
-    observed = decode(row["payload"])
-    if observed.channel is not channel:
-        raise Quarantined(f"{observed.kind} does not belong on the channel {channel}")
-    return observed
-
-
 class ReplicationBatch:
     """Folds batches into the truth. The one writer of ``partition_changes``."""
 
@@ -123,6 +60,7 @@ class ReplicationBatch:
         self._quarantine = Quarantine(directory, Channel.REPLICATION)
         self.projections = Projections(directory)
         self.shared = self.projections.recover(self._truth.version)
+        self._repeats = Repeats()
         self._refused: Counter[str] = Counter()  # not yet told by a change of their source
 
     @property
@@ -154,7 +92,7 @@ class ReplicationBatch:
             TableRefused: another job writes the same tables; nothing was written.
         """
         began = time.perf_counter()
-        understood = understand(rows, self._truth, Channel.REPLICATION)
+        understood = understand(rows, self._truth, Channel.REPLICATION, self._repeats)
         folded = fold(self.shared.state, understood.observations)
         self._quarantine.add(understood.refused, now())
         self._refused.update(record.source for record in understood.refused)
@@ -166,8 +104,9 @@ class ReplicationBatch:
                     after = change.source_after
                     folded.touched.sources[after.cluster_id, after.source] = after
             self.shared.applied(folded.touched, version)
+            self._repeats.learn(understood.snapshots, folded.touched, self.shared.state)
         return Applied(
-            observations=len(understood.observations),
+            observations=understood.count,
             changes=len(folded.changes),
             refused=len(understood.refused),
             version=self.shared.version,

@@ -18,7 +18,8 @@ from streaming.contracts.samples import (
 )
 from streaming.delta.newest import NewestRows
 from streaming.delta.quarantine import Quarantine
-from streaming.jobs.batch import Applied, now, understand
+from streaming.jobs.batch import Applied, now
+from streaming.jobs.understood import understand
 
 if TYPE_CHECKING:
     from pathlib import Path

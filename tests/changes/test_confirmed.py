@@ -12,13 +12,15 @@ from streaming.changes.confirmed import Confirmed
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import EventKind
-from streaming.contracts.observations import Authority, Observation, PartitionObserved
+from streaming.contracts.observations import Observation, PartitionObserved
 from streaming.delta.rows import changes_to_arrow
 from streaming.errors import Quarantined
-from tests.changes.conftest import LAG, Story
+from tests.strategies import streams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tests.changes.conftest import Story
 
 
 def run_of(observations: Sequence[Observation]) -> Confirmed:
@@ -32,29 +34,6 @@ def run_of(observations: Sequence[Observation]) -> Confirmed:
 def tells_nothing(state: ReplicationState, observed: Observation) -> bool:
     folded = fold(state, [observed])
     return all(change.subject is Subject.SOURCE for change in folded.changes)
-
-
-@st.composite
-def streams(draw: st.DrawFn) -> list[Observation]:
-    """Two collectors' logs and a poller: steps, periodic and repeated snapshots, replays, lost observations."""
-    sources = [Story(), Story("metadata_log:b"), Story("admin:a", Authority.POLL)]
-    isr, epoch = [(1, 2, 3)] * 3, [0] * 3
-    mixed: list[Observation] = []
-    for number in draw(st.lists(st.integers(0, 8), min_size=1, max_size=10)):
-        story = sources[number % 3]
-        story.later(draw(st.sampled_from([0, 1, 40, 70])))
-        if number < 6:
-            seen = [None if story.authority is Authority.POLL else value for value in epoch]
-            story.snapshot([{"isr": isr[n], "leader": isr[n][0], "partition_epoch": seen[n]} for n in range(3)])
-        else:
-            which = draw(st.integers(0, 2))
-            isr[which], epoch[which] = draw(st.sampled_from([(1, 2, 3), (1, 2), (2,)])), epoch[which] + 1
-            story.partition(which, isr=isr[which], leader=isr[which][0], partition_epoch=epoch[which], **LAG)
-        told, story.seen = story.seen, []
-        mixed += told[draw(st.integers(0, 2)) :] if draw(st.booleans()) else told
-        if draw(st.booleans()):
-            mixed += told[: draw(st.integers(0, len(told)))]
-    return mixed
 
 
 @settings(max_examples=150, deadline=None)

@@ -1,0 +1,152 @@
+"""The rows of a batch as observations in order, and what was refused. Knows Arrow and the contracts, no Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow.compute as pc
+
+from streaming.changes.confirmed import Confirmed
+from streaming.contracts.codec import decode
+from streaming.delta.quarantine import Refused
+from streaming.errors import Quarantined
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pyarrow as pa
+
+    from streaming.contracts.observations import Channel, Observation
+    from streaming.jobs.repeats import Repeats, Run, Told
+
+
+class Positions(Protocol):
+    """Whoever knows how far each source was applied."""
+
+    def position(self, source: str) -> int:
+        """Give the position of the last applied observation of a source, -1 for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """A batch after reading.
+
+    Attributes:
+        observations: in order; runs that repeat what is known stand as ``Confirmed``.
+        refused: what could not be read.
+        positions: how far each source came.
+        snapshots: partitions within snapshots that were decoded, to be remembered when they were applied.
+    """
+
+    observations: tuple[Observation, ...]
+    refused: tuple[Refused, ...]
+    positions: Mapping[str, int]
+    snapshots: tuple[Told, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many observations came, each of a run counted."""
+        return sum(
+            each.sequence - each.first_sequence + 1 if isinstance(each, Confirmed) else 1 for each in self.observations
+        )
+
+
+def understand(rows: pa.Table, applied: Positions, channel: Channel, repeats: Repeats | None = None) -> Understood:
+    """Read the rows of a batch that were not applied yet, merged by time; each source keeps its own order.
+
+    Args:
+        rows: as in ``schemas.bus_schema``.
+        applied: what was applied already.
+        channel: where they were read; what belongs elsewhere is refused.
+        repeats: what was told before; what says the same again becomes ``Confirmed``.
+    """
+    fresh = _ordered(_fresh(rows, applied))
+    reading = _Reading(channel, repeats, set()).read(fresh)
+    while reading.has_doubts():  # their order decides, so both are decoded
+        reading = _Reading(channel, repeats, reading.doubtful).read(fresh)
+    merged = sorted(reading.timed, key=lambda timed: timed[0])  # stable: a source's own order stays
+    newest = fresh.group_by("source").aggregate([("position", "max")])
+    positions = dict(zip(newest["source"].to_pylist(), newest["position_max"].to_pylist(), strict=True))
+    observations = tuple(observed for _, observed in merged)
+    return Understood(observations, tuple(reading.refused), positions, tuple(reading.snapshots))
+
+
+def _fresh(rows: pa.Table, applied: Positions) -> pa.Table:
+    keep = None
+    for source in pc.unique(rows["source"]).to_pylist():
+        newer = pc.and_(pc.equal(rows["source"], source), pc.greater(rows["position"], applied.position(source)))
+        keep = newer if keep is None else pc.or_(keep, newer)
+    return rows if keep is None or pc.all(keep).as_py() else rows.filter(keep)
+
+
+def _ordered(rows: pa.Table) -> pa.Table:
+    """Sort by source and position; payloads are moved only if they must be."""
+    indices = pc.sort_indices(rows, [("source", "ascending"), ("position", "ascending")])
+    is_sorted = len(indices) < 2 or pc.all(pc.greater(indices[1:], indices[:-1])).as_py()  # noqa: PLR2004 - a pair
+    return rows if is_sorted else rows.take(indices)
+
+
+class _Reading:
+    """One pass over the rows of a batch."""
+
+    def __init__(self, channel: Channel, repeats: Repeats | None, doubtful: set[bytes]) -> None:
+        self._channel, self._repeats = channel, repeats
+        self.doubtful = doubtful
+        self.timed: list[tuple[int, Observation]] = []
+        self.refused: list[Refused] = []
+        self.snapshots: list[Told] = []
+        self._runs: list[Run] = []
+        self._latest: dict[str, int] = {}
+
+    def read(self, rows: pa.Table) -> _Reading:
+        """Read rows that are sorted by source and position."""
+        run, log = None, ""
+        for source, position, payload, damage in _values(rows):
+            if run is not None and source == log and damage is None and run.takes(payload):
+                continue
+            self._end(log, run)
+            run, log = None, source
+            try:
+                run = self._decoded(source, payload, damage)
+            except Quarantined as reason:
+                self.refused.append(Refused(source=source, position=position, reason=str(reason), raw=payload))
+        self._end(log, run)
+        return self
+
+    def has_doubts(self) -> bool:
+        """Tell whether something was skipped that another observation of the batch may have made news."""
+        return any(not self.doubtful.isdisjoint(run.skipped) for run in self._runs)
+
+    def _decoded(self, source: str, payload: bytes, damage: str | None) -> Run | None:
+        """Decode one observation; give the run that may follow it."""
+        if damage is not None:
+            raise Quarantined(damage)
+        observed = decode(payload)
+        if observed.channel is not self._channel:
+            raise Quarantined(f"{observed.kind} does not belong on the channel {self._channel}")
+        self._add(source, observed)
+        if self._repeats is None:
+            return None
+        self.doubtful |= self._repeats.doubted_by(observed)
+        begun = self._repeats.run_after(observed, payload, self.doubtful)
+        if begun is None:
+            return None
+        self.snapshots.append(begun[1])
+        return begun[0]
+
+    def _end(self, source: str, run: Run | None) -> None:
+        """End a run, and let it stand for what it skipped."""
+        if run is not None and run.skipped:
+            self._runs.append(run)
+            self._add(source, run.confirmed())
+
+    def _add(self, source: str, observed: Observation) -> None:
+        """Take one observation, at its own time or that of an earlier one of its source."""
+        self._latest[source] = max(self._latest.get(source, 0), observed.occurred_not_after)
+        self.timed.append((self._latest[source], observed))
+
+
+def _values(rows: pa.Table) -> Iterable[tuple[str, int, bytes, str | None]]:
+    for batch in rows.select(["source", "position", "payload", "damage"]).to_batches():
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
