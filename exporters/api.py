@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from exporters import draft
 from exporters.snapshot import ClusterSnapshot, Partition
+from streaming.contracts import health
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT: Final = 1000
 STATES: Final = (
-    draft.PARTITIONS,
-    draft.UNDER_REPLICATED,
-    draft.UNDER_MIN_ISR,
-    draft.AT_MIN_ISR,
-    draft.OFFLINE,
-    draft.OFF_PREFERRED_LEADER,
-    draft.UNKNOWN_MIN_ISR,
+    health.PARTITIONS,
+    health.UNDER_REPLICATED,
+    health.UNDER_MIN_ISR,
+    health.AT_MIN_ISR,
+    health.OFFLINE,
+    health.OFF_PREFERRED_LEADER,
+    health.UNKNOWN_MIN_ISR,
 )
 
 
@@ -34,7 +34,7 @@ STATES: Final = (
 class Query:
     """Which rows are asked for; None is any."""
 
-    state: str = draft.PARTITIONS
+    state: str = health.PARTITIONS
     cluster: str | None = None
     topic: str | None = None
     limit: int = DEFAULT_LIMIT
@@ -46,7 +46,7 @@ def query_of(parameters: Mapping[str, str]) -> Query:
     Raises:
         ConfigurationError: one of them is wrong; the sentence names it and what is right.
     """
-    state = parameters.get("state", draft.PARTITIONS)
+    state = parameters.get("state", health.PARTITIONS)
     if state not in STATES:
         raise ConfigurationError(f"state is {state!r}; use one of {', '.join(STATES)}")
     limit = parameters.get("limit", str(DEFAULT_LIMIT))
@@ -132,5 +132,5 @@ def _matching(cluster: ClusterSnapshot, query: Query) -> Iterator[Partition]:
         if query.topic not in {None, topic.topic}:
             continue
         for number in sorted(topic.partitions):
-            if query.state in draft.states_of(topic.partitions[number]):
+            if query.state in health.states_of(topic.partitions[number]):
                 yield topic.partitions[number]

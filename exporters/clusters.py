@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from exporters import draft
 from exporters.metric import OWN_PREFIX, ClusterMetric, Kind, Number, Sample, Sight
 from exporters.snapshot import SECOND, ClusterSnapshot, SourceProgress
+from streaming.contracts import health
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,8 +49,10 @@ def _by_minimum(state: str) -> Callable[[ClusterSnapshot], int | None]:
 
     def value(cluster: ClusterSnapshot) -> int | None:
         states = cluster.tally.states
-        is_unknown = 0 < states.get(draft.PARTITIONS, 0) == states.get(draft.UNKNOWN_MIN_ISR, 0)
-        return None if is_unknown else states.get(state, 0)
+        count, partitions, unknown = (
+            states.get(name, 0) for name in (state, health.PARTITIONS, health.UNKNOWN_MIN_ISR)
+        )
+        return health.known_by_minimum(count, partitions, unknown)
 
     return value
 
@@ -83,32 +85,32 @@ CLUSTER_METRICS: Final = (
         sight=Sight.NONE,
         samples=_info,
     ),
-    _gauge("partitions", "Partitions of all topics.", _in_state(draft.PARTITIONS)),
+    _gauge("partitions", "Partitions of all topics.", _in_state(health.PARTITIONS)),
     _gauge(
         "under_replicated_partitions",
         "Partitions with fewer replicas in sync than assigned.",
-        _in_state(draft.UNDER_REPLICATED),
+        _in_state(health.UNDER_REPLICATED),
     ),
     _gauge(
         "under_min_isr_partitions",
         "Partitions that refuse writes with acks=all.",
-        _by_minimum(draft.UNDER_MIN_ISR),
+        _by_minimum(health.UNDER_MIN_ISR),
     ),
     _gauge(
         "at_min_isr_partitions",
         "Partitions that refuse writes with acks=all after the loss of one more replica.",
-        _by_minimum(draft.AT_MIN_ISR),
+        _by_minimum(health.AT_MIN_ISR),
     ),
     _gauge(
         "unknown_min_isr_partitions",
         "Partitions whose min.insync.replicas nobody has told yet; they count in neither of the two above.",
-        _in_state(draft.UNKNOWN_MIN_ISR),
+        _in_state(health.UNKNOWN_MIN_ISR),
     ),
-    _gauge("offline_partitions", "Partitions without a leader.", _in_state(draft.OFFLINE)),
+    _gauge("offline_partitions", "Partitions without a leader.", _in_state(health.OFFLINE)),
     _gauge(
         "off_preferred_leader_partitions",
         "Partitions led by another broker than their first replica.",
-        _in_state(draft.OFF_PREFERRED_LEADER),
+        _in_state(health.OFF_PREFERRED_LEADER),
     ),
     _gauge("brokers", "Registered brokers.", _brokers),
     _gauge("fenced_brokers", "Registered brokers that are fenced; absent while unknown.", _fenced),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from exporters.snapshot import (
     BrokerMetric,
@@ -16,8 +16,8 @@ from exporters.snapshot import (
     Tally,
     Topic,
     Totals,
-    seconds_until,
 )
+from streaming.contracts.health import seconds_until, states_of
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.observations import Authority
 
@@ -25,28 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from exporters.snapshot import Broker
-
-PARTITIONS: Final = "partitions"
-UNDER_REPLICATED: Final = "under_replicated"
-UNDER_MIN_ISR: Final = "under_min_isr"
-AT_MIN_ISR: Final = "at_min_isr"
-OFFLINE: Final = "offline"
-OFF_PREFERRED_LEADER: Final = "off_preferred_leader"
-UNKNOWN_MIN_ISR: Final = "unknown_min_isr"
-
-
-def states_of(partition: Partition) -> tuple[str, ...]:
-    """Name the states that a partition is in; every live one is in ``partitions``."""
-    told = (
-        (PARTITIONS, True),
-        (UNDER_REPLICATED, partition.is_under_replicated),
-        (UNDER_MIN_ISR, partition.is_under_min_isr),
-        (AT_MIN_ISR, partition.is_at_min_isr),
-        (OFFLINE, partition.is_offline),
-        (OFF_PREFERRED_LEADER, partition.is_off_preferred_leader),
-        (UNKNOWN_MIN_ISR, partition.min_isr_effective is None),
-    )
-    return tuple(name for name, holds in told if holds)
 
 
 class ClusterDraft:

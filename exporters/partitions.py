@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from exporters.metric import OWN_PREFIX, Depends, Kind, Number, PartitionMetric, ReplicaMetric, Sight, TopicView, flag
-from exporters.snapshot import Partition, seconds_until
+from streaming.contracts.health import seconds_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from exporters.snapshot import Partition
 
 LABELS: Final = ("cluster", "topic", "partition")
 _PREFIX: Final = f"{OWN_PREFIX}partition_"

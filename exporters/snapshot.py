@@ -249,10 +249,3 @@ class ReplicationSnapshot:
         """Give the clusters by name; of two with one name the one seen last, a rebuilt cluster replaces the old."""
         newest_last = sorted(self.clusters.values(), key=lambda cluster: cluster.watermark or 0)
         return {cluster.name: cluster for cluster in sorted(newest_last, key=lambda cluster: cluster.name)}
-
-
-def seconds_until(closed: float, since: int | None, watermark: int | None) -> float:
-    """Add an open episode, told up to the watermark, to the closed ones."""
-    if since is None or watermark is None:
-        return closed
-    return closed + max(0, watermark - since) / SECOND

@@ -9,9 +9,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from exporters.draft import AT_MIN_ISR, OFFLINE, PARTITIONS, UNDER_MIN_ISR, UNDER_REPLICATED
 from exporters.snapshot import SECOND
 from streaming.contracts.events import EventKind
+from streaming.contracts.health import AT_MIN_ISR, OFFLINE, PARTITIONS, UNDER_MIN_ISR, UNDER_REPLICATED
 from streaming.contracts.identifiers import NO_LEADER
 
 if TYPE_CHECKING:

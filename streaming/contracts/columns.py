@@ -104,6 +104,52 @@ BROKER_STATE: Final = (
     Column("broker_metadata_offset", "long", "metadata log offset of its last change"),
 )
 
+# What the partitions of one broker add up to.
+BROKER_COUNTS: Final = (
+    Column("led_partitions", "long", "partitions it leads"),
+    Column("hosted_partitions", "long", "partitions it has a replica of"),
+    Column("in_sync_partitions", "long", "partitions whose ISR has it"),
+    Column("under_min_isr_partitions", "long", "partitions it has a replica of that are under min ISR"),
+    Column("offline_partitions", "long", "partitions it has a replica of that nobody leads"),
+    Column("would_go_under_min_isr", "long", "partitions that would go under min ISR if it stopped now"),
+    Column("would_go_offline", "long", "partitions that would lose their last in-sync replica if it stopped now"),
+    Column("unknown_min_isr_partitions", "long", "partitions whose ISR has it and whose minimum nobody has told"),
+)
+
+# Why and in which order brokers may be stopped: advice for one broker at a time.
+BROKER_ADVICE: Final = (
+    Column("is_safe_to_stop", "boolean", "no partition would go offline or under min ISR; null while unknown"),
+    Column("restart_order", "int", "place in the recommended order, from 1; null where it is not safe or not up"),
+    Column("suspect_score", "double", "how much it explains of every ISR that is shrunk now, 0 to 1"),
+)
+
+# What the partitions of one cluster add up to now.
+CLUSTER_COUNTS: Final = (
+    Column("topics", "long", "topics"),
+    Column("partitions", "long", "partitions of all topics"),
+    Column("under_replicated_partitions", "long", "partitions with fewer replicas in sync than assigned"),
+    Column("under_min_isr_partitions", "long", "partitions that refuse acks=all; null while no minimum is known"),
+    Column("at_min_isr_partitions", "long", "partitions at their minimum; null while no minimum is known"),
+    Column("unknown_min_isr_partitions", "long", "partitions whose minimum nobody has told"),
+    Column("offline_partitions", "long", "partitions that nobody leads"),
+    Column("off_preferred_leader_partitions", "long", "partitions that their first replica does not lead"),
+    Column("reassigning_partitions", "long", "partitions whose replicas are being moved"),
+)
+
+# What all partitions of a cluster ever counted, deleted topics included. Seconds are told up to the watermark of the
+# authority, open episodes included.
+CLUSTER_TOTALS: Final = (
+    Column("isr_shrinks", "long", "changes in which a broker left an ISR, in all"),
+    Column("isr_expands", "long", "changes in which a broker joined an ISR, in all"),
+    Column("leader_changes", "long", "changes of a leader, in all"),
+    Column("unclean_elections", "long", "leaders elected from outside ISR and ELR, in all"),
+    Column("missed_changes", "long", "changes known from epochs that nobody saw, in all"),
+    Column("offline_seconds", "double", "offline time of all partitions, up to authority_watermark"),
+    Column("under_replicated_seconds", "double", "under-replicated time of all partitions, up to authority_watermark"),
+    Column("under_min_isr_seconds", "double", "time under min ISR of all partitions, up to authority_watermark"),
+    Column("unknown_seconds", "double", "time without sight of all partitions"),
+)
+
 CLUSTER_STATE: Final = (
     Column("authority", "string", "who orders the partitions: metadata_log or poll"),
     Column("controller", "int", "active controller"),

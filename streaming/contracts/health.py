@@ -7,12 +7,69 @@ repeats them as Spark columns, compared on generated rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 from streaming.contracts.identifiers import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+_SECOND: Final = 1_000_000
+
+PARTITIONS: Final = "partitions"
+UNDER_REPLICATED: Final = "under_replicated"
+UNDER_MIN_ISR: Final = "under_min_isr"
+AT_MIN_ISR: Final = "at_min_isr"
+UNKNOWN_MIN_ISR: Final = "unknown_min_isr"
+OFFLINE: Final = "offline"
+OFF_PREFERRED_LEADER: Final = "off_preferred_leader"
+REASSIGNING: Final = "reassigning"
+STATES: Final = (
+    PARTITIONS,
+    UNDER_REPLICATED,
+    UNDER_MIN_ISR,
+    AT_MIN_ISR,
+    UNKNOWN_MIN_ISR,
+    OFFLINE,
+    OFF_PREFERRED_LEADER,
+    REASSIGNING,
+)
+
+
+class Health(Protocol):
+    """What the states of a partition are told from: a state of the job, or a row of the exporter."""
+
+    @property
+    def adding_replicas(self) -> Collection[int]:
+        """Replicas that a reassignment adds."""
+
+    @property
+    def removing_replicas(self) -> Collection[int]:
+        """Replicas that a reassignment removes."""
+
+    @property
+    def min_isr_effective(self) -> int | None:
+        """The minimum, None while unknown."""
+
+    @property
+    def is_offline(self) -> bool:
+        """Nobody leads."""
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Fewer in sync than assigned."""
+
+    @property
+    def is_under_min_isr(self) -> bool | None:
+        """Writes with ``acks=all`` are refused; None while unknown."""
+
+    @property
+    def is_at_min_isr(self) -> bool | None:
+        """One more loss stops writes; None while unknown."""
+
+    @property
+    def is_off_preferred_leader(self) -> bool:
+        """Somebody other than the first replica leads."""
 
 
 def replication_factor(replicas: Collection[int], adding_replicas: Collection[int]) -> int:
@@ -51,6 +108,39 @@ def is_at_min_isr(min_isr_effective: int | None, isr: Collection[int]) -> bool |
 def is_off_preferred_leader(replicas: tuple[int, ...], leader: int) -> bool:
     """Tell whether somebody other than the first replica leads (false while nobody leads)."""
     return leader != NO_LEADER and bool(replicas) and leader != replicas[0]
+
+
+def states_of(partition: Health) -> tuple[str, ...]:
+    """Name the states that a live partition is in; every one is in ``partitions``."""
+    told = (
+        (PARTITIONS, True),
+        (UNDER_REPLICATED, partition.is_under_replicated),
+        (UNDER_MIN_ISR, partition.is_under_min_isr),
+        (AT_MIN_ISR, partition.is_at_min_isr),
+        (UNKNOWN_MIN_ISR, partition.min_isr_effective is None),
+        (OFFLINE, partition.is_offline),
+        (OFF_PREFERRED_LEADER, partition.is_off_preferred_leader),
+        (REASSIGNING, bool(partition.adding_replicas or partition.removing_replicas)),
+    )
+    return tuple(name for name, holds in told if holds)
+
+
+def known_by_minimum(count: int, partitions: int, unknown: int) -> int | None:
+    """Give a count that needs the minimum; None while the minimum of every partition is unknown."""
+    return None if 0 < partitions == unknown else count
+
+
+def seconds_until(closed: float, since: int | None, watermark: int | None) -> float:
+    """Add an open episode, told up to the watermark and never past it, to the closed ones.
+
+    Args:
+        closed: seconds of the closed episodes.
+        since: begin of the open one in microseconds, None where there is none.
+        watermark: newest moment that the cluster's authority has told, None before it spoke.
+    """
+    if since is None or watermark is None:
+        return closed
+    return closed + max(0, watermark - since) / _SECOND
 
 
 def group_lag(committed: int | None, end: int | None) -> int | None:

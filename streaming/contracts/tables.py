@@ -10,9 +10,13 @@ from __future__ import annotations
 from typing import Final
 
 from streaming.contracts.columns import (
+    BROKER_ADVICE,
+    BROKER_COUNTS,
     BROKER_STATE,
     CLUSTER,
+    CLUSTER_COUNTS,
     CLUSTER_STATE,
+    CLUSTER_TOTALS,
     EVENT,
     OCCURRENCE,
     PARTITION_IDENTITY,
@@ -96,9 +100,8 @@ BROKER_STATE_TABLE: Final = Table(
         *CLUSTER,
         required("broker", "int", "broker id"),
         *BROKER_STATE,
-        Column("led_partitions", "long", "partitions it leads"),
-        Column("hosted_partitions", "long", "partitions it has a replica of"),
-        Column("in_sync_partitions", "long", "partitions whose ISR has it"),
+        *BROKER_COUNTS,
+        *BROKER_ADVICE,
         Column("isr_departures", [(
             Column("cause", "string", "why it left"),
             Column("departures", "long", "how often"),
@@ -114,11 +117,8 @@ CLUSTER_STATE_TABLE: Final = Table(
     columns=(
         *CLUSTER,
         *CLUSTER_STATE,
-        Column("isr_shrinks", "long", "in all, deleted topics included"),
-        Column("isr_expands", "long", "in all, deleted topics included"),
-        Column("leader_changes", "long", "in all, deleted topics included"),
-        Column("unclean_elections", "long", "in all, deleted topics included"),
-        Column("missed_changes", "long", "in all, deleted topics included"),
+        *CLUSTER_COUNTS,
+        *CLUSTER_TOTALS,
         *AS_OF,
     ),
     key=("cluster_id",),

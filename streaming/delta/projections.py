@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from streaming.changes.state import ReplicationState
+from streaming.changes.tally import Tally
 from streaming.contracts.columns import Table
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
@@ -59,16 +60,18 @@ class SharedState:
 
     state: ReplicationState = field(default_factory=ReplicationState)
     version: int = -1
+    tally: Tally = field(default_factory=Tally)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def applied(self, touched: ReplicationState, version: int) -> None:
         """Make true what a committed batch touched."""
         with self.lock:
+            self.tally.apply(self.state, touched)
             self.state.apply(touched)
             self.version = version
 
-    def seen(self) -> tuple[ReplicationState, int]:
-        """Give a copy that later batches do not change, and its version."""
+    def seen(self) -> tuple[ReplicationState, Tally, int]:
+        """Give copies that later batches do not change, and their version."""
         with self.lock:
             topics = {key: copy(partitions) for key, partitions in self.state.topics.items()}
             frozen = ReplicationState(
@@ -78,7 +81,7 @@ class SharedState:
                 sources=copy(self.state.sources),
                 min_isr=copy(self.state.min_isr),
             )
-            return frozen, self.version
+            return frozen, self.tally.copy(), self.version
 
 
 class Projections:
@@ -116,13 +119,13 @@ class Projections:
                 put(state, row)
         oldest = min(self._version(table) for table in self._tables.values())
         row_forms.replay(state, rows_between(self._truth, oldest, version))
-        return SharedState(state=state, version=version)
+        return SharedState(state=state, version=version, tally=Tally(state.partitions()))
 
     def project(self, shared: SharedState) -> bool:
         """Write every table that lags behind the state; give whether there was anything to do."""
-        state, version = shared.seen()
+        state, tally, version = shared.seen()
         is_behind = self._brought_to(version, self._events, lambda: self._append_events(version))
-        for name, make in self._makers(state, version):
+        for name, make in self._makers(state, tally, version):
             table, write = self._tables[name], partial(self._overwrite, name, make, version)
             is_behind |= self._brought_to(version, table, write)
         return is_behind
@@ -140,19 +143,21 @@ class Projections:
                 return True
         raise TableRefused(f"{table.table_uri} is written by another job all the time; stop one of the two")
 
-    def _makers(self, state: ReplicationState, version: int) -> list[tuple[str, Callable[[], list[dict[str, Any]]]]]:
+    def _makers(
+        self, state: ReplicationState, tally: Tally, version: int
+    ) -> list[tuple[str, Callable[[], list[dict[str, Any]]]]]:
         return [
             (SOURCE_PROGRESS.name, lambda: source_rows(state, version)),
-            (CLUSTER_STATE_TABLE.name, lambda: cluster_rows(state, version)),
-            (BROKER_STATE_TABLE.name, lambda: self._broker_rows(state, version)),
+            (CLUSTER_STATE_TABLE.name, lambda: cluster_rows(state, tally, version)),
+            (BROKER_STATE_TABLE.name, lambda: self._broker_rows(state, tally, version)),
             (PARTITION_STATE_TABLE.name, lambda: partition_rows(state, version)),
         ]
 
-    def _broker_rows(self, state: ReplicationState, version: int) -> list[dict[str, Any]]:
+    def _broker_rows(self, state: ReplicationState, tally: Tally, version: int) -> list[dict[str, Any]]:
         fresh = rows_between(self._truth, self._departures_version, version)
         count_departures(self._departures, fresh.select(["cluster_id", "left_isr", "cause"]).to_pylist())
         self._departures_version = version
-        return broker_rows(state, self._departures, version)
+        return broker_rows(state, tally, self._departures, version)
 
     def _append_events(self, version: int) -> None:
         fresh = rows_between(self._truth, self._version(self._events), version)

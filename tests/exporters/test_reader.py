@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from exporters.draft import AT_MIN_ISR, PARTITIONS, UNDER_REPLICATED
 from exporters.reader import Reader
 from exporters.snapshot import NO_TABLE, Partition, ReplicaOffsets, ReplicationSnapshot
 from streaming.changes.change import Subject
+from streaming.contracts.health import AT_MIN_ISR, PARTITIONS, UNDER_REPLICATED
 from streaming.contracts.tables import BROKER_METRICS, PARTITION_CHANGES, REPLICA_OFFSETS
 from streaming.delta.tail import TailGap
 

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
+from streaming.changes.tally import Tally, contributions
+from streaming.contracts.columns import BROKER_COUNTS, CLUSTER_COUNTS, CLUSTER_TOTALS
+from streaming.contracts.health import seconds_until
+from streaming.contracts.identifiers import BrokerId, ClusterId
+from tests.changes.conftest import LAG, Story
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.contracts.observations import Observation
+
+CLUSTER = ClusterId("cluster-1")
+STEPS = [
+    {"isr": (1, 2, 3), "leader": 1},
+    {"isr": (1, 2), "leader": 1},
+    {"isr": (2,), "leader": 2},
+    {"isr": (2,), "leader": -1},
+    {"replicas": (1, 2, 3, 4), "adding_replicas": (4,), "isr": (1, 2, 3), "leader": 1},
+]
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> list[Observation]:
+    """A log of random steps of three partitions, with a minimum that comes and goes, and perhaps a deletion."""
+    story = Story()
+    story.snapshot([{}, {}, {}])
+    epochs = [0, 0, 0]
+    for number in draw(st.lists(st.integers(0, 3), max_size=12)):
+        story.later(draw(st.integers(0, 3)))
+        if number == len(epochs):
+            story.config(draw(st.sampled_from(["1", "2", "3", None])))
+            continue
+        epochs[number] += 1
+        fields: dict[str, Any] = draw(st.sampled_from(STEPS))
+        story.partition(number, partition_epoch=epochs[number], leader_epoch=epochs[number], **fields, **LAG)
+    if draw(st.booleans()):
+        story.later().removed()
+    return story.seen
+
+
+def counted(told: Sequence[Observation], size: int) -> tuple[ReplicationState, Tally]:
+    """Fold in batches of one size, and keep a tally beside the state."""
+    state, tally = ReplicationState(), Tally()
+    for start in range(0, len(told), size):
+        touched = fold(state, told[start : start + size]).touched
+        tally.apply(state, touched)
+        state.apply(touched)
+    return state, tally
+
+
+def told_by(tally: Tally, watermark: Any = None) -> dict[Any, Any]:
+    """Every number of a tally."""
+    brokers = {(b, c.name): tally.of_broker(CLUSTER, BrokerId(b), c.name) for b in range(1, 5) for c in BROKER_COUNTS}
+    cluster = {column.name: tally.of_cluster(CLUSTER, column.name) for column in CLUSTER_COUNTS}
+    scores = {b: tally.suspect_score(CLUSTER, BrokerId(b)) for b in range(1, 5)}
+    return brokers | cluster | scores | {c.name: tally.total(CLUSTER, c.name, watermark) for c in CLUSTER_TOTALS}
+
+
+@settings(max_examples=60, deadline=None)
+@given(told=stories(), size=st.integers(1, 30))
+def test_a_tally_that_follows_the_changes_is_one_that_counts_everything_anew(
+    told: list[Observation], size: int
+) -> None:
+    state, tally = counted(told, size)
+    watermark = state.clusters[CLUSTER].authority_watermark
+
+    assert told_by(Tally(state.partitions()), watermark) == told_by(tally, watermark)
+
+
+@settings(max_examples=60, deadline=None)
+@given(told=stories())
+def test_counts_and_totals_are_those_that_a_person_would_count(told: list[Observation]) -> None:
+    state, tally = counted(told, 1)
+    watermark = state.clusters[CLUSTER].authority_watermark
+    everything = list(state.partitions())
+    live = [partition for partition in everything if not partition.is_deleted]
+
+    numbers = told_by(tally, watermark)
+
+    assert numbers["partitions"] == len(live)
+    assert numbers["topics"] == bool(live)
+    assert numbers["under_replicated_partitions"] == sum(it.is_under_replicated for it in live)
+    assert numbers["under_min_isr_partitions"] == sum(bool(it.is_under_min_isr) for it in live)
+    assert numbers["unknown_min_isr_partitions"] == sum(it.is_under_min_isr is None for it in live)
+    assert numbers["reassigning_partitions"] == sum(bool(it.adding_replicas) for it in live)
+    assert numbers[2, "led_partitions"] == sum(it.leader == 2 for it in live)
+    assert numbers[2, "in_sync_partitions"] == sum(2 in it.isr for it in live)
+    assert numbers["isr_shrinks"] == sum(it.isr_shrinks for it in everything)
+    for name in ("offline", "under_replicated", "under_min_isr"):
+        seconds = [
+            seconds_until(getattr(it, f"{name}_seconds"), getattr(it, f"{name}_since"), watermark) for it in everything
+        ]
+        assert numbers[f"{name}_seconds"] == pytest.approx(sum(seconds), abs=1e-6)
+
+
+def test_tallies_of_parts_add_up_to_the_tally_of_the_whole() -> None:
+    story = Story()
+    story.config("2")
+    story.snapshot([{}, {"isr": (1, 2)}, {"isr": (2,), "leader": 2}])
+    state, whole = counted(story.seen, 100)
+    partitions = list(state.partitions())
+
+    parts = Tally(partitions[:1])
+    parts.update(Tally(partitions[1:]))
+
+    assert told_by(parts) == told_by(whole)
+
+
+def test_what_is_at_stake_with_each_broker() -> None:
+    story = Story()
+    story.config("2")
+    story.snapshot([{"isr": (1, 2)}, {"isr": (1,)}, {"isr": (3,), "leader": -1}, {}])
+    state, _ = counted(story.seen, 100)
+
+    at_stake = [
+        {(broker, name) for broker, name in contributions(it) if name.startswith("would_go")}
+        for it in state.partitions()
+    ]
+
+    assert at_stake == [
+        {(1, "would_go_under_min_isr"), (2, "would_go_under_min_isr")},
+        {(1, "would_go_offline")},
+        set(),
+        set(),
+    ]
+
+
+def test_the_broker_that_every_shrunk_isr_lacks_is_the_suspect() -> None:
+    story = Story()
+    story.snapshot([{}, {}, {}])
+    for number, isr in enumerate([(1, 2), (1, 2), (1,)]):
+        story.later().partition(number, isr=isr, partition_epoch=1, **LAG)
+    _, tally = counted(story.seen, 1)
+
+    scores = [tally.suspect_score(CLUSTER, BrokerId(broker)) for broker in (1, 2, 3)]
+
+    assert scores == [0.0, 0.0, pytest.approx(2 / 3)]
