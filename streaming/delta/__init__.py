@@ -4,6 +4,7 @@
 - ``writer``        one writer a table: commits stand exactly on the version that it knows; the loser stops
 - ``truth``         the writer of ``partition_changes``: one commit a batch, exactly at version N + 1
 - ``rows``          changes as rows, rows as state
+- ``partitions``    rows of ``partition_state``, in Arrow
 - ``projections``   what derives from the truth: events, partition, broker and cluster state, source progress
 - ``newest``        tables that keep the newest row of a key: replica offsets, broker metrics
 - ``quarantine``    what could not be understood

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.changes.state import ReplicationState
 from streaming.changes.tally import Tally
@@ -31,12 +32,12 @@ from streaming.contracts.tables import (
 from streaming.delta import rows as row_forms
 from streaming.delta.definitions import arrow_schema, create_or_check
 from streaming.delta.events import events_of
+from streaming.delta.partitions import newest_partitions, partitions_told
 from streaming.delta.summaries import (
     Departures,
     broker_rows,
     cluster_rows,
     count_departures,
-    partition_rows,
     source_rows,
 )
 from streaming.delta.tail import rows_between
@@ -71,11 +72,9 @@ class SharedState:
             self.version = version
 
     def seen(self) -> tuple[ReplicationState, Tally, int]:
-        """Give copies that later batches do not change, and their version."""
+        """Give copies that later batches do not change, and their version: of all but the partitions."""
         with self.lock:
-            topics = {key: copy(partitions) for key, partitions in self.state.topics.items()}
             frozen = ReplicationState(
-                topics=topics,
                 brokers=copy(self.state.brokers),
                 clusters=copy(self.state.clusters),
                 sources=copy(self.state.sources),
@@ -112,11 +111,11 @@ class Projections:
                 self._departures[row["cluster_id"], row["broker"], left["cause"]] = left["departures"]
         for table, put in (
             (CLUSTER_STATE_TABLE, row_forms.put_cluster),
-            (PARTITION_STATE_TABLE, row_forms.put_partition),
             (SOURCE_PROGRESS, row_forms.put_source),
         ):
             for row in self._rows(table):
                 put(state, row)
+        row_forms.put_partitions(state, row_forms.read_all(self._tables[PARTITION_STATE_TABLE.name]))
         oldest = min(self._version(table) for table in self._tables.values())
         row_forms.replay(state, rows_between(self._truth, oldest, version))
         return SharedState(state=state, version=version, tally=Tally(state.partitions()))
@@ -128,7 +127,8 @@ class Projections:
         for name, make in self._makers(state, tally, version):
             table, write = self._tables[name], partial(self._overwrite, name, make, version)
             is_behind |= self._brought_to(version, table, write)
-        return is_behind
+        partitions = self._tables[PARTITION_STATE_TABLE.name]
+        return self._brought_to(version, partitions, lambda: self._write_partitions(version)) or is_behind
 
     def _brought_to(self, version: int, table: DeltaTable, write: Callable[[], None]) -> bool:
         """Write a table that lags behind; give whether it did. It never goes back, whoever writes it."""
@@ -150,12 +150,14 @@ class Projections:
             (SOURCE_PROGRESS.name, lambda: source_rows(state, version)),
             (CLUSTER_STATE_TABLE.name, lambda: cluster_rows(state, tally, version)),
             (BROKER_STATE_TABLE.name, lambda: self._broker_rows(state, tally, version)),
-            (PARTITION_STATE_TABLE.name, lambda: partition_rows(state, version)),
         ]
 
     def _broker_rows(self, state: ReplicationState, tally: Tally, version: int) -> list[dict[str, Any]]:
         fresh = rows_between(self._truth, self._departures_version, version)
-        count_departures(self._departures, fresh.select(["cluster_id", "left_isr", "cause"]).to_pylist())
+        fresh = fresh.select(["cluster_id", "left_isr", "cause"])
+        count_departures(
+            self._departures, fresh.filter(pc.greater(pc.list_value_length(fresh["left_isr"]), 0)).to_pylist()
+        )
         self._departures_version = version
         return broker_rows(state, tally, self._departures, version)
 
@@ -163,6 +165,17 @@ class Projections:
         fresh = rows_between(self._truth, self._version(self._events), version)
         self._writers[REPLICATION_EVENTS.name].write(events_of(fresh), APPEND, {SOURCE_VERSION: version})
         self._upkeep[REPLICATION_EVENTS.name].after_commit()
+
+    def _write_partitions(self, version: int) -> None:
+        """Lay what changed over the table; where no partition did, only the version moves."""
+        table, name = self._tables[PARTITION_STATE_TABLE.name], PARTITION_STATE_TABLE.name
+        told = partitions_told(rows_between(self._truth, self._version(table), version), version)
+        if told.num_rows:
+            known = row_forms.read_typed(table).cast(told.schema)
+            self._writers[name].write(newest_partitions(known, told, version), OVERWRITE, {SOURCE_VERSION: version})
+        else:
+            self._writers[name].write(told, APPEND, {SOURCE_VERSION: version})
+        self._upkeep[name].after_commit()
 
     def _overwrite(self, name: str, make: Callable[[], list[dict[str, Any]]], version: int) -> None:
         data = pa.Table.from_pylist(make(), schema=_SCHEMAS[name])
@@ -180,6 +193,5 @@ class Projections:
 
 
 _SCHEMAS: Final = {
-    table.name: arrow_schema(table)
-    for table in (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
+    table.name: arrow_schema(table) for table in (BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
 }

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
 
 from streaming.changes.change import Change, Subject
@@ -23,6 +24,7 @@ from streaming.contracts.columns import BROKER_STATE, CLUSTER_STATE, PARTITION_S
 from streaming.contracts.observations import Authority, ConfigOrigin
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.definitions import arrow_schema
+from streaming.delta.partitions import partitions_of, partitions_told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -123,9 +125,14 @@ def min_isr_rows(known: Iterable[tuple[ConfigKey, MinIsr]]) -> list[dict[str, An
 
 
 def read_all(table: DeltaTable) -> pa.Table:
-    """Read a whole table, timestamps as microseconds; through DataFusion, which follows every table feature."""
+    """Read a whole table, timestamps as microseconds."""
+    return plain(read_typed(table))
+
+
+def read_typed(table: DeltaTable) -> pa.Table:
+    """Read a whole table in the types of our schemas; through DataFusion, which follows every table feature."""
     found = pa.table(QueryBuilder().register("whole", table).execute("select * from whole"))
-    return plain(found.cast(pa.schema([pa.field(item.name, _large_free(item.type)) for item in found.schema])))
+    return found.cast(pa.schema([pa.field(item.name, _large_free(item.type)) for item in found.schema]))
 
 
 def _large_free(kind: pa.DataType) -> pa.DataType:
@@ -141,7 +148,9 @@ def _large_free(kind: pa.DataType) -> pa.DataType:
 
 def replay(state: ReplicationState, rows: pa.Table) -> None:
     """Apply rows of ``partition_changes`` to a state: the state after a row is what the row says."""
-    for row in plain(rows).to_pylist():
+    is_partition = pc.equal(rows["subject"], Subject.PARTITION)
+    put_partitions(state, plain(partitions_told(rows, 0)))
+    for row in plain(rows.filter(pc.invert(is_partition))).to_pylist():
         _REPLAY[Subject(row["subject"])](state, row)
 
 
@@ -161,10 +170,6 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _replay_partition(state: ReplicationState, row: Mapping[str, Any]) -> None:
-    put_partition(state, {**row, **row["after"]})
-
-
 def _replay_broker(state: ReplicationState, row: Mapping[str, Any]) -> None:
     put_broker(state, {**row, **row["broker_after"]})
 
@@ -178,19 +183,18 @@ def _replay_source(state: ReplicationState, row: Mapping[str, Any]) -> None:
 
 
 _REPLAY: Final = {
-    Subject.PARTITION: _replay_partition,
     Subject.BROKER: _replay_broker,
     Subject.CLUSTER: _replay_cluster,
     Subject.SOURCE: _replay_source,
 }
 
 
-def put_partition(state: ReplicationState, row: Mapping[str, Any]) -> None:
-    """Read a partition's state from the columns of one row."""
-    partition = PartitionState(**_arguments(PartitionState, row))
-    state.topics.setdefault((partition.cluster_id, partition.topic_id), {})[partition.partition] = partition
-    if not partition.is_deleted:
-        state.topic_ids[partition.cluster_id, partition.topic] = partition.topic_id
+def put_partitions(state: ReplicationState, rows: pa.Table) -> None:
+    """Read the states of partitions from rows, the newest of a partition last."""
+    for partition in partitions_of(rows):
+        state.topics.setdefault((partition.cluster_id, partition.topic_id), {})[partition.partition] = partition
+        if not partition.is_deleted:
+            state.topic_ids[partition.cluster_id, partition.topic] = partition.topic_id
 
 
 def put_broker(state: ReplicationState, row: Mapping[str, Any]) -> None:

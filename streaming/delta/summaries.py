@@ -1,4 +1,4 @@
-"""State as rows of ``partition_state``, ``broker_state``, ``cluster_state`` and ``source_progress``."""
+"""State as rows of ``broker_state``, ``cluster_state`` and ``source_progress``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streaming.delta.rows import min_isr_rows, state_row
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from streaming.changes.state import BrokerKey, ClusterState, PartitionState, ReplicationState, SourceState
+    from streaming.changes.state import BrokerKey, ClusterState, ReplicationState, SourceState
     from streaming.changes.tally import Tally
 
 Departures = Counter[tuple[str, int, str]]
@@ -25,16 +25,6 @@ def count_departures(departures: Departures, changes: Iterable[Mapping[str, Any]
     for change in changes:
         for broker in change["left_isr"] or ():
             departures[change["cluster_id"], broker, change["cause"]] += 1
-
-
-def partition_rows(state: ReplicationState, version: int) -> list[dict[str, Any]]:
-    """Write every partition, tombstones included."""
-    return [_partition_row(partition, version) for partition in state.partitions()]
-
-
-def _partition_row(partition: PartitionState, version: int) -> dict[str, Any]:
-    identity = {name: getattr(partition, name) for name in ("cluster_id", "cluster", "topic_id", "topic", "partition")}
-    return {**identity, **(state_row(partition) or {}), "as_of_version": version}
 
 
 def broker_rows(state: ReplicationState, tally: Tally, departures: Departures, version: int) -> list[dict[str, Any]]:

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from deltalake import DeltaTable
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.changes.fold import fold
+from streaming.changes.state import PartitionState, ReplicationState
+from streaming.contracts.tables import PARTITION_STATE_TABLE
+from streaming.delta.definitions import arrow_schema
+from streaming.delta.partitions import newest_partitions, partitions_of, partitions_told
+from streaming.delta.projections import Projections
+from streaming.delta.rows import changes_to_arrow, plain
+from streaming.delta.truth import Truth
+from tests.changes.conftest import Story
+from tests.strategies import streams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from streaming.contracts.observations import Observation
+
+Keyed = dict[tuple[str, str, int], PartitionState]
+
+
+def keyed(partitions: Iterable[PartitionState]) -> Keyed:
+    return {(each.cluster_id, each.topic_id, each.partition): each for each in partitions}
+
+
+@settings(max_examples=60, deadline=None)
+@given(told=streams(), cuts=st.lists(st.integers(0, 60), max_size=3))
+def test_the_newest_rows_laid_over_the_known_ones_are_the_state(told: list[Observation], cuts: list[int]) -> None:
+    state, rows = ReplicationState(), arrow_schema(PARTITION_STATE_TABLE).empty_table()
+    bounds = sorted({0, len(told), *(min(cut, len(told)) for cut in cuts)})
+    for version, (start, end) in enumerate(itertools.pairwise(bounds)):
+        folded = fold(state, told[start:end])
+        state.apply(folded.touched)
+        rows = newest_partitions(rows, partitions_told(changes_to_arrow(folded.changes), version), version)
+        assert set(rows["as_of_version"].to_pylist()) <= {version}
+
+    read = list(partitions_of(plain(rows)))
+
+    assert keyed(state.partitions()) == keyed(read)
+    assert len(read) == len(keyed(read))
+
+
+def test_a_round_without_changed_partitions_moves_the_version_and_writes_no_row(tmp_path: Path) -> None:
+    story, truth, state = Story(), Truth(tmp_path), ReplicationState()
+    projections = Projections(tmp_path)
+    story.snapshot([{}, {}])
+    for number in range(2):
+        folded = fold(state, story.seen)
+        state.apply(folded.touched)
+        version = truth.commit(changes_to_arrow(folded.changes), {"a": number})
+        projections.project(projections.recover(version))
+        story.seen = []
+        story.later().heartbeat()
+
+    table = DeltaTable(str(tmp_path / "partition_state"))
+
+    assert table.transaction_version("partition_changes") == version
+    assert len(table.file_uris()) == 1
+    assert Projections(tmp_path).recover(version).state == state
