@@ -49,6 +49,8 @@ _NAMED: Mapping[str, st.SearchStrategy[Any]] = {
     "last_stable_offset": _OFFSET,
     "high_watermark": _OFFSET,
     "log_end_offset": _OFFSET,
+    "leader_log_end_offset": _OFFSET,
+    "size_bytes": _OFFSET,
     "committed_offset": _OFFSET,
     "group": _NAME,
     "cluster_id": _NAME,

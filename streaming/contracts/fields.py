@@ -56,7 +56,9 @@ _PLAIN: Final = {
     "tuple[Cause, ...]": "string[]", "tuple[TopicId, ...]": "string[]",
     "tuple[str, ...]": "string[]", "tuple[str, ...] | None": "string[]",
 }  # fmt: skip
-_LONGS: Final = frozenset({"sequence", "broker_epoch", "producer_id", "replica_bytes", "total_bytes", "usable_bytes"})
+_LONGS: Final = frozenset({
+    "sequence", "broker_epoch", "producer_id", "size_bytes", "replica_bytes", "total_bytes", "usable_bytes",
+})  # fmt: skip
 
 
 def plain_types(cls: type[Observation]) -> dict[str, str]:

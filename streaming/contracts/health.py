@@ -14,6 +14,8 @@ from streaming.contracts.identifiers import NO_LEADER
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from streaming.contracts.identifiers import Micros
+
 _SECOND: Final = 1_000_000
 
 PARTITIONS: Final = "partitions"
@@ -143,14 +145,41 @@ def seconds_until(closed: float, since: int | None, watermark: int | None) -> fl
     return closed + max(0, watermark - since) / _SECOND
 
 
-def group_lag(committed: int | None, end: int | None) -> int | None:
-    """Count the records a group has yet to read, up to ``end`` (high watermark, or last stable offset).
+def lag(position: int | None, end: int | None) -> int | None:
+    """Count the records between where somebody stands and where the log ends; None while either is unknown.
 
-    Never negative: after an unclean election a group may have committed beyond what there is. None while unknown.
+    Of a group: from its committed offset to the high watermark, or to the last stable offset. Of a replica: from its
+    log end to its leader's. Never negative: after an unclean election both may stand beyond what there is.
     """
-    return None if committed is None or end is None else max(0, end - committed)
+    return None if position is None or end is None else max(0, end - position)
 
 
 def records_lost_unread(committed: int | None, log_start: int | None) -> int | None:
     """Count the records that were deleted before the group read them; None while unknown."""
     return None if committed is None or log_start is None else max(0, log_start - committed)
+
+
+def behind_since(
+    known: Micros | None,
+    leader_end_before: int | None,
+    collected_at: Micros,
+    log_end: int | None,
+    leader_end: int | None,
+) -> Micros | None:
+    """Tell since when samples have found a replica behind without its catching up; None while it is not, or unknown.
+
+    Kafka's rule of ``lastCaughtUpTimeMs``: a follower of a busy partition never has the newest record, so it counts as
+    caught up, too, when it has what its leader had at the look before.
+
+    Args:
+        known: the answer at the sample before, None for none.
+        leader_end_before: the leader's log end at the sample before, None for unknown.
+        collected_at: when this sample was taken.
+        log_end: where the replica's log ends in it.
+        leader_end: where the leader's log ends in it.
+    """
+    if not lag(log_end, leader_end):
+        return None
+    if known is None or lag(log_end, leader_end_before) == 0:
+        return collected_at
+    return known

@@ -13,7 +13,7 @@ from streaming.contracts.observations import Channel, Observation, require
 
 
 def _not_negative(observation: Observation, *names: str) -> None:
-    """Refuse negative offsets: clients spell all kinds of "unknown" with them."""
+    """Refuse negative offsets and sizes: clients spell all kinds of "unknown" with them."""
     for name in names:
         offset = getattr(observation, name)
         require(offset is None or offset >= 0, f"{name} is negative: {offset}")
@@ -21,7 +21,11 @@ def _not_negative(observation: Observation, *names: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaOffsetsObserved(Observation):
-    """Log positions of one replica. All are offsets; the last three are exclusive ends. None = not told."""
+    """Log positions of one replica, and where it lies. None = not told.
+
+    All are offsets; the last four are exclusive ends. ``leader_log_end_offset`` is the leader's at the same moment, of
+    the leader itself its own. ``log_dir`` and ``size_bytes`` are told by DescribeLogDirs (KIP-113).
+    """
 
     kind: ClassVar[str] = "replica_offsets"
     channel: ClassVar[Channel] = Channel.OFFSETS
@@ -34,11 +38,15 @@ class ReplicaOffsetsObserved(Observation):
     last_stable_offset: Offset | None = None
     high_watermark: Offset | None = None
     log_end_offset: Offset | None = None
+    leader_log_end_offset: Offset | None = None
+    size_bytes: int | None = None
+    log_dir: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse negative offsets."""
+        """Refuse negative offsets and sizes."""
         Observation.__post_init__(self)
         _not_negative(self, "log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset")
+        _not_negative(self, "leader_log_end_offset", "size_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,29 +1,34 @@
 """Tables that keep the newest row of a key: replica offsets, broker metrics.
 
-The rows live in memory and the table is overwritten, with the positions of the sources in the same commit. They are
-samples: the next one replaces them, so no history is kept here.
+The rows live in memory, as Arrow, and the table is overwritten, with the positions of the sources in the same commit.
+They are samples: the next one replaces them, so no history is kept here. Of two samples of one moment the first stays,
+so what comes again changes nothing.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from streaming.delta import lag
 from streaming.delta.definitions import arrow_schema, create_or_check
-from streaming.delta.rows import read_all
+from streaming.delta.rows import plain_type, read_all
 from streaming.delta.truth import applied_position, moved
 from streaming.delta.upkeep import Upkeep
 from streaming.delta.writer import OVERWRITE, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from streaming.contracts.columns import Table
 
 
 FORGOTTEN_AFTER: Final = 60_000_000
+BEHIND_SINCE: Final = "behind_since"
+_LARGEST: Final = 1 << 62
 
 
 class NewestRows:
@@ -32,12 +37,22 @@ class NewestRows:
     def __init__(self, directory: Path, table: Table) -> None:
         self._definition = table
         self._table = create_or_check(directory, table)
-        self._schema = arrow_schema(table)
         self._writer = Writer(self._table)
         self._positions: dict[str, int] = {}
         self._upkeep = Upkeep(self._table, append_only=False)
-        self._rows: dict[tuple[Any, ...], Mapping[str, Any]] = {}
-        self._keep(read_all(self._table).to_pylist())
+        # Names repeat a million times: in memory each stands once, beside numbers. Times are microseconds.
+        schema = arrow_schema(table)
+        self._schema = pa.schema([_in_memory(item) for item in schema])
+        self._plain = pa.schema([pa.field(item.name, plain_type(item.type)) for item in schema])
+        self._on_disk = pa.schema([
+            memory.with_nullable(item.nullable) if pa.types.is_dictionary(memory.type) else item
+            for item, memory in zip(schema, self._schema, strict=True)
+        ])  # fmt: skip
+        self._rows = read_all(self._table).select(self._schema.names).cast(self._schema)
+
+    def __len__(self) -> int:
+        """Count the rows."""
+        return int(self._rows.num_rows)
 
     @property
     def positions(self) -> dict[str, int]:
@@ -50,17 +65,6 @@ class NewestRows:
             self._positions[source] = applied_position(self._table, source)
         return self._positions[source]
 
-    def _forget(self) -> None:
-        """Drop what its source has left out since: a hung broker's last answer is no newest sample."""
-        newest: dict[str, int] = {}
-        for row in self._rows.values():
-            newest[row["cluster_id"]] = max(newest.get(row["cluster_id"], 0), row["collected_at"])
-        self._rows = {
-            key: row
-            for key, row in self._rows.items()
-            if row["collected_at"] >= newest[row["cluster_id"]] - FORGOTTEN_AFTER
-        }
-
     def check_ours(self) -> None:
         """Look whether somebody else writes the table since.
 
@@ -69,23 +73,89 @@ class NewestRows:
         """
         self._writer.check_ours()
 
-    def put(self, rows: Iterable[Mapping[str, Any]], positions: Mapping[str, int]) -> None:
-        """Take newer rows over and write the whole table; without any, remember the positions until the next time."""
-        rows = list(rows)
-        if not rows:
-            self._positions.update(positions)
-            return
-        self._keep(rows)
-        self._forget()
-        self._writer.write(
-            pa.Table.from_pylist(list(self._rows.values()), schema=self._schema), OVERWRITE, moved(positions)
-        )
-        self._positions.update(positions)
-        self._upkeep.after_commit()
+    def put(self, samples: pa.Table, positions: Mapping[str, int]) -> None:
+        """Take newer samples over and write the whole table; without any, remember the positions until the next time.
 
-    def _keep(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        for row in rows:
-            key = tuple(row[name] for name in self._definition.key)
-            known = self._rows.get(key)
-            if known is None or row["collected_at"] >= known["collected_at"]:
-                self._rows[key] = row
+        Args:
+            samples: columns of the table by name, times in microseconds; what is absent is null.
+            positions: last position of every source in them.
+        """
+        if samples.num_rows:
+            told = pa.table(_all_columns(samples, self._definition.name, self._schema), schema=self._schema)
+            merged = newest(self._rows, told, self._definition.key)
+            self._rows = remembered(merged)
+            if len(self) < merged.num_rows:
+                self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of what was forgotten
+            self._writer.write(self._rows.cast(self._on_disk), OVERWRITE, moved(positions))
+            self._upkeep.after_commit()
+        self._positions.update(positions)
+
+
+def newest(known: pa.Table, told: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Give the newest row of each key; of equally old ones the first, and the known one before the told one.
+
+    Args:
+        known: at most one row a key.
+        told: any number a key, in any order.
+        key: names of columns.
+    """
+    rows = pa.concat_tables([known, told]).unify_dictionaries().combine_chunks()
+    number, moment, row = key_numbers(rows, key), rows["collected_at"].combine_chunks(), pa.array(range(len(rows)))
+    by_key_and_time = [("key", "ascending"), ("at", "ascending")]
+    order = pc.sort_indices(pa.table({"key": number, "at": moment}), by_key_and_time)
+    number, moment, row = number.take(order), moment.take(order), row.take(order)
+    again = pc.and_(_is_as_above(number), _is_as_above(moment))
+    if pc.any(again).as_py():
+        number, row = number.filter(pc.invert(again)), row.filter(pc.invert(again))
+    rows = rows.take(row).combine_chunks()
+    is_same = _is_as_above(number)
+    if BEHIND_SINCE in rows.column_names:
+        since = lag.behind_since(rows, is_same, pc.less(row, known.num_rows))
+        rows = rows.set_column(rows.column_names.index(BEHIND_SINCE), BEHIND_SINCE, since)
+    return rows.filter(pa.concat_arrays([pc.invert(is_same).slice(1), pa.array([True])]))
+
+
+def key_numbers(rows: pa.Table, key: Sequence[str]) -> pa.Array:
+    """Give rows of equal keys an equal number."""
+    numbers, bound = pa.repeat(0, rows.num_rows), 1
+    for name in key:
+        column = rows[name].combine_chunks()
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        size = len(encoded.dictionary) + 1  # one for null
+        if bound * size > _LARGEST:
+            dense = numbers.dictionary_encode()
+            numbers, bound = dense.indices.cast(pa.int64()), len(dense.dictionary)
+        numbers = pc.add(pc.multiply(numbers, size), encoded.indices.cast(pa.int64()).fill_null(size - 1))
+        bound *= size
+    return numbers
+
+
+def remembered(rows: pa.Table) -> pa.Table:
+    """Drop what its source has left out since: a hung broker's last answer is no newest sample."""
+    keep = None
+    newest_of = rows.group_by("cluster_id").aggregate([("collected_at", "max")])
+    for cluster_id, moment in zip(*(newest_of[name].to_pylist() for name in newest_of.column_names), strict=True):
+        other = pc.not_equal(rows["cluster_id"], cluster_id)
+        kept = pc.or_(other, pc.greater_equal(rows["collected_at"], moment - FORGOTTEN_AFTER))
+        keep = kept if keep is None else pc.and_(keep, kept)
+    return rows if keep is None or pc.all(keep).as_py() else rows.filter(keep)
+
+
+def _is_as_above(column: pa.Array) -> pa.Array:
+    return pc.equal(column, lag.shifted(column)).fill_null(False)
+
+
+def _all_columns(samples: pa.Table, name: str, schema: pa.Schema) -> dict[str, pa.ChunkedArray]:
+    """Give every column of a table: what the samples tell, what follows from it, and nulls."""
+    told = dict(zip(samples.column_names, samples.columns, strict=True))
+    for distance, (begin, end) in lag.DISTANCES.get(name, {}).items():
+        told[distance] = lag.distance(told[begin], told[end])
+    nothing = (item for item in schema if item.name not in told)
+    told |= {item.name: pa.nulls(samples.num_rows, item.type) for item in nothing}
+    return {item.name: told[item.name].cast(item.type) for item in schema}
+
+
+def _in_memory(item: pa.Field) -> pa.Field:
+    if pa.types.is_string(item.type):
+        return pa.field(item.name, pa.dictionary(pa.int32(), pa.string()))
+    return pa.field(item.name, plain_type(item.type))

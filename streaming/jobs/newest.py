@@ -1,13 +1,14 @@
-"""One micro-batch of a query that keeps the newest row of a key: positions, groups, transactions, broker metrics."""
+"""One micro-batch of a query that keeps the newest row of a key: positions, groups, transactions, broker metrics.
+
+Knows Arrow and the tables, no Spark.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from streaming.contracts import tables
-from streaming.contracts.health import group_lag, records_lost_unread
 from streaming.contracts.samples import (
     BrokerMetricObserved,
     GroupOffsetsObserved,
@@ -19,7 +20,8 @@ from streaming.contracts.samples import (
 from streaming.delta.newest import NewestRows
 from streaming.delta.quarantine import Quarantine
 from streaming.jobs.batch import Applied, now
-from streaming.jobs.understood import understand
+from streaming.jobs.samples import read_samples
+from streaming.jobs.understood import fresh_rows, newest_positions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +40,11 @@ TABLE_OF: Final[dict[type[Observation], Table]] = {
     QuorumMemberObserved: tables.QUORUM_MEMBERS,
     BrokerMetricObserved: tables.BROKER_METRICS,
 }
+
+# A batch of less than this share of a table rests after it: writing takes a quarter of the time at most.
+MUCH: Final = 0.1
+REST_PER_WORK: Final = 3.0
+LONGEST_REST_SECONDS: Final = 5.0
 
 
 class NewestBatch:
@@ -73,27 +80,26 @@ class NewestBatch:
             rows.check_ours()
 
     def apply(self, rows: pa.Table) -> Applied:
-        """Apply one batch; samples that are older than what the tables hold change nothing."""
+        """Apply one batch; samples that are older than what the tables hold change nothing.
+
+        A table is written whole, so a batch that brought little rests for what it cost before the next one begins.
+        """
         began = time.perf_counter()
-        understood = understand(rows, self, self._channel)
-        self._quarantine.add(understood.refused, now())
-        if understood.observations:
+        fresh = fresh_rows(rows, self)
+        samples = read_samples(fresh, self._rows, self._channel)
+        self._quarantine.add(samples.refused, now())
+        positions = newest_positions(fresh)
+        told = {kind: len(table) for kind, table in samples.columns.items()}
+        if any(told.values()):
             for kind, table in self._rows.items():
-                told = [_row(observed) for observed in understood.observations if type(observed) is kind]
-                table.put(told, understood.positions)
+                table.put(samples.columns[kind], positions)
+        seconds = time.perf_counter() - began
+        if any(0 < told[kind] < len(table) * MUCH for kind, table in self._rows.items()):
+            time.sleep(min(seconds * REST_PER_WORK, LONGEST_REST_SECONDS))
         return Applied(
-            observations=len(understood.observations),
-            changes=len(understood.observations),
-            refused=len(understood.refused),
+            observations=sum(told.values()),
+            changes=sum(told.values()),
+            refused=len(samples.refused),
             version=-1,
-            seconds=time.perf_counter() - began,
+            seconds=seconds,
         )
-
-
-def _row(observed: Observation) -> dict[str, Any]:
-    columns = TABLE_OF[type(observed)].column_names()
-    row = {item.name: getattr(observed, item.name) for item in fields(observed) if item.name in columns}
-    if isinstance(observed, GroupOffsetsObserved):
-        row["lag"] = group_lag(observed.committed_offset, observed.high_watermark)
-        row["records_lost"] = records_lost_unread(observed.committed_offset, observed.log_start_offset)
-    return row

@@ -61,18 +61,37 @@ def understand(rows: pa.Table, applied: Positions, channel: Channel, repeats: Re
         channel: where they were read; what belongs elsewhere is refused.
         repeats: what was told before; what says the same again becomes ``Confirmed``.
     """
-    fresh = _ordered(_fresh(rows, applied))
+    fresh = _ordered(fresh_rows(rows, applied))
     reading = _Reading(channel, repeats, set()).read(fresh)
     while reading.has_doubts():  # their order decides, so both are decoded
         reading = _Reading(channel, repeats, reading.doubtful).read(fresh)
     merged = sorted(reading.timed, key=lambda timed: timed[0])  # stable: a source's own order stays
-    newest = fresh.group_by("source").aggregate([("position", "max")])
-    positions = dict(zip(newest["source"].to_pylist(), newest["position_max"].to_pylist(), strict=True))
     observations = tuple(observed for _, observed in merged)
-    return Understood(observations, tuple(reading.refused), positions, tuple(reading.snapshots))
+    return Understood(observations, tuple(reading.refused), newest_positions(fresh), tuple(reading.snapshots))
 
 
-def _fresh(rows: pa.Table, applied: Positions) -> pa.Table:
+def newest_positions(rows: pa.Table) -> dict[str, int]:
+    """Tell how far each source came."""
+    newest = rows.group_by("source").aggregate([("position", "max")])
+    return dict(zip(newest["source"].to_pylist(), newest["position_max"].to_pylist(), strict=True))
+
+
+def observation_of(payload: bytes, damage: str | None, channel: Channel) -> Observation:
+    """Decode one row.
+
+    Raises:
+        Quarantined: with the reason why it is no observation of this channel.
+    """
+    if damage is not None:
+        raise Quarantined(damage)
+    observed = decode(payload)
+    if observed.channel is not channel:
+        raise Quarantined(f"{observed.kind} does not belong on the channel {channel}")
+    return observed
+
+
+def fresh_rows(rows: pa.Table, applied: Positions) -> pa.Table:
+    """Give the rows of a batch that were not applied yet."""
     keep = None
     for source in pc.unique(rows["source"]).to_pylist():
         newer = pc.and_(pc.equal(rows["source"], source), pc.greater(rows["position"], applied.position(source)))
@@ -120,11 +139,7 @@ class _Reading:
 
     def _decoded(self, source: str, payload: bytes, damage: str | None) -> Run | None:
         """Decode one observation; give the run that may follow it."""
-        if damage is not None:
-            raise Quarantined(damage)
-        observed = decode(payload)
-        if observed.channel is not self._channel:
-            raise Quarantined(f"{observed.kind} does not belong on the channel {self._channel}")
+        observed = observation_of(payload, damage, self._channel)
         self._add(source, observed)
         if self._repeats is None:
             return None

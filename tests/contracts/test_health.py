@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.contracts import health
+from streaming.contracts.identifiers import Micros
 
 BROKERS = st.lists(st.integers(0, 5), min_size=1, max_size=5, unique=True).map(tuple)
 
@@ -70,3 +71,24 @@ def test_at_and_under_the_minimum_exclude_each_other(
 @given(BROKERS, st.integers(1, 6))
 def test_a_full_isr_is_never_under_the_minimum(replicas: tuple[int, ...], configured: int) -> None:
     assert health.is_under_min_isr(health.effective_min_isr(configured, replicas), replicas) is False
+
+
+def test_a_replica_of_a_busy_partition_is_not_behind_while_it_gets_what_there_was_at_the_look_before() -> None:
+    since: Micros | None = None
+    before: int | None = None
+    told = []
+    for at, end, leader_end in ((1, 10, 12), (2, 12, 14), (3, 13, 16), (4, 15, 18), (5, None, 18), (6, 15, 20)):
+        since = health.behind_since(since, before, Micros(at), end, leader_end)
+        before = leader_end
+        told.append(since)
+
+    assert told == [1, 2, 2, 2, None, 6]
+    assert health.behind_since(Micros(6), 20, Micros(7), 20, 20) is None
+
+
+@given(st.none() | st.integers(0, 9), st.none() | st.integers(0, 9))
+def test_lag_is_never_negative_and_unknown_where_a_position_is(position: int | None, end: int | None) -> None:
+    lag = health.lag(position, end)
+
+    assert (lag is None) == (position is None or end is None)
+    assert lag is None or lag >= 0

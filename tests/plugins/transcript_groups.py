@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.contracts.health import group_lag
+from streaming.contracts import health
 from streaming.model.clients.consumer_config import GroupProtocol, ResetPolicy
 from streaming.model.coordinators.view import group_offsets
 from streaming.model.messages.consumer_fetch import IsolationLevel
@@ -105,7 +105,7 @@ def owners(it: Script, *names: str) -> Iterator[str]:
 def groups(it: Script) -> Iterator[str]:
     """``groups``: what an administrator is told of every group."""
     for each in group_offsets(it.lab.cluster):
-        key, lag = each.topic_partition, group_lag(each.committed, each.high_watermark)
+        key, lag = each.topic_partition, health.lag(each.committed, each.high_watermark)
         yield (
             f"{each.group}  {each.protocol} {each.state.value}, members {each.members}"
             f"  {key.topic_id}-{key.partition}  member {each.member or '-'}"

@@ -41,7 +41,7 @@ METRICS: Final[dict[str, Callable[[Broker], int]]] = {
     _PREFIX + "isrexpands_total": lambda it: it.leadership.proposals.isr_expands,
     _PREFIX + "failedisrupdates_total": lambda it: it.leadership.proposals.failed_isr_updates,
 }
-_BYTES_PER_RECORD: Final = 1_024
+_BYTES_PER_RECORD: Final = 1_024  # the model counts records only
 
 
 class Reports:
@@ -56,8 +56,8 @@ class Reports:
         return self._identity | moments
 
     def offsets(self, now: Micros) -> list[Observation]:
-        """Give the log positions of every replica; the last stable offset is the leader's."""
-        envelope, topics = self._envelope(now), self._simulated.controller.registry.topics
+        """Give the log positions of every replica; the last stable offset is the leader's own knowledge."""
+        envelope, topics, ends = self._envelope(now), self._simulated.controller.registry.topics, self._leader_ends()
         return [
             ReplicaOffsetsObserved(
                 **envelope,
@@ -69,12 +69,25 @@ class Reports:
                 last_stable_offset=Offset(led.last_stable_offset) if led is not None else None,
                 high_watermark=Offset(replica.high_watermark),
                 log_end_offset=Offset(replica.log.end),
+                leader_log_end_offset=ends.get(key),
+                size_bytes=(replica.log.end - replica.log.start) * _BYTES_PER_RECORD,
+                log_dir=broker.disk.log_dirs.placed.get(key, broker.disk.log_dirs.names[0]),
             )
             for broker in self._simulated.reachable()
             for key, replica in broker.disk.replicas.items()
             if key.topic_id in topics
             for led in [broker.leadership.led.get(key)]
         ]
+
+    def _leader_ends(self) -> dict[TopicPartition, Offset]:
+        """Give where the log of each leader ends; of two that believe they lead, the one of the later term."""
+        led = [
+            (leader.committed.leader_epoch, key, Offset(broker.disk.replicas[key].log.end))
+            for broker in self._simulated.reachable()
+            for key, leader in broker.leadership.led.items()
+            if key in broker.disk.replicas
+        ]
+        return {key: end for _, key, end in sorted(led)}
 
     def groups(self, now: Micros) -> list[Observation]:
         """Give every partition that a group has committed or been assigned."""
@@ -138,7 +151,7 @@ class Reports:
         return None if at_ms is None or at_ms < 0 else Micros(now - (self._simulated.now - at_ms) * MICROS_PER_MS)
 
     def log_directories(self, now: Micros) -> list[Observation]:
-        """Give every directory of every broker; a record counts as 1 KiB."""
+        """Give every directory of every broker."""
         envelope = self._envelope(now)
         return [
             LogDirectoryObserved(

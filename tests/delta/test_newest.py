@@ -1,0 +1,120 @@
+"""Tables of the newest samples: the rule in Arrow against the rule in Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.contracts import health
+from streaming.contracts.tables import REPLICA_OFFSETS
+from streaming.delta.newest import FORGOTTEN_AFTER, NewestRows, key_numbers
+from tests.jobs.test_batch import rows as rows_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OFFSETS = st.none() | st.integers(0, 4)
+SAMPLES = st.lists(
+    st.fixed_dictionaries({
+        "cluster_id": st.sampled_from("ab"),
+        "topic_id": st.sampled_from("tu"),
+        "partition": st.integers(0, 1),
+        "broker": st.integers(1, 2),
+        "collected_at": st.integers(0, 9),
+        "log_end_offset": OFFSETS,
+        "leader_log_end_offset": OFFSETS,
+    }),
+    max_size=30,
+)  # fmt: skip
+Row = dict[str, Any]
+
+
+def columns(samples: list[Row]) -> pa.Table:
+    names = ["log_end_offset", "leader_log_end_offset", "collected_at"]
+    strings = ["cluster_id", "cluster", "topic_id", "topic", "source"]
+    types = [(strings, pa.string()), (["partition", "broker"], pa.int32()), (names, pa.int64())]
+    schema = pa.schema([(name, kind) for group, kind in types for name in group])
+    filled = [{"cluster": "prod", "topic": "orders", "source": "admin:a", **sample} for sample in samples]
+    return pa.Table.from_pylist(filled, schema=schema)
+
+
+def expected(batches: list[list[Row]]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """One sample after the other: by time within a batch, older and equally old ones ignored."""
+    found: dict[tuple[Any, ...], Row] = {}
+    for batch in batches:
+        for sample in sorted(batch, key=lambda it: it["collected_at"]):
+            key = tuple(sample[name] for name in REPLICA_OFFSETS.key)
+            before = found.get(key)
+            if before is not None and sample["collected_at"] <= before["collected_at"]:
+                continue
+            end, leader_end = sample["log_end_offset"], sample["leader_log_end_offset"]
+            since = health.behind_since(
+                before and before["since"],
+                before and before["leader_log_end_offset"],
+                sample["collected_at"],
+                end,
+                leader_end,
+            )
+            found[key] = {**sample, "since": since, "lag": health.lag(end, leader_end)}
+    return {key: (row["collected_at"], row["log_end_offset"], row["lag"], row["since"]) for key, row in found.items()}
+
+
+def micros(moment: Any) -> int | None:
+    return None if moment is None else round(moment.timestamp() * 1_000_000)
+
+
+def table(directory: Path) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    return {
+        tuple(row[name] for name in REPLICA_OFFSETS.key): (
+            micros(row["collected_at"]), row["log_end_offset"], row["lag"], micros(row["behind_since"]),
+        )
+        for row in rows_of(directory, REPLICA_OFFSETS.name)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@settings(max_examples=25, deadline=None)
+@given(batches=st.lists(SAMPLES, max_size=4))
+def test_the_newest_of_each_key_stays_and_tells_since_when_it_is_behind(
+    tmp_path_factory: pytest.TempPathFactory, *, restarts: bool, batches: list[list[Row]]
+) -> None:
+    directory = tmp_path_factory.mktemp("newest")
+    newest = NewestRows(directory, REPLICA_OFFSETS)
+    for number, batch in enumerate(batches):
+        newest = NewestRows(directory, REPLICA_OFFSETS) if restarts else newest
+        newest.put(columns(batch), {"admin:a": number})
+        newest.put(columns(batch), {"admin:a": number})
+
+    assert table(directory) == expected(batches)
+
+
+def test_what_its_source_left_out_is_forgotten_in_its_own_cluster_only(tmp_path: Path) -> None:
+    old, new = 7, 8 + FORGOTTEN_AFTER
+    sample = {"topic_id": "t", "broker": 1, "log_end_offset": 5, "leader_log_end_offset": 5}
+    newest = NewestRows(tmp_path, REPLICA_OFFSETS)
+    newest.put(columns([
+        {**sample, "cluster_id": "a", "partition": 0, "collected_at": old},
+        {**sample, "cluster_id": "b", "partition": 0, "collected_at": old},
+    ]), {"admin:a": 1})  # fmt: skip
+
+    newest.put(columns([{**sample, "cluster_id": "a", "partition": 1, "collected_at": new}]), {"admin:a": 2})
+
+    assert {key[:3] for key in table(tmp_path)} == {("a", "t", 1), ("b", "t", 0)}
+    assert len(newest) == 2
+    assert NewestRows(tmp_path, REPLICA_OFFSETS).position("admin:a") == 2
+
+
+@given(st.lists(st.tuples(st.text(max_size=2), st.integers(-(2**31), 2**31 - 1), st.none() | st.text(max_size=1))))
+def test_equal_keys_have_an_equal_number_and_no_others(keys: list[tuple[Any, ...]]) -> None:
+    names = ("a", "b", "c")
+    types = (pa.string(), pa.int32(), pa.dictionary(pa.int32(), pa.string()))
+    rows = pa.Table.from_pylist([dict(zip(names, key, strict=True)) for key in keys],
+                                schema=pa.schema(list(zip(names, types, strict=True))))  # fmt: skip
+
+    numbers = key_numbers(rows, names).to_pylist()
+
+    assert len(set(numbers)) == len(set(keys)) == len(set(zip(numbers, keys, strict=True)))
