@@ -69,6 +69,7 @@ class JobSettings:
     queries: tuple[str, ...] = ()
     checkpoint: str = ".isrwatch/checkpoint"
     trigger_seconds: float = 0.0
+    batch_bytes: int = 32 * 1024 * 1024
     projection_seconds: float = 1.0
 
 
@@ -153,6 +154,10 @@ def _checked(settings: Settings) -> Settings:
             if item.name.endswith("_seconds") and not (0 < value < math.inf or (value == 0 and may_be_zero)):
                 bound = "0 or more" if may_be_zero else "above 0"
                 raise ConfigurationError(f"{name}.{item.name} is {value}; it must be {bound}, and finite")
-    if settings.bus.segment_bytes < 1024:  # noqa: PLR2004 - a segment must hold at least one observation
-        raise ConfigurationError("bus.segment_bytes must be at least 1024")
+    for key, value in (
+        ("bus.segment_bytes", settings.bus.segment_bytes),
+        ("job.batch_bytes", settings.job.batch_bytes),
+    ):
+        if value < 1024:  # noqa: PLR2004 - at least one observation
+            raise ConfigurationError(f"{key} must be at least 1024")
     return settings

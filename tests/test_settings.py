@@ -67,6 +67,7 @@ def test_examples_change_only_what_is_empty_by_default(tmp_path: Path) -> None:
         ("cluster = 3\n", r"cluster must be a table: write \[cluster\]"),
         ("[bus]\nsegment_bytes = 'many'\n", "bus.segment_bytes must be int, not 'many'"),
         ("[bus]\nsegment_bytes = 8\n", "bus.segment_bytes must be at least 1024"),
+        ("[job]\nbatch_bytes = 8\n", "job.batch_bytes must be at least 1024"),
         ("[bus]\nsegment_bytes = true\n", "bus.segment_bytes must be int, not True"),
         ("[collect]\nauthority = 'zookeeper'\n", "use auto, metadata_log or poll"),
         ("[collect]\npoll_seconds = 0\n", "poll_seconds is 0.0; it must be above 0"),

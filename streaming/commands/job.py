@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from streaming.jobs.application import Application
+    from streaming.jobs.queries import Places
+    from streaming.settings import JobSettings
 
 
 def job(
@@ -46,11 +48,9 @@ def job(
 
     With Spark's own launcher: spark-submit --driver-memory 4g deploy/spark/main.py --config isrwatch.toml
     """
-    from streaming.jobs.application import Application
+    from streaming.delta.writing import sole_writer
     from streaming.jobs.queries import Places
-    from streaming.jobs.session import build_session
-    from streaming.runtime.jars import DELTA, jar_paths
-    from streaming.runtime.java import java_environment
+    from streaming.jobs.registry import chosen
 
     settings = configuration.load(config)
     places = Places(
@@ -59,7 +59,18 @@ def job(
         checkpoint=checkpoint or Path(settings.job.checkpoint),
     )
     wanted = replace(settings.job, queries=tuple(query)) if query else settings.job
-    application = Application(wanted, places, _warn)  # whatever is wrong with the places, before Spark takes its time
+    with sole_writer(places.tables, chosen(wanted.queries)):
+        _run(wanted, places)
+    _say("stopped; everything that was applied is in the tables")
+
+
+def _run(settings: JobSettings, places: Places) -> None:
+    from streaming.jobs.application import Application
+    from streaming.jobs.session import build_session
+    from streaming.runtime.jars import DELTA, jar_paths
+    from streaming.runtime.java import java_environment
+
+    application = Application(settings, places, _warn)  # whatever is wrong with the places, before Spark takes its time
     _say("starting Spark")
     os.environ.update(java_environment())
     spark = build_session("isrwatch", jars=jar_paths(DELTA, progress=_say))
@@ -69,7 +80,6 @@ def job(
     _say(f"running {names}; tables in {places.tables}; Ctrl-C stops it cleanly")
     application.wait()
     spark.stop()
-    _say("stopped; everything that was applied is in the tables")
 
 
 def _stop_on_signal(application: Application) -> None:

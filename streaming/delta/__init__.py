@@ -2,6 +2,7 @@
 
 - ``definitions``   contracts.tables spelled in Arrow; create a table, or check that it is ours
 - ``writer``        one writer a table: commits stand exactly on the version that it knows; the loser stops
+- ``writing``       which process may write, and what a user is told when a disk refuses
 - ``truth``         the writer of ``partition_changes``: one commit a batch, exactly at version N + 1
 - ``rows``          changes as rows, rows as state
 - ``partitions``    rows of ``partition_state``, in Arrow

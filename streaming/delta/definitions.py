@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
 from streaming.contracts.columns import Column, Table
+from streaming.delta.writing import writing
 from streaming.errors import ConfigurationError, TableRefused
 
 if TYPE_CHECKING:
@@ -70,16 +71,17 @@ def create_or_check(directory: Path, table: Table) -> DeltaTable:
 
 
 def _create(path: Path, table: Table) -> DeltaTable:
-    return DeltaTable.create(
-        str(path),
-        schema=arrow_schema(table),
-        partition_by=list(table.partitioned_by),
-        name=table.name,
-        description=table.comment,
-        mode="ignore",
-        configuration=_configuration(table),
-        raise_if_key_not_exists=False,
-    )
+    with writing(str(path)):
+        return DeltaTable.create(
+            str(path),
+            schema=arrow_schema(table),
+            partition_by=list(table.partitioned_by),
+            name=table.name,
+            description=table.comment,
+            mode="ignore",
+            configuration=_configuration(table),
+            raise_if_key_not_exists=False,
+        )
 
 
 def _configuration(table: Table) -> dict[str, str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -9,12 +10,13 @@ import pyarrow as pa
 
 from streaming.contracts.tables import QUARANTINE
 from streaming.delta.definitions import arrow_schema, create_or_check
+from streaming.delta.rows import read_all
 from streaming.delta.truth import applied_position, moved
 from streaming.delta.writer import APPEND, Writer
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from streaming.contracts.identifiers import Micros
@@ -41,6 +43,15 @@ class Quarantine:
         self._table = create_or_check(directory, QUARANTINE)
         self._writer = Writer(self._table)
         self._channel = channel
+
+    def refused_up_to(self, positions: Mapping[str, int]) -> Counter[str]:
+        """Count the rows of each source of this channel, up to a position of it."""
+        rows = read_all(self._table).select(["channel", "source", "position"]).to_pylist()
+        return Counter(
+            row["source"]
+            for row in rows
+            if row["channel"] == self._channel and row["position"] <= positions.get(row["source"], -1)
+        )
 
     def add(self, refused: Sequence[Refused], now: Micros) -> int:
         """Append what is not there yet; give how many rows that were.

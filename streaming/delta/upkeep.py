@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from deltalake import CommitProperties
 
+from streaming.delta.writing import writing
+
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
@@ -34,8 +36,9 @@ class Upkeep:
         if self._commits < due:
             return False
         self._commits = 0
-        if self._append_only:
-            self._table.optimize.compact(commit_properties=CommitProperties(max_commit_retries=0))
         hours = KEEP_HISTORY_HOURS if self._append_only else KEEP_HOURS
-        self._table.vacuum(retention_hours=hours, enforce_retention_duration=False, dry_run=False)
+        with writing(self._table.table_uri):
+            if self._append_only:
+                self._table.optimize.compact(commit_properties=CommitProperties(max_commit_retries=0))
+            self._table.vacuum(retention_hours=hours, enforce_retention_duration=False, dry_run=False)
         return True

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from streaming.delta.writing import writing
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
@@ -47,12 +48,14 @@ class Writer:
 
         Raises:
             TableRefused: another writer came first; nothing was written.
+            IsrwatchError: the disk is full, or refuses.
         """
         expected: int = self._table.version() + 1
         told = [Transaction(name, value) for name, value in {**transactions, GENERATION: self._generation}.items()]
         properties = CommitProperties(max_commit_retries=0, app_transactions=told)
         try:
-            write_deltalake(self._table, rows, mode=mode, commit_properties=properties)
+            with writing(self._table.table_uri):
+                write_deltalake(self._table, rows, mode=mode, commit_properties=properties)
         except CommitFailedError as error:
             raise self._refused(f"version {expected} exists already") from error
         if self._table.version() != expected:

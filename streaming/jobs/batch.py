@@ -61,7 +61,13 @@ class ReplicationBatch:
         self.projections = Projections(directory)
         self.shared = self.projections.recover(self._truth.version)
         self._repeats = Repeats()
-        self._refused: Counter[str] = Counter()  # not yet told by a change of their source
+        self._refused = self._not_yet_told()
+
+    def _not_yet_told(self) -> Counter[str]:
+        """Count what was refused and no change of its source has told: a kill may come in between."""
+        told = Counter({source: state.quarantined for (_, source), state in self.shared.state.sources.items()})
+        applied = {source: self._truth.position(source) for source in told}
+        return self._quarantine.refused_up_to(applied) - told
 
     @property
     def positions(self) -> dict[str, int]:

@@ -39,7 +39,7 @@ CHANNEL: Final = "channel"
 MAX_BYTES: Final = "maxBytesPerTrigger"
 DEFAULT_MAX_BYTES: Final = 32 * 1024 * 1024
 
-_TASK_BYTES: Final = 8 * 1024 * 1024
+_TASKS: Final = 4  # of a full batch
 _ROWS_PER_BATCH: Final = 10_000
 # With a zero trigger interval Spark asks again at once. An idle answer waits this long for news, and looks this often.
 _IDLE_SECONDS: Final = 0.05
@@ -148,7 +148,7 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if (lower := self._lower(start, source)) < upper
             for piece in self._cut(LogRange(source, lower, upper))
         ]
-        return [BusPartition(group) for group in grouped(pieces, _TASK_BYTES)]
+        return [BusPartition(group) for group in grouped(pieces, self._max_bytes // _TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the pieces of one task, as Arrow batches."""

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
 
+from streaming.delta.writing import is_disk_full
 from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 SECONDS_TO_START: Final = 60.0
 SECONDS_TO_FINISH_A_BATCH: Final = 30.0
 POOL: Final = "spark.scheduler.pool"
+OURS: Final = re.compile(r"^\W*streaming\.errors\.\w+: (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +88,7 @@ class Definition:
         follow: makes what runs behind the batches.
     """
 
-    stream: Callable[[SparkSession, Places], DataFrame]
+    stream: Callable[[SparkSession, Places, JobSettings], DataFrame]
     open: Callable[[Places, JobSettings], Batch]
     trigger_seconds: Callable[[JobSettings], float]
     channel: Channel | None = None
@@ -104,18 +107,25 @@ class Run:
             batch: what to do with it.
             checkpoint: the folder of all checkpoints.
             trigger_seconds: pause between micro-batches, 0 for none.
+
+        Raises:
+            SparkEnded: Spark cannot begin, because of its checkpoint for instance.
         """
         self._batch = batch
+        self._batches = 0
         self._raised: Exception | None = None
         # Spark's thread of this stream inherits the pool from the thread that starts it.
         rows.sparkSession.sparkContext.setLocalProperty(POOL, name)
-        self._query: StreamingQuery = (
+        stream = (
             rows.writeStream.queryName(name)
             .foreachBatch(self._apply)
             .option("checkpointLocation", str(checkpoint / name))
             .trigger(processingTime=f"{trigger_seconds} seconds")
-            .start()
         )
+        try:
+            self._query: StreamingQuery = stream.start()
+        except (PySparkException, Py4JJavaError) as error:
+            raise sparks_own(error) from error
         deadline = time.monotonic() + SECONDS_TO_START
         while self._query.isActive and "nitializ" in self._query.status["message"] and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -123,11 +133,17 @@ class Run:
     def _apply(self, frame: DataFrame, _batch_id: int) -> None:
         try:
             self._batch.apply(frame.toArrow())
+            self._batches += 1
         except PySparkException:
             raise
         except Exception as error:
             self._raised = error  # Spark keeps only a trace of text
             raise
+
+    @property
+    def came_further(self) -> bool:
+        """Whether it came further than its first batch, which may only repeat the last one of the run before it."""
+        return self._batches > 1
 
     def failure(self) -> Exception | None:
         """Tell why the query does not run; None while it does."""
@@ -136,7 +152,7 @@ class Run:
         if self._raised is not None:
             return self._raised
         failure = self._query.exception()
-        return IsrwatchError(sentence_of(failure) if failure else "it was stopped from outside")
+        return sparks_own(failure) if failure else IsrwatchError("it was stopped from outside")
 
     def stop(self) -> None:
         """Stop while no batch runs: stopping in the middle of one has overflowed the stack of Spark's own thread."""
@@ -144,6 +160,17 @@ class Run:
         while self._query.isActive and self._query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(0.005)
         self._query.stop()
+
+
+class SparkEnded(IsrwatchError):
+    """Spark ended a stream, or did not begin it, for a reason of its own."""
+
+
+def sparks_own(error: BaseException) -> IsrwatchError:
+    """Tell what Spark failed with; an error of ours from within a Python worker stays one of ours."""
+    if is_disk_full(error):
+        return IsrwatchError("a disk is full, that of the checkpoint or of Spark's temporary files; free space")
+    return IsrwatchError(sentence_of(error)) if OURS.search(str(error)) else SparkEnded(sentence_of(error))
 
 
 def sentence_of(error: BaseException) -> str:
@@ -155,5 +182,5 @@ def sentence_of(error: BaseException) -> str:
     '[Errno 28] No space left on device'
     """
     text = str(error).strip()
-    ours = re.findall(r"^\W*streaming\.errors\.\w+: (.+)$", text, re.MULTILINE)
+    ours = OURS.findall(text)
     return ours[-1] if ours else (text.splitlines() or [type(error).__name__])[0]

@@ -33,8 +33,12 @@ def register_sources(spark: SparkSession) -> None:
     bus_source.register(spark)
 
 
-def _bus(channel: Channel, spark: SparkSession, places: Places) -> DataFrame:
-    options = {bus_source.DIRECTORY: str(places.bus), bus_source.CHANNEL: channel}
+def _bus(channel: Channel, spark: SparkSession, places: Places, settings: JobSettings) -> DataFrame:
+    options = {
+        bus_source.DIRECTORY: str(places.bus),
+        bus_source.CHANNEL: channel,
+        bus_source.MAX_BYTES: str(settings.batch_bytes),
+    }
     return spark.readStream.format(bus_source.FORMAT).options(**options).load()
 
 

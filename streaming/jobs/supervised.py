@@ -6,11 +6,15 @@ Knows queries and time, nothing of what they do.
 
 from __future__ import annotations
 
+import shutil
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
+
 from streaming.errors import ConfigurationError, TableRefused
-from streaming.jobs.queries import Run, sentence_of
+from streaming.jobs.queries import Run, SparkEnded, sentence_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +29,8 @@ FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
 # Who has run for so long has recovered: its next failure is a new one, and its pauses begin anew.
 STEADY_SECONDS: Final = 300.0
+# One start may fail because a Python worker came too late on a busy machine.
+FUTILE_STARTS: Final = 2
 FOR_GOOD: Final = (TableRefused, ConfigurationError, AssertionError)
 
 
@@ -68,6 +74,7 @@ class Supervised:
         self._run: Run | None = None
         self._began = self._again_at = 0.0
         self._pause = FIRST_PAUSE_SECONDS
+        self._futile_starts = 0
         self._applied_before: dict[str, int] = {}
         self._open()
 
@@ -91,9 +98,15 @@ class Supervised:
         return None
 
     def start(self, spark: SparkSession) -> None:
-        """Start the query and what follows it."""
+        """Start the query and what follows it; what cannot start is tried again later."""
+        try:
+            self._start(spark)
+        except SparkEnded as error:
+            self._fail(error)
+
+    def _start(self, spark: SparkSession) -> None:
         self._applied_before = {}  # a query that ended may plan its last batch again
-        rows = self.definition.stream(spark, self._places)
+        rows = self.definition.stream(spark, self._places, self._settings)
         pause = self.definition.trigger_seconds(self._settings)
         self._run = Run(self.name, rows, self.batch, self._places.checkpoint, pause)
         self._began = time.monotonic()
@@ -118,13 +131,16 @@ class Supervised:
         try:
             self.batch.check_ours()
             self._open()
-            self.start(spark)
+            self._start(spark)
+        except Py4JNetworkError:  # there is no Spark any more
+            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the other queries go on
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         if self._run is not None and time.monotonic() - self._began > STEADY_SECONDS:
             self._pause = FIRST_PAUSE_SECONDS
+        came_further = self._run is not None and self._run.came_further
         self.stop()
         self.last_error = sentence_of(error)
         self.is_lost = isinstance(error, FOR_GOOD)
@@ -132,8 +148,23 @@ class Supervised:
             self._report(f"the query {self.name} stopped for good: {self.last_error}")
             return
         self._report(f"the query {self.name} failed: {self.last_error}; it starts again in {self._pause:g} s")
+        self._futile_starts = self._futile_starts + 1 if isinstance(error, SparkEnded) and not came_further else 0
+        if self._futile_starts == FUTILE_STARTS:
+            self._set_checkpoint_aside()
         self._again_at = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
+
+    def _set_checkpoint_aside(self) -> None:
+        """Give Spark a new checkpoint in place of one that a crash or a full disk broke: the tables know positions."""
+        checkpoint = self._places.checkpoint / self.name
+        aside = checkpoint.with_name(f"{self.name}.broken")
+        shutil.rmtree(aside, ignore_errors=True)
+        with suppress(OSError):
+            checkpoint.rename(aside)
+            self._report(
+                f"Spark cannot go on from the checkpoint of {self.name}: a new one begins, nothing is lost; "
+                f"the old one is in {aside}"
+            )
 
     def clean(self, bus: DirectoryReader) -> None:
         """Delete what was applied already at the last call: Spark, too, has left that behind since."""

@@ -14,8 +14,9 @@ import pytest
 
 from dashboards.alerts import PLANNED_CAUSES
 from streaming.bus.directory import DirectoryPublisher
-from streaming.contracts.identifiers import NO_LEADER, ClusterId, Micros
+from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.sources.simulated import SimulatedSource, load_scenario
+from tests.end_to_end.model_trace import recorded, steps
 from tests.plugins.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
 SECONDS_PLAYED = 120
 SEED = 7
-DELETED = -1  # in place of a partition epoch
 SCENARIOS = sorted(path.stem for path in (Path(__file__).parents[2] / "conf" / "scenarios").glob("*.toml"))
 
 
@@ -52,7 +52,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str,
             job = pipeline.job()
             play(sources, publisher, SECONDS_PLAYED // 2, SECONDS_PLAYED)
         expected = sum(len(steps(source)) for source in sources.values())
-        pipeline.eventually(lambda: len(recorded(pipeline)) >= expected, f"{expected} changes", job)
+        pipeline.eventually(
+            lambda: len(recorded(pipeline.rows("partition_changes"))) >= expected, f"{expected} changes", job
+        )
         assert job.stop() == 0, job.text()[-3000:]
         yield sources, pipeline
     finally:
@@ -65,54 +67,12 @@ def play(sources: dict[str, SimulatedSource], publisher: DirectoryPublisher, sta
             publisher.publish(source.poll(Micros(START + second * SECOND)))
 
 
-def steps(source: SimulatedSource) -> list[tuple[Any, ...]]:
-    """What the model did, in its own words; who led or was in sync of a deleted partition is nobody."""
-    return sorted(
-        (
-            entry.topic_id,
-            entry.partition,
-            DELETED if entry.deleted else entry.partition_epoch,
-            entry.leader_epoch,
-            NO_LEADER if entry.deleted else entry.leader,
-            () if entry.deleted else entry.isr,
-            entry.replicas,
-            () if entry.deleted else entry.elr,
-            entry.time,
-            str(entry.cause),
-        )
-        for entry in source.trace()
-    )
-
-
-def recorded(pipeline: Pipeline, scenario: str | None = None) -> list[tuple[Any, ...]]:
-    """What the table says, in the model's words; baselines and configurations are no steps of a partition."""
-    found = []
-    for row in pipeline.rows("partition_changes"):
-        after = row["after"]
-        if row["subject"] != "partition" or row["is_baseline"] or row["cause"] == "config":
-            continue
-        if scenario is None or row["cluster"] == scenario:
-            found.append((
-                row["topic_id"],
-                row["partition"],
-                DELETED if after["is_deleted"] else after["partition_epoch"],
-                after["leader_epoch"],
-                after["leader"],
-                tuple(after["isr"]),
-                tuple(after["replicas"]),
-                tuple(after["elr"]),
-                round(row["occurred_not_after"].timestamp() * SECOND),
-                row["cause"],
-            ))  # fmt: skip
-    return sorted(found)
-
-
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_tables_say_what_the_model_did(played: tuple[dict[str, SimulatedSource], Pipeline], scenario: str) -> None:
     sources, pipeline = played
     expected = steps(sources[scenario])
 
-    found = recorded(pipeline, scenario)
+    found = recorded(pipeline.rows("partition_changes"), scenario)
 
     assert [step[:-1] for step in found] == [step[:-1] for step in expected]
     told = {(row["topic_id"], row["partition"], row["after"]["change_number"]): row for row in _changes(pipeline)}

@@ -75,6 +75,21 @@ def test_what_is_refused_goes_to_quarantine_once_and_the_rest_goes_on(tmp_path: 
     ]
 
 
+def test_what_was_refused_before_a_kill_is_told_by_its_source_after_it(tmp_path: Path) -> None:
+    story = Story()
+    story.snapshot()
+    known = len(story.seen)
+    ReplicationBatch(tmp_path).apply(published(story.seen))
+    odd = {"source": "metadata_log:a", "position": known, "payload": b"odd", "damage": None}
+    ReplicationBatch(tmp_path).apply(pa.Table.from_pylist([odd], schema=BUS))
+    story.heartbeat()
+
+    again = ReplicationBatch(tmp_path)
+    again.apply(published(story.seen[known:], start=known + 1))
+
+    assert [source.quarantined for source in again.shared.state.sources.values()] == [1]
+
+
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
 def test_a_table_of_samples_keeps_the_newest_of_each_key(tmp_path: Path, order: tuple[int, int]) -> None:
     def sample(at: int) -> ReplicaOffsetsObserved:

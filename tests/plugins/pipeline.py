@@ -73,6 +73,16 @@ class Program:
         return self.process.wait(seconds)
 
 
+def rows_of(tables: Path, table: str) -> list[dict[str, Any]]:
+    """Read a table of a directory, without Spark; no rows while there is none."""
+    path = tables / table
+    if not DeltaTable.is_deltatable(str(path)):
+        return []
+    found = QueryBuilder().register("t", DeltaTable(str(path))).execute("select * from t")
+    rows: list[dict[str, Any]] = pa.table(found).to_pylist()
+    return rows
+
+
 class Pipeline:
     """The folders of one installation, and the programs on them."""
 
@@ -122,12 +132,7 @@ class Pipeline:
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Read a table, without Spark."""
-        path = self.tables / table
-        if not DeltaTable.is_deltatable(str(path)):
-            return []
-        found = QueryBuilder().register("t", DeltaTable(str(path))).execute("select * from t")
-        rows: list[dict[str, Any]] = pa.table(found).to_pylist()
-        return rows
+        return rows_of(self.tables, table)
 
     def eventually(
         self, condition: Callable[[], Any], what: str, program: Program | None = None, seconds: float = PATIENCE

@@ -1,0 +1,118 @@
+"""After a run: every table against the model's own trace, and against an undisturbed fold of the same bus."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streaming.bus.directory import DirectoryReader
+from streaming.contracts.observations import Channel
+from streaming.contracts.tables import TABLES
+from streaming.delta.writer import GENERATION
+from streaming.jobs.batch import ReplicationBatch
+from streaming.jobs.bus_source import arrow_batches
+from streaming.jobs.newest import NewestBatch
+from tests.end_to_end.model_trace import recorded, steps
+from tests.plugins.pipeline import rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.chaos.stage import Stage
+
+# How batches were cut, and which of two equal collectors was heard first, is told, and may differ.
+EVERYWHERE = frozenset({"as_of_version", "quarantined_at"})
+SAMPLED = ("replica_offsets", "group_offsets", "transactions", "log_directories", "quorum_members", "broker_metrics")
+DIFFERS = {
+    "partition_changes": frozenset({"source", "sequence", "cluster_after"}),
+    "replication_events": frozenset({"source"}),
+    "source_progress": frozenset({"duplicates"}),
+    **{name: frozenset({"source"}) for name in SAMPLED},
+}
+
+
+def undisturbed(bus: Path, tables: Path) -> None:
+    """Apply a whole bus at once, without Spark and without harm."""
+    replication = ReplicationBatch(tables)
+    replication.apply(_whole(bus, Channel.REPLICATION))
+    replication.projections.project(replication.shared)
+    for channel in (Channel.OFFSETS, Channel.METRICS):
+        NewestBatch(tables, channel).apply(_whole(bus, channel))
+
+
+def _whole(bus: Path, channel: Channel) -> pa.Table:
+    reader = DirectoryReader(bus)
+    ends = reader.end_positions(channel)
+    return pa.Table.from_batches([
+        batch
+        for source, end in ends.items()
+        for batch in arrow_batches(source, reader.read(channel, source, 0, end))
+    ])  # fmt: skip
+
+
+def differences(stage: Stage, expected: Path) -> Iterator[str]:
+    """Tell, table by table, what differs first."""
+    tables = stage.pipeline.tables
+    for name in TABLES:
+        yield from _of_table(name, tables, expected)
+    found, true = recorded(rows_of(tables, "partition_changes")), steps(stage.source)
+    yield from _first("trace of the model", [step[:-1] for step in found], [step[:-1] for step in true])
+    yield from _of_events(tables)
+    yield from _of_quarantine(stage)
+    yield from _of_duplicates(tables, expected)
+    yield from _of_generations(tables)
+
+
+def _of_table(name: str, tables: Path, expected: Path) -> Iterator[str]:
+    yield from _first(name, _essence(name, rows_of(tables, name)), _essence(name, rows_of(expected, name)))
+
+
+def _essence(name: str, rows: list[dict[str, Any]]) -> list[str]:
+    dropped = EVERYWHERE | DIFFERS.get(name, frozenset())
+    kept = [{key: value for key, value in row.items() if key not in dropped} for row in rows]
+    is_changes = name == "partition_changes"  # whose rows of sources tell how batches were cut
+    return [json.dumps(row, default=str) for row in kept if not (is_changes and row["subject"] == "source")]
+
+
+def _first(what: str, found: list[Any], expected: list[Any]) -> Iterator[str]:
+    surplus, missing = Counter(found) - Counter(expected), Counter(expected) - Counter(found)
+    if surplus or missing:
+        yield (
+            f"{what}: {surplus.total()} rows too many, {missing.total()} missing of {len(expected)}"
+            f"\n  too many: {min(surplus, default=None)}\n  missing:  {min(missing, default=None)}"
+        )
+
+
+def _of_events(tables: Path) -> Iterator[str]:
+    changes = rows_of(tables, "partition_changes")
+    told = [event["event_id"] for row in changes for event in row["events"] or ()]
+    yield from _first("events of the changes", [row["event_id"] for row in rows_of(tables, "replication_events")], told)
+    yield from (f"event {event} {count} times" for event, count in Counter(told).items() if count > 1)
+
+
+def _of_quarantine(stage: Stage) -> Iterator[str]:
+    found = [(row["channel"], row["raw"]) for row in rows_of(stage.pipeline.tables, "quarantine")]
+    yield from _first("what was refused", found, list(stage.refused.elements()))
+
+
+def _of_duplicates(tables: Path, expected: Path) -> Iterator[str]:
+    found, wanted = (
+        sum(row["duplicates"] for row in rows_of(place, "source_progress")) for place in (tables, expected)
+    )
+    yield from _first("duplicates of all sources", [found], [wanted])
+
+
+def _of_generations(tables: Path) -> Iterator[str]:
+    """A driver that was replaced never writes again: generations only grow."""
+    seen = 0
+    for commit in sorted((tables / "partition_changes" / "_delta_log").glob("*.json")):
+        for line in commit.read_text().splitlines():
+            told = json.loads(line).get("txn", {})
+            if told.get("appId") == GENERATION:
+                if told["version"] < seen:
+                    yield f"{commit.name} was written by generation {told['version']}, after {seen}"
+                seen = max(seen, told["version"])

@@ -1,0 +1,185 @@
+"""The harms: name -> what is done to a running installation. Each says itself what must follow at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from streaming.bus import log
+from streaming.contracts.observations import Channel
+from tests.chaos.stage import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.chaos.stage import Stage
+
+WRITE = os.write
+
+
+def kill_python(stage: Stage) -> None:
+    os.kill(stage.running().pid, signal.SIGKILL)
+    stage.ended()
+
+
+def kill_jvm(stage: Stage) -> None:
+    os.kill(stage.running().jvm(), signal.SIGKILL)
+    stage.ended()
+
+
+def kill_both(stage: Stage) -> None:
+    stage.kill()
+
+
+def stop_cleanly(stage: Stage) -> None:
+    job = stage.running()
+    stage.job = None
+    assert job.stop() == 0, job.text()[-3000:]
+
+
+def lose_last_commit(stage: Stage) -> None:
+    stage.kill()
+    for file in _newest(stage, "commits"):
+        file.unlink()
+
+
+def lose_last_offsets(stage: Stage) -> None:
+    stage.kill()
+    for file in _newest(stage, "offsets"):
+        file.unlink()
+
+
+def empty_last_offsets(stage: Stage) -> None:
+    stage.kill()
+    for file in _newest(stage, "offsets"):
+        os.truncate(file, 0)
+        if stage.dice.random() < 0.5:
+            file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+
+
+def tear_metadata(stage: Stage) -> None:
+    stage.kill()
+    for file in stage.pipeline.checkpoint.glob("*/metadata"):
+        os.truncate(file, file.stat().st_size // 2)
+        file.with_name(".metadata.crc").unlink(missing_ok=True)
+
+
+def lose_checkpoint(stage: Stage) -> None:
+    stage.kill()
+    shutil.rmtree(stage.pipeline.checkpoint, ignore_errors=True)  # the folder itself may be a disk
+
+
+def fill_tables(stage: Stage) -> None:
+    _fill(stage, stage.pipeline.tables)
+
+
+def fill_checkpoint(stage: Stage) -> None:
+    _fill(stage, stage.pipeline.checkpoint)
+
+
+def second_driver(stage: Stage) -> None:
+    first = stage.running()
+    second = stage.pipeline.start(f"second-{len(stage.pipeline.programs)}", "job", *stage.pipeline.job_arguments())
+    code = second.wait(PATIENCE)
+    assert code != 0, second.text()
+    assert "another job writes the tables" in second.text(), second.text()
+    assert "running" not in second.text(), "it stops before it writes"
+    assert first.process.poll() is None, first.text()[-3000:]
+
+
+def freeze_driver(stage: Stage) -> None:
+    """A driver sleeps, another machine (whose file system has no locks) takes over and commits, the first wakes up."""
+    old = stage.running()
+    os.kill(old.pid, signal.SIGSTOP)
+    for lock in stage.pipeline.tables.glob(".*.lock"):
+        lock.unlink()
+    stage.start()
+    commits = stage.commits()
+    stage.tell_until(lambda: stage.commits() > commits, "the second driver commits")
+    os.kill(old.pid, signal.SIGCONT)
+    stage.tell_until(lambda: "another job writes" in old.text(), "the first driver stops")
+    old.kill()
+    stage.kill()
+
+
+def copy_collector(stage: Stage) -> None:
+    """A second collector tells everything from the begin, under its own name."""
+    copy = f"metadata_log:copy-{len(stage.copies)}"
+    told = [observed for piece in stage.pieces[: stage.told] for observed in piece]
+    stage.publisher.publish([replace(observed, source=copy) for observed in told])
+    stage.copies.append(copy)
+
+
+def kill_collector(stage: Stage) -> None:
+    """The collector is killed in the middle of a record; the next one goes on a little before it."""
+    stage.publisher.close()
+    piece = stage.pieces[min(stage.told, len(stage.pieces) - 1)]
+    if child := os.fork():
+        os.waitpid(child, 0)
+    else:
+        with suppress(BaseException):
+            publisher = stage.open_bus()
+            publisher.publish(piece[: len(piece) // 2])
+            log.os.write = _write_half  # type: ignore[attr-defined]
+            publisher.publish(piece[len(piece) // 2 :])
+        os._exit(1)
+    stage.open_bus()
+    stage.told = max(stage.told - 2, 0)
+
+
+def publish_nonsense(stage: Stage) -> None:
+    for channel in Channel:
+        for payload in (b"no JSON at all", b'{"v": 1, "kind": "dream"}', b"\x00\xff"):
+            stage.publish_refused(channel, payload)
+
+
+HARMS: dict[str, Callable[[Stage], None]] = {
+    harm.__name__: harm
+    for harm in (
+        kill_python,
+        kill_jvm,
+        kill_both,
+        stop_cleanly,
+        lose_last_commit,
+        lose_last_offsets,
+        empty_last_offsets,
+        tear_metadata,
+        lose_checkpoint,
+        fill_tables,
+        fill_checkpoint,
+        second_driver,
+        freeze_driver,
+        copy_collector,
+        kill_collector,
+        publish_nonsense,
+    )
+}
+
+
+def _newest(stage: Stage, log_name: str) -> list[Path]:
+    """Name the newest file of a log of Spark's checkpoint, of every query."""
+    logs = stage.pipeline.checkpoint.glob(f"*/{log_name}")
+    numbered = [[file for file in folder.iterdir() if file.name.isdecimal()] for folder in logs]
+    return [max(files, key=lambda file: int(file.name)) for files in numbered if files]
+
+
+def _fill(stage: Stage, folder: Path) -> None:
+    """Fill a disk: the job says so and waits; when there is room again it goes on by itself."""
+    job = stage.running()
+    ballast = stage.fill(folder)
+    stage.tell_until(lambda: "free space" in job.text(), f"the job notices that {folder.name} is full")
+    ballast.unlink()
+    commits = stage.commits()
+    stage.tell_until(lambda: stage.commits() > commits, "the job goes on")
+    assert job.process.poll() is None, job.text()[-3000:]
+
+
+def _write_half(file: int, data: bytes) -> int:
+    WRITE(file, data[: len(data) // 2])
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0

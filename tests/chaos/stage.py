@@ -1,0 +1,164 @@
+"""One installation under harm: a cluster's story, the bus it is told on, and the real job that listens."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from streaming.bus.directory import DirectoryPublisher
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import Channel
+from streaming.sources.simulated import SimulatedSource, load_scenario
+from tests.plugins.pipeline import Pipeline, Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.contracts.observations import Observation
+    from tests.chaos.schedule import Schedule, Start
+
+SECOND = 1_000_000
+EPOCH = 1_700_000_000 * SECOND
+SECONDS_PLAYED = 120
+SECONDS_A_PIECE = 2
+SOURCE = "metadata_log:first"
+DISK_BYTES = 64 << 20
+SECONDS_FOR_A_COMMIT = 0.5
+PATIENCE = 400.0  # seconds; a busy machine is no difference between tables
+
+
+class Stage:
+    """Where a schedule is played. ``job`` is the running one, None between two lives."""
+
+    def __init__(self, directory: Path, schedule: Schedule) -> None:
+        self.dice = Random(f"{schedule.seed} stage")
+        self.pipeline = Pipeline(directory)
+        self.job: Program | None = None
+        self.copies: list[str] = []
+        self.refused: Counter[tuple[str, bytes]] = Counter()  # (channel, bytes) -> how often it was published
+        self.source = SimulatedSource(
+            load_scenario(schedule.scenario),
+            seed=schedule.seed,
+            cluster_id=ClusterId("chaos"),
+            cluster="chaos",
+            name=SOURCE,
+            epoch=Micros(EPOCH),
+        )
+        moments = range(0, SECONDS_PLAYED, SECONDS_A_PIECE)
+        self.pieces = [list(self.source.poll(Micros(EPOCH + second * SECOND))) for second in moments]
+        self.told = 0
+        self._starts = list(schedule.starts)
+        self._disks: list[Path] = []
+        self.publisher = self.open_bus()
+
+    def open_bus(self) -> DirectoryPublisher:
+        """Open the bus as a collector does that starts again."""
+        self.publisher = DirectoryPublisher(self.pipeline.bus, segment_bytes=20_000, fsync=False)
+        return self.publisher
+
+    # ------------------------------------------------------------------ telling
+
+    def tell(self, pieces: int, *, wait: bool = True) -> None:
+        """Publish the next pieces of the story, each after the one before was committed where a job runs."""
+        for _ in range(pieces):
+            before = self.commits()
+            self.publish(self.pieces[self.told] if self.told < len(self.pieces) else [])
+            self.told = min(self.told + 1, len(self.pieces))
+            deadline = time.monotonic() + SECONDS_FOR_A_COMMIT
+            while wait and self.job and self.commits() == before and time.monotonic() < deadline:
+                time.sleep(0.005)
+
+    def publish(self, observed: list[Observation]) -> None:
+        self.publisher.publish(observed)
+        for copy in self.copies:
+            self.publisher.publish([replace(item, source=copy) for item in observed])
+
+    def publish_refused(self, channel: Channel, payload: bytes) -> None:
+        self.publisher.publish_raw(channel, SOURCE, payload)
+        self.refused[channel, payload] += 1
+
+    def commits(self) -> int:
+        return len(list((self.pipeline.tables / "partition_changes" / "_delta_log").glob("*.json")))
+
+    def tell_until(self, condition: Callable[[], object], what: str) -> None:
+        """Go on with the story until a condition holds; when it is over, bad records keep the job busy."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < deadline, f"waited in vain for: {what}\n{self.logs()}"
+            if self.told == len(self.pieces):
+                self.publish_refused(Channel.REPLICATION, b"more")
+            self.tell(1)
+
+    # ------------------------------------------------------------------ the job
+
+    def start(self) -> Program:
+        """Start the job as the schedule says: with other partitions, another trigger, smaller batches."""
+        start = self._starts.pop(0) if len(self._starts) > 1 else self._starts[0]
+        name = f"job-{len(self.pipeline.programs)}"
+        program = self.pipeline.start(name, *self.job_arguments(start), SPARK_CONF_DIR=str(self.pipeline.directory))
+        self.pipeline.eventually(lambda: "running" in program.text(), "the job runs", program, PATIENCE)
+        self.job = program
+        return program
+
+    def job_arguments(self, start: Start) -> list[str]:
+        directory = self.pipeline.directory
+        spark = f"spark.master local[{start.tasks}]\nspark.sql.shuffle.partitions {start.partitions}\n"
+        (directory / "spark-defaults.conf").write_text(spark)
+        (directory / "isrwatch.toml").write_text(
+            f"[job]\nbatch_bytes = {start.batch_bytes}\ntrigger_seconds = {start.trigger_seconds}\n"
+            f"projection_seconds = {start.projection_seconds}\n"
+        )
+        return ["job", "--config", str(directory / "isrwatch.toml"), *self.pipeline.job_arguments()]
+
+    def running(self) -> Program:
+        return self.job or self.start()
+
+    def ended(self) -> Program:
+        """Wait for the end of the job's process and of its JVM, and for no clean exit code."""
+        job, self.job = self.running(), None
+        code = job.wait(PATIENCE)
+        assert code != 0, f"{job.name} ended with {code}\n{job.text()[-3000:]}"
+        job.kill()  # the JVM, should it have outlived its driver
+        return job
+
+    def kill(self) -> None:
+        """Kill driver and JVM at once, as a power cut would."""
+        self.running().kill()
+        self.job = None
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {each.name}\n{each.text()[-2500:]}" for each in self.pipeline.programs[-2:])
+
+    # ------------------------------------------------------------------ disks
+
+    def give_disk(self, folder: Path) -> None:
+        """Put a small disk of its own under a folder."""
+        if folder in self._disks:
+            return
+        folder.mkdir(parents=True)
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "chaos", str(folder)]
+        subprocess.run(mount, check=True)
+        self._disks.append(folder)
+
+    def fill(self, folder: Path) -> Path:
+        """Fill the disk under a folder up to the last byte; give what fills it."""
+        ballast = folder / "ballast"
+        with ballast.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError:
+                return ballast
+
+    def close(self) -> None:
+        self.publisher.close()
+        self.pipeline.close()
+        for disk in self._disks:
+            subprocess.run(["umount", "--lazy", str(disk)], check=True)
+        shutil.rmtree(self.pipeline.directory, ignore_errors=True)
