@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 FOR ?=
+RUNS ?= 50
+SEED ?=
 SCENARIO ?=
 
 BIN := $(VENV)/bin
@@ -18,7 +20,7 @@ SAY := @printf '\033[1m%s\033[0m\n'
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo test check format generated bench lock clean
+.PHONY: help env env-dev jars tools demo test check format generated bench chaos lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +81,9 @@ test: check jars tools ## check, then every test against real Spark, Kafka and P
 bench: $(DEV_READY) jars ## measure on this machine, and print what was measured
 	@for bench in tests/benchmarks/[a-z]*.py; do \
 		echo "$$bench"; $(BIN)/python -m tests.benchmarks.$$(basename $$bench .py) $(ARGS) || exit 1; done
+
+chaos: $(DEV_READY) jars ## random runs of the real job under random harm: RUNS=50, SEED=N repeats them
+	@$(BIN)/python -m tests.chaos --runs $(RUNS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 lock: $(DEV_READY) ## resolve the Python packages anew (with uv, installed for this only)
 	@$(PIP) install --quiet uv==0.13.8

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import random
 import shutil
 import signal
-import subprocess
 import sys
 import threading
-import time
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,42 +86,3 @@ def test_a_driver_killed_around_its_commit_goes_on_where_it_was(pipeline: Pipeli
         shutil.rmtree(pipeline.checkpoint)
 
     check(pipeline, story)
-
-
-@pytest.mark.parametrize("victim", ["jvm", "python", "both"])
-def test_either_half_of_the_driver_may_die_alone(pipeline: Pipeline, victim: str) -> None:
-    story = long_story(seed=2)
-    job = pipeline.job()
-    telling = Telling(pipeline, story)
-    jvm = job.jvm()
-    pipeline.eventually(lambda: pipeline.rows("partition_changes"), "a first commit", job)
-    time.sleep(random.Random(victim).random())
-    for pid in {"jvm": [jvm], "python": [job.pid], "both": [jvm, job.pid]}[victim]:
-        os.kill(pid, signal.SIGKILL)
-    assert job.wait() != 0
-    pipeline.eventually(lambda: not Path(f"/proc/{jvm}/exe").exists(), "no JVM is left behind")
-    telling.finish()
-
-    check(pipeline, story)
-
-
-def test_a_collector_killed_in_the_middle_of_a_record_loses_and_doubles_nothing(pipeline: Pipeline) -> None:
-    torn_at = 60
-    script = [sys.executable, str(HERE / "torn_publisher.py"), str(pipeline.bus), "3", str(torn_at)]
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
-    killed = subprocess.run(script, check=False, capture_output=True, env=environment)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-
-    with closing(DirectoryPublisher(pipeline.bus, segment_bytes=20_000)) as publisher:
-        publisher.publish(long_story(seed=3, steps=400)[torn_at - 20 :])
-
-    told = long_story(seed=3, steps=400)
-    job = pipeline.job()
-    pipeline.eventually(
-        lambda: any((row["offset"] or 0) >= told[-1].metadata_offset for row in pipeline.rows("partition_changes")),  # type: ignore[attr-defined]
-        "the whole story is applied",
-        job,
-    )
-    assert job.stop() == 0
-    assert essence(pipeline.rows("partition_changes")) == expected_changes(told)
-    assert pipeline.rows("quarantine") == []

@@ -1,0 +1,38 @@
+"""A few runs of ``make chaos``, one of each kind of harm; what each harm must be answered with is in ``harms``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.chaos.harms import HARMS
+from tests.chaos.schedule import drawn
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "harms",
+    [
+        ("publish_nonsense", "copy_collector", "kill_jvm", "kill_collector", "kill_python"),
+        ("fill_tables", "fill_checkpoint", "second_driver"),
+        ("lose_last_offsets", "tear_metadata"),
+        ("freeze_driver",),
+    ],
+    ids="+".join,
+)
+def test_nothing_is_lost_and_nothing_is_doubled(harms: tuple[str, ...]) -> None:
+    script = [sys.executable, "-m", "tests.chaos", "--seed", "1", "--harms", ",".join(harms)]
+
+    run = subprocess.run(script, capture_output=True, text=True, check=False)
+
+    assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-3000:]
+
+
+def test_a_seed_is_a_schedule_and_every_harm_is_drawn() -> None:
+    schedules = [drawn(seed) for seed in range(100)]
+
+    assert schedules == [drawn(seed) for seed in range(100)]
+    assert {act.harm for schedule in schedules for act in schedule.acts} == set(HARMS)
