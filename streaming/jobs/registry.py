@@ -44,7 +44,8 @@ def _bus(channel: Channel, spark: SparkSession, places: Places, settings: JobSet
 
 def _open_replication(places: Places, _settings: JobSettings) -> ReplicationBatch:
     batch = ReplicationBatch(places.tables)
-    if batch.is_empty and (places.checkpoint / Channel.REPLICATION / "commits").exists():
+    # Spark makes the folder before its first batch: only a committed one was taken from the bus.
+    if batch.is_empty and any((places.checkpoint / Channel.REPLICATION / "commits").glob("[0-9]*")):
         raise ConfigurationError(
             f"the checkpoint {places.checkpoint} belongs to other tables than {places.tables}, which are empty; "
             "delete the checkpoint, and everything that the bus still holds is applied"
