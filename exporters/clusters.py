@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from exporters.metric import OWN_PREFIX, ClusterMetric, Kind, Number, Sample, Sight
+from exporters.metric import OWN_PREFIX, ClusterMetric, Kind, Number, Sample, Sight, flag
 from exporters.snapshot import SECOND, ClusterSnapshot, SourceProgress
 from streaming.contracts import health
 
@@ -185,6 +185,24 @@ def _source_age(source: SourceProgress, now: int) -> float | None:
     return None if source.observed_until is None else max(0, now - source.observed_until) / SECOND
 
 
+def _source_metric(
+    name: str, text: str, value: Callable[[SourceProgress, int], Number | None], unit: str = "", kind: Kind = Kind.GAUGE
+) -> ClusterMetric:
+    return ClusterMetric(
+        name=f"{OWN_PREFIX}{name}",
+        kind=kind,
+        labels=SOURCE_LABELS,
+        help=text,
+        unit=unit,
+        sight=Sight.NONE,
+        samples=_a_source(value),
+    )
+
+
+def _report_age(source: SourceProgress, now: int) -> float | None:
+    return None if source.reported_at is None else max(0, now - source.reported_at) / SECOND
+
+
 SOURCE_METRICS: Final = (
     ClusterMetric(
         name=f"{OWN_PREFIX}source_observed_timestamp_seconds",
@@ -209,5 +227,28 @@ SOURCE_METRICS: Final = (
         help="Observations of the source that could not be understood; they are kept in the table quarantine.",
         sight=Sight.NONE,
         samples=_a_source(lambda source, _: source.quarantined),
+    ),
+    _source_metric(
+        "source_behind_bytes",
+        "Bytes of the source's log on the bus that the job had not applied when it last reported.",
+        lambda source, _: source.behind_bytes,
+        unit="bytes",
+    ),
+    _source_metric(
+        "source_report_age_seconds",
+        "Time since the job last reported on the source; it does so every 5 s, also while a query is down.",
+        _report_age,
+        unit="seconds",
+    ),
+    _source_metric(
+        "source_query_up",
+        "1 if the query that applies the source ran when the job last reported.",
+        lambda source, _: flag(source.is_query_up),
+    ),
+    _source_metric(
+        "source_query_restarts_total",
+        "How often the query that applies the source was started again after a failure, since its job started.",
+        lambda source, _: source.restarts,
+        kind=Kind.COUNTER,
     ),
 )

@@ -74,12 +74,16 @@ class ClusterDraft:
             self._watch(source)
 
     def put_source(self, source: SourceProgress) -> None:
-        """Take over how far a source came, unless a later row told it already."""
+        """Take over how far a source came; what a later row told already stays, and so does what this does not tell."""
         key = (source.channel, source.source)
-        known = self._sources.get(key)
-        if known is None or (source.observed_until or 0) >= (known.observed_until or 0):
-            self._sources[key] = source
-            self._watch(source)
+        known = self._sources.get(key, source)
+        told = source.over(known)
+        if (known.observed_until or 0) > (told.observed_until or 0):
+            told = told._replace(
+                **{name: getattr(known, name) for name in ("position", "observed_until", "collected_at")}
+            )
+        self._sources[key] = told
+        self._watch(told)
 
     def put_totals(self, totals: Totals) -> None:
         """Start the totals from the cluster's row."""

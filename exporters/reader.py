@@ -88,6 +88,7 @@ class Reader:
         self._samples = [
             SampledTable(tables, REPLICA_OFFSETS, put_offsets),
             SampledTable(tables, BROKER_METRICS, put_broker_metrics),
+            SampledTable(tables, SOURCE_PROGRESS, put_progress),
         ]
         self.snapshot = ReplicationSnapshot()
 
@@ -194,8 +195,7 @@ def load_state(tables: Path, draft: SnapshotDraft) -> AsOf:
         opened.put_broker(broker)
         opened.put_departures(broker.broker, departed.by_cause())
     sources, sources_as_of = _read(tables, SOURCE_PROGRESS, (*Key._fields, *SourceProgress._fields))
-    for key, source in _zipped(sources, Key, SourceProgress):
-        draft.cluster(*key).put_source(source)
+    put_progress(draft, sources)
     return AsOf(partitions_as_of, brokers_as_of, clusters_as_of, sources_as_of)
 
 
@@ -208,7 +208,15 @@ def _read(tables: Path, definition: Table, columns: Iterable[str]) -> tuple[pa.T
     rows = _query(table, (*columns, *AsOfRow._fields))
     versions = columns_of(rows, AsOfRow._fields)[AsOfRow._fields[0]]
     told = table.transaction_version(PARTITION_CHANGES.name)
-    return rows, max((*versions, NO_TABLE if told is None else told), default=NO_TABLE)
+    return rows, max(
+        (*(each for each in versions if each is not None), NO_TABLE if told is None else told), default=NO_TABLE
+    )
+
+
+def put_progress(draft: SnapshotDraft, rows: pa.Table) -> None:
+    """Take over the whole of ``source_progress``."""
+    for key, source in _zipped(rows, Key, SourceProgress):
+        draft.cluster(*key).put_source(source)
 
 
 def _query(table: DeltaTable, columns: Iterable[str]) -> pa.Table:

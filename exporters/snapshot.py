@@ -95,7 +95,7 @@ class Totals(NamedTuple):
 
 
 class SourceProgress(NamedTuple):
-    """How far one source has been applied."""
+    """How far one source has been applied, and how the query is that applies it; None is unknown."""
 
     channel: str
     source: str
@@ -105,6 +105,19 @@ class SourceProgress(NamedTuple):
     collected_at: int | None = None
     duplicates: int | None = None
     quarantined: int | None = None
+    bus_end: int | None = None
+    behind_bytes: int | None = None
+    is_query_up: bool | None = None
+    restarts: int | None = None
+    last_error: str | None = None
+    reported_at: int | None = None
+
+    def over(self, known: SourceProgress) -> SourceProgress:
+        """Take over from what was known before whatever this does not tell; an error that is over is told as none."""
+        if self.reported_at is not None:
+            return self
+        told = (was if value is None else value for value, was in zip(self, known, strict=True))
+        return SourceProgress._make(told)
 
 
 class ReplicaOffsets(NamedTuple):

@@ -123,6 +123,18 @@ class DirectoryReader:
         self._certain = {found[0].path: self._certain[found[0].path] for found in newest.values() if found}
         return ends
 
+    def bytes_behind(self, channel: Channel, source: str, position: int) -> tuple[int, int]:
+        """Tell how much of a log stands behind the record at a position, which was the last one that was applied.
+
+        Returns:
+            the end of the log, and the bytes up to it.
+        """
+        end = self.end_positions(channel).get(source, 0)
+        start = self.start_positions(channel).get(source, end)
+        if start <= position < end:
+            start = next(item.end for item in self.read(channel, source, position, end))
+        return end, max(end - start, 0)
+
     def segment_positions(self, channel: Channel, source: str) -> list[int]:
         """Give the base positions of a log's segments: where a long piece may be cut."""
         return [segment.base for segment in self._segments(channel, source)]

@@ -178,6 +178,16 @@ SOURCE_STATE: Final = (
     Column("quarantined", "long", "observations refused"),
 )
 
+# How far the job is behind that source, and how the query is that applies it.
+SOURCE_LAG: Final = (
+    Column("bus_end", "long", "position behind its newest record on the bus"),
+    Column("behind_bytes", "long", "bytes of its log that are not applied yet"),
+    Column("is_query_up", "boolean", "whether the query that applies it runs"),
+    Column("restarts", "long", "how often that query was started again, since its job started"),
+    Column("last_error", "string", "what that query failed with the last time; null if it did not"),
+    Column("reported_at", "timestamp", "when this row was written; older than a minute: the job does not run"),
+)
+
 EVENT: Final = (
     Column("event_id", "string", "deterministic: the same change gives the same id"),
     Column("event", "string", "kind of the event"),

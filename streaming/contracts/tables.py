@@ -21,6 +21,7 @@ from streaming.contracts.columns import (
     OCCURRENCE,
     PARTITION_IDENTITY,
     PARTITION_STATE,
+    SOURCE_LAG,
     SOURCE_STATE,
     WHY,
     Column,
@@ -258,16 +259,18 @@ QUARANTINE: Final = Table(
 
 SOURCE_PROGRESS: Final = Table(
     name="source_progress",
-    comment="How far each source has been applied",
+    comment="How far each source has been applied; each channel is written by the query that applies it",
     columns=(
         *CLUSTER,
         required("channel", "string", "channel of the bus"),
         required("source", "string", "folder of the bus"),
         Column("authority", "string", "rank of the source"),
         *SOURCE_STATE,
-        *AS_OF,
+        *SOURCE_LAG,
+        Column("as_of_version", "long", "version of partition_changes up to which this is true; null for samples"),
     ),
     key=("cluster_id", "channel", "source"),
+    partitioned_by=("channel",),
 )
 
 TABLES: Final[dict[str, Table]] = {

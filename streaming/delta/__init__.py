@@ -7,6 +7,7 @@
 - ``rows``          changes as rows, rows as state
 - ``partitions``    rows of ``partition_state``, in Arrow
 - ``projections``   what derives from the truth: events, partition, broker and cluster state, source progress
+- ``progress``      how far the sources of one channel were applied
 - ``newest``        tables that keep the newest row of a key: replica offsets, broker metrics
 - ``quarantine``    what could not be understood
 - ``upkeep``        compaction and vacuum

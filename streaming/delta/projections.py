@@ -1,4 +1,4 @@
-"""What derives from the truth, written behind it: events, partition, broker and cluster state, source progress.
+"""What derives from the truth, written behind it: events, partition, broker and cluster state.
 
 Each table remembers, in the commit that writes it, the version of ``partition_changes`` it is true of; so a crash
 between two of them is made good by the next round, and a start rebuilds the state from these tables and the changes
@@ -18,27 +18,27 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.changes.state import ReplicationState
+from streaming.changes.state import ReplicationState, SourceState
 from streaming.changes.tally import Tally
 from streaming.contracts.columns import Table
+from streaming.contracts.observations import Channel
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
     CLUSTER_STATE_TABLE,
     PARTITION_CHANGES,
     PARTITION_STATE_TABLE,
     REPLICATION_EVENTS,
-    SOURCE_PROGRESS,
 )
 from streaming.delta import rows as row_forms
 from streaming.delta.definitions import arrow_schema, create_or_check
 from streaming.delta.events import events_of
 from streaming.delta.partitions import newest_partitions, partitions_told
+from streaming.delta.progress import ProgressTable
 from streaming.delta.summaries import (
     Departures,
     broker_rows,
     cluster_rows,
     count_departures,
-    source_rows,
 )
 from streaming.delta.tail import rows_between
 from streaming.delta.upkeep import Upkeep
@@ -71,6 +71,11 @@ class SharedState:
             self.state.apply(touched)
             self.version = version
 
+    def sources(self) -> tuple[list[SourceState], int]:
+        """Give how far every source came, and the version that says so."""
+        with self.lock:
+            return list(self.state.sources.values()), self.version
+
     def seen(self) -> tuple[ReplicationState, Tally, int]:
         """Give copies that later batches do not change, and their version: of all but the partitions."""
         with self.lock:
@@ -91,8 +96,9 @@ class Projections:
         self._events = create_or_check(directory, REPLICATION_EVENTS)
         self._tables = {
             table.name: create_or_check(directory, table)
-            for table in (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
+            for table in (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE)
         }
+        self._progress = ProgressTable(directory, Channel.REPLICATION)
         self._writers = {name: Writer(table) for name, table in self._tables.items()} | {
             REPLICATION_EVENTS.name: Writer(self._events)
         }
@@ -109,14 +115,12 @@ class Projections:
             row_forms.put_broker(state, row)
             for left in row["isr_departures"] or ():
                 self._departures[row["cluster_id"], row["broker"], left["cause"]] = left["departures"]
-        for table, put in (
-            (CLUSTER_STATE_TABLE, row_forms.put_cluster),
-            (SOURCE_PROGRESS, row_forms.put_source),
-        ):
-            for row in self._rows(table):
-                put(state, row)
+        for row in self._rows(CLUSTER_STATE_TABLE):
+            row_forms.put_cluster(state, row)
         row_forms.put_partitions(state, row_forms.read_all(self._tables[PARTITION_STATE_TABLE.name]))
-        oldest = min(self._version(table) for table in self._tables.values())
+        for row in self._progress.rows():
+            row_forms.put_source(state, row)
+        oldest = min(self._progress.as_of_version, *(self._version(table) for table in self._tables.values()))
         row_forms.replay(state, rows_between(self._truth, oldest, version))
         return SharedState(state=state, version=version, tally=Tally(state.partitions()))
 
@@ -147,7 +151,6 @@ class Projections:
         self, state: ReplicationState, tally: Tally, version: int
     ) -> list[tuple[str, Callable[[], list[dict[str, Any]]]]]:
         return [
-            (SOURCE_PROGRESS.name, lambda: source_rows(state, version)),
             (CLUSTER_STATE_TABLE.name, lambda: cluster_rows(state, tally, version)),
             (BROKER_STATE_TABLE.name, lambda: self._broker_rows(state, tally, version)),
         ]
@@ -192,6 +195,4 @@ class Projections:
         return -1 if known is None else known
 
 
-_SCHEMAS: Final = {
-    table.name: arrow_schema(table) for table in (BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
-}
+_SCHEMAS: Final = {table.name: arrow_schema(table) for table in (BROKER_STATE_TABLE, CLUSTER_STATE_TABLE)}

@@ -1,4 +1,4 @@
-"""State as rows of ``broker_state``, ``cluster_state`` and ``source_progress``."""
+"""State as rows of ``broker_state`` and ``cluster_state``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 from streaming.changes.headroom import is_safe_to_stop, restart_order
 from streaming.contracts.columns import BROKER_COUNTS, CLUSTER_COUNTS, CLUSTER_TOTALS
 from streaming.contracts.health import known_by_minimum
-from streaming.contracts.observations import Channel
 from streaming.delta.rows import min_isr_rows, state_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from streaming.changes.state import BrokerKey, ClusterState, ReplicationState, SourceState
+    from streaming.changes.state import BrokerKey, ClusterState, ReplicationState
     from streaming.changes.tally import Tally
 
 Departures = Counter[tuple[str, int, str]]
@@ -85,20 +84,3 @@ def _cluster_row(cluster: ClusterState, state: ReplicationState, tally: Tally, v
 
 def _by_minimum(name: str, counts: Mapping[str, int]) -> int | None:
     return known_by_minimum(counts[name], counts["partitions"], counts["unknown_min_isr_partitions"])
-
-
-def source_rows(state: ReplicationState, version: int) -> list[dict[str, Any]]:
-    """Write how far every source of the replication channel has been applied."""
-    return [_source_row(source, version) for source in state.sources.values()]
-
-
-def _source_row(source: SourceState, version: int) -> dict[str, Any]:
-    return {
-        "cluster_id": source.cluster_id,
-        "cluster": source.cluster,
-        "channel": Channel.REPLICATION,
-        "source": source.source,
-        "authority": source.authority,
-        **(state_row(source) or {}),
-        "as_of_version": version,
-    }

@@ -12,6 +12,7 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # sh
 from streaming.bus.directory import DirectoryReader
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.registry import chosen, register_sources
+from streaming.jobs.reporting import Reporter
 from streaming.jobs.supervised import Supervised
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Application:
             Supervised(name, definition, settings, places, report)
             for name, definition in chosen(settings.queries).items()
         )
+        self.reporter = Reporter(self.queries, places)
 
     def start(self, spark: SparkSession) -> None:
         """Start the queries, one after the other."""
@@ -55,6 +57,7 @@ class Application:
         register_sources(spark)
         for query in self.queries:
             query.start(spark)
+        self.reporter.start()
 
     def request_stop(self) -> None:
         """Ask for a clean end; safe in a signal handler."""
@@ -88,9 +91,9 @@ class Application:
     def _stop(self) -> None:
         """Stop every query, whatever the others say."""
         failures: list[Exception] = []
-        for query in self.queries:
+        for stop in (*(query.stop for query in self.queries), self.reporter.stop):
             try:
-                query.stop()
+                stop()
             except Exception as failure:  # noqa: BLE001 - the others are to be stopped, too
                 failures.append(failure)
         if failures:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from streaming.changes.state import SourceState
+
 MICROS: Final = 1_000_000
 
 
@@ -82,6 +84,10 @@ class ReplicationBatch:
     def is_empty(self) -> bool:
         """Whether the tables hold nothing yet."""
         return self.shared.version <= 0
+
+    def sources(self) -> tuple[list[SourceState], int]:
+        """Give how far every source came, and the version of the truth that says so."""
+        return self.shared.sources()
 
     def check_ours(self) -> None:
         """Look whether somebody else writes the truth since.

@@ -20,6 +20,7 @@ from streaming.contracts.samples import (
 from streaming.delta.newest import NewestRows
 from streaming.delta.quarantine import Quarantine
 from streaming.jobs.batch import Applied, now
+from streaming.jobs.sample_sources import SampleSources
 from streaming.jobs.samples import read_samples
 from streaming.jobs.understood import fresh_rows, newest_positions
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from streaming.changes.state import SourceState
     from streaming.contracts.columns import Table
     from streaming.contracts.observations import Channel, Observation
 
@@ -59,6 +61,7 @@ class NewestBatch:
         self._channel = channel
         self._rows = {kind: NewestRows(directory, table) for kind, table in TABLE_OF.items() if kind.channel is channel}
         self._quarantine = Quarantine(directory, channel)
+        self._sources = SampleSources(directory, channel)
 
     @property
     def positions(self) -> dict[str, int]:
@@ -69,6 +72,10 @@ class NewestBatch:
     def position(self, source: str) -> int:
         """Give the position up to which every table has a source; -1 for none. What is newer may come again."""
         return min(rows.position(source) for rows in self._rows.values())
+
+    def sources(self) -> tuple[list[SourceState], None]:
+        """Give how far every source came; samples follow from no version of the truth."""
+        return self._sources.states(), None
 
     def check_ours(self) -> None:
         """Look whether somebody else writes the tables since.
@@ -93,6 +100,7 @@ class NewestBatch:
         if any(told.values()):
             for kind, table in self._rows.items():
                 table.put(samples.columns[kind], positions)
+        self._sources.told(samples.columns.values(), samples.refused, positions)
         seconds = time.perf_counter() - began
         if any(0 < told[kind] < len(table) * MUCH for kind, table in self._rows.items()):
             time.sleep(min(seconds * REST_PER_WORK, LONGEST_REST_SECONDS))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from streaming.changes.state import SourceState
     from streaming.contracts.observations import Channel
     from streaming.jobs.batch import Applied
     from streaming.settings import JobSettings
@@ -50,6 +51,9 @@ class Batch(Protocol):
 
     def position(self, source: str) -> int:
         """Give the position of the last applied observation of a source, -1 for none."""
+
+    def sources(self) -> tuple[list[SourceState], int | None]:
+        """Tell how far every source came, and the version of the truth that says so, if it follows from one."""
 
     def check_ours(self) -> None:
         """Look whether somebody else writes the tables since; before they are opened again after a failure.

@@ -43,6 +43,7 @@ class Supervised:
         restarts: how often it was started again.
         last_error: the newest failure in one sentence; it stays after the query has recovered.
         is_lost: it failed with something that a restart does not mend.
+        is_outrun: it is lost because another job writes its tables.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Supervised:
         self._settings, self._places, self._report = settings, places, report
         self.restarts = 0
         self.last_error: str | None = None
-        self.is_lost = False
+        self.is_lost = self.is_outrun = False
         self._run: Run | None = None
         self._began = self._again_at = 0.0
         self._pause = FIRST_PAUSE_SECONDS
@@ -143,7 +144,7 @@ class Supervised:
         came_further = self._run is not None and self._run.came_further
         self.stop()
         self.last_error = sentence_of(error)
-        self.is_lost = isinstance(error, FOR_GOOD)
+        self.is_lost, self.is_outrun = isinstance(error, FOR_GOOD), isinstance(error, TableRefused)
         if self.is_lost:
             self._report(f"the query {self.name} stopped for good: {self.last_error}")
             return

@@ -250,4 +250,18 @@ def busy_cluster(tables: Tables, rows: Rows) -> Tables:
         {**metric, "broker": 1, "metric": "not a name", "metric_value": 1.0},
         {**metric, "broker": 1, "metric": "kafka_brokers", "metric_value": 99.0},
     )
+    progress = {**rows.owner, "reported_at": START + 29 * SECOND, "is_query_up": True, "restarts": 2}
+    tables.put(
+        SOURCE_PROGRESS.name,
+        {
+            **progress,
+            "channel": "offsets",
+            "source": "offsets:collector-1",
+            "authority": "none",
+            "observed_until": START + 28 * SECOND,
+            "bus_end": 900,
+            "behind_bytes": 300,
+            "quarantined": 1,
+        },
+    )
     return tables

@@ -1,0 +1,129 @@
+"""What the job tells of its sources: positions, lag, and the health of the query that applies them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.bus.directory import DirectoryPublisher, DirectoryReader
+from streaming.contracts.observations import Channel
+from streaming.contracts.samples import ReplicaOffsetsObserved
+from streaming.errors import TableRefused
+from streaming.jobs.bus_source import arrow_batches
+from streaming.jobs.queries import Places
+from streaming.jobs.registry import QUERIES
+from streaming.jobs.reporting import Reporter
+from streaming.jobs.supervised import Supervised
+from streaming.settings import JobSettings
+from tests.changes.conftest import Story
+from tests.end_to_end.stories import long_story
+from tests.jobs.test_batch import rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from streaming.contracts.observations import Observation
+
+LOG = "metadata_log:a"
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
+
+
+def publish(places: Places, story: list[Observation]) -> None:
+    with closing(DirectoryPublisher(places.bus, segment_bytes=2_000)) as publisher:
+        publisher.publish(story)
+
+
+def from_bus(places: Places, channel: Channel, source: str, to: int | None = None) -> pa.Table:
+    """Read a log as Spark hands it to a batch."""
+    import pyarrow as pa  # noqa: PLC0415 - the type above is for reading only
+
+    bus = DirectoryReader(places.bus)
+    end = bus.end_positions(channel)[source] if to is None else to
+    start = bus.start_positions(channel)[source]
+    return pa.Table.from_batches(arrow_batches(source, bus.read(channel, source, start, end)))
+
+
+def query(name: str, places: Places) -> Supervised:
+    return Supervised(name, QUERIES[name], JobSettings(), places, print)
+
+
+def told(places: Places) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(row["channel"], row["source"]): row for row in rows(places.tables, "source_progress")}
+
+
+def sample(at: int) -> ReplicaOffsetsObserved:
+    envelope = {**Story("admin:a").envelope(), "collected_at": at}
+    return ReplicaOffsetsObserved(**envelope, topic_id="t", topic="orders", partition=0, broker=1, high_watermark=at)
+
+
+def test_what_is_not_applied_yet_is_told_in_bytes_and_nothing_once_it_is(places: Places) -> None:
+    publish(places, long_story(seed=1, steps=40))
+    replication = query("replication", places)
+    whole = from_bus(places, Channel.REPLICATION, LOG)
+    end = DirectoryReader(places.bus).end_positions(Channel.REPLICATION)[LOG]
+    reporter = Reporter([replication], places)
+
+    reporter.report()
+    assert reporter.lags[Channel.REPLICATION, LOG].behind_bytes == end
+    half = whole.num_rows // 2
+    replication.batch.apply(whole.slice(0, half))
+    reporter.report()
+    assert reporter.lags[Channel.REPLICATION, LOG].behind_bytes == end - whole["position"][half].as_py()
+    replication.batch.apply(whole)
+    reporter.report()
+
+    row = told(places)["replication", LOG]
+    assert (row["bus_end"], row["behind_bytes"], row["is_query_up"], row["restarts"]) == (end, 0, False, 0)
+    assert row["as_of_version"] == replication.batch.sources()[1]
+    assert (row["position"], row["last_error"]) == (whole["position"][-1].as_py(), None)
+
+
+def test_sources_of_samples_are_told_too_and_go_on_after_a_start(places: Places) -> None:
+    publish(places, [sample(7)])
+    with closing(DirectoryPublisher(places.bus, segment_bytes=2_000)) as publisher:
+        publisher.publish_raw(Channel.OFFSETS, "admin:a", b"?")
+    offsets = query("offsets", places)
+    offsets.batch.apply(from_bus(places, Channel.OFFSETS, "admin:a"))
+    Reporter([offsets], places).report()
+
+    again = query("offsets", places)
+    Reporter([again], places).report()
+
+    row = told(places)["offsets", "admin:a"]
+    assert (row["observed_until"].timestamp() * 1_000_000, row["quarantined"], row["behind_bytes"]) == (7, 1, 0)
+    assert (row["cluster"], row["as_of_version"], row["authority"]) == ("orders-eu", None, "none")
+
+
+def test_segments_that_were_deleted_count_as_applied(places: Places) -> None:
+    story = long_story(seed=1, steps=40)
+    publish(places, story[:30])
+    publish(places, story[30:])
+    whole = from_bus(places, Channel.REPLICATION, LOG)
+    bus = DirectoryReader(places.bus)
+    kept = bus.segment_positions(Channel.REPLICATION, LOG)[-1]
+    bus.delete_below(Channel.REPLICATION, LOG, kept)
+    end = bus.end_positions(Channel.REPLICATION)[LOG]
+    oldest = bus.start_positions(Channel.REPLICATION)[LOG]
+
+    assert bus.bytes_behind(Channel.REPLICATION, LOG, whole["position"][0].as_py()) == (end, end - oldest)
+    assert bus.bytes_behind(Channel.REPLICATION, LOG, whole["position"][-1].as_py()) == (end, 0)
+
+
+def test_whoever_lost_a_channel_to_another_job_reports_no_more_on_it(places: Places) -> None:
+    publish(places, [sample(7)])
+    offsets = query("offsets", places)
+    offsets.batch.apply(from_bus(places, Channel.OFFSETS, "admin:a"))
+    offsets._fail(TableRefused("another job writes it"))
+
+    Reporter([offsets], places).report()
+
+    assert offsets.is_lost
+    assert told(places) == {}
