@@ -70,11 +70,12 @@ class Application:
             IsrwatchError: a query was lost on the way, none is left, or Spark died; what was committed stays.
         """
         try:
-            self._watch()
-        except (Py4JNetworkError, ConnectionError) as error:
+            try:
+                self._watch()
+            finally:
+                self._stop()
+        except (Py4JNetworkError, ConnectionError) as error:  # of the stop, too, which must not hide it
             raise IsrwatchError("Spark's Java process ended; start the job again: it goes on where it was") from error
-        finally:
-            self._stop()
         if unfinished := [told for query in self.queries if (told := query.unfinished)]:
             raise IsrwatchError("; ".join(unfinished))
 

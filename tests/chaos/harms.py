@@ -7,6 +7,7 @@ import shutil
 import signal
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming.bus import log
@@ -15,7 +16,6 @@ from tests.chaos.stage import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.chaos.stage import Stage
 
@@ -23,13 +23,16 @@ WRITE = os.write
 
 
 def kill_python(stage: Stage) -> None:
+    jvm = stage.running().jvm()
     os.kill(stage.running().pid, signal.SIGKILL)
+    stage.tell_until(lambda: not Path(f"/proc/{jvm}/exe").exists(), "no JVM is left behind")
     stage.ended()
 
 
 def kill_jvm(stage: Stage) -> None:
     os.kill(stage.running().jvm(), signal.SIGKILL)
-    stage.ended()
+    told = stage.ended().text()
+    assert "Java process ended; start the job again" in told, told[-3000:]
 
 
 def kill_both(stage: Stage) -> None:
