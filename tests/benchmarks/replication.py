@@ -1,0 +1,267 @@
+"""How fast the replication query is, by the number of partitions: small batches of changes, and full snapshots.
+
+    python -m tests.benchmarks.replication [--partitions 10000 100000] [--batches 60]
+
+The job runs in this process as ``isrwatch job`` runs it, on a bus of its own. A batch of 100 changes is told by its
+time from the last byte on the bus to the commit that holds it; a snapshot, of which 0.1 % is new, by its observations
+a second from the first byte to the commit of the last one. Beside both stand, from the same run, an empty micro-batch
+and reading and decoding the same bytes without Spark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final
+
+
+from streaming.bus.directory import DirectoryReader
+from streaming.bus.frames import Frame, encode_frame
+from streaming.bus.log import WritableLog
+from streaming.bus.segments import folder_of
+from streaming.contracts.codec import decode, encode, halves
+from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.observations import (
+    Authority,
+    BrokerObserved,
+    Channel,
+    Heartbeat,
+    Observation,
+    PartitionObserved,
+    SnapshotBegin,
+    SnapshotEnd,
+    SnapshotReason,
+)
+from streaming.jobs.application import Application
+from streaming.jobs.batch import ReplicationBatch
+from streaming.jobs.queries import Places
+from streaming.jobs.session import build_session
+from streaming.runtime.jars import DELTA, jar_paths
+from streaming.settings import JobSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import SparkSession
+
+SOURCE: Final = "metadata_log:bench"
+BROKERS: Final = 30
+PER_TOPIC: Final = 100
+CHANGED_IN: Final = 1000
+SEGMENT_BYTES: Final = 64 << 20
+STAGES: Final = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
+
+
+@dataclass
+class Cluster:
+    """A cluster of many partitions, and the log that tells of it."""
+
+    log: WritableLog
+    partitions: int
+    sequence: int = 0
+    offset: int = 0
+    epochs: dict[int, int] = field(default_factory=dict)
+    bodies: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+
+    def envelope(self) -> dict[str, Any]:
+        now = time.time_ns() // 1000
+        return {
+            "cluster_id": "qHjCkR0xQyCbX0mYz3Yk3A",
+            "cluster": "bench",
+            "source": SOURCE,
+            "authority": Authority.METADATA_LOG,
+            "occurred_not_before": now,
+            "occurred_not_after": now,
+            "collected_at": now,
+            "metadata_offset": self.offset,
+        }
+
+    def partition(self, number: int, envelope: dict[str, Any], **fields: Any) -> PartitionObserved:
+        topic, partition = divmod(number, PER_TOPIC)
+        epoch = self.epochs.get(number, 0)
+        replicas = tuple((number + each) % BROKERS for each in range(3))
+        return PartitionObserved(
+            **envelope, topic_id=f"{topic:022d}", topic=f"orders-{topic:06d}", partition=partition, replicas=replicas,
+            isr=replicas[: 3 - epoch % 2], leader=replicas[0], leader_epoch=0, partition_epoch=epoch, **fields,
+        )  # fmt: skip
+
+    def send(self, payloads: Iterable[bytes]) -> None:
+        self.log.append(b"".join(map(encode_frame, payloads)))
+
+    def numbered(self, observed: Observation) -> bytes:
+        """Encode with the next number, without making a second object of it."""
+        self.sequence += 1
+        return encode(observed).replace(b'"sequence":0', b'"sequence":%d' % self.sequence, 1)
+
+    def changes(self, numbers: Iterable[int]) -> list[bytes]:
+        """Let the ISR of some partitions shrink or grow."""
+        self.offset += 1
+        envelope, told = self.envelope(), []
+        for number in numbers:
+            self.epochs[number] = self.epochs.get(number, 0) + 1
+            cause = Cause.LAG if self.epochs[number] % 2 else Cause.EXPAND
+            told.append(self.numbered(self.partition(number, envelope, cause=cause, evidence=Evidence.PROVEN)))
+        return told
+
+    def snapshot(self) -> list[bytes]:
+        """Tell everything; what changed since the last snapshot is spelled anew."""
+        self.offset += 1
+        envelope, name = self.envelope(), f"snapshot-{self.offset}"
+        inside = {**envelope, "in_snapshot": True}
+        topics = -(-self.partitions // PER_TOPIC)
+        brokers = tuple(range(BROKERS))
+        counts = tuple(min(PER_TOPIC, self.partitions - topic * PER_TOPIC) for topic in range(topics))
+        ids = tuple(f"{topic:022d}" for topic in range(topics))
+        begin = SnapshotBegin(**envelope, snapshot_id=name, reason=SnapshotReason.PERIODIC)
+        end = SnapshotEnd(**envelope, snapshot_id=name, topic_ids=ids, partition_counts=counts, brokers=brokers)
+        told = [self.numbered(begin)]
+        told += [self.numbered(BrokerObserved(**inside, broker=broker, fenced=False)) for broker in brokers]
+        front, behind, _ = halves(encode(self.partition(0, inside))) or (b"", b"", b"")
+        for number in range(self.partitions):
+            self.sequence += 1
+            told.append(b"%b%d%b%b" % (front, self.sequence, behind, self._body(number, inside)))
+        return [*told, self.numbered(end)]
+
+    def _body(self, number: int, inside: dict[str, Any]) -> bytes:
+        epoch = self.epochs.get(number, 0)
+        if self.bodies.get(number, (-1, b""))[0] != epoch:
+            cut = halves(encode(self.partition(number, inside)))
+            self.bodies[number] = (epoch, cut[2] if cut else b"")
+        return self.bodies[number][1]
+
+
+class Job:
+    """The replication query in this process, and when each of its commits became visible."""
+
+    def __init__(self, spark: SparkSession, places: Places) -> None:
+        began = time.perf_counter()
+        self.application = Application(JobSettings(queries=("replication",)), places, print)
+        self.opened = time.perf_counter() - began
+        self.batch: ReplicationBatch = self.application.queries[0].batch  # type: ignore[assignment]
+        self.log = places.tables / "partition_changes" / "_delta_log"
+        self.spark = spark
+        self.application.start(spark)
+        self.thread = Thread(target=self.application.wait)
+        self.thread.start()
+
+    def committed(self, sequence: int) -> float:
+        """Wait until an observation is applied; give when its commit became visible."""
+        shared = self.batch.shared
+        while max((source.sequence for source in list(shared.state.sources.values())), default=0) < sequence:
+            if not self.thread.is_alive():
+                raise SystemExit("the job ended")
+            time.sleep(0.002)
+        return max(entry.stat().st_mtime for entry in self.log.glob("*.json"))
+
+    def stages(self) -> list[dict[str, int]]:
+        """Give the milliseconds of each stage of the newest micro-batches that read something."""
+        (query,) = self.spark.streams.active
+        return [dict(told.durationMs) for told in query.recentProgress if told.numInputRows]
+
+    def stop(self) -> None:
+        self.application.request_stop()
+        self.thread.join()
+
+
+def spread(values: Sequence[float]) -> str:
+    cuts = statistics.quantiles(values, n=100, method="inclusive")
+    return f"p50 {cuts[49] * 1000:5.0f} ms   p95 {cuts[94] * 1000:5.0f} ms   p99 {cuts[98] * 1000:5.0f} ms"
+
+
+def small_batches(cluster: Cluster, job: Job, count: int, size: int) -> list[float]:
+    """Publish batches one after the other, each when the one before is committed and a moment has passed."""
+    seconds: list[float] = []
+    for turn in range(count + 5):
+        numbers = [(turn * size + each) * 7919 % cluster.partitions for each in range(size)]
+        told = cluster.changes(numbers) or [cluster.numbered(Heartbeat(**cluster.envelope()))]
+        cluster.send(told)
+        sent = time.time()
+        seconds.append(job.committed(cluster.sequence) - sent)
+        time.sleep(0.02 + turn % 7 * 0.01)
+    return seconds[5:]  # the first ones wait for what came before
+
+
+def snapshots(cluster: Cluster, job: Job, count: int) -> list[float]:
+    """Send whole snapshots; give the seconds of each from its first byte to the commit of its last."""
+    seconds: list[float] = []
+    for turn in range(count):
+        cluster.changes(range(turn, cluster.partitions, CHANGED_IN))
+        cluster.sequence -= len(range(turn, cluster.partitions, CHANGED_IN))  # told by the snapshot alone
+        told = cluster.snapshot()
+        began = time.time()
+        for start in range(0, len(told), 10_000):
+            cluster.send(told[start : start + 10_000])
+        seconds.append(job.committed(cluster.sequence) - began)
+    return seconds
+
+
+def alone(bus: Path, start: int, end: int) -> tuple[float, float]:
+    """Read the same bytes without Spark, then decode them; give the seconds of both."""
+    began = time.perf_counter()
+    frames = list(DirectoryReader(bus).read(Channel.REPLICATION, SOURCE, start, end))
+    read = time.perf_counter()
+    for frame in frames:
+        if isinstance(frame, Frame):
+            decode(frame.payload)
+    return read - began, time.perf_counter() - read
+
+
+def measure(spark: SparkSession, directory: Path, partitions: int, batches: int) -> None:
+    """Measure one size, and print a table of it."""
+    places = Places(bus=directory / "bus", tables=directory / "tables", checkpoint=directory / "checkpoint")
+    log = WritableLog(places.bus / Channel.REPLICATION / folder_of(SOURCE), SEGMENT_BYTES, fsync=False)
+    cluster, reader = Cluster(log, partitions), DirectoryReader(places.bus)
+    job = Job(spark, places)
+    (first,) = snapshots(cluster, job, 1)
+    begin = reader.end_positions(Channel.REPLICATION)[SOURCE]
+    whole = snapshots(cluster, job, 3)
+    end = reader.end_positions(Channel.REPLICATION)[SOURCE]
+    stages_of_snapshots = job.stages()[-3:]
+    empty = small_batches(cluster, job, batches, 0)
+    changed = small_batches(cluster, job, batches, 100)
+    stages = job.stages()[-batches // 2 :]
+    job.stop()
+    again = Job(spark, places)
+    again.stop()
+    log.close()
+    read, decoded = alone(places.bus, begin, begin + (end - begin) // 3)
+    best = min(whole)
+    print(f"{partitions:,} partitions, {(end - begin) // 3 / partitions:.0f} bytes each in a snapshot")
+    print(f"  first snapshot, all of it new   {first:6.2f} s   {partitions / first:9,.0f} observations/s")
+    print(f"  snapshot, 0.1 % of it new       {best:6.2f} s   {partitions / best:9,.0f} observations/s")
+    print(f"    the same read without Spark   {read:6.2f} s, and decoded {decoded:.2f} s: {best / (read + decoded):.2f}x")
+    print(f"  batch of 100 changes            {spread(changed)}")
+    print(f"    empty micro-batch             {spread(empty)}")
+    print(f"    ratio of the medians          {statistics.median(changed) / statistics.median(empty):.2f}x")
+    print(f"  milliseconds of its stages      {told_of(stages)}")
+    print(f"  the same of a snapshot's        {told_of(stages_of_snapshots)}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"  start on these tables           {again.opened:6.2f} s   peak memory of the process {peak:,.0f} MB", flush=True)
+
+
+def told_of(stages: Sequence[dict[str, int]]) -> str:
+    return ", ".join(f"{name} {statistics.median(each.get(name, 0) for each in stages):.0f}" for name in STAGES)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--partitions", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--batches", type=int, default=60)
+    arguments = parser.parse_args()
+    with ExitStack() as stack:
+        spark = build_session("replication-benchmark", jars=jar_paths(DELTA, progress=lambda _: None))
+        stack.callback(spark.stop)
+        for partitions in arguments.partitions:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            measure(spark, directory, partitions, arguments.batches)
+
+
+if __name__ == "__main__":
+    main()
