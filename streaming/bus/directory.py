@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from streaming.bus.frames import Damaged, Frame, encode_frame, parse
+from streaming.bus.frames import Damaged, Frame, encode_frame, last_frame_start, parse
 from streaming.bus.log import WritableLog
 from streaming.bus.segments import Segment, folder_of, folders, segments, source_of
 from streaming.contracts.codec import encode
@@ -157,6 +157,25 @@ class DirectoryReader:
             lower = max(start, segment.base)
             if lower < upper:
                 yield from _read_segment(segment, lower, upper)
+
+    def frame_start(self, channel: Channel, source: str, start: int, limit: int) -> int | None:
+        """Find the last place where a record begins, behind one position and up to another; None where none is near.
+
+        Looks at the bytes before the limit only, however much lies between.
+        """
+        for segment in reversed(self._segments(channel, source)):
+            if segment.base <= limit:
+                near = self._near(segment, max(start, segment.base), limit)
+                return segment.base if near is None and start < segment.base else near
+        return None
+
+    @staticmethod
+    def _near(segment: Segment, start: int, limit: int) -> int | None:
+        begin = max(start, limit - _PIECE)
+        with segment.path.open("rb") as file:
+            file.seek(begin - segment.base)
+            found = last_frame_start(file.read(2 * _PIECE), limit - begin)
+        return None if found is None else begin + found
 
     def delete_below(self, channel: Channel, source: str, position: int) -> None:
         """Delete whole segments that end at or below a position.

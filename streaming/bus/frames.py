@@ -69,6 +69,9 @@ def parse(data: bytes, position: int, *, closed: bool) -> tuple[list[Frame | Dam
     found: list[Frame | Damaged] = []
     at = 0
     while at < len(data):
+        at = _whole_frames(data, at, position, found)
+        if at == len(data):
+            break
         end, reason = _frame_at(data, at)
         if not reason:
             found.append(Frame(position + at, data[at + HEADER_BYTES : end]))
@@ -82,6 +85,34 @@ def parse(data: bytes, position: int, *, closed: bool) -> tuple[list[Frame | Dam
         found.append(Damaged(position + at, data[at:following], reason, position + following))
         at = following
     return found, at
+
+
+def _whole_frames(data: bytes, at: int, position: int, found: list[Frame | Damaged]) -> int:
+    """Take valid frames as long as they follow each other; give the index behind them."""
+    unpack, checksum_of, last = _HEADER.unpack_from, zlib.crc32, len(data) - HEADER_BYTES
+    while at <= last:
+        magic, length, checksum = unpack(data, at)
+        begin = at + HEADER_BYTES
+        if length > MAX_PAYLOAD:
+            break
+        payload = data[begin : begin + length]
+        if magic != MAGIC or len(payload) != length or checksum_of(payload, length) != checksum:
+            break
+        found.append(Frame(position + at, payload))
+        at = begin + length
+    return at
+
+
+def last_frame_start(data: bytes, limit: int) -> int | None:
+    """Find the last index, from 1 up to a limit, where a whole frame begins; no whole frame reaches over such a place.
+
+    >>> last_frame_start(encode_frame(b"a") + encode_frame(b"b"), 20)
+    13
+    """
+    at = data.rfind(MAGIC, 1, limit + len(MAGIC))
+    while at > 0 and _frame_at(data, at)[1]:
+        at = data.rfind(MAGIC, 1, at + len(MAGIC) - 1)
+    return at if at > 0 else None
 
 
 def _frame_at(data: bytes, at: int) -> tuple[int, str]:

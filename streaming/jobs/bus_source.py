@@ -181,6 +181,9 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Give the last boundary of a frame within a share of a log; at least one frame is read."""
         if end - start <= share:
             return end
+        near = self._bus.frame_start(self._channel, source, start, start + share)
+        if near is not None:
+            return near
         position = start
         for item in self._bus.read(self._channel, source, start, end):
             if item.end - start > share and position > start:
@@ -228,14 +231,15 @@ def arrow_batches(source: str, items: Iterator[Frame | Damaged]) -> Iterator[pa.
     import pyarrow as pa  # noqa: PLC0415 - the planner does without it
 
     types = (pa.string(), pa.int64(), pa.binary(), pa.string())
-    named = zip(bus_schema(), types, strict=True)
-    schema = pa.schema([pa.field(field.name, kind, field.nullable) for field, kind in named])
+    fields = zip(bus_schema(), types, strict=True)
+    schema = pa.schema([pa.field(field.name, kind, field.nullable) for field, kind in fields])
     while rows := list(islice(items, _ROWS_PER_BATCH)):
+        # A frame and damage both begin with their position and their bytes; damage goes on with its reason.
         columns = (
-            [source] * len(rows),
-            [row.position for row in rows],
-            [row.raw if isinstance(row, Damaged) else row.payload for row in rows],
-            [row.reason if isinstance(row, Damaged) else None for row in rows],
+            [row[0] for row in rows],
+            [row[1] for row in rows],
+            [row[2] if isinstance(row, Damaged) else None for row in rows],
         )
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+        named = zip(columns, types[1:], strict=True)
+        arrays = [pa.repeat(source, len(rows)), *(pa.array(column, kind) for column, kind in named)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -21,7 +21,6 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
-
 from streaming.bus.directory import DirectoryReader
 from streaming.bus.frames import Frame, encode_frame
 from streaming.bus.log import WritableLog
@@ -236,14 +235,19 @@ def measure(spark: SparkSession, directory: Path, partitions: int, batches: int)
     print(f"{partitions:,} partitions, {(end - begin) // 3 / partitions:.0f} bytes each in a snapshot")
     print(f"  first snapshot, all of it new   {first:6.2f} s   {partitions / first:9,.0f} observations/s")
     print(f"  snapshot, 0.1 % of it new       {best:6.2f} s   {partitions / best:9,.0f} observations/s")
-    print(f"    the same read without Spark   {read:6.2f} s, and decoded {decoded:.2f} s: {best / (read + decoded):.2f}x")
+    print(
+        f"    the same read without Spark   {read:6.2f} s, and decoded {decoded:.2f} s: {best / (read + decoded):.2f}x"
+    )
     print(f"  batch of 100 changes            {spread(changed)}")
     print(f"    empty micro-batch             {spread(empty)}")
     print(f"    ratio of the medians          {statistics.median(changed) / statistics.median(empty):.2f}x")
     print(f"  milliseconds of its stages      {told_of(stages)}")
     print(f"  the same of a snapshot's        {told_of(stages_of_snapshots)}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"  start on these tables           {again.opened:6.2f} s   peak memory of the process {peak:,.0f} MB", flush=True)
+    print(
+        f"  start on these tables           {again.opened:6.2f} s   peak memory of the process {peak:,.0f} MB",
+        flush=True,
+    )
 
 
 def told_of(stages: Sequence[dict[str, int]]) -> str:

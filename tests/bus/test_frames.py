@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.bus.frames import HEADER_BYTES, MAGIC, MAX_PAYLOAD, Damaged, Frame, encode_frame, parse
+from streaming.bus.frames import (
+    HEADER_BYTES,
+    MAGIC,
+    MAX_PAYLOAD,
+    Damaged,
+    Frame,
+    encode_frame,
+    last_frame_start,
+    parse,
+)
 
 PAYLOADS = st.lists(st.binary(max_size=12).filter(lambda payload: MAGIC not in payload), min_size=1, max_size=6)
 
@@ -103,3 +112,18 @@ def test_a_payload_with_the_magic_in_it_is_refused() -> None:
 def test_a_payload_that_is_too_long_is_refused() -> None:
     with pytest.raises(ValueError, match="longer than"):
         encode_frame(bytes(MAX_PAYLOAD + 1))
+
+
+@given(payloads=st.lists(st.binary(max_size=30).filter(lambda raw: MAGIC not in raw), max_size=6), data=st.data())
+def test_the_last_start_of_a_frame_is_one_that_reading_from_the_front_finds(
+    payloads: list[bytes], data: st.DataObject
+) -> None:
+    whole = bytearray(b"".join(map(encode_frame, payloads)))
+    if whole and data.draw(st.booleans()):
+        whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1
+    limit = data.draw(st.integers(0, len(whole)))
+    starts = [item.position for item in parse(bytes(whole), 0, closed=True)[0] if isinstance(item, Frame)]
+
+    expected = max((start for start in starts if 0 < start <= limit), default=None)
+
+    assert expected == last_frame_start(bytes(whole), limit)
