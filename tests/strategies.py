@@ -78,7 +78,7 @@ def observations_of(draw: st.DrawFn, cls: type[Observation]) -> Observation:
     }
     window = sorted([draw(_MOMENT), draw(_MOMENT)])
     values |= {"occurred_not_before": window[0], "occurred_not_after": window[1], "collected_at": draw(_MOMENT)}
-    return cls(**values, **draw(_together(cls)))
+    return cls(**{**values, **draw(_together(cls))})
 
 
 def _field(cls: type[Observation], name: str, annotation: str) -> st.SearchStrategy[Any]:
@@ -97,6 +97,13 @@ def _together(cls: type[Observation]) -> st.SearchStrategy[dict[str, Any]]:
     if cls.kind == "partition":
         known = st.fixed_dictionaries({"cause": st.sampled_from(Cause), "evidence": st.sampled_from(Evidence)})
         return known | st.just({})
+    if cls.kind == "cause_revised":
+        return st.fixed_dictionaries({
+            "cause": st.sampled_from(Cause),
+            "evidence": st.sampled_from(Evidence),
+            "revised_offset": st.integers(0, 2**62 - 1),
+            "metadata_offset": st.integers(2**62, 2**63 - 1),
+        })  # fmt: skip
     if cls.kind == "snapshot_end":
         topics = st.lists(st.tuples(_NAME, st.integers(0, 100)), max_size=3)
         return topics.map(lambda pairs: {

@@ -20,6 +20,7 @@ from streaming.contracts.identifiers import ClusterId, Micros, Offset
 from streaming.contracts.observations import (
     Authority,
     BrokerObserved,
+    CauseRevised,
     ConfigObserved,
     ControllerObserved,
     Heartbeat,
@@ -53,6 +54,7 @@ class Audience(StrEnum):
 
 _AUDIENCES: Final[dict[type[Observation], Audience]] = {
     PartitionObserved: Audience.OWNER,
+    CauseRevised: Audience.OWNER,
     TopicRemoved: Audience.OWNER,
     BrokerObserved: Audience.CLUSTER,
     ControllerObserved: Audience.CLUSTER,
@@ -60,7 +62,7 @@ _AUDIENCES: Final[dict[type[Observation], Audience]] = {
     SnapshotEnd: Audience.EVERYBODY,
     Heartbeat: Audience.NOBODY,
 }
-_OWN: Final = (PartitionObserved, TopicRemoved)
+_OWN: Final = (PartitionObserved, CauseRevised, TopicRemoved)
 
 
 def audience(observed: Observation) -> Audience:

@@ -28,11 +28,12 @@ from streaming.changes.confirmed import Confirmed
 from streaming.changes.draft import Draft
 from streaming.changes.happened import named
 from streaming.changes.min_isr import CLUSTER_DEFAULT, KEY, is_news, told_by
-from streaming.changes.steps import appeared, reconfigured, stepped, vanished
+from streaming.changes.steps import appeared, reconfigured, revised, stepped, vanished
 from streaming.contracts.events import EventKind, Evidence
 from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.observations import (
     BrokerObserved,
+    CauseRevised,
     ConfigObserved,
     ConfigOrigin,
     ControllerObserved,
@@ -109,6 +110,15 @@ def _(observed: PartitionObserved, draft: Draft) -> None:
         stepped(before, observed, draft)
     elif not observed.in_snapshot:
         draft.drop(observed)
+
+
+@_apply.register
+def _(observed: CauseRevised, draft: Draft) -> None:
+    before = draft.partition(observed.cluster_id, observed.topic_id, observed.partition)
+    if before is None or not may_order(draft.cluster(observed), observed) or not partitions.is_proof(before, observed):
+        draft.drop(observed)
+        return
+    revised(before, observed, draft)
 
 
 @_apply.register

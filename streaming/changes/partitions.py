@@ -16,7 +16,7 @@ from streaming.contracts.observations import Authority
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import Micros
-    from streaming.contracts.observations import PartitionObserved
+    from streaming.contracts.observations import CauseRevised, PartitionObserved
 
 SECOND: Final = 1_000_000
 TOTALS: Final = (
@@ -60,6 +60,13 @@ def is_news(before: PartitionState, observed: PartitionObserved) -> bool:
 def is_repeated(state: PartitionState, observed: PartitionObserved) -> bool:
     """Tell whether an observation says what is true already, and cannot be news until the state changes."""
     return not state.is_deleted and _same_content(state, observed) and not is_news(state, observed)
+
+
+def is_proof(before: PartitionState, observed: CauseRevised) -> bool:
+    """Tell whether the proof of a cause is newer than the state, which the log must have told."""
+    if before.is_deleted or before.metadata_offset is None:
+        return False
+    return (observed.metadata_offset, observed.metadata_index) > (before.metadata_offset, before.metadata_index)
 
 
 def _is_later(before: PartitionState, observed: PartitionObserved) -> bool:

@@ -56,6 +56,7 @@ class PartitionState:
     is_deleted: bool = False
     last_cause: str | None = None
     last_evidence: str | None = None
+    last_cause_offset: int | None = None
     changed_at: Micros | None = None
     change_number: int = 0
     metadata_offset: int | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from streaming.changes import partitions
 from streaming.changes.change import Change, Subject
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streaming.changes.happened import Happening
     from streaming.changes.state import ClusterState, PartitionState
     from streaming.contracts.identifiers import Micros, TopicId
-    from streaming.contracts.observations import ConfigObserved, PartitionObserved
+    from streaming.contracts.observations import CauseRevised, ConfigObserved, PartitionObserved
 
 Seen = TypeVar("Seen", bound=Observation)
 
@@ -32,7 +32,7 @@ def appeared(before: PartitionState | None, observed: PartitionObserved, draft: 
     cause, evidence = (observed.cause, observed.evidence) if observed.cause else (None, None)
     if not is_baseline and cause is None:
         cause, evidence = Cause.CREATED, Evidence.INFERRED
-    after = replace(after, missed_changes=missed, last_cause=cause, last_evidence=evidence)
+    after = replace(after, missed_changes=missed, **_why(cause, evidence, observed))
     if before is not None:
         after = replace(after, **{name: getattr(before, name) + getattr(after, name) for name in partitions.TOTALS})
         after = replace(after, change_number=before.change_number + 1)
@@ -70,7 +70,7 @@ def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -
     after = counted(before, after, cause, missed)
     left, joined = left_isr(before, after), left_isr(after, before)
     if left or joined or before.leader != after.leader:
-        after = replace(after, last_cause=cause, last_evidence=evidence)
+        after = replace(after, **_why(cause, evidence, observed))
     draft.put_partition(after)
     draft.changes.append(
         Change(
@@ -110,7 +110,7 @@ def vanished(before: PartitionState, observed: Observation, evidence: Evidence, 
     observed = _since_last_sight(observed, draft)
     offset = getattr(observed, "metadata_offset", None)
     after = partitions.deleted(before, observed.occurred_not_after, offset)
-    after = replace(after, change_number=before.change_number + 1, last_cause=Cause.DELETED, last_evidence=evidence)
+    after = replace(after, change_number=before.change_number + 1, **_why(Cause.DELETED, evidence, observed))
     draft.put_partition(after)
     draft.changes.append(
         Change(
@@ -123,6 +123,39 @@ def vanished(before: PartitionState, observed: Observation, evidence: Evidence, 
             after=after,
         )
     )
+
+
+def revised(before: PartitionState, observed: CauseRevised, draft: Draft) -> None:
+    """Tell that the cause of an earlier step is proven; nothing that was counted by cause is counted anew."""
+    was = before.last_cause if before.last_cause_offset == observed.revised_offset else "another cause"
+    after = replace(
+        before,
+        change_number=before.change_number + 1,
+        metadata_offset=observed.metadata_offset,
+        metadata_index=observed.metadata_index,
+    )
+    if before.last_cause_offset == observed.revised_offset:
+        after = replace(after, last_cause=observed.cause, last_evidence=observed.evidence)
+    detail = f"the change at offset {observed.revised_offset}: {was} to {observed.cause}"
+    happened: list[Happening] = [(EventKind.CAUSE_REVISED, None, detail)]
+    draft.put_partition(after)
+    draft.changes.append(
+        Change(
+            subject=Subject.PARTITION,
+            observation=observed,
+            cause=observed.cause,
+            evidence=observed.evidence,
+            events=named(_identity(after), iter(happened)),
+            before=before,
+            after=after,
+        )
+    )
+
+
+def _why(cause: Cause | None, evidence: Evidence | None, observed: Observation) -> dict[str, Any]:
+    """Give the columns that tell of the last ISR or leader change."""
+    offset = getattr(observed, "metadata_offset", None)
+    return {"last_cause": cause, "last_evidence": evidence, "last_cause_offset": offset}
 
 
 def reconfigured(topic_id: TopicId, observed: ConfigObserved, draft: Draft) -> None:

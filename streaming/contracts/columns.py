@@ -86,6 +86,7 @@ PARTITION_STATE: Final = (
     Column("is_deleted", "boolean", "the topic is gone; the row stays as a tombstone for a while"),
     Column("last_cause", "string", "cause of the last ISR or leader change"),
     Column("last_evidence", "string", "proven, ambiguous or inferred"),
+    Column("last_cause_offset", "long", "metadata log offset of that change"),
     Column("changed_at", "timestamp", "when the last change happened, at the latest"),
     Column("change_number", "long", "accepted changes of this partition, the baseline is 0"),
     Column("metadata_offset", "long", "metadata log offset of the last change"),

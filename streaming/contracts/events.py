@@ -24,6 +24,7 @@ class EventKind(StrEnum):
     TOPIC_CREATED = "topic_created"
     TOPIC_DELETED = "topic_deleted"
     MIN_ISR_CHANGE = "min_isr_change"
+    CAUSE_REVISED = "cause_revised"
     CHANGES_MISSED = "changes_missed"
     PROTOCOL_VIOLATION = "protocol_violation"
     REGISTERED = "registered"

@@ -7,6 +7,7 @@ from typing import Final
 
 from streaming.contracts.observations import (
     BrokerObserved,
+    CauseRevised,
     ConfigObserved,
     ControllerObserved,
     Heartbeat,
@@ -29,6 +30,7 @@ KINDS: Final[dict[str, type[Observation]]] = {
     cls.kind: cls
     for cls in (
         PartitionObserved,
+        CauseRevised,
         TopicRemoved,
         BrokerObserved,
         ControllerObserved,
@@ -48,9 +50,10 @@ KINDS: Final[dict[str, type[Observation]]] = {
 # Annotation -> plain type. "int" is 32 bits (Kafka's ids, epochs and indices), "long" 64 bits.
 _PLAIN: Final = {
     "ClusterId": "string", "str": "string", "TopicId": "string", "Authority": "string", "ConfigOrigin": "string",
-    "SnapshotReason": "string", "str | None": "string", "Cause | None": "string", "Evidence | None": "string",
+    "SnapshotReason": "string", "str | None": "string",
+    "Cause": "string", "Cause | None": "string", "Evidence": "string", "Evidence | None": "string",
     "int": "int", "int | None": "int", "BrokerId": "int", "BrokerId | None": "int",
-    "Micros": "long", "Micros | None": "long", "Offset | None": "long", "float": "double",
+    "Micros": "long", "Micros | None": "long", "Offset": "long", "Offset | None": "long", "float": "double",
     "bool": "boolean", "bool | None": "boolean",
     "tuple[BrokerId, ...]": "int[]", "tuple[int, ...]": "int[]",
     "tuple[Cause, ...]": "string[]", "tuple[TopicId, ...]": "string[]",

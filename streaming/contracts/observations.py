@@ -142,6 +142,30 @@ class PartitionObserved(Observation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CauseRevised(Observation):
+    """What was told as ambiguous has been proven by a later record.
+
+    ``revised_offset`` is the metadata offset of the partition's step that it is about.
+    """
+
+    kind: ClassVar[str] = "cause_revised"
+
+    metadata_offset: Offset
+    metadata_index: int = 0
+    topic_id: TopicId
+    topic: str
+    partition: int
+    revised_offset: Offset
+    cause: Cause
+    evidence: Evidence
+
+    def __post_init__(self) -> None:
+        """Refuse a proof that is not later than what it proves."""
+        Observation.__post_init__(self)
+        require(self.revised_offset < self.metadata_offset, "revised_offset is not before metadata_offset")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRemoved(Observation):
     """A topic was deleted, and its partitions with it."""
 

@@ -28,9 +28,18 @@ from streaming.contracts.records import (
 )
 from streaming.sources.causes import explain
 from streaming.sources.causes_moves import Explanation, Step, proven
+from streaming.sources.causes_revised import Doubt, Doubts
 from streaming.sources.image_document import state_document, state_from_document
 from streaming.sources.image_observed import observed
-from streaming.sources.image_state import MIN_ISR, BrokerStep, ConfigStep, Effect, MetadataState, PartitionStep
+from streaming.sources.image_state import (
+    MIN_ISR,
+    BrokerStep,
+    ConfigStep,
+    Effect,
+    MetadataState,
+    PartitionStep,
+    Revision,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -77,6 +86,7 @@ class ClusterImage:
         self._identity = {"cluster_id": cluster_id, "cluster": cluster, "source": source}
         self._heartbeat_micros = heartbeat_micros
         self._state = MetadataState()
+        self._doubts = Doubts()
         self._spoke_at = Micros(0)
         self._transaction: list[_Entry] | None = None
         self._before_transaction: _Position | None = None
@@ -140,6 +150,7 @@ class ClusterImage:
             "spoke_at": self._spoke_at,
             "heartbeat_micros": self._heartbeat_micros,
             "state": state_document(self._state),
+            "doubts": self._doubts.to_rows(),
         }
 
     @classmethod
@@ -156,6 +167,7 @@ class ClusterImage:
             image.image_offset, image.image_epoch = document["offset"], document["epoch"]
             image.image_timestamp, image._spoke_at = document["timestamp"], document["spoke_at"]
             image._state = state_from_document(document["state"])
+            image._doubts = Doubts(document["doubts"])
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"not a cluster image: {error!r}") from None
         return image
@@ -197,11 +209,20 @@ class ClusterImage:
         steps = [_step(record, effects) for (_, record), effects in zip(unit, changes, strict=True)]
         why = explain(steps, shutting_down=shutting_down, unclean_enabled=self._state.unclean_enabled)
         common = self._envelope(collected_at)
-        return [
-            observed(effect, {**common, "metadata_offset": offset}, _FIXED.get(type(record), cause), index)
-            for (offset, record), effects, cause in zip(unit, changes, why, strict=True)
-            for index, effect in enumerate(effects)
-        ]
+        found: list[Observation] = []
+        for (offset, record), effects, step, cause in zip(unit, changes, steps, why, strict=True):
+            envelope = {**common, "metadata_offset": offset}
+            cleared = [self._revision(doubt) for doubt in self._doubts.follow(offset, step, cause)]
+            told = (effect for effect in (*effects, *cleared) if effect is not None)
+            found += [
+                observed(effect, envelope, _FIXED.get(type(record), cause), index) for index, effect in enumerate(told)
+            ]
+        return found
+
+    def _revision(self, doubt: Doubt) -> Revision | None:
+        """Tell what a proof is about; nothing where its topic is gone."""
+        topic = self._state.topics.get(doubt.topic_id)
+        return None if topic is None else Revision(topic, doubt.topic_id, doubt.partition, doubt.offset)
 
     def _changes(self, offset: Offset, effects: list[Effect]) -> list[Effect]:
         """Put aside what could not be read."""

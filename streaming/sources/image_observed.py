@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.observations import (
     BrokerObserved,
+    CauseRevised,
     ConfigObserved,
     ConfigOrigin,
     ControllerObserved,
@@ -14,7 +16,7 @@ from streaming.contracts.observations import (
     TopicRemoved,
 )
 from streaming.contracts.records import RECOVERING, LeaderChange
-from streaming.sources.image_state import BrokerStep, ConfigStep, Effect, PartitionStep, TopicGone
+from streaming.sources.image_state import BrokerStep, ConfigStep, Effect, PartitionStep, Revision, TopicGone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +33,8 @@ def observed(effect: Effect, envelope: Mapping[str, Any], why: Explanation | Non
             return broker_observed(effect, envelope)
         case ConfigStep(topic=topic, key=key, value=value):
             return ConfigObserved(**envelope, topic=topic, key=key, value=value, origin=ConfigOrigin.LOG)
+        case Revision():
+            return _cause_revised(effect, envelope, index)
         case TopicGone(topic=topic, topic_id=topic_id):
             return TopicRemoved(**envelope, topic_id=topic_id, topic=topic)
         case LeaderChange(controller=controller, epoch=epoch):
@@ -63,6 +67,19 @@ def partition_observed(
         cause=None if why is None else why.cause,
         evidence=None if why is None else why.evidence,
         candidates=() if why is None else why.candidates,
+    )
+
+
+def _cause_revised(revision: Revision, envelope: Mapping[str, Any], index: int) -> CauseRevised:
+    return CauseRevised(
+        **envelope,
+        metadata_index=index,
+        topic_id=revision.topic_id,
+        topic=revision.topic,
+        partition=revision.partition,
+        revised_offset=revision.offset,
+        cause=Cause.CONTROLLED_SHUTDOWN,
+        evidence=Evidence.PROVEN,
     )
 
 

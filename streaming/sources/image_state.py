@@ -28,7 +28,7 @@ from streaming.contracts.records import (
 )
 
 if TYPE_CHECKING:
-    from streaming.contracts.identifiers import BrokerId, TopicId
+    from streaming.contracts.identifiers import BrokerId, Offset, TopicId
 
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
@@ -69,7 +69,17 @@ class ConfigStep:
     value: str | None
 
 
-Effect = PartitionStep | BrokerStep | TopicGone | ConfigStep | LeaderChange | Undecodable
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """An earlier step of a partition, at this offset, is proven to belong to a clean stop."""
+
+    topic: str
+    topic_id: TopicId
+    partition: int
+    offset: Offset
+
+
+Effect = PartitionStep | BrokerStep | TopicGone | ConfigStep | Revision | LeaderChange | Undecodable
 
 
 class MetadataState:

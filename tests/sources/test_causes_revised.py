@@ -1,0 +1,146 @@
+"""Causes that a later record proves: judged by the model, and by what real clusters wrote."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.changes.change import Subject
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
+from streaming.contracts.events import Cause, EventKind, Evidence
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import CauseRevised, PartitionObserved
+from streaming.contracts.records import LeaderChange, RegisterBroker
+from streaming.sources.image import ClusterImage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from streaming.changes.change import Change
+    from streaming.contracts.observations import Observation
+    from streaming.contracts.records import MetadataRecord, RecordBatch
+
+SESSION = 9_000
+
+
+def told(batches: Iterable[RecordBatch], *, restarts: bool = False) -> list[Observation]:
+    """What a source tells of a log; it may start again from its checkpoint after each batch."""
+    image = ClusterImage(cluster_id=ClusterId("c"), cluster="c", source="metadata_log:a")
+    seen: list[Observation] = []
+    for batch in batches:
+        seen += image.apply(batch, Micros(1))
+        if restarts:
+            image = ClusterImage.from_document(json.loads(json.dumps(image.to_document())))
+    return seen
+
+
+def revisions(seen: Iterable[Observation]) -> list[CauseRevised]:
+    return [observed for observed in seen if isinstance(observed, CauseRevised)]
+
+
+def changes(seen: Iterable[Observation]) -> tuple[ReplicationState, list[Change]]:
+    state = ReplicationState()
+    folded = fold(state, seen)
+    state.apply(folded.touched)
+    return state, [change for change in folded.changes if change.subject is Subject.PARTITION]
+
+
+def ended(lab: Callable[..., Any], action: str) -> Any:
+    """A cluster whose broker 3, which leads nothing, has ended and stayed away."""
+    it = lab(broker_session_timeout_ms=SESSION)
+    it.topic("a", [(1, 3), (2, 3)], min_isr=1)
+    it.run(it.cluster.now + 2_000)
+    it.inflict((action, 3))
+    it.run(it.cluster.now + 4 * SESSION)
+    return it
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_clean_stop_that_looked_like_an_expired_session_is_proven_by_the_second_fencing(
+    lab: Callable[..., Any],
+    restarts: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    it = ended(lab, "stop")
+    seen = told([commit.batch for commit in it.commits], restarts=restarts)
+
+    state, stepped = changes(seen)
+    revised = [change for change in stepped if isinstance(change.observation, CauseRevised)]
+
+    assert {(change.cause, change.evidence) for change in revised} == {(Cause.CONTROLLED_SHUTDOWN, Evidence.PROVEN)}
+    assert [[event.event for event in change.events] for change in revised] == [[EventKind.CAUSE_REVISED]] * 2
+    assert [it.causes(it.key("a", number)) for number in (0, 1)] == [[Cause.CONTROLLED_SHUTDOWN]] * 2
+    for partition in state.partitions():
+        assert (partition.last_cause, partition.last_evidence) == (Cause.CONTROLLED_SHUTDOWN, Evidence.PROVEN)
+        assert (partition.isr_shrinks, partition.change_number) == (1, 2)
+    assert [change.left_isr for change in stepped if change.left_isr] == [(3,), (3,)], "counted once"
+
+
+@pytest.mark.parametrize("action", ["kill", "pause"])
+def test_a_session_that_expired_is_never_taken_for_a_clean_stop(lab: Callable[..., Any], action: str) -> None:
+    it = ended(lab, action)
+    seen = told([commit.batch for commit in it.commits])
+
+    assert [observed.evidence for observed in seen if isinstance(observed, PartitionObserved)][-1] is Evidence.AMBIGUOUS
+    assert revisions(seen) == []
+
+
+@pytest.mark.parametrize("kind", [RegisterBroker, LeaderChange])
+def test_what_gives_a_session_anew_or_forgets_all_of_them_leaves_the_doubt(
+    lab: Callable[..., Any], kind: type[MetadataRecord]
+) -> None:
+    batches = [commit.batch for commit in ended(lab, "stop").commits]
+    (proof, *_) = revisions(told(batches))
+    place = next(number for number, batch in enumerate(batches) if batch.base_offset == proof.metadata_offset)
+    known = [record for batch in batches for record in batch.records if isinstance(record, kind)]
+    between = replace(batches[place], records=(known[-1],))  # broker 3 registered last; there is one controller
+    later = [replace(batch, base_offset=batch.base_offset + 1) for batch in batches[place:]]
+
+    assert revisions(told([*batches[:place], between, *later])) == []
+
+
+def test_a_proof_leaves_alone_what_happened_since_and_says_what_it_is_about(lab: Callable[..., Any]) -> None:
+    it = ended(lab, "stop")
+    seen = told([commit.batch for commit in it.commits])
+    (first, *_) = revisions(seen)
+    about = next(
+        item for item in seen if isinstance(item, PartitionObserved) and item.metadata_offset == first.revised_offset
+    )
+    state, _ = changes(seen[: seen.index(first)])
+    before = state.topics[ClusterId("c"), first.topic_id][first.partition]
+    state.topics[ClusterId("c"), first.topic_id][first.partition] = replace(
+        before, last_cause=Cause.EXPAND, last_evidence=Evidence.PROVEN, last_cause_offset=first.revised_offset + 1
+    )
+    folded = fold(state, [replace(first, sequence=0)])
+    (change,) = (item for item in folded.changes if item.subject is Subject.PARTITION)
+
+    assert change.after is not None
+    assert (change.after.last_cause, change.after.partition_epoch) == (Cause.EXPAND, about.partition_epoch)
+    assert f"offset {first.revised_offset}" in (change.events[0].detail or "")
+
+
+def test_another_collectors_proof_is_a_repetition(lab: Callable[..., Any]) -> None:
+    it = ended(lab, "stop")
+    seen = told([commit.batch for commit in it.commits])
+
+    _, once = changes(seen)
+    _, twice = changes([*seen, *seen])
+
+    assert [change.after for change in twice] == [change.after for change in once]
+
+
+@pytest.mark.parametrize("log", ["one_controller", "controller_failover", "replication_links"])
+def test_in_the_logs_of_real_clusters_a_proof_is_about_a_step_that_was_told_ambiguous(
+    recorded_log: Callable[[str], list[RecordBatch]], log: str
+) -> None:
+    seen = told(recorded_log(log))
+    ambiguous = {
+        (item.topic_id, item.partition, item.metadata_offset)
+        for item in seen
+        if isinstance(item, PartitionObserved) and item.candidates == (Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
+    }
+
+    assert {(item.topic_id, item.partition, item.revised_offset) for item in revisions(seen)} <= ambiguous
