@@ -17,9 +17,10 @@ from exporters.snapshot import (
     Topic,
     Totals,
 )
-from streaming.contracts.health import seconds_until, states_of
+from streaming.contracts.health import states_of
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.observations import Authority
+from streaming.contracts.totals import seconds_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

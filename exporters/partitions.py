@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from exporters.metric import OWN_PREFIX, Depends, Kind, Number, PartitionMetric, ReplicaMetric, Sight, TopicView, flag
-from streaming.contracts.health import seconds_until
+from streaming.contracts.totals import seconds_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

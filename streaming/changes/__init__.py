@@ -13,6 +13,7 @@ sources prove causes, because only they see the order of records.
 - ``min_isr``     the effective ``min.insync.replicas`` of a topic
 - ``brokers``     the step of one broker
 - ``snapshots``   what vanished between two sights
+- ``tombstones``  how long a deleted partition is remembered, and where its totals go then
 - ``tally``       counts per broker and cluster, kept up to date change by change
 - ``headroom``    which brokers may stop now, and in which order to restart them
 - ``protocol``    rules that Kafka never breaks, checked on live data

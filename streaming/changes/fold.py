@@ -104,7 +104,9 @@ def _(observed: PartitionObserved, draft: Draft) -> None:
         draft.drop(observed)
         return
     before = draft.partition(observed.cluster_id, observed.topic_id, observed.partition)
-    if before is None or (before.is_deleted and partitions.is_news(before, observed)):
+    if before is None and observed.occurred_not_after <= (draft.cluster(observed).tombstones_until or -1):
+        draft.drop(observed)  # it may be of a topic whose tombstone is gone; whatever lives is told by a newer snapshot
+    elif before is None or (before.is_deleted and partitions.is_news(before, observed)):
         appeared(before, observed, draft)
     elif partitions.is_news(before, observed):
         stepped(before, observed, draft)

@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import CauseRevised, PartitionObserved
 
 SECOND: Final = 1_000_000
-TOTALS: Final = (
-    "isr_shrinks",
-    "isr_expands",
-    "leader_changes",
-    "unclean_elections",
-    "missed_changes",
-    "offline_seconds",
-    "under_replicated_seconds",
-    "under_min_isr_seconds",
-    "unknown_seconds",
-)
 _SEEN_BY_ALL: Final = ("replicas", "isr", "leader")
 _SEEN_IN_THE_LOG: Final = (
     *_SEEN_BY_ALL,

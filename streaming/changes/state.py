@@ -111,6 +111,22 @@ class ClusterState:
     authority_watermark: Micros | None = None
     sight_until: Micros | None = None
 
+    tombstones_until: Micros | None = None
+    expired_isr_shrinks: int = 0
+    expired_isr_expands: int = 0
+    expired_leader_changes: int = 0
+    expired_unclean_elections: int = 0
+    expired_missed_changes: int = 0
+    expired_offline_seconds: float = 0.0
+    expired_under_replicated_seconds: float = 0.0
+    expired_under_min_isr_seconds: float = 0.0
+    expired_unknown_seconds: float = 0.0
+
+    def has_expired(self, partition: PartitionState) -> bool:
+        """Tell whether a partition is a tombstone whose time is over."""
+        until, at = self.tombstones_until, partition.changed_at
+        return partition.is_deleted and until is not None and at is not None and at <= until
+
     def seen(self, moment: Micros, *, is_authority: bool) -> ClusterState:
         """Move the watermark forward, and the authority's if it is theirs."""
         return replace(
@@ -155,15 +171,44 @@ class ReplicationState:
     sources: dict[SourceKey, SourceState] = field(default_factory=dict)
     min_isr: dict[ConfigKey, MinIsr] = field(default_factory=dict)
 
-    def apply(self, touched: ReplicationState) -> None:
-        """Make true what a fold has touched."""
+    def apply(self, touched: ReplicationState) -> list[PartitionState]:
+        """Make true what a fold has touched; give the tombstones that it let go."""
         for key, partitions in touched.topics.items():
             self.topics.setdefault(key, {}).update(partitions)
         self.topic_ids.update(touched.topic_ids)
         self.brokers.update(touched.brokers)
-        self.clusters.update(touched.clusters)
+        expired = [it for cluster in touched.clusters.values() for it in self.put_cluster(cluster)]
         self.sources.update(touched.sources)
         self.min_isr.update(touched.min_isr)
+        return expired
+
+    def put_cluster(self, cluster: ClusterState) -> list[PartitionState]:
+        """Take a cluster's state over; where the time of tombstones moved on, let them go and give them."""
+        before = self.clusters.get(cluster.cluster_id)
+        self.clusters[cluster.cluster_id] = cluster
+        if cluster.tombstones_until is None or (before and before.tombstones_until == cluster.tombstones_until):
+            return []
+        expired = [it for it in self.partitions() if it.cluster_id == cluster.cluster_id and cluster.has_expired(it)]
+        for partition in expired:
+            self._forget(partition)
+        return expired
+
+    def put_partition(self, partition: PartitionState) -> None:
+        """Take a partition's state over, as a table tells it; a tombstone whose time is over is not remembered."""
+        cluster = self.clusters.get(partition.cluster_id)
+        self.topics.setdefault((partition.cluster_id, partition.topic_id), {})[partition.partition] = partition
+        if not partition.is_deleted:
+            self.topic_ids[partition.cluster_id, partition.topic] = partition.topic_id
+        elif cluster is not None and cluster.has_expired(partition):
+            self._forget(partition)
+
+    def _forget(self, partition: PartitionState) -> None:
+        key = (partition.cluster_id, partition.topic_id)
+        del self.topics[key][partition.partition]
+        if not self.topics[key]:
+            del self.topics[key]
+            if self.topic_ids.get((partition.cluster_id, partition.topic)) == partition.topic_id:
+                del self.topic_ids[partition.cluster_id, partition.topic]
 
     def watch(self, source: SourceState) -> None:
         """Move the watermarks of a source's cluster up to what that source has seen."""

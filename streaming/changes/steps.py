@@ -11,6 +11,7 @@ from streaming.changes.happened import counted, happenings, left_isr, named
 from streaming.changes.min_isr import configured_min_isr
 from streaming.contracts.events import Cause, EventKind, Evidence
 from streaming.contracts.observations import Observation
+from streaming.contracts.totals import TOTALS
 
 if TYPE_CHECKING:
     from streaming.changes.draft import Draft
@@ -34,7 +35,7 @@ def appeared(before: PartitionState | None, observed: PartitionObserved, draft: 
         cause, evidence = Cause.CREATED, Evidence.INFERRED
     after = replace(after, missed_changes=missed, **_why(cause, evidence, observed))
     if before is not None:
-        after = replace(after, **{name: getattr(before, name) + getattr(after, name) for name in partitions.TOTALS})
+        after = replace(after, **{name: getattr(before, name) + getattr(after, name) for name in TOTALS})
         after = replace(after, change_number=before.change_number + 1)
     happened: list[Happening] = [] if is_baseline else [(EventKind.TOPIC_CREATED, None, None)]
     if missed:
@@ -50,6 +51,7 @@ def appeared(before: PartitionState | None, observed: PartitionObserved, draft: 
             candidates=observed.candidates,
             missed=missed,
             events=named(_identity(after), iter(happened)),
+            before=before,
             after=after,
         )
     )

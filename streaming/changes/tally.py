@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from streaming.changes.partitions import TOTALS
 from streaming.changes.suspects import blamed, score
 from streaming.contracts import health
 from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.totals import EPISODES, SECONDS, TOTALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 
 SECOND: Final = 1_000_000
-EPISODES: Final = ("offline", "under_replicated", "under_min_isr")
 _SINCE: Final = tuple((f"{name}_seconds", f"{name}_since") for name in EPISODES)
-_SECONDS: Final = frozenset(name for name in TOTALS if name.endswith("_seconds"))
+_SECONDS: Final = frozenset(SECONDS)
 _COLUMN: Final = {
     state: state if state == health.PARTITIONS else f"{state}_{health.PARTITIONS}" for state in health.STATES
 }
@@ -105,6 +104,11 @@ class Tally:
                     self._add(before, -1)
                 self._add(after, 1)
 
+    def forget(self, partitions: Iterable[PartitionState]) -> None:
+        """Take away what some partitions added."""
+        for partition in partitions:
+            self._add(partition, -1)
+
     def copy(self) -> Tally:
         """Give a copy that later changes leave alone."""
         copied = Tally()
@@ -133,7 +137,7 @@ class Tally:
         )
 
     def total(self, cluster_id: ClusterId, name: str, watermark: Micros | None) -> int | float:
-        """Give one total of ``partitions.TOTALS`` over a cluster; seconds with the open episodes up to the watermark.
+        """Give one total of ``contracts.totals`` over a cluster; seconds with the open episodes up to the watermark.
 
         Whole microseconds are summed, so that what is added and taken away leaves nothing behind.
         """

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import Micros
 
-_SECOND: Final = 1_000_000
-
 PARTITIONS: Final = "partitions"
 UNDER_REPLICATED: Final = "under_replicated"
 UNDER_MIN_ISR: Final = "under_min_isr"
@@ -130,19 +128,6 @@ def states_of(partition: Health) -> tuple[str, ...]:
 def known_by_minimum(count: int, partitions: int, unknown: int) -> int | None:
     """Give a count that needs the minimum; None while the minimum of every partition is unknown."""
     return None if 0 < partitions == unknown else count
-
-
-def seconds_until(closed: float, since: int | None, watermark: int | None) -> float:
-    """Add an open episode, told up to the watermark and never past it, to the closed ones.
-
-    Args:
-        closed: seconds of the closed episodes.
-        since: begin of the open one in microseconds, None where there is none.
-        watermark: newest moment that the cluster's authority has told, None before it spoke.
-    """
-    if since is None or watermark is None:
-        return closed
-    return closed + max(0, watermark - since) / _SECOND
 
 
 def lag(position: int | None, end: int | None) -> int | None:

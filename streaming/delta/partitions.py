@@ -19,7 +19,9 @@ from streaming.contracts.tables import AS_OF, PARTITION_STATE_TABLE
 from streaming.delta.definitions import arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from streaming.changes.state import ClusterState
 
 _SCHEMA: Final = arrow_schema(PARTITION_STATE_TABLE)
 _KEY: Final = list(PARTITION_STATE_TABLE.key)
@@ -54,6 +56,17 @@ def newest_partitions(known: pa.Table, told: pa.Table, version: int) -> pa.Table
     rows = pa.concat_tables([known.take(replaced), told.take(last[f"{_ROW}_max"])])
     place = rows.schema.get_field_index(_AS_OF)
     return rows.set_column(place, _SCHEMA.field(_AS_OF), pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows))
+
+
+def without_tombstones(rows: pa.Table, clusters: Iterable[ClusterState]) -> pa.Table:
+    """Leave out the tombstones whose time is over (``ClusterState.has_expired``)."""
+    for cluster in clusters:
+        if cluster.tombstones_until is not None:
+            until = pa.scalar(cluster.tombstones_until, pa.timestamp("us", tz="UTC"))
+            gone = pc.and_(rows["is_deleted"], pc.less_equal(rows["changed_at"], until))
+            gone = pc.and_(gone, pc.equal(rows["cluster_id"], cluster.cluster_id))
+            rows = rows.filter(pc.invert(pc.fill_null(gone, fill_value=False)))
+    return rows
 
 
 def _numbered(rows: pa.Table) -> pa.Table:

@@ -32,7 +32,7 @@ from streaming.contracts.tables import (
 from streaming.delta import rows as row_forms
 from streaming.delta.definitions import arrow_schema, create_or_check
 from streaming.delta.events import events_of
-from streaming.delta.partitions import newest_partitions, partitions_told
+from streaming.delta.partitions import newest_partitions, partitions_told, without_tombstones
 from streaming.delta.progress import ProgressTable
 from streaming.delta.summaries import (
     Departures,
@@ -68,7 +68,7 @@ class SharedState:
         """Make true what a committed batch touched."""
         with self.lock:
             self.tally.apply(self.state, touched)
-            self.state.apply(touched)
+            self.tally.forget(self.state.apply(touched))
             self.version = version
 
     def sources(self) -> tuple[list[SourceState], int]:
@@ -132,7 +132,7 @@ class Projections:
             table, write = self._tables[name], partial(self._overwrite, name, make, version)
             is_behind |= self._brought_to(version, table, write)
         partitions = self._tables[PARTITION_STATE_TABLE.name]
-        return self._brought_to(version, partitions, lambda: self._write_partitions(version)) or is_behind
+        return self._brought_to(version, partitions, lambda: self._write_partitions(state, version)) or is_behind
 
     def _brought_to(self, version: int, table: DeltaTable, write: Callable[[], None]) -> bool:
         """Write a table that lags behind; give whether it did. It never goes back, whoever writes it."""
@@ -169,13 +169,14 @@ class Projections:
         self._writers[REPLICATION_EVENTS.name].write(events_of(fresh), APPEND, {SOURCE_VERSION: version})
         self._upkeep[REPLICATION_EVENTS.name].after_commit()
 
-    def _write_partitions(self, version: int) -> None:
-        """Lay what changed over the table; where no partition did, only the version moves."""
+    def _write_partitions(self, state: ReplicationState, version: int) -> None:
+        """Lay what changed over the table, without expired tombstones; where nothing did, only the version moves."""
         table, name = self._tables[PARTITION_STATE_TABLE.name], PARTITION_STATE_TABLE.name
         told = partitions_told(rows_between(self._truth, self._version(table), version), version)
         if told.num_rows:
             known = row_forms.read_typed(table).cast(told.schema)
-            self._writers[name].write(newest_partitions(known, told, version), OVERWRITE, {SOURCE_VERSION: version})
+            rows = without_tombstones(newest_partitions(known, told, version), state.clusters.values())
+            self._writers[name].write(rows, OVERWRITE, {SOURCE_VERSION: version})
         else:
             self._writers[name].write(told, APPEND, {SOURCE_VERSION: version})
         self._upkeep[name].after_commit()

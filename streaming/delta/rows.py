@@ -192,9 +192,7 @@ _REPLAY: Final = {
 def put_partitions(state: ReplicationState, rows: pa.Table) -> None:
     """Read the states of partitions from rows, the newest of a partition last."""
     for partition in partitions_of(rows):
-        state.topics.setdefault((partition.cluster_id, partition.topic_id), {})[partition.partition] = partition
-        if not partition.is_deleted:
-            state.topic_ids[partition.cluster_id, partition.topic] = partition.topic_id
+        state.put_partition(partition)
 
 
 def put_broker(state: ReplicationState, row: Mapping[str, Any]) -> None:
@@ -207,7 +205,7 @@ def put_cluster(state: ReplicationState, row: Mapping[str, Any]) -> None:
     """Read a cluster's state and the configured minima that the row brings."""
     arguments = _arguments(ClusterState, row)
     cluster = ClusterState(**{**arguments, "authority": Authority(row["authority"])})
-    state.clusters[cluster.cluster_id] = cluster
+    state.put_cluster(cluster)
     for told in row["topic_min_isr"] or ():
         key = ConfigKey(cluster.cluster_id, told["topic"], ConfigOrigin(told["origin"]))
         state.min_isr[key] = MinIsr(told["min_isr"], told["offset"])

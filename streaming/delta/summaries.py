@@ -77,7 +77,10 @@ def _cluster_row(cluster: ClusterState, state: ReplicationState, tally: Tally, v
         "topic_min_isr": min_isr_rows(known),
         **counts,
         **{name: _by_minimum(name, counts) for name in ("under_min_isr_partitions", "at_min_isr_partitions")},
-        **{column.name: tally.total(cluster_id, column.name, watermark) for column in CLUSTER_TOTALS},
+        **{
+            column.name: tally.total(cluster_id, column.name, watermark) + getattr(cluster, f"expired_{column.name}")
+            for column in CLUSTER_TOTALS
+        },
         "as_of_version": version,
     }
 

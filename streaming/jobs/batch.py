@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.changes.change import Change, Subject
 from streaming.changes.fold import fold
+from streaming.changes.tombstones import without_expired
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.delta.projections import Projections
@@ -105,7 +106,7 @@ class ReplicationBatch:
         """
         began = time.perf_counter()
         understood = understand(rows, self._truth, Channel.REPLICATION, self._repeats)
-        folded = fold(self.shared.state, understood.observations)
+        folded = without_expired(self.shared.state, fold(self.shared.state, understood.observations))
         self._quarantine.add(understood.refused, now())
         self._refused.update(record.source for record in understood.refused)
         if understood.positions:

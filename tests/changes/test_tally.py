@@ -10,8 +10,8 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.changes.tally import Tally, contributions
 from streaming.contracts.columns import BROKER_COUNTS, CLUSTER_COUNTS, CLUSTER_TOTALS
-from streaming.contracts.health import seconds_until
 from streaming.contracts.identifiers import BrokerId, ClusterId
+from streaming.contracts.totals import seconds_until
 from tests.changes.conftest import LAG, Story
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from deltalake import DeltaTable, QueryBuilder
 
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
+from streaming.changes.tombstones import without_expired
 from streaming.contracts.events import Cause, Evidence
-from streaming.delta.projections import Projections
+from streaming.delta.projections import Projections, SharedState
 from streaming.delta.rows import changes_to_arrow, replay
 from streaming.delta.tail import rows_between
 from streaming.delta.truth import NOTHING_APPLIED, Truth
@@ -156,6 +157,36 @@ def test_derived_tables_hold_every_event_once_and_the_sums_of_the_brokers(tmp_pa
     ]
     assert brokers[3]["isr_departures"] == [{"cause": "lag", "departures": 2}]
     assert brokers[3]["is_fenced"] is True
+
+
+@pytest.mark.parametrize("projected", [(), (0,), (1,), (2,), (0, 1, 2)])
+def test_a_start_forgets_the_tombstones_that_had_expired_whatever_was_written_last(
+    tmp_path: Path, projected: tuple[int, ...]
+) -> None:
+    story = told()
+    story.later().removed()
+    parts = [story.seen]
+    story.seen = []
+    story.later(2 * 86_400).heartbeat()
+    parts.append(story.seen)
+    story.seen = []
+    story.later().partition(0, topic_id="topic-2", topic="payments", isr=(1,), partition_epoch=0)
+    parts.append(story.seen)
+    truth, shared = Truth(tmp_path), SharedState()
+    for number, part in enumerate(parts):
+        folded = without_expired(shared.state, fold(shared.state, part))
+        shared.applied(folded.touched, truth.commit(changes_to_arrow(folded.changes), {"a": number}))
+        if number in projected:
+            Projections(tmp_path).project(shared)
+
+    recovered = Projections(tmp_path).recover(truth.version)
+    Projections(tmp_path).project(recovered)
+    (cluster,) = _read(tmp_path, "cluster_state")
+
+    assert recovered.state.topics == shared.state.topics
+    assert recovered.state.clusters == shared.state.clusters
+    assert [row["topic"] for row in _read(tmp_path, "partition_state")] == ["payments"]
+    assert (cluster["isr_shrinks"], cluster["topics"], cluster["expired_isr_shrinks"]) == (2, 1, 2)
 
 
 def _read(directory: Path, name: str) -> list[dict[str, Any]]:

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.changes.change import Change, Subject
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
+from streaming.changes.tally import Tally
+from streaming.changes.tombstones import KEPT, without_expired
+from streaming.contracts.identifiers import ClusterId
+from streaming.contracts.totals import COUNTS, SECONDS, TOTALS, durations_until, totals_until
+from streaming.delta.summaries import cluster_rows
+from tests.changes.conftest import LAG, SECOND, Story
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.contracts.observations import Observation
+
+CLUSTER = ClusterId("cluster-1")
+DAY = KEPT / SECOND
+
+
+def run(told: Sequence[Observation], size: int = 1) -> tuple[ReplicationState, Tally, list[Change]]:
+    """Fold in batches of one size, as the job does."""
+    state, tally, changes = ReplicationState(), Tally(), list[Change]()
+    for start in range(0, len(told), size):
+        folded = without_expired(state, fold(state, told[start : start + size]))
+        tally.apply(state, folded.touched)
+        tally.forget(state.apply(folded.touched))
+        changes += folded.changes
+    return state, tally, changes
+
+
+def shrunk_and_deleted() -> Story:
+    story = Story()
+    story.config("2")
+    story.snapshot([{}, {}])
+    story.later().partition(0, isr=(1,), partition_epoch=1, **LAG)
+    story.later(5).removed()
+    return story
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_a_tombstone_goes_after_a_day_and_its_totals_are_the_clusters(size: int) -> None:
+    story = shrunk_and_deleted()
+    state, _, _ = run(story.seen, size)
+    assert [it.is_deleted for it in state.partitions()] == [True, True]
+
+    story.later(2 * DAY).heartbeat()
+    state, tally, changes = run(story.seen, size)
+    (row,) = cluster_rows(state, tally, 1)
+
+    assert list(state.partitions()) == []
+    assert (row["isr_shrinks"], row["under_min_isr_seconds"], row["partitions"]) == (1, 5.0, 0)
+    told = [
+        change.cluster_after for change in changes if change.cluster_after and change.cluster_after.tombstones_until
+    ]
+    assert [(after.expired_isr_shrinks, after.expired_under_min_isr_seconds) for after in told] == [(1, 5.0)]
+
+
+def test_a_tombstone_stays_for_a_day() -> None:
+    story = shrunk_and_deleted()
+    story.later(0.9 * DAY).heartbeat()
+
+    assert len(list(run(story.seen)[0].partitions())) == 2
+
+
+def test_late_news_of_what_is_forgotten_does_not_make_it_appear_again() -> None:
+    story = shrunk_and_deleted()
+    late = next(it for it in story.seen if it.kind == "partition")
+    story.later(2 * DAY).heartbeat()
+    other = [replace(late, source="metadata_log:b", sequence=1)]
+
+    state, _, changes = run([*story.seen, *other])
+
+    assert list(state.partitions()) == []
+    assert [change.subject for change in changes[-1:]] == [Subject.SOURCE]
+
+
+def test_a_topic_that_comes_back_under_its_id_after_that_is_new_and_its_first_life_is_counted_once() -> None:
+    story = shrunk_and_deleted()
+    story.later(2 * DAY).heartbeat()
+    story.later().partition(0, isr=(1, 2), **LAG)
+
+    state, tally, changes = run(story.seen)
+    (row,) = cluster_rows(state, tally, 1)
+
+    assert [(it.isr_shrinks, it.is_deleted) for it in state.partitions()] == [(0, False)]
+    assert row["isr_shrinks"] == 1 == sum(bool(change.left_isr) for change in changes)
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> list[Observation]:
+    """A log of days: topics come, suffer, go, and sometimes come back under their id."""
+    story = Story()
+    story.config("2")
+    story.snapshot([{}])
+    acts = st.lists(st.sampled_from(["shrink", "expand", "stop", "remove", "wait", "rest"]), max_size=14)
+    for epoch, what in enumerate(draw(acts), start=1):
+        story.later(draw(st.integers(1, 9)))
+        steps = {"shrink": ((1,), 1), "expand": ((1, 2, 3), 1), "stop": ((1,), -1)}
+        if what in steps:
+            isr, leader = steps[what]
+            story.partition(isr=isr, leader=leader, partition_epoch=epoch, leader_epoch=epoch, **LAG)
+        elif what == "remove":
+            story.removed()
+        else:
+            story.later(DAY * (1.5 if what == "rest" else 0.3)).heartbeat()
+    return story.seen
+
+
+@settings(max_examples=80, deadline=None)
+@given(told=stories(), size=st.integers(1, 20))
+def test_the_totals_of_a_cluster_are_the_sum_of_all_changes_ever(told: list[Observation], size: int) -> None:
+    state, tally, changes = run(told, size)
+    (row,) = cluster_rows(state, tally, 1)
+    watermark = state.clusters[CLUSTER].authority_watermark
+
+    sums: Counter[str] = Counter()
+    for change in changes:
+        for name in TOTALS if change.after is not None else ():
+            sums[name] += getattr(change.after, name) - (getattr(change.before, name) if change.before else 0)
+    for partition in state.partitions():
+        for name, seconds in durations_until(partition, watermark).items():
+            sums[name] += seconds - getattr(partition, name)
+
+    assert {name: row[name] for name in COUNTS} == {name: sums[name] for name in COUNTS}
+    assert [row[name] for name in SECONDS] == pytest.approx([sums[name] for name in SECONDS], abs=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(told=stories(), size=st.integers(1, 20))
+def test_totals_are_the_same_however_a_log_is_cut_into_batches(told: list[Observation], size: int) -> None:
+    def row(size: int) -> dict[str, float]:
+        state, tally, _ = run(told, size)
+        (cluster,) = cluster_rows(state, tally, 1)
+        return {name: cluster[name] for name in TOTALS}
+
+    assert row(size) == pytest.approx(row(1), abs=1e-6)
+
+
+def test_the_totals_of_a_topic_are_those_of_its_partitions_with_open_episodes_up_to_the_watermark() -> None:
+    story = Story()
+    story.snapshot([{}, {}])
+    story.later().partition(0, isr=(1,), partition_epoch=1, **LAG)
+    story.later(3).partition(1, isr=(1, 2), partition_epoch=1, **LAG)
+    story.later(4).partition(0, isr=(1, 2, 3), partition_epoch=2, **LAG)
+    state, _, _ = run(story.seen)
+
+    totals = totals_until(state.partitions(), state.clusters[CLUSTER].authority_watermark)
+
+    assert (totals["isr_shrinks"], totals["isr_expands"], totals["under_replicated_seconds"]) == (2, 1, 7.0 + 4.0)
