@@ -9,6 +9,7 @@ from streaming.changes import partitions
 from streaming.changes.change import Change, Subject
 from streaming.changes.happened import counted, happenings, left_isr, named
 from streaming.changes.min_isr import configured_min_isr
+from streaming.changes.protocol import violations
 from streaming.contracts.events import Cause, EventKind, Evidence
 from streaming.contracts.observations import Observation
 from streaming.contracts.totals import TOTALS
@@ -40,6 +41,8 @@ def appeared(before: PartitionState | None, observed: PartitionObserved, draft: 
     happened: list[Happening] = [] if is_baseline else [(EventKind.TOPIC_CREATED, None, None)]
     if missed:
         happened.append((EventKind.CHANGES_MISSED, None, f"{missed} changes were not seen"))
+    if not is_baseline:
+        happened += [(EventKind.PROTOCOL_VIOLATION, None, sentence) for sentence in violations(None, after, cause)]
     draft.put_partition(after)
     draft.changes.append(
         Change(

@@ -36,6 +36,7 @@ class ConfigsRound:
     _asked_at: Micros | None = None
     _answers: dict[ConfigResource, Future[dict[str, ConfigEntry]]] = field(default_factory=dict)
     _known: dict[str, str | None] = field(default_factory=dict)
+    _gone: list[str] = field(default_factory=list)
 
     def ask(self, client: AdminClient, view: ClusterView, now: Micros, *, everything: bool) -> None:
         """Ask for the configuration of every topic, unless an answer is still owed.
@@ -48,6 +49,8 @@ class ConfigsRound:
         """
         if self._answers:
             return
+        # A topic of the same name may be made anew: what was told of the old one must not be taken for its minimum.
+        self._gone = [name for name, value in self._known.items() if name not in view.topics and value is not None]
         self._known = {} if everything else {name: self._known[name] for name in view.topics if name in self._known}
         names = list(view.topics)
         for start in range(0, len(names), _BATCH):
@@ -61,13 +64,15 @@ class ConfigsRound:
 
     def take(self, envelope: dict[str, Any], now: Micros) -> list[Observation]:
         """Tell what was answered and is news."""
-        if not self._answers or self.pending() or self._asked_at is None:
+        if not (self._answers or self._gone) or self.pending() or self._asked_at is None:
             return []
         answers, self._answers = self._answers, {}
+        gone, self._gone = self._gone, []
+        news = [*((topic, None) for topic in gone), *self._news(answers)]
         window = {"occurred_not_before": self._asked_at, "occurred_not_after": max(self._asked_at, now)}
         return [
             ConfigObserved(**{**envelope, **window}, topic=topic, key=_KEY, value=value, origin=ConfigOrigin.DESCRIBE)
-            for topic, value in self._news(answers)
+            for topic, value in news
         ]
 
     def _news(self, answers: dict[ConfigResource, Future[dict[str, ConfigEntry]]]) -> Iterator[tuple[str, str | None]]:

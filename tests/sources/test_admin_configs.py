@@ -1,0 +1,55 @@
+"""The minimum of every topic, asked for round by round; an administrator's client made by hand."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import Authority
+from streaming.sources.admin_configs import ConfigsRound
+from streaming.sources.admin_view import ClusterView
+
+
+class Client:
+    """Answers at once, with the minima it was given."""
+
+    def __init__(self, minima: dict[str, str]) -> None:
+        self.minima = minima
+
+    def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
+        answers: dict[Any, Future[Any]] = {}
+        for resource in resources:
+            answers[resource] = Future()
+            answers[resource].set_result({"min.insync.replicas": SimpleNamespace(value=self.minima[resource.name])})
+        return answers
+
+
+def told(asked: ConfigsRound, minima: dict[str, str], *, everything: bool = False) -> list[tuple[str, str | None]]:
+    client: Any = Client(minima)
+    view = ClusterView(ClusterId("c"), 1, {}, {name: {} for name in minima})
+    asked.ask(client, view, Micros(1), everything=everything)
+    envelope = {
+        "cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": Authority.POLL, "collected_at": Micros(2)
+    }  # fmt: skip
+    seen: list[Any] = asked.take(envelope, Micros(2))
+    return [(observed.topic, observed.value) for observed in seen]
+
+
+def test_only_what_changed_is_told_and_everything_when_it_is_due() -> None:
+    asked = ConfigsRound(1.0)
+
+    assert told(asked, {"orders": "2", "payments": "1"}) == [("orders", "2"), ("payments", "1")]
+    assert told(asked, {"orders": "2", "payments": "3"}) == [("payments", "3")]
+    assert told(asked, {"orders": "2", "payments": "3"}, everything=True) == [("orders", "2"), ("payments", "3")]
+
+
+def test_the_minimum_of_a_topic_that_is_gone_is_unset_so_that_its_next_life_does_not_inherit_it() -> None:
+    asked = ConfigsRound(1.0)
+    told(asked, {"orders": "2", "payments": "1"})
+
+    assert told(asked, {"payments": "1"}) == [("orders", None)]
+    assert told(asked, {"payments": "1"}) == []
+    assert told(asked, {"orders": "2", "payments": "1"}) == [("orders", "2")]
+    assert sorted(told(asked, {})) == [("orders", None), ("payments", None)]
