@@ -38,7 +38,6 @@ def job(
     """Fold what sources saw into Delta tables, with Spark Structured Streaming, until Ctrl-C.
 
     Kill it at any moment and start it again: nothing is lost and nothing is doubled, even without its checkpoint.
-    Whoever deletes the tables deletes the checkpoint, too.
 
     A query that fails starts again by itself and leaves the others alone. The exit code is 1 when one was lost.
 

@@ -5,6 +5,7 @@ A new query is a line here and a file that knows what to do with a micro-batch.
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ from streaming.jobs.queries import Definition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -44,13 +46,21 @@ def _bus(channel: Channel, spark: SparkSession, places: Places, settings: JobSet
 
 def _open_replication(places: Places, _settings: JobSettings) -> ReplicationBatch:
     batch = ReplicationBatch(places.tables)
-    # Spark makes the folder before its first batch: only a committed one was taken from the bus.
-    if batch.is_empty and any((places.checkpoint / Channel.REPLICATION / "commits").glob("[0-9]*")):
-        raise ConfigurationError(
-            f"the checkpoint {places.checkpoint} belongs to other tables than {places.tables}, which are empty; "
-            "delete the checkpoint, and everything that the bus still holds is applied"
-        )
+    if batch.is_empty:
+        _forget(places.checkpoint / Channel.REPLICATION)
     return batch
+
+
+def _forget(checkpoint: Path) -> None:
+    """Delete the checkpoint of empty tables: it would skip what they lack, and the bus still holds."""
+    try:
+        shutil.rmtree(checkpoint)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ConfigurationError(
+            f"the checkpoint {checkpoint} belongs to other tables and cannot be deleted: {error.strerror}; delete it"
+        ) from None
 
 
 def _open_newest(channel: Channel, places: Places, _settings: JobSettings) -> NewestBatch:

@@ -49,18 +49,12 @@ def test_a_file_where_a_folder_belongs_is_refused_by_the_name_of_its_key(places:
         Application(JobSettings(), places, print)
 
 
-def test_a_checkpoint_of_other_tables_is_refused_because_it_would_skip_what_they_lack(places: Places) -> None:
-    (places.checkpoint / Channel.REPLICATION / "commits").mkdir(parents=True)
-    (places.checkpoint / Channel.REPLICATION / "commits" / "0").touch()
-
-    with pytest.raises(ConfigurationError, match=r"belongs to other tables.*delete the checkpoint"):
-        Application(JobSettings(), places, print)
-
-
-def test_a_job_that_was_killed_before_its_first_batch_starts_again(places: Places) -> None:
+def test_the_checkpoint_of_empty_tables_is_forgotten_because_it_would_skip_what_they_lack(places: Places) -> None:
     (places.checkpoint / Channel.REPLICATION / "commits").mkdir(parents=True)
 
-    assert Application(JobSettings(), places, print).queries
+    Application(JobSettings(), places, print)
+
+    assert not (places.checkpoint / Channel.REPLICATION).exists()
 
 
 def test_a_bus_that_was_replaced_is_refused_because_it_would_be_skipped_in_silence(places: Places) -> None:
