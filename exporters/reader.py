@@ -20,13 +20,12 @@ from exporters.samples import put_broker_metrics, put_offsets
 from exporters.snapshot import NO_TABLE, Broker, Cluster, Partition, ReplicationSnapshot, SourceProgress, Totals
 from streaming.contracts.columns import Table
 from streaming.contracts.events import Cause
+from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.contracts.tables import (
-    BROKER_METRICS,
     BROKER_STATE_TABLE,
     CLUSTER_STATE_TABLE,
     PARTITION_CHANGES,
     PARTITION_STATE_TABLE,
-    REPLICA_OFFSETS,
     SOURCE_PROGRESS,
 )
 from streaming.delta.tail import ChangeTail, TailGap, has_moved

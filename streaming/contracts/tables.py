@@ -28,6 +28,7 @@ from streaming.contracts.columns import (
     Table,
     required,
 )
+from streaming.contracts.sample_tables import SAMPLE_TABLES
 
 PARTITION_CHANGES: Final = Table(
     name="partition_changes",
@@ -125,123 +126,6 @@ CLUSTER_STATE_TABLE: Final = Table(
     key=("cluster_id",),
 )
 
-REPLICA_OFFSETS: Final = Table(
-    name="replica_offsets",
-    comment="The newest log positions of every replica",
-    columns=(
-        *CLUSTER,
-        *PARTITION_IDENTITY,
-        required("broker", "int", "broker that holds the replica"),
-        Column("log_start_offset", "long", "oldest kept"),
-        Column("last_stable_offset", "long", "end of what read_committed consumers see"),
-        Column("high_watermark", "long", "end of what is committed"),
-        Column("log_end_offset", "long", "next to write"),
-        Column("leader_log_end_offset", "long", "the leader's, at the same moment"),
-        Column("lag", "long", "records that its leader has and it has not, never negative; null while unknown"),
-        Column("behind_since", "timestamp", "first sample that found it behind, without its catching up since"),
-        Column("size_bytes", "long", "size of its log"),
-        Column("log_dir", "string", "where it lies on its broker"),
-        required("collected_at", "timestamp", "when it was asked"),
-        required("source", "string", "who asked"),
-    ),
-    key=("cluster_id", "topic_id", "partition", "broker"),
-)
-
-GROUP_OFFSETS: Final = Table(
-    name="group_offsets",
-    comment="How far every consumer group has come",
-    columns=(
-        *CLUSTER,
-        required("group", "string", "consumer group"),
-        *PARTITION_IDENTITY,
-        Column("group_protocol", "string", "classic, consumer or share"),
-        Column("group_state", "string", "as the coordinator tells it"),
-        Column("members", "int", "members of the group"),
-        Column("member", "string", "client id of the partition's owner"),
-        Column("committed_offset", "long", "next record the group will read; null while it has committed nothing"),
-        Column("log_start_offset", "long", "oldest kept, at that moment"),
-        Column("last_stable_offset", "long", "end of what read_committed consumers see, at that moment"),
-        Column("high_watermark", "long", "end of what is committed, at that moment"),
-        Column("lag", "long", "records up to the high watermark that it has yet to read, never negative"),
-        Column("stable_lag", "long", "the same up to the last stable offset: what read_committed can get"),
-        Column("records_lost", "long", "records that were deleted before it read them"),
-        required("collected_at", "timestamp", "when it was asked"),
-        required("source", "string", "who asked"),
-    ),
-    key=("cluster_id", "group", "topic_id", "partition"),
-)
-
-TRANSACTIONS: Final = Table(
-    name="transactions",
-    comment="The transactions of producers: open ones, and those that hang",
-    columns=(
-        *CLUSTER,
-        required("producer_id", "long", "producer id"),
-        required("producer_epoch", "int", "producer epoch"),
-        Column("transactional_id", "string", "transactional id, where a coordinator knows it"),
-        Column("coordinator", "int", "broker that coordinates it"),
-        required("transaction_state", "string", "as the coordinator tells it"),
-        Column("timeout_ms", "int", "how long it may stay open"),
-        Column("started_at", "timestamp", "when its first partition was added"),
-        Column("transaction_partitions", "string[]", "what it has written to, as orders-0"),
-        required("is_hanging", "boolean", "a partition has it open and no coordinator will end it"),
-        required("collected_at", "timestamp", "when it was asked"),
-        required("source", "string", "who asked"),
-    ),
-    key=("cluster_id", "producer_id", "producer_epoch"),
-)
-
-LOG_DIRECTORIES: Final = Table(
-    name="log_directories",
-    comment="The log directories of every broker",
-    columns=(
-        *CLUSTER,
-        required("broker", "int", "broker id"),
-        required("log_dir", "string", "path on the broker"),
-        required("is_online", "boolean", "whether the broker can use it"),
-        Column("hosted_replicas", "int", "replicas in it"),
-        Column("replica_bytes", "long", "their size"),
-        Column("total_bytes", "long", "size of its volume (KIP-827)"),
-        Column("usable_bytes", "long", "what is free there (KIP-827)"),
-        required("collected_at", "timestamp", "when it was asked"),
-        required("source", "string", "who asked"),
-    ),
-    key=("cluster_id", "broker", "log_dir"),
-)
-
-QUORUM_MEMBERS: Final = Table(
-    name="quorum_members",
-    comment="The voters and observers of the metadata quorum, as its leader sees them",
-    columns=(
-        *CLUSTER,
-        required("node", "int", "controller or broker id"),
-        required("is_voter", "boolean", "a voter, or an observer"),
-        Column("controller", "int", "who leads the quorum"),
-        Column("controller_epoch", "int", "its raft epoch"),
-        Column("high_watermark", "long", "end of what is committed to the metadata log"),
-        Column("log_end_offset", "long", "how far this member has come"),
-        Column("last_fetch_at", "timestamp", "its last fetch"),
-        Column("last_caught_up_at", "timestamp", "when it last had everything"),
-        required("collected_at", "timestamp", "when it was asked"),
-        required("source", "string", "who asked"),
-    ),
-    key=("cluster_id", "node"),
-)
-
-BROKER_METRICS: Final = Table(
-    name="broker_metrics",
-    comment="The newest sample of every broker metric",
-    columns=(
-        *CLUSTER,
-        required("broker", "int", "broker it is about"),
-        required("metric", "string", "JMX-exporter name, lower case (dialect A)"),
-        required("metric_value", "double", "the sample"),
-        required("collected_at", "timestamp", "when it was scraped"),
-        required("source", "string", "who scraped"),
-    ),
-    key=("cluster_id", "broker", "metric"),
-)
-
 QUARANTINE: Final = Table(
     name="quarantine",
     comment="What could not be understood, whole, with the reason",
@@ -281,12 +165,7 @@ TABLES: Final[dict[str, Table]] = {
         PARTITION_STATE_TABLE,
         BROKER_STATE_TABLE,
         CLUSTER_STATE_TABLE,
-        REPLICA_OFFSETS,
-        GROUP_OFFSETS,
-        TRANSACTIONS,
-        LOG_DIRECTORIES,
-        QUORUM_MEMBERS,
-        BROKER_METRICS,
+        *SAMPLE_TABLES,
         QUARANTINE,
         SOURCE_PROGRESS,
     )

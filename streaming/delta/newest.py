@@ -55,6 +55,11 @@ class NewestRows:
         return int(self._rows.num_rows)
 
     @property
+    def rows(self) -> pa.Table:
+        """What the table holds, times in microseconds."""
+        return self._rows.cast(self._plain)
+
+    @property
     def positions(self) -> dict[str, int]:
         """The positions of the sources that were heard since the start."""
         return dict(self._positions)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts import tables
+from streaming.contracts import sample_tables as tables
 from streaming.contracts.samples import (
     BrokerMetricObserved,
     GroupOffsetsObserved,
@@ -19,6 +19,7 @@ from streaming.contracts.samples import (
 )
 from streaming.delta.newest import NewestRows
 from streaming.delta.quarantine import Quarantine
+from streaming.delta.reconciled import Reconciled
 from streaming.jobs.batch import Applied, now
 from streaming.jobs.sample_sources import SampleSources
 from streaming.jobs.samples import read_samples
@@ -62,6 +63,10 @@ class NewestBatch:
         self._rows = {kind: NewestRows(directory, table) for kind, table in TABLE_OF.items() if kind.channel is channel}
         self._quarantine = Quarantine(directory, channel)
         self._sources = SampleSources(directory, channel)
+        self._reconciled: Reconciled | None = None
+        if BrokerMetricObserved in self._rows:
+            self._reconciled = Reconciled(directory)
+            self._reconciled.hold(self._rows[BrokerMetricObserved].rows)
 
     @property
     def positions(self) -> dict[str, int]:
@@ -85,6 +90,8 @@ class NewestBatch:
         """
         for rows in self._rows.values():
             rows.check_ours()
+        if self._reconciled is not None:
+            self._reconciled.check_ours()
 
     def apply(self, rows: pa.Table) -> Applied:
         """Apply one batch; samples that are older than what the tables hold change nothing.
@@ -100,6 +107,8 @@ class NewestBatch:
         if any(told.values()):
             for kind, table in self._rows.items():
                 table.put(samples.columns[kind], positions)
+            if self._reconciled is not None:
+                self._reconciled.put(samples.columns[BrokerMetricObserved])
         self._sources.told(samples.columns.values(), samples.refused, positions)
         seconds = time.perf_counter() - began
         if any(0 < told[kind] < len(table) * MUCH for kind, table in self._rows.items()):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts import health
-from streaming.contracts.tables import REPLICA_OFFSETS
+from streaming.contracts.sample_tables import REPLICA_OFFSETS
 from streaming.delta.newest import FORGOTTEN_AFTER, NewestRows, key_numbers
 from tests.jobs.test_batch import rows as rows_of
 

@@ -14,13 +14,12 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from streaming.contracts import health
 from streaming.contracts.columns import PARTITION_STATE
+from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.contracts.tables import (
-    BROKER_METRICS,
     BROKER_STATE_TABLE,
     CLUSTER_STATE_TABLE,
     PARTITION_CHANGES,
     PARTITION_STATE_TABLE,
-    REPLICA_OFFSETS,
     SOURCE_PROGRESS,
     TABLES,
 )

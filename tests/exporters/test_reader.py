@@ -9,7 +9,8 @@ from exporters.reader import Reader
 from exporters.snapshot import NO_TABLE, Partition, ReplicaOffsets, ReplicationSnapshot
 from streaming.changes.change import Subject
 from streaming.contracts.health import AT_MIN_ISR, PARTITIONS, UNDER_REPLICATED
-from streaming.contracts.tables import BROKER_METRICS, PARTITION_CHANGES, REPLICA_OFFSETS
+from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
+from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.tail import TailGap
 
 if TYPE_CHECKING:
