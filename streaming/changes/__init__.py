@@ -15,6 +15,7 @@ sources prove causes, because only they see the order of records.
 - ``snapshots``   what vanished between two sights
 - ``tombstones``  how long a deleted partition is remembered, and where its totals go then
 - ``tally``       counts per broker and cluster, kept up to date change by change
+- ``reconciliation``  what a broker's own meters say that nobody recorded
 - ``headroom``    which brokers may stop now, and in which order to restart them
 - ``protocol``    rules that Kafka never breaks, checked on live data
 """

@@ -9,6 +9,8 @@
 - ``projections``   what derives from the truth: events, partition, broker and cluster state, source progress
 - ``progress``      how far the sources of one channel were applied
 - ``newest``        tables that keep the newest row of a key: replica offsets, broker metrics
+- ``lag``           lag of replicas and groups as columns
+- ``reconciled``    ISR changes that brokers counted against those recorded
 - ``quarantine``    what could not be understood
 - ``upkeep``        compaction and vacuum
 - ``tail``          the rows that each new version added (the reading half, also the exporter's)

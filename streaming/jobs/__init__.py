@@ -9,6 +9,7 @@
 - ``repeats``      what a snapshot says again, told by its bytes alone
 - ``batch``        the replication channel: payloads decoded, folded, committed; in the driver
 - ``newest``       the channels of samples: offsets, broker metrics
+- ``samples``      payloads of samples as Arrow columns
 - ``sample_sources``  how far the sources of those channels came
 - ``projecting``   the thread that writes the derived tables behind the batches
 - ``reporting``    how far the job is behind the bus

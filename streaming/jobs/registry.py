@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from streaming.settings import JobSettings
 
 SAMPLES_TRIGGER_SECONDS: Final = 1.0
+# Each batch of samples rewrites tables as large as the cluster, so its batches are larger than job.batch_bytes.
+SAMPLES_BATCH_FACTOR: Final = 4
 
 
 def register_sources(spark: SparkSession) -> None:
@@ -36,10 +38,11 @@ def register_sources(spark: SparkSession) -> None:
 
 
 def _bus(channel: Channel, spark: SparkSession, places: Places, settings: JobSettings) -> DataFrame:
+    factor = 1 if channel is Channel.REPLICATION else SAMPLES_BATCH_FACTOR
     options = {
         bus_source.DIRECTORY: str(places.bus),
         bus_source.CHANNEL: channel,
-        bus_source.MAX_BYTES: str(settings.batch_bytes),
+        bus_source.MAX_BYTES: str(settings.batch_bytes * factor),
     }
     return spark.readStream.format(bus_source.FORMAT).options(**options).load()
 

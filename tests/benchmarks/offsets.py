@@ -1,0 +1,230 @@
+"""How long the positions of many replicas take from the bus to ``replica_offsets``, through the real Spark query.
+
+    python -m tests.benchmarks.offsets [--replicas 100000 1000000]
+
+Two rounds: into an empty table, and again with every replica known. Beside them what a micro-batch of one sample costs,
+and what reading and decoding the same bytes costs alone, without Spark; and where the time of a round goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from streaming.bus.directory import DirectoryReader
+from streaming.bus.frames import encode_frame
+from streaming.bus.segments import folder_of
+from streaming.contracts.codec import encode
+from streaming.contracts.observations import Authority, Channel
+from streaming.contracts.samples import ReplicaOffsetsObserved
+from streaming.jobs import newest
+from streaming.jobs.bus_source import arrow_batches
+from streaming.jobs.newest import NewestBatch
+from streaming.jobs.queries import Places, Run
+from streaming.jobs.registry import QUERIES, register_sources
+from streaming.jobs.samples import read_samples
+from streaming.jobs.session import build_session
+from streaming.settings import JobSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import SparkSession
+
+SOURCE: Final = "offsets:bench"
+SEGMENT_BYTES: Final = 64 * 1024 * 1024
+PARTITIONS_OF_A_TOPIC: Final = 100
+REPLICAS_OF_A_PARTITION: Final = 3
+PATIENCE_SECONDS: Final = 600.0
+MOMENT: Final = 1_700_000_000_000_000
+
+
+def payloads(replicas: int, moment: int) -> Iterator[bytes]:
+    """What a collector writes of that many replicas: one observation, spelled anew with other numbers."""
+    sample = ReplicaOffsetsObserved(
+        cluster_id="MkU3OEVBNTcwNTJENDM2Qk", cluster="bench", source=SOURCE, authority=Authority.NONE, sequence=11,
+        occurred_not_before=moment, occurred_not_after=moment, collected_at=moment,
+        topic_id="AAAAAAAAAAAAAAAAAA22", topic="orders-22", partition=33, broker=44,
+        log_start_offset=1, last_stable_offset=55, high_watermark=55, log_end_offset=55, leader_log_end_offset=66,
+    )  # fmt: skip
+    marks = {b"11": b"%(n)d", b"22": b"%(topic)06d", b"33": b"%(partition)d", b"44": b"%(broker)d",
+             b"55": b"%(offset)d", b"66": b"%(end)d"}  # fmt: skip
+    form = re.sub(rb"(?<![0-9])(?:11|22|33|44|55|66)(?![0-9])", lambda found: marks[found[0]], encode(sample))
+    for number in range(replicas):
+        partition, replica = divmod(number, REPLICAS_OF_A_PARTITION)
+        topic, index = divmod(partition, PARTITIONS_OF_A_TOPIC)
+        offset = 1_000_000 + number
+        yield form % {b"n": number + 1, b"topic": topic, b"partition": index, b"broker": (partition + replica) % 30,
+                      b"offset": offset, b"end": offset + replica}  # fmt: skip
+
+
+class Bus:
+    """A log that grows by whole segments, each there at once."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.folder = directory / Channel.OFFSETS / folder_of(SOURCE)
+        self.folder.mkdir(parents=True)
+        self.end = 0
+        self.last = -1
+
+    def segments(self, values: Iterator[bytes]) -> list[tuple[Path, bytes]]:
+        """Frame payloads; nothing is visible yet."""
+        made: list[tuple[Path, bytes]] = []
+        frames: list[bytes] = []
+        size = 0
+        for value in values:
+            frames.append(encode_frame(value))
+            self.last = self.end + size
+            size += len(frames[-1])
+            if size >= SEGMENT_BYTES:
+                made.append((self.folder / f"{self.end:020}.log", b"".join(frames)))
+                self.end, frames, size = self.end + size, [], 0
+        made.append((self.folder / f"{self.end:020}.log", b"".join(frames)))
+        self.end += size
+        return made
+
+    def publish(self, segments: Sequence[tuple[Path, bytes]]) -> None:
+        """Make segments visible."""
+        for path, data in segments:
+            hidden = path.with_suffix(".new")
+            hidden.write_bytes(data)
+            hidden.rename(path)
+
+
+class Timed(NewestBatch):
+    """Says what its batches cost."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, Channel.OFFSETS)
+        self.batches = 0
+        self.applying = 0.0
+        self.decoding = 0.0
+
+    def apply(self, rows: pa.Table) -> Any:
+        began = time.perf_counter()
+        with timed_reading(self):
+            applied = super().apply(rows)
+        self.batches += 1
+        self.applying += time.perf_counter() - began
+        return applied
+
+
+@contextmanager
+def timed_reading(timed: Timed) -> Iterator[None]:
+    """Time the reading of payloads within a batch."""
+
+    def reading(*arguments: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return read_samples(*arguments)
+        finally:
+            timed.decoding += time.perf_counter() - began
+
+    newest.read_samples = reading
+    try:
+        yield
+    finally:
+        newest.read_samples = read_samples
+
+
+def cpu_seconds() -> float:
+    """Give what this process and all below it have used: the JVM and its Python workers, too."""
+    parents: dict[int, int] = {}
+    used: dict[int, float] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            told = path.read_text().rsplit(")", 1)[1].split()
+            parents[int(path.parent.name)] = int(told[1])
+            used[int(path.parent.name)] = sum(map(int, told[11:15])) / os.sysconf("SC_CLK_TCK")
+    family = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(used.get(pid, 0.0) for pid in family)
+
+
+def wait_for(batch: Timed, position: int) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while batch.position(SOURCE) < position:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"waited {PATIENCE_SECONDS:g} s in vain for position {position}")
+        time.sleep(0.005)
+
+
+def one_round(bus: Bus, batch: Timed, values: Iterator[bytes], what: str) -> float:
+    """Publish, wait until it is committed, and say where the time went."""
+    segments = bus.segments(values)
+    batch.batches, batch.applying, batch.decoding = 0, 0.0, 0.0
+    began, used = time.perf_counter(), cpu_seconds()
+    bus.publish(segments)
+    wait_for(batch, bus.last)
+    seconds, used = time.perf_counter() - began, cpu_seconds() - used
+    merging, around = batch.applying - batch.decoding, seconds - batch.applying
+    print(
+        f"  {what:20}{seconds:6.2f} s = {batch.decoding:5.2f} decoding + {merging:5.2f} merging and writing "
+        f"+ {around:5.2f} Spark and the bus; {batch.batches} batches, {used:.1f} s of CPU",
+        flush=True,
+    )
+    return seconds
+
+
+def alone(bus: Bus) -> float:
+    """Read and decode everything on the bus in this process, without Spark and without a table."""
+    began = time.perf_counter()
+    items = DirectoryReader(bus.directory).read(Channel.OFFSETS, SOURCE, 0, bus.end)
+    rows = pa.Table.from_batches(arrow_batches(SOURCE, items))
+    samples = read_samples(rows, [ReplicaOffsetsObserved], Channel.OFFSETS)
+    seconds = time.perf_counter() - began
+    assert not samples.refused
+    return seconds
+
+
+def measure(spark: SparkSession, replicas: int, directory: Path) -> None:
+    print(f"{replicas:,} replicas", flush=True)
+    places = Places(bus=directory / "bus", tables=directory / "tables", checkpoint=directory / "checkpoint")
+    bus, batch = Bus(places.bus), Timed(places.tables)
+    run = Run("offsets", QUERIES["offsets"].stream(spark, places, JobSettings()), batch, places.checkpoint, 0.0)
+    for number in range(5):  # the JVM of a fresh query compiles its hot code
+        one = one_sample(bus, batch, MOMENT + number)
+    first = one_round(bus, batch, payloads(replicas, MOMENT + 1_000_000), "first round")
+    again = one_round(bus, batch, payloads(replicas, MOMENT + 2_000_000), "every replica known")
+    run.stop()
+    used = cpu_seconds()
+    lone = alone(bus) / 2
+    used = (cpu_seconds() - used) / 2
+    print(f"  one sample {one * 1000:.0f} ms; reading and decoding alone {lone:.2f} s a round, {used:.1f} s of CPU")
+    print(
+        f"  a round is {again / one:.0f} x a batch of one sample, {first / lone:.1f} to {again / lone:.1f} x decoding"
+    )
+
+
+def one_sample(bus: Bus, batch: Timed, moment: int) -> float:
+    segments = bus.segments(payloads(1, moment))
+    began = time.perf_counter()
+    bus.publish(segments)
+    wait_for(batch, bus.last)
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--replicas", type=int, nargs="+", default=[100_000, 1_000_000])
+    arguments = parser.parse_args()
+    spark = build_session("offsets benchmark")
+    register_sources(spark)
+    for replicas in arguments.replicas:
+        with tempfile.TemporaryDirectory() as directory:
+            measure(spark, replicas, Path(directory))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
