@@ -70,7 +70,8 @@ def without_tombstones(rows: pa.Table, clusters: Iterable[ClusterState]) -> pa.T
 
 
 def _numbered(rows: pa.Table) -> pa.Table:
-    return rows.select(_KEY).append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
+    ones = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
+    return rows.select(_KEY).append_column(_ROW, pc.subtract(pc.cumulative_sum(ones), 1))
 
 
 def partitions_of(rows: pa.Table) -> Iterator[PartitionState]:
