@@ -169,7 +169,7 @@ def reconfigured(topic_id: TopicId, observed: ConfigObserved, draft: Draft) -> N
         minimum = configured_min_isr(draft.min_isr, before.cluster_id, before.topic)
         if before.is_deleted or minimum == before.min_isr_configured:
             continue
-        after = partitions.with_health(before, minimum, observed.occurred_not_after)
+        after = partitions.with_health(before, minimum, _in_sight(before, observed, draft))
         after = replace(after, change_number=before.change_number + 1, changed_at=before.changed_at)
         draft.put_partition(after)
         draft.changes.append(
@@ -186,6 +186,17 @@ def reconfigured(topic_id: TopicId, observed: ConfigObserved, draft: Draft) -> N
                 after=after,
             )
         )
+
+
+def _in_sight(before: PartitionState, observed: ConfigObserved, draft: Draft) -> Micros:
+    """Give the moment from which a minimum counts: nobody has seen the partition later than its authority told.
+
+    A broker that is asked for its configuration may answer minutes after that, or tell what held before the partition
+    came to be as it is.
+    """
+    seen = draft.cluster(observed).authority_watermark
+    at = observed.occurred_not_after if seen is None else min(observed.occurred_not_after, seen)
+    return at if before.changed_at is None else max(at, before.changed_at)
 
 
 def _identity(after: PartitionState) -> str:

@@ -7,13 +7,14 @@ sets of partitions add up. Names are column names of ``broker_state`` and ``clus
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from streaming.changes.suspects import blamed, score
 from streaming.contracts import health
 from streaming.contracts.identifiers import NO_LEADER
-from streaming.contracts.totals import EPISODES, SECONDS, TOTALS
+from streaming.contracts.totals import COUNTS, EPISODES, TOTALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,40 +24,36 @@ if TYPE_CHECKING:
 
 SECOND: Final = 1_000_000
 _SINCE: Final = tuple((f"{name}_seconds", f"{name}_since") for name in EPISODES)
-_SECONDS: Final = frozenset(SECONDS)
 _COLUMN: Final = {
     state: state if state == health.PARTITIONS else f"{state}_{health.PARTITIONS}" for state in health.STATES
 }
+_TOTALS_OF: Final = attrgetter(*TOTALS)
+_SINCE_OF: Final = attrgetter(*(since for _, since in _SINCE))
+_NOTHING: Final = (0,) * len(TOTALS)
 # What is added: whose count (None: the cluster's), and which.
 Contribution = tuple["BrokerId | None", str]
 
 
-def contributions(partition: PartitionState) -> Iterator[Contribution]:
+def contributions(partition: PartitionState) -> list[Contribution]:
     """Name the counts that a partition is one of; a tombstone is in none."""
     if partition.is_deleted:
-        return
-    yield from _to_cluster(partition)
-    if partition.leader != NO_LEADER:
-        yield partition.leader, "led_partitions"
-    for broker in partition.replicas:
-        yield broker, "hosted_partitions"
-        if partition.is_under_min_isr:
-            yield broker, "under_min_isr_partitions"
-        if partition.is_offline:
-            yield broker, "offline_partitions"
-    at_stake = tuple(_at_stake(partition))
-    for broker in partition.isr:
-        yield broker, "in_sync_partitions"
-        for name in at_stake:
-            yield broker, name
-    yield from _of_blame(partition)
-
-
-def _to_cluster(partition: PartitionState) -> Iterator[Contribution]:
-    for state in health.states_of(partition):
-        yield None, _COLUMN[state]
+        return []
+    told: list[Contribution] = [(None, _COLUMN[state]) for state in health.states_of(partition)]
     if partition.partition == 0:
-        yield None, "topics"  # every topic has a partition 0, so it stands for its topic
+        told.append((None, "topics"))  # every topic has a partition 0, so it stands for its topic
+    if partition.leader != NO_LEADER:
+        told.append((partition.leader, "led_partitions"))
+    hosted = ["hosted_partitions"]
+    if partition.is_under_min_isr:
+        hosted.append("under_min_isr_partitions")
+    if partition.is_offline:
+        hosted.append("offline_partitions")
+    told += [(broker, name) for broker in partition.replicas for name in hosted]
+    in_sync = ["in_sync_partitions", *_at_stake(partition)]
+    told += [(broker, name) for broker in partition.isr for name in in_sync]
+    if len(partition.isr) < len(partition.replicas):
+        told += _of_blame(partition)
+    return told
 
 
 def _of_blame(partition: PartitionState) -> Iterator[Contribution]:
@@ -69,19 +66,19 @@ def _of_blame(partition: PartitionState) -> Iterator[Contribution]:
             yield broker, "blamed_alone"
 
 
-def _at_stake(partition: PartitionState) -> Iterator[str]:
+def _at_stake(partition: PartitionState) -> list[str]:
     """Name what would happen to a partition if any one of its in-sync replicas stopped now.
 
     Eligible leader replicas (KIP-966) are not counted on: they are known to have been fenced or to lag when they left
     the ISR, and a promise that one of them leads on would have to be kept by a broker nobody has heard of.
     """
-    left = len(partition.isr) - 1
-    if not partition.is_offline and left == 0:
-        yield "would_go_offline"
-    if partition.min_isr_effective is None:
-        yield "unknown_min_isr_partitions"
-    elif not partition.is_under_min_isr and left < partition.min_isr_effective:
-        yield "would_go_under_min_isr"
+    left, minimum = len(partition.isr) - 1, partition.min_isr_effective
+    at_stake = [] if partition.is_offline or left else ["would_go_offline"]
+    if minimum is None:
+        at_stake.append("unknown_min_isr_partitions")
+    elif left < minimum and not partition.is_under_min_isr:
+        at_stake.append("would_go_under_min_isr")
+    return at_stake
 
 
 class Tally:
@@ -89,7 +86,7 @@ class Tally:
 
     def __init__(self, partitions: Iterable[PartitionState] = ()) -> None:
         """Count some partitions, tombstones included: their totals are still theirs."""
-        self._counts: Counter[tuple[ClusterId, Contribution]] = Counter()
+        self._counts: defaultdict[ClusterId, Counter[Contribution]] = defaultdict(Counter)
         self._totals: Counter[tuple[ClusterId, str]] = Counter()
         for partition in partitions:
             self._add(partition, 1)
@@ -117,16 +114,17 @@ class Tally:
 
     def update(self, other: Tally) -> None:
         """Add the counts of other partitions."""
-        self._counts.update(other._counts)
+        for cluster_id, counts in other._counts.items():
+            self._counts[cluster_id].update(counts)
         self._totals.update(other._totals)
 
     def of_broker(self, cluster_id: ClusterId, broker: BrokerId, name: str) -> int:
         """Give one count of a broker."""
-        return self._counts[cluster_id, (broker, name)]
+        return self._counts[cluster_id][broker, name]
 
     def of_cluster(self, cluster_id: ClusterId, name: str) -> int:
         """Give one count of a cluster."""
-        return self._counts[cluster_id, (None, name)]
+        return self._counts[cluster_id][None, name]
 
     def suspect_score(self, cluster_id: ClusterId, broker: BrokerId) -> float:
         """Tell how much a broker explains of every ISR that is shrunk now, 0 to 1 (see ``suspects.score``)."""
@@ -142,22 +140,21 @@ class Tally:
         Whole microseconds are summed, so that what is added and taken away leaves nothing behind.
         """
         closed = self._totals[cluster_id, name]
-        if name not in _SECONDS:
+        if name in COUNTS:
             return closed
         begun = self._totals[cluster_id, f"{name}/open"]
         running = 0 if watermark is None else watermark * begun - self._totals[cluster_id, f"{name}/since"]
         return (closed + max(0, running)) / SECOND
 
     def _add(self, partition: PartitionState, step: int) -> None:
-        counts, totals, cluster_id = self._counts, self._totals, partition.cluster_id
+        totals, cluster_id = self._totals, partition.cluster_id
+        counts = self._counts[cluster_id]
         for contribution in contributions(partition):
-            counts[cluster_id, contribution] += step
-        for name in TOTALS:
-            value = getattr(partition, name)
-            if value:
-                totals[cluster_id, name] += step * (round(value * SECOND) if name in _SECONDS else value)
-        for name, since in _SINCE:
-            begin = getattr(partition, since)
+            counts[contribution] += step
+        if (told := _TOTALS_OF(partition)) != _NOTHING:
+            for name, value in zip(TOTALS, told, strict=True):
+                totals[cluster_id, name] += step * (value if name in COUNTS else round(value * SECOND))
+        for (name, _), begin in zip(_SINCE, _SINCE_OF(partition), strict=True):
             if begin is not None:
                 totals[cluster_id, f"{name}/open"] += step
                 totals[cluster_id, f"{name}/since"] += step * begin

@@ -122,7 +122,7 @@ def states_of(partition: Health) -> tuple[str, ...]:
         (OFF_PREFERRED_LEADER, partition.is_off_preferred_leader),
         (REASSIGNING, bool(partition.adding_replicas or partition.removing_replicas)),
     )
-    return tuple(name for name, holds in told if holds)
+    return tuple([name for name, holds in told if holds])
 
 
 def known_by_minimum(count: int, partitions: int, unknown: int) -> int | None:

@@ -107,7 +107,7 @@ BROKER_STATE_TABLE: Final = Table(
         Column("isr_departures", [(
             Column("cause", "string", "why it left"),
             Column("departures", "long", "how often"),
-        )], "how often it left an ISR, by cause"),
+        )], "how often it left an ISR, by cause as told then; a revised cause moves no count"),
         *AS_OF,
     ),
     key=("cluster_id", "broker"),

@@ -10,7 +10,8 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.changes.tally import Tally, contributions
 from streaming.contracts.columns import BROKER_COUNTS, CLUSTER_COUNTS, CLUSTER_TOTALS
-from streaming.contracts.identifiers import BrokerId, ClusterId
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
+from streaming.contracts.observations import ConfigOrigin
 from streaming.contracts.totals import seconds_until
 from tests.changes.conftest import LAG, Story
 
@@ -114,6 +115,19 @@ def test_tallies_of_parts_add_up_to_the_tally_of_the_whole() -> None:
     parts.update(Tally(partitions[1:]))
 
     assert told_by(parts) == told_by(whole)
+
+
+def test_an_episode_that_a_brokers_answer_reveals_begins_where_the_authority_was_last_heard(
+    story: Story, poll: Story
+) -> None:
+    story.snapshot([{"isr": (1,)}])
+    poll.now = story.now
+    poll.later(100).config("2", ConfigOrigin.DESCRIBE)
+    state, tally = counted([*story.seen, *poll.seen], 1)
+    (partition,) = state.partitions()
+
+    assert partition.under_min_isr_since == story.now
+    assert tally.total(CLUSTER, "under_min_isr_seconds", Micros(story.now + 3_000_000)) == 3.0
 
 
 def test_what_is_at_stake_with_each_broker() -> None:
