@@ -48,6 +48,7 @@ STATE_STYLES: Final = {
     UNDER_MIN_ISR: "red",
     OFFLINE: "bold red",
 }
+BROKER_STYLES: Final = {"fenced": "red", "shutting down": "yellow", "active": "green"}
 
 
 def clock(micros: int) -> str:
@@ -106,7 +107,7 @@ def view(snapshot: ReplicationSnapshot, *, now: int, lines: int) -> RenderableTy
     clusters = [
         part
         for cluster in snapshot.by_name().values()
-        for part in (_heading(cluster, now), _totals(cluster), _brokers_of(cluster))
+        for part in (heading(cluster, now), _totals(cluster), _brokers_of(cluster))
     ]
     return Group(*clusters, Text(), _events(snapshot.recent_events[-max(1, lines) :]))
 
@@ -120,7 +121,8 @@ def summary(counts: Mapping[tuple[str, str], int]) -> RenderableType:
     return table
 
 
-def _heading(cluster: ClusterSnapshot, now: int) -> Text:
+def heading(cluster: ClusterSnapshot, now: int) -> Text:
+    """Tell how old our sight of a cluster is, and how many of its partitions are in which state."""
     age = cluster.age_seconds(now)
     text = Text.assemble(("cluster ", "dim"), (cluster.name, "bold"))
     text.append("  nothing seen yet" if age is None else f"  seen {age:.1f} s ago", style="dim")
@@ -146,7 +148,7 @@ def _brokers_of(cluster: ClusterSnapshot) -> Table:
     table = Table("broker", "state", "leads", "in sync", box=None, header_style="dim", pad_edge=False)
     tally = cluster.tally
     for number in cluster.known_brokers():
-        state, style = _broker_state(cluster.brokers.get(number))
+        state, style = broker_state(cluster.brokers.get(number))
         in_sync, hosted = tally.in_sync.get(number, 0), tally.hosted.get(number, 0)
         table.add_row(
             str(number),
@@ -157,16 +159,27 @@ def _brokers_of(cluster: ClusterSnapshot) -> Table:
     return table
 
 
-def _broker_state(broker: Broker | None) -> tuple[str, str]:
+def broker_state(broker: Broker | None) -> tuple[str, str]:
+    """Name the state of a broker, and colour it."""
+    state = _named_state(broker)
+    return state, broker_style(state)
+
+
+def broker_style(state: str) -> str:
+    """Colour a broker's state."""
+    return BROKER_STYLES.get(state, "dim")
+
+
+def _named_state(broker: Broker | None) -> str:
     if broker is None:
-        return "unknown", "dim"
+        return "unknown"
     if not broker.is_registered:
-        return "unregistered", "dim"
+        return "unregistered"
     if broker.is_fenced:
-        return "fenced", "red"
+        return "fenced"
     if broker.is_shutting_down:
-        return "shutting down", "yellow"
-    return ("unknown", "dim") if broker.is_fenced is None else ("active", "green")
+        return "shutting down"
+    return "unknown" if broker.is_fenced is None else "active"
 
 
 def _events(events: Sequence[Event]) -> Table:

@@ -5,5 +5,6 @@
 - ``wanted``    which events somebody wants
 - ``events``    the events that were recorded; ``follow`` those that come
 - ``output``    rows as a table, lines, JSON or CSV; ``event_view`` how an event looks
-- ``command``   ``isrwatch events``
+- ``rebuilt``   the state as of a version; ``state_view`` and ``groups`` how a state looks
+- ``command``   ``isrwatch events``; ``state_command`` ``isrwatch state``
 """

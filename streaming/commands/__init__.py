@@ -61,6 +61,11 @@ COMMANDS: Final[dict[str, Command]] = {
         help="What happened, and why: the recorded events, and those to come.",
         extra="export",
     ),
+    "state": Command(
+        target="exporters.history.state_command:state",
+        help="How partitions, brokers, topics and groups are, or were.",
+        extra="export",
+    ),
     "simulate": Command(
         target="streaming.commands.simulate:simulate",
         help="Play a scenario in the model of a cluster: what happens, and why.",

@@ -1,0 +1,115 @@
+"""``isrwatch state``: how it is and was; stale is marked, unknown is not 0."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from exporters.history.versions import versions_of
+from streaming.commands import app
+from streaming.contracts.tables import BROKER_STATE_TABLE, PARTITION_CHANGES
+from tests.exporters.conftest import SECOND, START, Rows, Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def state(tables: Path, *options: str) -> str:
+    done = CliRunner().invoke(app, ["state", "--tables", str(tables), *options])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def objects(tables: Path, *options: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in state(tables, "--format", "json", *options).splitlines()]
+
+
+@pytest.fixture(scope="module")
+def played(played_tables: Callable[..., Path]) -> Path:
+    return played_tables("under_min_isr", "consumer_groups", seconds=42)
+
+
+def test_only_what_is_not_healthy_is_told_unless_all_is_asked_for(busy_cluster: Tables) -> None:
+    rows = objects(busy_cluster.directory)
+    assert [(row["topic"], row["partition"], row["health"]) for row in rows] == [
+        ('odd "topic"\\', 0, "offline"),
+        ("orders", 1, "under_min_isr"),
+    ]
+    assert len(objects(busy_cluster.directory, "--all")) == 3
+    assert [row["topic"] for row in objects(busy_cluster.directory, "--topic", "ord*")] == ["orders"]
+
+
+def test_durations_are_told_up_to_what_was_seen(busy_cluster: Tables) -> None:
+    (row,) = objects(busy_cluster.directory, "--topic", "orders")
+    assert row["under_replicated_seconds"] == pytest.approx(1.5 + 20)
+    assert row["under_min_isr_seconds"] == pytest.approx(10)
+
+
+def test_what_is_unknown_is_a_question_mark_and_never_zero(busy_cluster: Tables) -> None:
+    lines = [line for line in state(busy_cluster.directory).splitlines() if line.startswith("odd")]
+    assert lines == ['odd "topic"\\-0  offline  5.0s  none  3  1  ?']
+    (row,) = (row for row in objects(busy_cluster.directory) if row["health"] == "offline")
+    assert (row["min_isr_effective"], row["is_under_min_isr"]) == (None, None)
+
+
+def test_old_sight_is_marked_with_its_age(busy_cluster: Tables) -> None:
+    assert state(busy_cluster.directory).splitlines()[0].startswith("STALE: cluster main was last seen ")
+    (row,) = objects(busy_cluster.directory, "--clusters")
+    assert row["is_stale"]
+    assert row["sight_age_seconds"] > 0
+
+
+def test_a_cluster_that_was_never_seen_has_no_age(tables: Tables, rows: Rows) -> None:
+    tables.commit(rows.cluster_row(authority=None, authority_watermark=None))
+    lines = state(tables.directory, "--clusters").splitlines()
+    assert (lines[0], lines[-1].split()[:2]) == ("STALE: cluster main was never seen", ["main", "?"])
+
+
+def test_brokers_have_every_column_that_their_table_defines(played: Path) -> None:
+    rows = objects(played, "--brokers", "--cluster", "under_min_isr")
+    assert [(row["broker"], row["broker_state"], row["led_partitions"]) for row in rows] == [
+        (1, "active", 12), (2, "active", 0), (3, "fenced", 0),
+    ]  # fmt: skip
+    simple = {column.name for column in BROKER_STATE_TABLE.columns if column.type in ("double", "boolean", "long")}
+    assert {name for name in simple - set(rows[0]) if not name.endswith(("_offset", "_version"))} == set()
+
+
+def test_groups_are_told_with_their_lag_and_where_it_is_worst(played: Path) -> None:
+    rows = objects(played, "--groups")
+    assert [row["group"] for row in rows] == ["billing", "shipping"]
+    assert all(row["lag"] >= row["worst_lag"] >= 0 for row in rows)
+
+
+def test_topics_sum_up_their_partitions(played: Path) -> None:
+    (row,) = objects(played, "--topics", "--topic", "payments")
+    partitions = objects(played, "--all", "--topic", "payments")
+    assert row["partitions"] == len(partitions)
+    assert row["isr_shrinks"] == sum(partition["isr_shrinks"] for partition in partitions) > 0
+    spent = sum(partition["under_min_isr_seconds"] for partition in partitions)
+    assert row["under_min_isr_seconds"] == pytest.approx(spent)
+
+
+def test_as_of_tells_how_it_was(played: Path) -> None:
+    versions = versions_of(played / PARTITION_CHANGES.name)
+    counts = [len(objects(played, "--as-of", str(version))) for version in versions]
+    assert (counts[1], max(counts), counts[-1]) == (0, 12, 12)
+    assert {row["health"] for row in objects(played, "--as-of", str(versions[counts.index(12)]))} != {"healthy"}
+
+
+def test_where_all_is_healthy_it_says_so(tables: Tables, rows: Rows) -> None:
+    tables.commit(rows.cluster_row(), rows.partition("orders", 0, rows.state([1, 2, 3], [1, 2, 3], 1)))
+    tables.commit(rows.source(START + 30 * SECOND))
+    assert state(tables.directory).splitlines()[-1] == "no partition is unhealthy"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [(["--brokers", "--topics"], "give one of them"), (["--groups", "--as-of", "1"], "leave --as-of out")],
+)
+def test_what_does_not_go_together_is_refused(busy_cluster: Tables, options: list[str], sentence: str) -> None:
+    done = CliRunner().invoke(app, ["state", "--tables", str(busy_cluster.directory), *options])
+    assert (done.exit_code, sentence in done.stderr) == (2, True)
