@@ -13,7 +13,6 @@ import typer
 from deltalake import DeltaTable, QueryBuilder
 
 from exporters import terminal
-from exporters.draft import PARTITIONS
 from exporters.history.command import (
     AsOfOption,
     ClusterOption,
@@ -42,6 +41,7 @@ from exporters.history.state_view import (
 from exporters.history.versions import as_of as version_as_of
 from exporters.reader import Reader
 from exporters.snapshot import Broker, ClusterSnapshot
+from streaming.contracts.health import PARTITIONS
 from streaming.contracts.tables import BROKER_STATE_TABLE, GROUP_OFFSETS
 from streaming.errors import ConfigurationError
 from streaming.settings import load

@@ -9,14 +9,24 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from exporters import terminal
-from exporters.draft import OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED, states_of
 from exporters.history.moments import SECOND, span
 from exporters.history.output import UNKNOWN, Field
 from exporters.history.wanted import is_wanted_topic
-from exporters.snapshot import Partition, seconds_until
+from exporters.snapshot import Partition
+from streaming.contracts.health import (
+    AT_MIN_ISR,
+    OFFLINE,
+    PARTITIONS,
+    UNDER_MIN_ISR,
+    UNDER_REPLICATED,
+    UNKNOWN_MIN_ISR,
+    known_by_minimum,
+    seconds_until,
+    states_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from exporters.history.output import Row
     from exporters.snapshot import ClusterSnapshot, Topic
@@ -33,14 +43,23 @@ _SPANS: Final = {
 
 def cluster_row(cluster: ClusterSnapshot, now: int, stale_after_seconds: float) -> dict[str, Any]:
     """Tell how a cluster is, and how old our sight of it is."""
-    states = {f"{state}_partitions": cluster.tally.states.get(state, 0) for state in terminal.STATES}
     return {
         **_sight(cluster, now, stale_after_seconds),
         **cluster.cluster._asdict(),
         "brokers": len(cluster.known_brokers()),
-        **{name.replace("partitions_partitions", "partitions"): count for name, count in states.items()},
+        **_counts(cluster.tally.states),
         **cluster.totals._asdict(),
     }
+
+
+def _counts(states: Mapping[str, int]) -> dict[str, int | None]:
+    """Count partitions by state; what depends on the minimum is unknown while nobody has told one."""
+    partitions, unknown = states.get(PARTITIONS, 0), states.get(UNKNOWN_MIN_ISR, 0)
+    counts: dict[str, int | None] = {f"{state}_partitions": states.get(state, 0) for state in terminal.STATES}
+    for state in (UNDER_MIN_ISR, AT_MIN_ISR):
+        counts[f"{state}_partitions"] = known_by_minimum(states.get(state, 0), partitions, unknown)
+    del counts[f"{PARTITIONS}_partitions"]
+    return {PARTITIONS: partitions, **counts}
 
 
 def partition_rows(
@@ -55,7 +74,7 @@ def partition_rows(
             yield {**sight, **partition._asdict(), **spent, "health": health(partition)}
 
 
-def broker_rows(cluster: ClusterSnapshot, sight: Row, more: dict[int, Row]) -> Iterator[dict[str, Any]]:
+def broker_rows(cluster: ClusterSnapshot, sight: Row, more: Mapping[int, Row]) -> Iterator[dict[str, Any]]:
     """Tell of the brokers of a cluster.
 
     Args:
@@ -68,7 +87,7 @@ def broker_rows(cluster: ClusterSnapshot, sight: Row, more: dict[int, Row]) -> I
         broker = cluster.brokers.get(number)
         yield {
             **sight,
-            **more.get(number, {}),
+            **({} if sight["is_stale"] else more.get(number, {})),  # advice on what is long past is no advice
             **({} if broker is None else broker._asdict()),
             "broker": number,
             "broker_state": terminal.broker_state(broker)[0],
@@ -92,8 +111,7 @@ def _topic_row(topic: Topic, watermark: int | None) -> dict[str, Any]:
     return {
         "topic_id": topic.topic_id,
         "topic": topic.topic,
-        "partitions": len(topic.partitions),
-        **{f"{state}_partitions": states[state] for state in UNHEALTHY},
+        **_counts(states),
         **{name: sum(getattr(partition, name) or 0 for partition in partitions) for name in _COUNTED},
         **{name: sum(_spent(partition, name, watermark) for partition in partitions) for name in _SPANS},
     }
@@ -104,7 +122,7 @@ def health(partition: Partition) -> str:
     worst, _ = _badness(partition)
     if worst < len(UNHEALTHY):
         return UNHEALTHY[worst]
-    return "unknown_min_isr" if partition.is_under_min_isr is None else "healthy"
+    return UNKNOWN_MIN_ISR if partition.is_under_min_isr is None else "healthy"
 
 
 def _badness(partition: Partition) -> tuple[int, int]:

@@ -66,6 +66,11 @@ COMMANDS: Final[dict[str, Command]] = {
         help="How partitions, brokers, topics and groups are, or were.",
         extra="export",
     ),
+    "tables": Command(
+        target="exporters.history.tables_command:tables",
+        help="What the tables mean, and how large and how old they are.",
+        extra="export",
+    ),
     "simulate": Command(
         target="streaming.commands.simulate:simulate",
         help="Play a scenario in the model of a cluster: what happens, and why.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -74,8 +75,20 @@ def test_brokers_have_every_column_that_their_table_defines(played: Path) -> Non
     assert [(row["broker"], row["broker_state"], row["led_partitions"]) for row in rows] == [
         (1, "active", 12), (2, "active", 0), (3, "fenced", 0),
     ]  # fmt: skip
+    assert not {"is_safe_to_stop", "would_go_offline", "suspect_score"} & set(rows[0])  # of sight that is stale
+
+
+def test_brokers_that_are_seen_have_every_column_that_their_table_defines(tables: Tables, rows: Rows) -> None:
+    now = time.time_ns() // 1_000
+    tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.source(now))
+    advice = {"is_safe_to_stop": False, "restart_order": None, "suspect_score": 0.75, "would_go_offline": 3}
+    tables.put(BROKER_STATE_TABLE.name, {**rows.owner, "broker": 1, **advice}, as_of=1)
+    (row,) = objects(tables.directory, "--brokers")
+    assert {name: row[name] for name in advice} == advice
     simple = {column.name for column in BROKER_STATE_TABLE.columns if column.type in ("double", "boolean", "long")}
-    assert {name for name in simple - set(rows[0]) if not name.endswith(("_offset", "_version"))} == set()
+    assert {name for name in simple - set(row) if not name.endswith(("_offset", "_version"))} == set()
+    told = state(tables.directory, "--brokers").split()
+    assert ("0.75" in told, "?" in told) == (True, True)
 
 
 def test_groups_are_told_with_their_lag_and_where_it_is_worst(played: Path) -> None:
