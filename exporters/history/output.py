@@ -132,7 +132,7 @@ class Output:
         table = Table(box=None, header_style="dim", pad_edge=False)
         for field in fields:
             side: Literal["left", "right"] = "right" if field.is_number else "left"
-            table.add_column(field.title, justify=side, no_wrap=True, overflow="ellipsis")
+            table.add_column(field.title, justify=side, no_wrap=not field.is_number, overflow="ellipsis")
         rows = list(rows)
         for column, field in zip(table.columns, fields, strict=True):
             if field.is_whole:
