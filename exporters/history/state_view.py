@@ -21,9 +21,9 @@ from streaming.contracts.health import (
     UNDER_REPLICATED,
     UNKNOWN_MIN_ISR,
     known_by_minimum,
-    seconds_until,
     states_of,
 )
+from streaming.contracts.totals import seconds_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

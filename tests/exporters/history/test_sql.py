@@ -15,8 +15,8 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from exporters.history.events import history
 from exporters.history.wanted import Wanted
 from exporters.reader import Reader
-from streaming.contracts.health import seconds_until
 from streaming.contracts.tables import TABLES
+from streaming.contracts.totals import seconds_until
 from streaming.delta.definitions import arrow_schema, create_or_check
 
 if TYPE_CHECKING:
