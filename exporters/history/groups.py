@@ -10,7 +10,7 @@ from deltalake import DeltaTable, QueryBuilder
 from exporters.columns import columns_of
 from exporters.history.moments import SECOND
 from exporters.history.wanted import is_wanted_topic
-from streaming.contracts.tables import GROUP_OFFSETS
+from streaming.contracts.sample_tables import GROUP_OFFSETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -42,7 +42,8 @@ from exporters.history.versions import as_of as version_as_of
 from exporters.reader import Reader
 from exporters.snapshot import Broker, ClusterSnapshot
 from streaming.contracts.health import PARTITIONS
-from streaming.contracts.tables import BROKER_STATE_TABLE, GROUP_OFFSETS
+from streaming.contracts.sample_tables import GROUP_OFFSETS
+from streaming.contracts.tables import BROKER_STATE_TABLE
 from streaming.errors import ConfigurationError
 from streaming.settings import load
 
