@@ -71,6 +71,8 @@ class JobSettings:
     trigger_seconds: float = 0.0
     batch_bytes: int = 32 * 1024 * 1024
     projection_seconds: float = 1.0
+    incident_gap_seconds: float = 60.0
+    incident_rolling_gap_seconds: float = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

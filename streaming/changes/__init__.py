@@ -17,5 +17,9 @@ sources prove causes, because only they see the order of records.
 - ``tally``       counts per broker and cluster, kept up to date change by change
 - ``reconciliation``  what a broker's own meters say that nobody recorded
 - ``headroom``    which brokers may stop now, and in which order to restart them
+- ``suspects``    who is to blame for a shrunk ISR
+- ``incidents``   which changes are one thing that happened; ``incident_signals`` what a row is evidence of,
+  ``incident_bounds`` which incident it belongs to, ``incident`` what was seen of one so far, ``accusations`` what
+  leaders say of followers, ``incident_classes`` class, suspects and summary, ``incident_document`` one as text
 - ``protocol``    rules that Kafka never breaks, checked on live data
 """

@@ -18,6 +18,7 @@ from streaming.contracts.columns import (
     CLUSTER_STATE,
     CLUSTER_TOTALS,
     EVENT,
+    INCIDENT,
     OCCURRENCE,
     PARTITION_IDENTITY,
     PARTITION_STATE,
@@ -126,6 +127,13 @@ CLUSTER_STATE_TABLE: Final = Table(
     key=("cluster_id",),
 )
 
+INCIDENTS: Final = Table(
+    name="incidents",
+    comment="One row an incident: one thing that happened, however many partitions it touched",
+    columns=(*CLUSTER, *INCIDENT, *AS_OF),
+    key=("incident_id",),
+)
+
 QUARANTINE: Final = Table(
     name="quarantine",
     comment="What could not be understood, whole, with the reason",
@@ -166,6 +174,7 @@ TABLES: Final[dict[str, Table]] = {
         BROKER_STATE_TABLE,
         CLUSTER_STATE_TABLE,
         *SAMPLE_TABLES,
+        INCIDENTS,
         QUARANTINE,
         SOURCE_PROGRESS,
     )

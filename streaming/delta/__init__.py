@@ -11,6 +11,7 @@
 - ``newest``        tables that keep the newest row of a key: replica offsets, broker metrics
 - ``lag``           lag of replicas and groups as columns
 - ``reconciled``    ISR changes that brokers counted against those recorded
+- ``incidents``     one row an incident; ``incident_rows`` changes as incidents need them, incidents as rows
 - ``quarantine``    what could not be understood
 - ``upkeep``        compaction and vacuum
 - ``tail``          the rows that each new version added (the reading half, also the exporter's)

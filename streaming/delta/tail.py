@@ -130,6 +130,20 @@ def has_moved(path: Path, version: int) -> bool:
     return _entry(path, version + 1).exists() or (version > BEFORE_FIRST and not _entry(path, version).exists())
 
 
+def has_version(path: Path, version: int) -> bool:
+    """Tell, by one look-up of a name, whether a version can be read."""
+    return _entry(path, version).exists()
+
+
+def oldest_version(path: Path) -> int | None:
+    """Find the version from which on the log tells everything; None where there is no table."""
+    versions = {int(entry.stem) for entry in (path / "_delta_log").glob("*.json") if entry.stem.isdecimal()}
+    oldest = max(versions, default=None)
+    while oldest is not None and oldest - 1 in versions:
+        oldest -= 1
+    return oldest
+
+
 def _entry(path: Path, version: int) -> Path:
     return path / "_delta_log" / f"{version:020}.json"
 

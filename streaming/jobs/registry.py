@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
+from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.errors import ConfigurationError
-from streaming.jobs import bus_source
+from streaming.jobs import bus_source, changes_source
 from streaming.jobs.batch import ReplicationBatch
+from streaming.jobs.incidents import IncidentsBatch
 from streaming.jobs.newest import NewestBatch
 from streaming.jobs.projecting import ProjectionThread
 from streaming.jobs.queries import Definition
@@ -30,11 +32,13 @@ if TYPE_CHECKING:
 SAMPLES_TRIGGER_SECONDS: Final = 1.0
 # Each batch of samples rewrites tables as large as the cluster, so its batches are larger than job.batch_bytes.
 SAMPLES_BATCH_FACTOR: Final = 4
+INCIDENTS_TRIGGER_SECONDS: Final = 1.0
 
 
 def register_sources(spark: SparkSession) -> None:
     """Make the formats that the queries read known to a session."""
     bus_source.register(spark)
+    changes_source.register(spark)
 
 
 def _bus(channel: Channel, spark: SparkSession, places: Places, settings: JobSettings) -> DataFrame:
@@ -45,6 +49,18 @@ def _bus(channel: Channel, spark: SparkSession, places: Places, settings: JobSet
         bus_source.MAX_BYTES: str(settings.batch_bytes * factor),
     }
     return spark.readStream.format(bus_source.FORMAT).options(**options).load()
+
+
+def _changes(spark: SparkSession, places: Places, _settings: JobSettings) -> DataFrame:
+    truth = places.tables / PARTITION_CHANGES.name
+    return spark.readStream.format(changes_source.FORMAT).option(changes_source.PATH, str(truth)).load()
+
+
+def _open_incidents(places: Places, settings: JobSettings) -> IncidentsBatch:
+    batch = IncidentsBatch(places.tables, settings.incident_gap_seconds, settings.incident_rolling_gap_seconds)
+    if batch.is_empty:
+        _forget(places.checkpoint / INCIDENTS.name)
+    return batch
 
 
 def _open_replication(places: Places, _settings: JobSettings) -> ReplicationBatch:
@@ -107,6 +123,7 @@ QUERIES: Final[dict[str, Definition]] = {
     ),
     "offsets": _samples(Channel.OFFSETS),
     "metrics": _samples(Channel.METRICS),
+    "incidents": Definition(stream=_changes, open=_open_incidents, trigger_seconds=lambda _: INCIDENTS_TRIGGER_SECONDS),
 }
 
 

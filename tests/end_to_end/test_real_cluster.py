@@ -51,6 +51,7 @@ class Run:
     rows: list[dict[str, Any]] = field(default_factory=list)
     states: list[dict[str, Any]] = field(default_factory=list)
     quarantined: list[dict[str, Any]] = field(default_factory=list)
+    incidents: list[dict[str, Any]] = field(default_factory=list)
     described: dict[Any, Any] = field(default_factory=dict)
     scraped: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     scrape_health: list[float] = field(default_factory=list)
@@ -178,6 +179,8 @@ def finish(sandbox: Sandbox, pipeline: Pipeline, done: Run) -> None:
     done.states = pipeline.rows("partition_state")
     done.quarantined = pipeline.rows("quarantine")
     done.described = sandbox.admin.describe()
+    pipeline.eventually(lambda: len(standing(pipeline.rows("incidents"))) >= len(INCIDENTS), "the incidents")
+    done.incidents = standing(pipeline.rows("incidents"))
 
 
 def ask(prometheus: Prometheus, began: float, done: Run) -> None:
@@ -188,6 +191,18 @@ def ask(prometheus: Prometheus, began: float, done: Run) -> None:
         done.scraped[name] = [(float(at), float(value)) for at, value in answer["values"]]
     (up,) = prometheus.query_range('up{job="isrwatch"}', began, end, 1)
     done.scrape_health = [float(value) for _, value in up["values"]]
+
+
+# A busy machine may notice a pause as a slow follower, as a stalled leader, or as the end of a session.
+INCIDENTS = {
+    "kill": (3, {"broker_loss"}),
+    "pause": (2, {"slow_follower", "leader_stall", "broker_loss"}),
+    "stop": (1, {"controlled_shutdown", "rolling_restart"}),
+}
+
+
+def standing(incidents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in incidents if row["merged_into"] is None]
 
 
 EXPECTED_KINDS = ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD", "REMOVE_TOPIC_RECORD")
@@ -341,3 +356,24 @@ def test_log_positions_and_the_brokers_own_metrics_came_out_at_the_other_end(run
 
 def test_the_effective_minimum_is_that_of_the_topic(run: Run) -> None:
     assert {row["min_isr_effective"] for row in run.states if row["topic"] == TOPIC} == {2}
+
+
+@pytest.mark.parametrize("fault", INCIDENTS)
+def test_each_fault_is_an_incident_of_its_class_that_suspects_the_right_broker(run: Run, fault: str) -> None:
+    (began, ended), (broker, classes) = run.windows[fault], INCIDENTS[fault]
+    found = [
+        (row["incident_class"], [suspect["broker"] for suspect in row["suspects"]])
+        for row in run.incidents
+        if began <= row["updated_at"].timestamp() * 1e6 and row["opened_at"].timestamp() * 1e6 <= ended
+    ]
+
+    assert any(kind in classes and broker in suspects for kind, suspects in found), found
+
+
+def test_an_incident_names_how_many_partitions_it_touched_and_the_events_that_say_so(run: Run) -> None:
+    known = {event["event_id"] for row in run.rows for event in row["events"] or ()}
+
+    assert all(row["event_ids"] and set(row["event_ids"]) <= known for row in run.incidents)
+    (lost,) = [row for row in run.incidents if row["incident_class"] == "broker_loss" and 3 in row["brokers"]]
+    assert lost["partitions"] >= len(ASSIGNMENT)
+    assert lost["summary"].startswith("broker 3 was lost: ")

@@ -1,0 +1,279 @@
+"""One incident while it is under way: what was seen of it so far. Pure; times are UTC microseconds.
+
+Its size follows what it touched: a name for each partition, a little more for each one that is degraded because of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from streaming.changes.accusations import Episode, Word, smaller_side
+from streaming.changes.incident_signals import Family, Row
+from streaming.contracts.events import EventKind
+from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.incidents import IncidentClass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+EVIDENCE_KEPT: Final = 20
+"""Event ids that an incident names; the others are only counted."""
+
+TopicPartition = tuple[str, int]
+_COUNTED: Final[dict[str, str]] = {
+    EventKind.ISR_SHRINK: "isr_shrinks",
+    EventKind.ISR_EXPAND: "isr_expands",
+    EventKind.LEADER_CHANGE: "leader_changes",
+    EventKind.UNCLEAN_ELECTION: "unclean_elections",
+}
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many partitions are in some state: now, at most, for how long in all, and with any at all."""
+
+    now: int = 0
+    peak: int = 0
+    partition_micros: int = 0
+    wall_micros: int = 0
+    at: int = 0
+
+    def move(self, by: int, moment: int) -> None:
+        """Count partitions in or out."""
+        self.advance(moment)
+        self.now += by
+        self.peak = max(self.peak, self.now)
+
+    def advance(self, moment: int) -> None:
+        """Let time go by."""
+        passed = max(0, moment - self.at) if self.at else 0
+        self.partition_micros += passed * self.now
+        self.wall_micros += passed if self.now else 0
+        self.at = max(self.at, moment)
+
+    def add(self, other: Tally) -> None:
+        """Take another one's partitions over. Peaks at different times do not add up."""
+        self.partition_micros += other.partition_micros
+        self.wall_micros += other.wall_micros
+        self.now += other.now
+        self.peak = max(self.peak, other.peak, self.now)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A partition that is degraded because of an incident: who is missing, and in which states it is."""
+
+    missing: frozenset[int]
+    states: tuple[bool, bool, bool] = (False, False, False)
+    """Under-replicated, under min ISR, offline."""
+
+
+_HEALTHY: Final = Held(frozenset())
+
+
+@lru_cache(maxsize=4096)
+def _still_missing(
+    missing: frozenset[int], gone: tuple[int, ...], replicas: tuple[int, ...], back: tuple[int, ...]
+) -> frozenset[int]:
+    """Tell who is missing now: in a storm the same few answers, again and again."""
+    return (missing | frozenset(gone)) & frozenset(replicas) - frozenset(back)
+
+
+@dataclass(slots=True)
+class Down:
+    """A broker that went away. ``restarted``: it came back as another process, not as one that woke up."""
+
+    broker: int
+    at: int
+    planned: bool
+    back_at: int | None = None
+    restarted: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Incident:
+    """What was seen of one incident. Owned by ``incidents.Incidents``."""
+
+    incident_id: str
+    cluster_id: str
+    cluster: str
+    base: Family
+    opened_at: int
+    updated_at: int
+    version: int
+    closed_at: int | None = None
+    merged_into: str | None = None
+
+    blamed: Counter[int] = field(default_factory=Counter)
+    departures: Counter[Word] = field(default_factory=Counter)
+    """(leader that expelled, or ``NO_LEADER`` where the controller did; broker that left) to the number of ISRs."""
+    lost: set[int] = field(default_factory=set)
+    lost_at: int = 0
+    planned: set[int] = field(default_factory=set)
+    disks: set[int] = field(default_factory=set)
+    downs: list[Down] = field(default_factory=list)
+    unclean_left: set[int] = field(default_factory=set)
+    episode: Episode | None = None
+    cut: tuple[int, ...] = ()
+    verdicts: Counter[str] = field(default_factory=Counter)
+    """Microseconds by verdict, of the episodes that are over."""
+
+    touched: dict[str, set[int]] = field(default_factory=dict)
+    topics: dict[str, str] = field(default_factory=dict)
+    held: dict[TopicPartition, Held] = field(default_factory=dict)
+    moving: set[TopicPartition] = field(default_factory=set)
+    tallies: tuple[Tally, Tally, Tally] = field(default_factory=lambda: (Tally(), Tally(), Tally()))
+
+    causes: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
+    evidence: list[str] = field(default_factory=list)
+    evidence_count: int = 0
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether something is still degraded, or moving, because of it."""
+        return bool(self.held or self.moving)
+
+    def holds(self, key: TopicPartition, brokers: Iterable[int]) -> bool:
+        """Tell whether a partition lacks one of these brokers because of this incident."""
+        held = self.held.get(key)
+        return held is not None and not held.missing.isdisjoint(brokers)
+
+    def has_touched(self, key: TopicPartition) -> bool:
+        """Tell whether a partition was ever part of it."""
+        return key[1] in self.touched.get(key[0], ())
+
+    def down_now(self, broker: int) -> Down | None:
+        """Find the open absence of a broker."""
+        return next((down for down in reversed(self.downs) if down.broker == broker and down.back_at is None), None)
+
+    def record(self, row: Row) -> None:
+        """Count one row as part of this incident."""
+        self.updated_at = max(self.updated_at, row.time)
+        self.opened_at = min(self.opened_at, row.since)
+        self.version = row.version
+        if row.cause:
+            self.causes[row.cause] += 1
+        for event in row.events:
+            if event in _COUNTED:
+                self.counts[_COUNTED[event]] += 1
+        if row.topic_id:
+            self.touched.setdefault(row.topic_id, set()).add(row.partition)
+            self.topics[row.topic_id] = row.topic
+        self.evidence_count += len(row.event_ids)
+        if len(self.evidence) < EVIDENCE_KEPT:
+            self.evidence += row.event_ids[: EVIDENCE_KEPT - len(self.evidence)]
+
+    def hold(self, row: Row, missing: Iterable[int] = ()) -> None:
+        """Bring a partition's part in this incident up to date; who is back, or not assigned any more, is not missing.
+
+        Args:
+            row: the partition afterwards.
+            missing: brokers that went because of this incident.
+        """
+        key = (row.topic_id, row.partition)
+        known = self.held.get(key)
+        if known is None and not missing:
+            return
+        before = known or _HEALTHY
+        back = row.isr if row.leader != NO_LEADER else ()
+        now = _still_missing(before.missing, tuple(missing), row.replicas, back)
+        states = (row.is_under_replicated, row.is_under_min_isr, row.is_offline)
+        if row.is_deleted or not now or True not in states:
+            states = _HEALTHY.states
+            self.held.pop(key, None)
+        else:
+            self.held[key] = Held(now, states)
+        if states != before.states:
+            for tally, was, is_now in zip(self.tallies, before.states, states, strict=True):
+                tally.move(is_now - was, row.time)
+        if self.episode is not None and not self.held:
+            self._end_episode(row.time)
+
+    def accuse(self, row: Row) -> None:
+        """Take down that a leader expelled followers."""
+        if self.episode is None:
+            self.episode = Episode(began=row.time, seen=row.time)
+        self.episode.accuse(row.leader, row.left, row.isr, row.time)
+
+    def let_go(self) -> None:
+        """Forget what is degraded: another incident has taken it over."""
+        self.held, self.moving, self.episode = {}, set(), None
+        for tally in self.tallies:
+            tally.now = 0
+
+    def _end_episode(self, moment: int) -> None:
+        episode, self.episode = self.episode, None
+        if episode is None:
+            return
+        episode.seen = max(episode.seen, moment)
+        verdict = episode.verdict()
+        if verdict is IncidentClass.NETWORK_SPLIT:
+            self.cut = smaller_side(episode.sides())
+        self.verdicts[verdict] += max(1, episode.seen - episode.began)
+
+    def went(self, broker: int, row: Row, *, planned: bool) -> None:
+        """Take down that a broker is away."""
+        if self.down_now(broker) is None:
+            self.downs.append(Down(broker, row.time, planned))
+            if not planned:
+                self.lost_at = row.time
+        if planned:
+            self.planned.add(broker)
+        elif not any(down.broker == broker and down.planned and down.back_at is None for down in self.downs):
+            self.lost.add(broker)
+
+    def came_back(self, broker: int, moment: int, *, restarted: bool) -> None:
+        """Take down that a broker is here again."""
+        if (down := self.down_now(broker)) is not None:
+            down.back_at, down.restarted = moment, restarted
+
+    def absorb(self, other: Incident) -> None:
+        """Take everything over that was seen of another one: it was the same incident."""
+        self.opened_at, self.updated_at = min(self.opened_at, other.opened_at), max(self.updated_at, other.updated_at)
+        self.version, self.lost_at = max(self.version, other.version), max(self.lost_at, other.lost_at)
+        for name in ("blamed", "departures", "verdicts", "causes", "counts"):
+            getattr(self, name).update(getattr(other, name))
+        for name in ("lost", "planned", "disks", "unclean_left", "moving"):
+            getattr(self, name).update(getattr(other, name))
+        self.downs = sorted((*self.downs, *other.downs), key=lambda down: (down.at, down.broker))
+        self.episode = _joined(self.episode, other.episode)
+        self.cut = self.cut or other.cut
+        for topic_id, numbers in other.touched.items():
+            self.touched.setdefault(topic_id, set()).update(numbers)
+        self.topics.update(other.topics)
+        for key, held in other.held.items():
+            known = self.held.get(key)
+            self.held[key] = replace(held, missing=held.missing | (known.missing if known else frozenset()))
+        for tally, taken in zip(self.tallies, other.tallies, strict=True):
+            tally.advance(self.updated_at)
+            taken.advance(self.updated_at)
+            tally.add(taken)
+        for number, tally in enumerate(self.tallies):
+            tally.now = sum(held.states[number] for held in self.held.values())
+        self.evidence = (self.evidence + other.evidence)[:EVIDENCE_KEPT]
+        self.evidence_count += other.evidence_count
+
+
+def _joined(one: Episode | None, other: Episode | None) -> Episode | None:
+    if one is None or other is None:
+        return one or other
+    spoken = dict(one.spoken)
+    for word, (first, last) in other.spoken.items():
+        known = spoken.get(word, (first, last))
+        spoken[word] = (min(first, known[0]), max(last, known[1]))
+    return Episode(
+        began=min(one.began, other.began),
+        seen=max(one.seen, other.seen),
+        spoken=spoken,
+        kept=one.kept | other.kept,
+        torn_at=_earlier(one.torn_at, other.torn_at),
+        rejoined_at=_earlier(one.rejoined_at, other.rejoined_at),
+    )
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    return min((moment for moment in (one, other) if moment is not None), default=None)

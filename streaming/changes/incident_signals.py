@@ -1,0 +1,82 @@
+"""What a row of the truth says about trouble: the table of signatures. Pure; knows causes and events."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from streaming.contracts.events import Cause
+from streaming.contracts.identifiers import NO_LEADER, BrokerId
+
+
+class Family(StrEnum):
+    """The kind of trouble that one change is evidence of. Classes of incidents are made of these."""
+
+    LAG = "lag"
+    PLANNED = "planned"
+    LOSS = "loss"
+    DISK = "disk"
+    UNCLEAN = "unclean"
+    MOVE = "move"
+    CONTROLLER = "controller"
+
+
+# Causes that take brokers away, and so open an incident. All others belong to one that is open, or to none: an ISR that
+# grows again, a preferred leader that returns, a topic that is created.
+FAMILY_OF: Final[dict[str, Family]] = {
+    Cause.LAG: Family.LAG,
+    Cause.LEADER_STALL: Family.LAG,
+    Cause.UNKNOWN: Family.LAG,  # between two polls: until the broker itself is told gone, it lags
+    Cause.FENCED: Family.LOSS,
+    Cause.RESTART: Family.LOSS,
+    Cause.UNCLEAN_RESTART: Family.LOSS,
+    Cause.UNREGISTERED: Family.LOSS,
+    Cause.CONTROLLED_SHUTDOWN: Family.PLANNED,
+    Cause.DIR_FAILURE: Family.DISK,
+    # Not last_known_leader: Kafka counts it as unclean, but it is the replica that led last.
+    Cause.UNCLEAN_ELECTION: Family.UNCLEAN,
+    Cause.REASSIGNMENT: Family.MOVE,
+}
+
+UNRELATED: Final = frozenset({Cause.CREATED, Cause.CONFIG})
+
+
+class Row(NamedTuple):
+    """What incidents need of one row of ``partition_changes``. Times are UTC microseconds.
+
+    Of a partition: where and why, the ISR and leader, and its health afterwards. Of a broker: its events. Of a
+    cluster: a change of its controller. Of a source: its time alone.
+    """
+
+    version: int
+    cluster_id: str
+    cluster: str
+    subject: str
+    since: int
+    time: int
+    event_ids: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
+    cause: str | None = None
+    topic_id: str = ""
+    topic: str = ""
+    partition: int = -1
+    left: tuple[BrokerId, ...] = ()
+    joined: tuple[int, ...] = ()
+    leader_before: BrokerId = NO_LEADER
+    leader: BrokerId = NO_LEADER
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    is_under_replicated: bool = False
+    is_under_min_isr: bool = False
+    is_offline: bool = False
+    is_moving: bool = False
+    is_deleted: bool = False
+    broker: int = -1
+    is_shutting_down: bool = False
+
+    @property
+    def gone(self) -> tuple[BrokerId, ...]:
+        """Name the brokers that the step took away: out of the ISR, or out of leadership where none is left to lead."""
+        if self.left or self.leader != NO_LEADER or self.leader_before == NO_LEADER:
+            return self.left
+        return (self.leader_before,)

@@ -1,0 +1,155 @@
+"""Rows of ``partition_changes`` as incidents need them, and incidents as rows of their table.
+
+Columns are taken out of the nested rows in Arrow, because a storm of a hundred thousand changes comes in one batch.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.changes.change import Subject
+from streaming.changes.incident_classes import class_of, summary_of, suspects_of
+from streaming.changes.incident_document import written
+from streaming.changes.incident_signals import Row
+from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.observations import Authority
+from streaming.contracts.tables import INCIDENTS
+from streaming.delta.definitions import arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from streaming.changes.incident import Incident
+
+TOPICS_NAMED: Final = 20
+SCHEMA: Final = arrow_schema(INCIDENTS)
+_MICROS: Final = 1e6
+_FLAGS: Final = ("is_under_replicated", "is_under_min_isr", "is_offline", "is_deleted")
+
+
+def rows_of(changes: pa.Table, version: int) -> Iterator[Row]:
+    """Read the rows that one version added, in order; states of a first sight tell of no trouble.
+
+    Args:
+        changes: rows as in ``partition_changes``.
+        version: the version that added them.
+    """
+    is_source = pc.equal(changes["subject"], Subject.SOURCE)
+    is_bystander = pc.and_(is_source, pc.equal(changes["authority"], Authority.NONE))
+    fresh = changes.filter(pc.invert(pc.or_(changes["is_baseline"], is_bystander))).combine_chunks()
+    columns = {"version": [version] * fresh.num_rows, **_columns(fresh)}
+    return map(Row._make, zip(*(columns[name] for name in Row._fields), strict=True))
+
+
+def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
+    """Take what a row needs out of the nested columns, one column at a time."""
+    after, before, broker = (_struct(changes[name]) for name in ("after", "before", "broker_after"))
+    events = changes["events"].combine_chunks()
+    is_moving = pc.or_(*(pc.greater(_lengths(after(name)), 0) for name in ("adding_replicas", "removing_replicas")))
+    return {
+        **{name: changes[name].to_pylist() for name in ("cluster_id", "cluster", "subject", "cause")},
+        "since": changes["occurred_not_before"].cast(pa.int64()).to_pylist(),
+        "time": changes["occurred_not_after"].cast(pa.int64()).to_pylist(),
+        "event_ids": _tuples(_within(events, "event_id")),
+        "events": _tuples(_within(events, "event")),
+        "topic_id": _filled(changes["topic_id"], ""),
+        "topic": _filled(changes["topic"], ""),
+        "partition": _filled(changes["partition"], -1),
+        "left": _tuples(changes["left_isr"]),
+        "joined": _tuples(changes["joined_isr"]),
+        "leader_before": _filled(before("leader"), NO_LEADER),
+        "leader": _filled(after("leader"), NO_LEADER),
+        "replicas": _tuples(after("replicas")),
+        "isr": _tuples(after("isr")),
+        "is_moving": is_moving.to_pylist(),
+        **{name: _filled(after(name), value=False) for name in _FLAGS},
+        "broker": _filled(changes["broker"], -1),
+        "is_shutting_down": _filled(broker("is_shutting_down"), value=False),
+    }
+
+
+def _struct(column: pa.ChunkedArray) -> Callable[[str], pa.Array]:
+    return lambda name: pc.struct_field(column.combine_chunks(), name)
+
+
+def _lengths(lists: pa.Array) -> pa.Array:
+    return pc.fill_null(pc.list_value_length(lists), 0)
+
+
+def _filled(column: pa.Array, value: object) -> list[Any]:
+    found: list[Any] = pc.fill_null(column, value).to_pylist()
+    return found
+
+
+def _within(events: pa.ListArray, name: str) -> pa.ListArray:
+    """Take one field out of lists of structs."""
+    return pa.ListArray.from_arrays(events.offsets, pc.struct_field(events.values, name))
+
+
+def _tuples(lists: pa.Array) -> list[tuple[Any, ...]]:
+    """Cut the flat values of a column of lists; a list that is null has none."""
+    lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
+    values = pc.list_flatten(lists).to_pylist()
+    ends = accumulate(_lengths(lists).to_pylist())
+    return [tuple(values[begin:end]) for begin, end in pairwise([0, *ends])]
+
+
+def incidents_to_arrow(incidents: Iterable[Incident], remembered: frozenset[str], version: int) -> pa.Table:
+    """Write incidents as rows of their table.
+
+    Args:
+        incidents: what was told of.
+        remembered: the ids of those that may go on.
+        version: version of ``partition_changes`` up to which they are true.
+    """
+    rows = [incident_row(incident, version, may_go_on=incident.incident_id in remembered) for incident in incidents]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def incident_row(incident: Incident, version: int, *, may_go_on: bool) -> dict[str, Any]:
+    """Write one incident as a row of its table."""
+    for tally in incident.tallies:
+        tally.advance(incident.updated_at)
+    kind = class_of(incident)
+    suspects = suspects_of(incident, kind)
+    names = sorted(set(incident.topics.values()))
+    return {
+        "incident_id": incident.incident_id,
+        "cluster_id": incident.cluster_id,
+        "cluster": incident.cluster,
+        "incident_class": kind,
+        "opened_at": incident.opened_at,
+        "updated_at": incident.updated_at,
+        "closed_at": incident.closed_at,
+        "merged_into": incident.merged_into,
+        "summary": summary_of(incident, kind, tuple(suspects)),
+        "suspects": [{"broker": broker, "score": score} for broker, score in suspects.items()],
+        "brokers": sorted({broker for _, broker in incident.departures} | set(incident.blamed)),
+        "partitions": sum(len(numbers) for numbers in incident.touched.values()),
+        "topic_count": len(incident.touched),
+        "topics": names[:TOPICS_NAMED],
+        "causes": [{"cause": cause, "changes": count} for cause, count in sorted(incident.causes.items())],
+        **_tallied(incident),
+        **{name: incident.counts[name] for name in _COUNTED},
+        "evidence_events": incident.evidence_count,
+        "event_ids": incident.evidence,
+        "carried": written(incident) if may_go_on else None,
+        "as_of_version": version,
+    }
+
+
+_COUNTED: Final = ("isr_shrinks", "isr_expands", "leader_changes", "unclean_elections")
+
+
+def _tallied(incident: Incident) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, tally in zip(("under_replicated", "under_min_isr", "offline"), incident.tallies, strict=True):
+        found[f"{name}_now"] = tally.now
+        found[f"{name}_peak"] = tally.peak
+        found[f"{name}_seconds"] = tally.wall_micros / _MICROS
+        found[f"{name}_partition_seconds"] = tally.partition_micros / _MICROS
+    return found

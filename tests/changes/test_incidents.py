@@ -1,0 +1,205 @@
+"""Every scenario's incidents, as its truth tells them: from the simulated source through the fold, without Spark."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.changes.fold import fold
+from streaming.changes.incident_document import read, written
+from streaming.changes.incidents import Gaps, Incidents
+from streaming.changes.state import ReplicationState
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import Channel
+from streaming.delta.incident_rows import incident_row, rows_of
+from streaming.delta.rows import changes_to_arrow
+from streaming.sources.simulated import SimulatedSource, load_scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from streaming.changes.incident_signals import Row
+
+SCENARIOS = sorted(path.stem for path in (Path(__file__).parents[2] / "conf" / "scenarios").glob("*.toml"))
+SECOND = 1_000_000
+START = 1_700_000_000 * SECOND
+# A follower may lag for one and a half times the limit, a session ends before that; leaders return a while after.
+NOTICED_WITHIN, LAST_CHANGE_WITHIN = 12 * SECOND, 25 * SECOND
+QUIET = 65  # between the incidents that `repeat` makes one and those it does not
+
+
+class Told(NamedTuple):
+    """One incident, as truth or table tell it. Times in seconds from the begin."""
+
+    kind: str
+    suspects: tuple[int, ...]
+    begin: float
+    end: float
+
+
+@cache
+def changes_of(name: str, seed: int = 1, times: float = 1) -> tuple[Row, ...]:
+    scenario = load_scenario(name)
+    source = SimulatedSource(
+        scenario, seed=seed, cluster_id=ClusterId("c"), cluster="c", name="metadata_log:c", epoch=Micros(START)
+    )
+    seen = source.poll(Micros(START + round(times * scenario.duration * SECOND) - 1))
+    folded = fold(ReplicationState(), (it for it in seen if it.channel is Channel.REPLICATION))
+    return tuple(rows_of(changes_to_arrow(folded.changes), 1))
+
+
+def table_of(batches: Iterable[Sequence[Row]], gaps: Gaps, *, restart: bool = False) -> dict[str, dict[str, Any]]:
+    """The table that batches give; with a restart before each of them, from what the table carries."""
+    incidents, table = Incidents(gaps), dict[str, dict[str, Any]]()
+    for batch in batches:
+        if restart:
+            incidents = Incidents(gaps, [read(row["carried"]) for row in table.values() if row["carried"]])
+        for incident in incidents.fold(batch):
+            table[incident.incident_id] = incident_row(incident, 1, may_go_on=incidents.remembered(incident))
+    return table
+
+
+def found_in(name: str, seed: int = 1, times: float = 1, quiet: int = 60) -> list[Told]:
+    table = table_of([changes_of(name, seed, times)], Gaps(usual=quiet * SECOND))
+    rows = sorted((row for row in table.values() if row["merged_into"] is None), key=lambda row: row["opened_at"])
+    return [
+        Told(
+            row["incident_class"],
+            tuple(suspect["broker"] for suspect in row["suspects"]),
+            (row["opened_at"] - START) / SECOND,
+            (row["updated_at"] - START) / SECOND,
+        )
+        for row in rows
+    ]
+
+
+def truth_of(name: str, times: int = 1, quiet: int = 60) -> list[Told]:
+    """What a scenario says ought to be found; the same again within the gap is the same incident."""
+    scenario = load_scenario(name)
+    told: list[Told] = []
+    for turn in range(times):
+        for it in scenario.truth.incidents:
+            shift = turn * scenario.duration
+            one = Told(it.kind, it.suspects, it.begin + shift, it.end + shift)
+            gap = 900 if it.kind == "rolling_restart" else quiet
+            before = [other for other in told if other[:2] == one[:2] and one.begin - other.end <= gap]
+            told = [other for other in told if other not in before]
+            told.append(one._replace(begin=before[0].begin) if before else one)
+    return told
+
+
+def assert_equal(found: list[Told], truth: list[Told]) -> None:
+    key = Told.__getitem__
+    found, truth = (sorted(it, key=lambda told: (key(told, 0), key(told, 1), told.begin)) for it in (found, truth))
+    assert [told[:2] for told in found] == [told[:2] for told in truth]
+    for ours, theirs in zip(found, truth, strict=True):
+        assert theirs.begin <= ours.begin <= theirs.begin + NOTICED_WITHIN / SECOND, (ours, theirs)
+        assert theirs.end - LAST_CHANGE_WITHIN / SECOND <= ours.end <= theirs.end + 6, (ours, theirs)
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3, 4))])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_incidents_of_a_scenario_are_those_its_truth_names(name: str, seed: int) -> None:
+    assert_equal(found_in(name, seed), truth_of(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if load_scenario(name).repeat])
+def test_a_scenario_played_twice_gives_its_incidents_again_or_makes_them_longer(name: str) -> None:
+    assert_equal(found_in(name, times=2, quiet=QUIET), truth_of(name, times=2, quiet=QUIET))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "broker_loss+reassignment",
+        "network_split+reassignment",
+        "rack_loss+reassignment",
+        "controller_failover+slow_follower",
+        "disk_failure+rack_loss",
+        "slow_follower+rack_loss",
+    ],
+)
+def test_two_troubles_at_once_are_two_incidents(name: str) -> None:
+    assert_equal(found_in(name), truth_of(name))
+
+
+def test_a_clean_restart_after_a_crash_of_another_broker_is_an_incident_of_its_own(story: Any) -> None:
+    story.snapshot([{}])
+    lost, restarted = {"cause": "fenced", "evidence": "proven"}, {"cause": "expand", "evidence": "proven"}
+    story.later().partition(isr=(1, 2), partition_epoch=1, **lost)
+    story.broker(3, fenced=True)
+    story.later().broker(3, broker_epoch=9)
+    story.later().partition(isr=(1, 2, 3), partition_epoch=2, **restarted)
+    story.later().broker(2, in_controlled_shutdown=True)
+    story.partition(isr=(1, 3), partition_epoch=3, cause="controlled_shutdown", evidence="proven")
+    story.later().broker(2, broker_epoch=12)
+    rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
+
+    found = [row["incident_class"] for row in table_of([rows], Gaps()).values()]
+
+    assert found == ["broker_loss", "controlled_shutdown"]
+
+
+def test_brokers_that_lag_before_they_are_lost_together_are_one_incident() -> None:
+    scenario_with_a_lag_limit_below_the_session = "flapping_follower+rack_loss"
+
+    kinds = [told[:2] for told in found_in(scenario_with_a_lag_limit_below_the_session)]
+
+    assert kinds == [("broker_loss", (3, 4))]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data(), st.sampled_from(["broker_loss", "flapping_follower", "rolling_restart_unclean", "network_split"]))
+def test_batches_may_be_cut_anywhere_and_the_job_restarted_between_them(data: st.DataObject, name: str) -> None:
+    rows = changes_of(name, times=2)
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=12)))
+    batches = [rows[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
+
+    expected = table_of([rows], Gaps())
+
+    assert table_of(batches, Gaps()) == expected
+    assert table_of(batches, Gaps(), restart=True) == expected
+
+
+@pytest.mark.parametrize("name", ["broker_loss", "network_split", "rolling_restart_unclean", "reassignment"])
+def test_an_incident_is_read_back_as_it_was_written_at_every_moment(name: str) -> None:
+    incidents = Incidents(Gaps())
+    for row in changes_of(name):
+        for incident in incidents.fold([row]):
+            assert read(written(incident)) == incident
+
+
+def test_the_sentence_says_what_a_person_must_know() -> None:
+    table = table_of([changes_of("under_min_isr")], Gaps())
+
+    assert [row["summary"] for row in table.values()] == [
+        "brokers 2 and 3 were lost: 12 partitions under-replicated for 36.9 s, 6 under min ISR for 17.6 s"
+    ]
+
+
+def test_seconds_are_those_of_the_partitions_states() -> None:
+    """The sum of what every partition counted for itself."""
+    scenario = load_scenario("under_min_isr")
+    source = SimulatedSource(
+        scenario, seed=1, cluster_id=ClusterId("c"), cluster="c", name="metadata_log:c", epoch=Micros(START)
+    )
+    folded = fold(
+        ReplicationState(),
+        (it for it in source.poll(Micros(START + 69 * SECOND)) if it.channel is Channel.REPLICATION),
+    )
+    partitions = list(folded.touched.partitions())
+
+    (row,) = table_of([tuple(rows_of(changes_to_arrow(folded.changes), 1))], Gaps()).values()
+
+    for name in ("under_replicated", "under_min_isr", "offline"):
+        expected = sum(getattr(partition, f"{name}_seconds") for partition in partitions)
+        assert row[f"{name}_partition_seconds"] == pytest.approx(expected), name
+    assert row["isr_shrinks"] == sum(partition.isr_shrinks for partition in partitions)
+    assert row["isr_expands"] == sum(partition.isr_expands for partition in partitions)
+    assert row["leader_changes"] == sum(partition.leader_changes for partition in partitions)
