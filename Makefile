@@ -7,6 +7,8 @@ FOR ?=
 RUNS ?= 50
 SEED ?=
 SCENARIO ?=
+DIST ?= dist
+PACKAGER ?=
 
 BIN := $(VENV)/bin
 RUN_READY := $(VENV)/.ready-run
@@ -20,7 +22,7 @@ SAY := @printf '\033[1m%s\033[0m\n'
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo test check format generated bench chaos lock clean
+.PHONY: help env env-dev jars tools demo test check format generated bench chaos package lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +86,11 @@ bench: $(DEV_READY) jars ## measure on this machine, and print what was measured
 
 chaos: $(DEV_READY) jars ## random runs of the real job under random harm: RUNS=50, SEED=N repeats them
 	@$(BIN)/python -m tests.chaos --runs $(RUNS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+package: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch.zip, the code for spark-submit --py-files
+	@rm -f $(DIST)/isrwatch*
+	@$(or $(PACKAGER),$(BIN)/python) -m hatchling build --target wheel --directory $(DIST)
+	@cp $(DIST)/isrwatch-*.whl $(DIST)/isrwatch.zip
 
 lock: $(DEV_READY) ## resolve the Python packages anew (with uv, installed for this only)
 	@$(PIP) install --quiet uv==0.13.8

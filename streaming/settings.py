@@ -10,7 +10,7 @@ import math
 import tomllib
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
 
 from streaming.errors import ConfigurationError
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 T = TypeVar("T")
+DRIVER: Final = "driver"
+CLUSTER: Final = "cluster"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,8 @@ class JobSettings:
     """The Spark job. No queries means all of them."""
 
     queries: tuple[str, ...] = ()
+    execution: str = DRIVER
+    buckets: int = 16
     checkpoint: str = ".isrwatch/checkpoint"
     trigger_seconds: float = 0.0
     batch_bytes: int = 32 * 1024 * 1024
@@ -156,6 +160,10 @@ def _checked(settings: Settings) -> Settings:
             if item.name.endswith("_seconds") and not (0 < value < math.inf or (value == 0 and may_be_zero)):
                 bound = "0 or more" if may_be_zero else "above 0"
                 raise ConfigurationError(f"{name}.{item.name} is {value}; it must be {bound}, and finite")
+    if settings.job.execution not in {DRIVER, CLUSTER}:
+        raise ConfigurationError(f"job.execution is {settings.job.execution!r}; use {DRIVER} or {CLUSTER}")
+    if settings.job.buckets < 1:
+        raise ConfigurationError(f"job.buckets is {settings.job.buckets}; it must be at least 1")
     for key, value in (
         ("bus.segment_bytes", settings.bus.segment_bytes),
         ("job.batch_bytes", settings.job.batch_bytes),

@@ -9,6 +9,7 @@ pytest_plugins = [
     "tests.plugins.recordings",
     "tests.plugins.sandbox",
     "tests.plugins.spark",
+    "tests.plugins.spark_cluster",
     "tests.plugins.transcript",
     "tests.plugins.transcript_commands",
     "tests.plugins.transcript_groups",

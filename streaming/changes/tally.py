@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.changes.suspects import blamed, score
 from streaming.contracts import health
@@ -32,6 +32,16 @@ _SINCE_OF: Final = attrgetter(*(since for _, since in _SINCE))
 _NOTHING: Final = (0,) * len(TOTALS)
 # What is added: whose count (None: the cluster's), and which.
 Contribution = tuple["BrokerId | None", str]
+
+
+class Entry(NamedTuple):
+    """One number of a tally: a count, of a broker or (None) of the cluster, or a total."""
+
+    cluster_id: ClusterId
+    is_total: bool
+    broker: BrokerId | None
+    name: str
+    value: int
 
 
 def contributions(partition: PartitionState) -> list[Contribution]:
@@ -117,6 +127,21 @@ class Tally:
         for cluster_id, counts in other._counts.items():
             self._counts[cluster_id].update(counts)
         self._totals.update(other._totals)
+
+    def entries(self) -> Iterator[Entry]:
+        """List every number, to be added up elsewhere."""
+        for cluster_id, counts in self._counts.items():
+            for (broker, name), value in counts.items():
+                yield Entry(cluster_id, False, broker, name, value)
+        for (cluster_id, name), value in self._totals.items():
+            yield Entry(cluster_id, True, None, name, value)
+
+    def add(self, entry: Entry) -> None:
+        """Add one number of another tally."""
+        if entry.is_total:
+            self._totals[entry.cluster_id, entry.name] += entry.value
+        else:
+            self._counts[entry.cluster_id][entry.broker, entry.name] += entry.value
 
     def of_broker(self, cluster_id: ClusterId, broker: BrokerId, name: str) -> int:
         """Give one count of a broker."""

@@ -86,7 +86,7 @@ class NewestRows:
             positions: last position of every source in them.
         """
         if samples.num_rows:
-            told = pa.table(_all_columns(samples, self._definition.name, self._schema), schema=self._schema)
+            told = pa.table(all_columns(samples, self._definition.name, self._schema), schema=self._schema)
             merged = newest(self._rows, told, self._definition.key)
             self._rows = remembered(merged)
             if len(self) < merged.num_rows:
@@ -150,7 +150,7 @@ def _is_as_above(column: pa.Array) -> pa.Array:
     return pc.equal(column, lag.shifted(column)).fill_null(False)
 
 
-def _all_columns(samples: pa.Table, name: str, schema: pa.Schema) -> dict[str, pa.ChunkedArray]:
+def all_columns(samples: pa.Table, name: str, schema: pa.Schema) -> dict[str, pa.ChunkedArray]:
     """Give every column of a table: what the samples tell, what follows from it, and nulls."""
     told = dict(zip(samples.column_names, samples.columns, strict=True))
     for distance, (begin, end) in lag.DISTANCES.get(name, {}).items():

@@ -20,7 +20,6 @@ from streaming.delta.definitions import arrow_schema
 from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 BEFORE_FIRST: Final = -1
@@ -85,7 +84,7 @@ class ChangeTail:
             commit = _entry(self._path, version).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
-        files = sorted(_files_added(commit, version), key=lambda file: sorted(file["partitionValues"].items()))
+        files = _files_added(commit, version)
         return pa.concat_tables([self._rows_of(file) for file in files]) if files else self._schema.empty_table()
 
     def _rows_of(self, file: dict[str, Any]) -> pa.Table:
@@ -161,8 +160,24 @@ def rows_between(path: Path, after_version: int, to_version: int, table: Table =
     return pa.concat_tables(added) if added else arrow_schema(table).empty_table()
 
 
-def _files_added(commit: str, version: int) -> Iterator[dict[str, Any]]:
-    """Name the files whose rows are new in a commit.
+def files_between(path: Path, after_version: int, to_version: int) -> list[Path]:
+    """Name the files that the versions after one, up to another, added, in the order of their rows.
+
+    Raises:
+        TailGap: some of these versions are gone.
+    """
+    found: list[Path] = []
+    for version in range(after_version + 1, to_version + 1):
+        try:
+            commit = _entry(path, version).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise TailGap(f"version {version} of {path} is gone from its log") from None
+        found += [path / unquote(file["path"]) for file in _files_added(commit, version)]
+    return found
+
+
+def _files_added(commit: str, version: int) -> list[dict[str, Any]]:
+    """Name the files whose rows are new in a commit, in the order of their rows.
 
     Raises:
         TailGap: the commit rewrote rows, so which of them are new cannot be told.
@@ -171,4 +186,4 @@ def _files_added(commit: str, version: int) -> Iterator[dict[str, Any]]:
     added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
     if added and any(action.get("remove", {}).get("dataChange") for action in actions):
         raise TailGap(f"version {version} rewrote rows")
-    yield from added
+    return sorted(added, key=lambda file: sorted(file["partitionValues"].items()))

@@ -75,6 +75,11 @@ class Truth:
             self._positions[source] = applied_position(self._table, source)
         return self._positions[source]
 
+    def go_on_after(self, positions: Mapping[str, int]) -> None:
+        """Take over positions that rows of sources tell: the cluster form writes no transactions of them."""
+        for source, position in positions.items():
+            self._positions[source] = max(position, self.position(source))
+
     def commit(self, rows: pa.Table, positions: Mapping[str, int]) -> int:
         """Append changes and move positions, at exactly the next version.
 

@@ -31,12 +31,9 @@ class Writer:
     """The one writer of a table, until somebody else writes it."""
 
     def __init__(self, table: DeltaTable) -> None:
-        """Take the next generation; the table says so from the first commit on.
-
-        Generations are microseconds since 1970, so two writers that open a table at once have two of them.
-        """
+        """Take the next generation; the table says so from the first commit on."""
         self._table = table
-        self._generation = max((table.transaction_version(GENERATION) or 0) + 1, time.time_ns() // 1000)
+        self._generation = next_generation(table)
 
     def write(self, rows: pa.Table, mode: Mode, transactions: Mapping[str, int]) -> int:
         """Commit rows at exactly the next version; give that version.
@@ -73,7 +70,21 @@ class Writer:
             raise self._refused("it began later")
 
     def _refused(self, why: str) -> TableRefused:
-        return TableRefused(
-            f"another job writes {self._table.table_uri} ({why}); stop one of the two, "
-            "then start this one again: it goes on where the other stopped"
-        )
+        return lost_race(self._table.table_uri, why)
+
+
+def next_generation(table: DeltaTable) -> int:
+    """Give the generation of a writer that opens a table now.
+
+    Generations are microseconds since 1970, so two writers that open a table at once have two of them, and a writer
+    that counts on from its own does not reach the next one's.
+    """
+    return max(int(table.transaction_version(GENERATION) or 0) + 1, time.time_ns() // 1000)
+
+
+def lost_race(uri: str, why: str) -> TableRefused:
+    """Make the refusal of a writer that is not the only one."""
+    return TableRefused(
+        f"another job writes {uri} ({why}); stop one of the two, "
+        "then start this one again: it goes on where the other stopped"
+    )

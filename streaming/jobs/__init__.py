@@ -8,6 +8,7 @@
 - ``understood``   rows of the bus as observations in order, and what was refused
 - ``repeats``      what a snapshot says again, told by its bytes alone
 - ``batch``        the replication channel: payloads decoded, folded, committed; in the driver
+- ``cluster_…``     the same on executors: rows that travel, tables, state, batches, derived tables, samples
 - ``newest``       the channels of samples: offsets, broker metrics
 - ``samples``      payloads of samples as Arrow columns
 - ``sample_sources``  how far the sources of those channels came

@@ -64,6 +64,7 @@ class ReplicationBatch:
         self.projections = Projections(directory)
         self.shared = self.projections.recover(self._truth.version)
         self._repeats = Repeats()
+        self._truth.go_on_after({source.source: source.position for source in self.shared.state.sources.values()})
         self._refused = self._not_yet_told()
 
     def _not_yet_told(self) -> Counter[str]:

@@ -6,6 +6,7 @@ Knows Arrow and the tables, no Spark.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts import sample_tables as tables
@@ -109,7 +110,8 @@ class NewestBatch:
                 table.put(samples.columns[kind], positions)
             if self._reconciled is not None:
                 self._reconciled.put(samples.columns[BrokerMetricObserved])
-        self._sources.told(samples.columns.values(), samples.refused, positions)
+        refused = Counter(record.source for record in samples.refused)
+        self._sources.told(samples.columns.values(), refused, positions)
         seconds = time.perf_counter() - began
         if any(0 < told[kind] < len(table) * MUCH for kind, table in self._rows.items()):
             time.sleep(min(seconds * REST_PER_WORK, LONGEST_REST_SECONDS))

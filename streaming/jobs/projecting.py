@@ -11,7 +11,7 @@ from streaming.errors import TableRefused
 from streaming.jobs.queries import sentence_of
 
 if TYPE_CHECKING:
-    from streaming.delta.projections import Projections, SharedState
+    from collections.abc import Callable
 
 # A round must leave the batches most of the time, however large the state is.
 REST_PER_WORK: Final = 5.0
@@ -22,9 +22,9 @@ _log: Final = logging.getLogger(__name__)
 class ProjectionThread(threading.Thread):
     """Projects again and again until it is stopped; keeps the error of a round until one succeeds."""
 
-    def __init__(self, projections: Projections, shared: SharedState, seconds: float) -> None:
+    def __init__(self, project: Callable[[], object], seconds: float) -> None:
         super().__init__(name="projections", daemon=True)
-        self._projections, self._shared, self._seconds = projections, shared, seconds
+        self._round, self._seconds = project, seconds
         self._stopped = threading.Event()
         self.error: Exception | None = None
 
@@ -43,7 +43,7 @@ class ProjectionThread(threading.Thread):
 
     def _project(self) -> bool:
         try:
-            self._projections.project(self._shared)
+            self._round()
         except Exception as error:  # noqa: BLE001 - kept for the job, which tells it and decides
             _log.warning("writing the derived tables failed: %s", sentence_of(error))
             self.error = error

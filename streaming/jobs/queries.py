@@ -6,7 +6,7 @@ import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
@@ -42,8 +42,8 @@ class Places:
     checkpoint: Path
 
 
-class Batch(Protocol):
-    """What a query does with each micro-batch. The one writer of its tables."""
+class Tables(Protocol):
+    """What a query writes, whatever its form. The one writer of its tables."""
 
     @property
     def positions(self) -> dict[str, int]:
@@ -62,8 +62,20 @@ class Batch(Protocol):
             TableRefused: somebody does.
         """
 
+
+class Batch(Tables, Protocol):
+    """What a query does with each micro-batch, in the driver."""
+
     def apply(self, rows: pa.Table) -> Applied:
         """Apply rows of the stream; a batch that comes again changes nothing."""
+
+
+@runtime_checkable
+class ClusterBatch(Tables, Protocol):
+    """What a query does with each micro-batch, on executors."""
+
+    def apply_frame(self, frame: DataFrame) -> Applied:
+        """Apply rows of the stream, where they are; a batch that comes again changes nothing."""
 
 
 class Follower(Protocol):
@@ -93,7 +105,7 @@ class Definition:
     """
 
     stream: Callable[[SparkSession, Places, JobSettings], DataFrame]
-    open: Callable[[Places, JobSettings], Batch]
+    open: Callable[[Places, JobSettings], Batch | ClusterBatch]
     trigger_seconds: Callable[[JobSettings], float]
     channel: Channel | None = None
     follow: Callable[[Any, JobSettings], Follower] | None = None
@@ -102,7 +114,9 @@ class Definition:
 class Run:
     """One run of a query. A run that ended is followed by another one, never started again."""
 
-    def __init__(self, name: str, rows: DataFrame, batch: Batch, checkpoint: Path, trigger_seconds: float) -> None:
+    def __init__(
+        self, name: str, rows: DataFrame, batch: Batch | ClusterBatch, checkpoint: Path, trigger_seconds: float
+    ) -> None:
         """Start, and wait until the first trigger: Spark gives each new Python reader ten seconds to appear.
 
         Args:
@@ -136,7 +150,10 @@ class Run:
 
     def _apply(self, frame: DataFrame, _batch_id: int) -> None:
         try:
-            self._batch.apply(frame.toArrow())
+            if isinstance(self._batch, ClusterBatch):
+                self._batch.apply_frame(frame)
+            else:
+                self._batch.apply(frame.toArrow())
             self._batches += 1
         except PySparkException:
             raise

@@ -15,10 +15,14 @@ from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.errors import ConfigurationError
 from streaming.jobs import bus_source, changes_source
 from streaming.jobs.batch import ReplicationBatch
+from streaming.jobs.cluster_batch import ClusterReplicationBatch
+from streaming.jobs.cluster_newest import ClusterNewestBatch
+from streaming.jobs.cluster_projections import ClusterProjections
 from streaming.jobs.incidents import IncidentsBatch
 from streaming.jobs.newest import NewestBatch
 from streaming.jobs.projecting import ProjectionThread
 from streaming.jobs.queries import Definition
+from streaming.settings import CLUSTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming.jobs.queries import Batch, Places
+    from streaming.jobs.queries import Batch, ClusterBatch, Places
     from streaming.settings import JobSettings
 
 SAMPLES_TRIGGER_SECONDS: Final = 1.0
@@ -63,8 +67,12 @@ def _open_incidents(places: Places, settings: JobSettings) -> IncidentsBatch:
     return batch
 
 
-def _open_replication(places: Places, _settings: JobSettings) -> ReplicationBatch:
-    batch = ReplicationBatch(places.tables)
+def _open_replication(places: Places, settings: JobSettings) -> ReplicationBatch | ClusterReplicationBatch:
+    batch = (
+        ClusterReplicationBatch(places.tables, settings.buckets)
+        if settings.execution == CLUSTER
+        else ReplicationBatch(places.tables)
+    )
     if batch.is_empty:
         _forget(places.checkpoint / Channel.REPLICATION)
     return batch
@@ -82,17 +90,24 @@ def _forget(checkpoint: Path) -> None:
         ) from None
 
 
-def _open_newest(channel: Channel, places: Places, _settings: JobSettings) -> NewestBatch:
+def _open_newest(channel: Channel, places: Places, settings: JobSettings) -> NewestBatch | ClusterNewestBatch:
+    if settings.execution == CLUSTER:
+        return ClusterNewestBatch(places.tables, channel, settings.buckets)
     return NewestBatch(places.tables, channel)
 
 
-def _project(batch: ReplicationBatch, settings: JobSettings) -> ProjectionThread:
-    return ProjectionThread(batch.projections, batch.shared, settings.projection_seconds)
+def _project(batch: ReplicationBatch | ClusterReplicationBatch, settings: JobSettings) -> ProjectionThread:
+    if isinstance(batch, ClusterReplicationBatch):
+        return ProjectionThread(ClusterProjections(batch.directory).project, settings.projection_seconds)
+    return ProjectionThread(partial(batch.projections.project, batch.shared), settings.projection_seconds)
 
 
 def _checked(
-    channel: Channel, opened: Callable[[Places, JobSettings], Batch], places: Places, settings: JobSettings
-) -> Batch:
+    channel: Channel,
+    opened: Callable[[Places, JobSettings], Batch | ClusterBatch],
+    places: Places,
+    settings: JobSettings,
+) -> Batch | ClusterBatch:
     """Open, and refuse a bus that was replaced: what was applied must still be in it, or have been deleted from it."""
     batch = opened(places, settings)
     for source, end in DirectoryReader(places.bus).end_positions(channel).items():

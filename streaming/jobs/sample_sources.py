@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streaming.contracts.observations import Channel
-    from streaming.delta.quarantine import Refused
 
 
 class SampleSources:
@@ -32,22 +30,21 @@ class SampleSources:
         """Give every source; safe beside a batch."""
         return list(self._states.values())
 
-    def told(self, samples: Iterable[pa.Table], refused: Iterable[Refused], positions: Mapping[str, int]) -> None:
+    def told(self, samples: Iterable[pa.Table], refused: Mapping[str, int], positions: Mapping[str, int]) -> None:
         """Take over what an applied batch said.
 
         Args:
             samples: tables with cluster_id, cluster, source, and collected_at in microseconds.
-            refused: what could not be read.
+            refused: how many records of each source could not be read.
             positions: how far each source came.
         """
         for table in samples:
             newest = table.group_by(["cluster_id", "cluster", "source"]).aggregate([("collected_at", "max")])
             for row in newest.to_pylist():
                 self._saw(row["cluster_id"], row["cluster"], row["source"], row["collected_at_max"])
-        bad = Counter(record.source for record in refused)
         for key, state in self._states.items():
-            position = positions.get(state.source, state.position)
-            self._states[key] = replace(state, position=position, quarantined=state.quarantined + bad[state.source])
+            position, bad = positions.get(state.source, state.position), refused.get(state.source, 0)
+            self._states[key] = replace(state, position=position, quarantined=state.quarantined + bad)
 
     def _saw(self, cluster_id: Any, cluster: str, source: str, moment: Any) -> None:  # noqa: ANN401 - columns of Arrow
         known = self._states.get((cluster_id, source)) or SourceState(
