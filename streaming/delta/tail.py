@@ -92,7 +92,8 @@ class ChangeTail:
             rows = pq.ParquetFile(self._path / unquote(file["path"])).read()
         except FileNotFoundError:
             raise TailGap(f"{self._path / unquote(file['path'])} was vacuumed before it was read") from None
-        for name, value in file["partitionValues"].items():
+        for name in set(file["partitionValues"]) - set(rows.column_names):  # Spark writes them into the files, too
+            value = file["partitionValues"][name]
             constant = pa.scalar(value).cast(self._schema.field(name).type)
             rows = rows.append_column(name, pa.repeat(constant, rows.num_rows))
         return rows.select(self._schema.names).cast(self._schema)

@@ -4,6 +4,7 @@ import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -163,3 +164,12 @@ def test_a_table_has_moved_when_it_has_a_newer_version_or_is_gone(path: Path, ta
     assert has_moved(path, 0)
     path.rename(path.with_name("moved away"))
     assert has_moved(path, 1)
+
+
+def test_a_file_that_holds_its_partition_too_as_spark_writes_it_is_read_the_same(path: Path, table: DeltaTable) -> None:
+    write_deltalake(table, rows("a", "b"), mode="append")
+    expected = rows_between(path, 0, 1)
+    (file,) = path.glob("date=*/*.parquet")
+    pq.write_table(expected, file)
+
+    assert rows_between(path, 0, 1) == expected
