@@ -39,7 +39,8 @@ def export(
 
         typer.echo(reference(), nl=False)
         return
-    from exporters.serving import address_of, listen, serve
+    from exporters.serving import OPTION, serve
+    from streaming.runtime.listening import address_of, listen
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     settings = load(config_file)
@@ -47,6 +48,6 @@ def export(
     folder = Path(settings.tables.directory) if tables is None else tables
     if folder.is_file():
         raise ConfigurationError(f"{folder} is a file; point tables.directory (--tables) at the folder of the tables")
-    opened = listen(exporting.listen)
+    opened = listen(exporting.listen, OPTION)
     typer.echo(f"serving {folder} on http://{address_of(opened)}/metrics", err=True)
     serve(folder, exporting, opened)

@@ -14,7 +14,7 @@ import uvicorn
 from exporters.reader import Reader
 from exporters.refresher import Refresher
 from exporters.server import Pages, application
-from streaming.errors import ConfigurationError
+from streaming.runtime.listening import address_of, listen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,42 +22,9 @@ if TYPE_CHECKING:
 
     from streaming.settings import ExportSettings
 
-BACKLOG: Final = 128
+OPTION: Final = "--web.listen-address"
 STOP_SECONDS: Final = 2
 START_SECONDS: Final = 30
-
-
-def listen(address: str) -> socket.socket:
-    """Open the socket to serve on.
-
-    Args:
-        address: ``host:port``, ``[ipv6]:port`` or ``:port`` (every interface).
-
-    Raises:
-        ConfigurationError: the address is none, or is taken.
-    """
-    host, colon, port = address.rpartition(":")
-    if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535:  # noqa: PLR2004 - TCP's own
-        raise ConfigurationError(f"cannot listen on {address!r}; write host:port, for example 127.0.0.1:9308")
-    host = host.removeprefix("[").removesuffix("]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    opened = socket.socket(family, socket.SOCK_STREAM)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        opened.bind((host, int(port)))
-        opened.listen(BACKLOG)
-    except OSError as error:
-        opened.close()
-        raise ConfigurationError(
-            f"cannot listen on {address}: {error.strerror}; choose another address with --web.listen-address"
-        ) from None
-    return opened
-
-
-def address_of(opened: socket.socket) -> str:
-    """Spell the address of a socket, as in a URL."""
-    host, port = opened.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def serve(tables: Path, settings: ExportSettings, opened: socket.socket) -> None:
@@ -77,7 +44,7 @@ def serving(tables: Path, settings: ExportSettings) -> Iterator[str]:
     Yields:
         the address, as in a URL.
     """
-    opened = listen(settings.listen)
+    opened = listen(settings.listen, OPTION)
     server, refresher = _parts(tables, settings)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]}, name="http", daemon=True)
     refresher.start()

@@ -77,6 +77,7 @@ class JobSettings:
     projection_seconds: float = 1.0
     incident_gap_seconds: float = 60.0
     incident_rolling_gap_seconds: float = 900.0
+    listen: str = "127.0.0.1:9309"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

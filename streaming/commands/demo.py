@@ -96,7 +96,7 @@ class Demo:
             parts.start("collect", *simulate, "--bus", f"{place.bus}")
             wait_until(lambda: any(place.bus.rglob("*.log")), "the simulated cluster", parts, PATIENCE_SECONDS)
         with stages.stage("Spark"):
-            folders = {"--bus": place.bus, "--tables": place.tables, "--checkpoint": place.checkpoint}
+            folders = {"--bus": place.bus, "--tables": place.tables, "--checkpoint": place.checkpoint, "--listen": ""}
             parts.start("job", *(word for option in folders.items() for word in map(str, option)))
             wait_until(lambda: any(place.checkpoint.rglob("metadata")), "Spark", parts, PATIENCE_SECONDS)
         reader = Reader(place.tables)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 def job(
+    *,
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
     bus: Annotated[Path | None, typer.Option(help="Directory of the bus; default: bus.directory.")] = None,
     tables: Annotated[
@@ -34,16 +35,21 @@ def job(
     query: Annotated[
         list[str] | None, typer.Option(help="Run this query only; repeat it for several; default: job.queries.")
     ] = None,
+    listen: Annotated[
+        str | None, typer.Option(help='host:port of its own /metrics, "" for none; default: job.listen.')
+    ] = None,
 ) -> None:
     """Fold what sources saw into Delta tables, with Spark Structured Streaming, until Ctrl-C.
 
     Kill it at any moment and start it again: nothing is lost and nothing is doubled, even without its checkpoint.
 
+    Pages: /metrics, /-/healthy (503 while a query is down), on 127.0.0.1:9309 unless job.listen says otherwise.
+
     A query that fails starts again by itself and leaves the others alone. The exit code is 1 when one was lost.
 
     Example: isrwatch job --config isrwatch.toml
 
-    Each query may have a job of its own: isrwatch job --query replication
+    Each query may have a job of its own: isrwatch job --query replication --listen 127.0.0.1:9310
 
     With Spark's own launcher: spark-submit --driver-memory 4g deploy/spark/main.py --config isrwatch.toml
     """
@@ -57,7 +63,11 @@ def job(
         tables=tables or Path(settings.tables.directory),
         checkpoint=checkpoint or Path(settings.job.checkpoint),
     )
-    wanted = replace(settings.job, queries=tuple(query)) if query else settings.job
+    wanted = replace(
+        settings.job,
+        queries=tuple(query) if query else settings.job.queries,
+        listen=settings.job.listen if listen is None else listen,
+    )
     with sole_writer(places.tables, chosen(wanted.queries)):
         _run(wanted, places)
     _say("stopped; everything that was applied is in the tables")
@@ -77,7 +87,7 @@ def _run(settings: JobSettings, places: Places) -> None:
     application.start(spark)
     names = ", ".join(query.name for query in application.queries)
     _say(f"running {names}; tables in {places.tables}; Ctrl-C stops it cleanly")
-    application.wait()
+    application.wait(_say)
     spark.stop()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
@@ -34,6 +35,25 @@ class Refused:
     position: int
     reason: str
     raw: bytes | None
+
+
+def reason_kind(reason: str) -> str:
+    """Give the kind of a reason: one of a few words.
+
+    >>> reason_kind("unknown kind 'dream'"), reason_kind("partition: leader is missing")
+    ('unknown_kind', 'field')
+    """
+    return next((kind for kind, mark in _KINDS.items() if mark.search(reason)), "damaged")
+
+
+_KINDS: Final = {
+    "json": re.compile(r"^not (a )?JSON"),
+    "schema_version": re.compile(r"^schema version "),
+    "unknown_kind": re.compile(r"^unknown kind "),
+    "undecodable": re.compile(r"^undecodable at its source"),
+    "channel": re.compile(r" does not belong on the channel "),
+    "field": re.compile(r"^\w+: \w+ is |has an unknown value "),
+}
 
 
 class Quarantine:

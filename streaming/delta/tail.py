@@ -144,6 +144,11 @@ def oldest_version(path: Path) -> int | None:
     return oldest
 
 
+def newest_version(path: Path) -> int | None:
+    """Tell the newest version of a table by the names in its log; None where there is none."""
+    return max((int(entry.stem) for entry in (path / "_delta_log").glob("*[0-9].json")), default=None)
+
+
 def _entry(path: Path, version: int) -> Path:
     return path / "_delta_log" / f"{version:020}.json"
 

@@ -14,5 +14,7 @@
 - ``sample_sources``  how far the sources of those channels came
 - ``projecting``   the thread that writes the derived tables behind the batches
 - ``reporting``    how far the job is behind the bus
+- ``metrics``        the job's own metrics, from what Spark reports and what the queries tell
+- ``serving``        them over HTTP
 - ``application``  the queries that run here, each for itself, and a clean end
 """

@@ -11,9 +11,12 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # sh
 
 from streaming.bus.directory import DirectoryReader
 from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.jobs.metrics import JobMetrics, Listener
 from streaming.jobs.registry import chosen, register_sources
 from streaming.jobs.reporting import Reporter
+from streaming.jobs.serving import JobPages
 from streaming.jobs.supervised import Supervised
+from streaming.runtime.listening import listen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LOOKS: Final = 0.2
 SECONDS_BETWEEN_CLEANINGS: Final = 60.0
+SECONDS_BETWEEN_LINES: Final = 10.0
 
 
 class Application:
@@ -50,28 +54,48 @@ class Application:
             for name, definition in chosen(settings.queries).items()
         )
         self.reporter = Reporter(self.queries, places)
+        self.metrics = JobMetrics()
+        self.metrics.watch(self.queries, self.reporter, places.tables)
+        self._pages = _serving(settings.listen, self)
 
     def start(self, spark: SparkSession) -> None:
         """Start the queries, one after the other."""
         self._spark = spark
         register_sources(spark)
+        spark.streams.addListener(Listener(self.metrics))
         for query in self.queries:
             query.start(spark)
         self.reporter.start()
+
+    def ailing(self) -> list[str]:
+        """Tell what does not run, a sentence each."""
+        return [told for query in self.queries if (told := query.ailing)]
 
     def request_stop(self) -> None:
         """Ask for a clean end; safe in a signal handler."""
         self._stopping.set()
 
-    def wait(self) -> None:
+    def progress(self) -> str:
+        """Tell in one line what was applied since the start, and how much is not yet; empty before the first batch."""
+        told = [
+            f"{query} {observations:,} observations, {changes:,} changes"
+            for query, (observations, changes) in sorted(self.metrics.totals.items())
+        ]
+        behind = sum(lag.behind_bytes for lag in self.reporter.lags.values())
+        return "; ".join((*told, f"{behind:,} bytes behind")) if told else ""
+
+    def wait(self, tell: Callable[[str], None] = lambda _: None) -> None:
         """Run until asked to stop.
+
+        Args:
+            tell: is told the progress every now and then, when there was any.
 
         Raises:
             IsrwatchError: a query was lost on the way, none is left, or Spark died; what was committed stays.
         """
         try:
             try:
-                self._watch()
+                self._watch(tell)
             finally:
                 self._stop()
         except (Py4JNetworkError, ConnectionError) as error:  # of the stop, too, which must not hide it
@@ -79,8 +103,9 @@ class Application:
         if unfinished := [told for query in self.queries if (told := query.unfinished)]:
             raise IsrwatchError("; ".join(unfinished))
 
-    def _watch(self) -> None:
-        cleaned = time.monotonic()
+    def _watch(self, tell: Callable[[str], None]) -> None:
+        cleaned = told_at = time.monotonic()
+        told = ""
         while not self._stopping.wait(SECONDS_BETWEEN_LOOKS) and not all(query.is_lost for query in self.queries):
             for query in self.queries:
                 query.look(self._spark)
@@ -88,17 +113,31 @@ class Application:
                 cleaned = time.monotonic()
                 for query in self.queries:
                     query.clean(self._bus)
+            if time.monotonic() - told_at > SECONDS_BETWEEN_LINES:
+                told_at = time.monotonic()
+                if (line := self.progress()) != told:
+                    tell(told := line)
+
+    def _close(self) -> None:
+        if self._pages is not None:
+            self._pages.close()
 
     def _stop(self) -> None:
         """Stop every query, whatever the others say."""
         failures: list[Exception] = []
-        for stop in (*(query.stop for query in self.queries), self.reporter.stop):
+        for stop in (*(query.stop for query in self.queries), self.reporter.stop, self._close):
             try:
                 stop()
             except Exception as failure:  # noqa: BLE001 - the others are to be stopped, too
                 failures.append(failure)
         if failures:
             raise failures[0]
+
+
+def _serving(address: str, application: Application) -> JobPages | None:
+    if not address:
+        return None
+    return JobPages(listen(address, "--listen (job.listen)"), application.metrics.registry, application.ailing)
 
 
 def _check_checkpoint(places: Places) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from streaming.changes.change import Change, Subject
@@ -17,14 +17,14 @@ from streaming.changes.tombstones import without_expired
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.delta.projections import Projections
-from streaming.delta.quarantine import Quarantine
+from streaming.delta.quarantine import Quarantine, Refused, reason_kind
 from streaming.delta.rows import changes_to_arrow
 from streaming.delta.truth import Truth
 from streaming.jobs.repeats import Repeats
 from streaming.jobs.understood import understand
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     import pyarrow as pa
@@ -43,6 +43,32 @@ class Applied:
     refused: int
     version: int
     seconds: float
+    stages: Mapping[str, float] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+
+class Stopwatch:
+    """Times the stages of a batch, one after the other."""
+
+    def __init__(self) -> None:
+        self._began = self._since = time.perf_counter()
+        self.stages: dict[str, float] = {}
+
+    def lap(self, stage: str) -> None:
+        """End a stage."""
+        now = time.perf_counter()
+        self.stages[stage] = self.stages.get(stage, 0.0) + now - self._since
+        self._since = now
+
+    @property
+    def seconds(self) -> float:
+        """The time since the begin."""
+        return time.perf_counter() - self._began
+
+
+def kinds_of(refused: Iterable[Refused]) -> Counter[str]:
+    """Count what was refused by the kind of its reason."""
+    return Counter(reason_kind(record.reason) for record in refused)
 
 
 def now() -> Micros:
@@ -105,9 +131,11 @@ class ReplicationBatch:
         Raises:
             TableRefused: another job writes the same tables; nothing was written.
         """
-        began = time.perf_counter()
+        watch = Stopwatch()
         understood = understand(rows, self._truth, Channel.REPLICATION, self._repeats)
+        watch.lap("decode")
         folded = without_expired(self.shared.state, fold(self.shared.state, understood.observations))
+        watch.lap("fold")
         self._quarantine.add(understood.refused, now())
         self._refused.update(record.source for record in understood.refused)
         if understood.positions:
@@ -119,12 +147,15 @@ class ReplicationBatch:
                     folded.touched.sources[after.cluster_id, after.source] = after
             self.shared.applied(folded.touched, version)
             self._repeats.learn(understood.snapshots, folded.touched, self.shared.state)
+        watch.lap("commit")
         return Applied(
             observations=understood.count,
             changes=len(folded.changes),
             refused=len(understood.refused),
             version=self.shared.version,
-            seconds=time.perf_counter() - began,
+            seconds=watch.seconds,
+            stages=watch.stages,
+            reasons=kinds_of(understood.refused),
         )
 
     def _placed(self, change: Change, positions: Mapping[str, int]) -> Change:

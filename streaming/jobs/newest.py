@@ -21,7 +21,7 @@ from streaming.contracts.samples import (
 from streaming.delta.newest import NewestRows
 from streaming.delta.quarantine import Quarantine
 from streaming.delta.reconciled import Reconciled
-from streaming.jobs.batch import Applied, now
+from streaming.jobs.batch import Applied, Stopwatch, kinds_of, now
 from streaming.jobs.sample_sources import SampleSources
 from streaming.jobs.samples import read_samples
 from streaming.jobs.understood import fresh_rows, newest_positions
@@ -99,9 +99,10 @@ class NewestBatch:
 
         A table is written whole, so a batch that brought little rests for what it cost before the next one begins.
         """
-        began = time.perf_counter()
+        watch = Stopwatch()
         fresh = fresh_rows(rows, self)
         samples = read_samples(fresh, self._rows, self._channel)
+        watch.lap("decode")
         self._quarantine.add(samples.refused, now())
         positions = newest_positions(fresh)
         told = {kind: len(table) for kind, table in samples.columns.items()}
@@ -112,7 +113,8 @@ class NewestBatch:
                 self._reconciled.put(samples.columns[BrokerMetricObserved])
         refused = Counter(record.source for record in samples.refused)
         self._sources.told(samples.columns.values(), refused, positions)
-        seconds = time.perf_counter() - began
+        watch.lap("commit")
+        seconds = watch.seconds
         if any(0 < told[kind] < len(table) * MUCH for kind, table in self._rows.items()):
             time.sleep(min(seconds * REST_PER_WORK, LONGEST_REST_SECONDS))
         return Applied(
@@ -121,4 +123,6 @@ class NewestBatch:
             refused=len(samples.refused),
             version=-1,
             seconds=seconds,
+            stages=watch.stages,
+            reasons=kinds_of(samples.refused),
         )

@@ -27,14 +27,14 @@ class ProjectionThread(threading.Thread):
         self._round, self._seconds = project, seconds
         self._stopped = threading.Event()
         self.error: Exception | None = None
+        self.seconds = 0.0
 
     def run(self) -> None:
         """Project, rest, project; after a failure rest longer each time."""
         pause = self._seconds
         while not self._stopped.wait(pause):
-            began = time.monotonic()
             if self._project():
-                pause = max(self._seconds, (time.monotonic() - began) * REST_PER_WORK)
+                pause = max(self._seconds, self.seconds * REST_PER_WORK)
             elif isinstance(self.error, (TableRefused, AssertionError)):
                 return
             else:
@@ -42,6 +42,7 @@ class ProjectionThread(threading.Thread):
         self._project()
 
     def _project(self) -> bool:
+        began = time.monotonic()
         try:
             self._round()
         except Exception as error:  # noqa: BLE001 - kept for the job, which tells it and decides
@@ -49,6 +50,7 @@ class ProjectionThread(threading.Thread):
             self.error = error
         else:
             self.error = None
+        self.seconds = time.monotonic() - began
         return self.error is None
 
     def stop(self) -> None:

@@ -15,7 +15,7 @@ from streaming.delta.writing import is_disk_full
 from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -78,8 +78,19 @@ class ClusterBatch(Tables, Protocol):
         """Apply rows of the stream, where they are; a batch that comes again changes nothing."""
 
 
+class Watch(Protocol):
+    """Whoever is told of every batch that was applied."""
+
+    def __call__(self, query: str, applied: Applied, stages: Mapping[str, float]) -> None:
+        """Take note; ``stages`` in seconds went before."""
+
+
 class Follower(Protocol):
     """A thread that works behind a query's batches."""
+
+    @property
+    def seconds(self) -> float:
+        """What the last round took."""
 
     @property
     def error(self) -> Exception | None:
@@ -114,8 +125,15 @@ class Definition:
 class Run:
     """One run of a query. A run that ended is followed by another one, never started again."""
 
-    def __init__(
-        self, name: str, rows: DataFrame, batch: Batch | ClusterBatch, checkpoint: Path, trigger_seconds: float
+    def __init__(  # noqa: PLR0913 - what a stream needs, once
+        self,
+        name: str,
+        rows: DataFrame,
+        batch: Batch | ClusterBatch,
+        applied: Watch,
+        *,
+        checkpoint: Path,
+        trigger_seconds: float,
     ) -> None:
         """Start, and wait until the first trigger: Spark gives each new Python reader ten seconds to appear.
 
@@ -123,13 +141,14 @@ class Run:
             name: of the query, of its scheduler pool, and of its folder in the checkpoint.
             rows: the stream.
             batch: what to do with it.
+            applied: is told of every batch that was applied.
             checkpoint: the folder of all checkpoints.
             trigger_seconds: pause between micro-batches, 0 for none.
 
         Raises:
             SparkEnded: Spark cannot begin, because of its checkpoint for instance.
         """
-        self._batch = batch
+        self._name, self._batch, self._applied = name, batch, applied
         self._batches = 0
         self._raised: Exception | None = None
         # Spark's thread of this stream inherits the pool from the thread that starts it.
@@ -150,16 +169,22 @@ class Run:
 
     def _apply(self, frame: DataFrame, _batch_id: int) -> None:
         try:
-            if isinstance(self._batch, ClusterBatch):
-                self._batch.apply_frame(frame)
-            else:
-                self._batch.apply(frame.toArrow())
+            self._applied(self._name, *self._outcome(frame))
             self._batches += 1
         except PySparkException:
             raise
         except Exception as error:
             self._raised = error  # Spark keeps only a trace of text
             raise
+
+    def _outcome(self, frame: DataFrame) -> tuple[Applied, dict[str, float]]:
+        """Apply a batch where it is to be applied; give what it did, and what stages went before, in seconds."""
+        if isinstance(self._batch, ClusterBatch):
+            return self._batch.apply_frame(frame), {}
+        began = time.perf_counter()
+        rows = frame.toArrow()
+        seconds = time.perf_counter() - began
+        return self._batch.apply(rows), {"toArrow": seconds}
 
     @property
     def came_further(self) -> bool:

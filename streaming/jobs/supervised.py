@@ -17,12 +17,13 @@ from streaming.errors import ConfigurationError, TableRefused
 from streaming.jobs.queries import Run, SparkEnded, sentence_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
 
     from streaming.bus.directory import DirectoryReader
-    from streaming.jobs.queries import Definition, Places
+    from streaming.jobs.batch import Applied
+    from streaming.jobs.queries import Definition, Places, Watch
     from streaming.settings import JobSettings
 
 FIRST_PAUSE_SECONDS: Final = 1.0
@@ -42,6 +43,8 @@ class Supervised:
         batch: what it does; another one after each restart.
         restarts: how often it was started again.
         last_error: the newest failure in one sentence; it stays after the query has recovered.
+        applied: is told of every batch that was applied.
+        follower: what runs behind its batches, if anything does.
         is_lost: it failed with something that a restart does not mend.
         is_outrun: it is lost because another job writes its tables.
     """
@@ -72,6 +75,7 @@ class Supervised:
         self.restarts = 0
         self.last_error: str | None = None
         self.is_lost = self.is_outrun = False
+        self.applied: Watch = _unwatched
         self._run: Run | None = None
         self._began = self._again_at = 0.0
         self._pause = FIRST_PAUSE_SECONDS
@@ -81,19 +85,27 @@ class Supervised:
 
     def _open(self) -> None:
         self.batch = self.definition.open(self._places, self._settings)
-        self._follower = self.definition.follow(self.batch, self._settings) if self.definition.follow else None
+        self.follower = self.definition.follow(self.batch, self._settings) if self.definition.follow else None
 
     @property
     def is_up(self) -> bool:
         """Whether it runs, and what follows it works."""
-        return self._run is not None and (self._follower is None or self._follower.error is None)
+        return self._run is not None and (self.follower is None or self.follower.error is None)
+
+    @property
+    def ailing(self) -> str | None:
+        """Tell in one sentence what is wrong now; None while all is well."""
+        if self._run is None:
+            return f"the query {self.name} is down: {self.last_error or 'it has not started yet'}"
+        behind = self.follower.error if self.follower is not None else None
+        return None if behind is None else f"the tables behind the query {self.name} are not written: {behind}"
 
     @property
     def unfinished(self) -> str | None:
         """Tell in one sentence what it could not do; None for nothing."""
         if self.is_lost:
             return f"the query {self.name} was stopped by: {self.last_error}"
-        behind = self._follower.error if self._follower is not None else None
+        behind = self.follower.error if self.follower is not None else None
         if behind is not None:
             return f"the tables behind the query {self.name} are behind, the next start makes it good: {behind}"
         return None
@@ -109,10 +121,11 @@ class Supervised:
         self._applied_before = {}  # a query that ended may plan its last batch again
         rows = self.definition.stream(spark, self._places, self._settings)
         pause = self.definition.trigger_seconds(self._settings)
-        self._run = Run(self.name, rows, self.batch, self._places.checkpoint, pause)
+        checkpoint = self._places.checkpoint
+        self._run = Run(self.name, rows, self.batch, self.applied, checkpoint=checkpoint, trigger_seconds=pause)
         self._began = time.monotonic()
-        if self._follower is not None:
-            self._follower.start()
+        if self.follower is not None:
+            self.follower.start()
 
     def look(self, spark: SparkSession) -> None:
         """Notice a failure; start again what has waited long enough."""
@@ -122,7 +135,7 @@ class Supervised:
             if time.monotonic() >= self._again_at:
                 self._start_again(spark)
             return
-        refused = self._follower.error if self._follower is not None else None
+        refused = self.follower.error if self.follower is not None else None
         failure = self._run.failure() or (refused if isinstance(refused, FOR_GOOD) else None)
         if failure is not None:
             self._fail(failure)
@@ -182,5 +195,9 @@ class Supervised:
             if run is not None:
                 run.stop()
         finally:
-            if self._follower is not None:
-                self._follower.stop()
+            if self.follower is not None:
+                self.follower.stop()
+
+
+def _unwatched(query: str, applied: Applied, stages: Mapping[str, float]) -> None:
+    """Nobody wants to know."""

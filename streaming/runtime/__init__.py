@@ -7,5 +7,6 @@ Everything is found or fetched once into one cache folder and only looked up fro
 - ``truststore``  the certificate authorities of the environment, in Java's form
 - ``lockfile``    which jars, by coordinate and SHA-256
 - ``ivy``         the resolver that pyspark's wheel carries, run as a program
+- ``listening``   the socket that a server of ours listens on
 - ``jars``        the jars on this disk
 """

@@ -16,9 +16,10 @@ from starlette.requests import Request
 from exporters.reader import Reader, micros_now
 from exporters.refresher import Refresher
 from exporters.server import Pages
-from exporters.serving import listen, serving
+from exporters.serving import OPTION, serving
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.errors import ConfigurationError
+from streaming.runtime.listening import listen
 from streaming.settings import ExportSettings
 from tests.plugins.local_http import wait_until
 from tests.plugins.prometheus import eventually, prometheus_server  # noqa: F401 - fixtures
@@ -165,19 +166,19 @@ def test_scrapes_at_the_same_time_all_get_the_whole_page(address: str) -> None:
 
 def test_an_address_that_is_taken_is_refused_in_one_sentence(address: str) -> None:
     with pytest.raises(ConfigurationError, match=f"cannot listen on {address}: .*; choose another address"):
-        listen(address)
+        listen(address, OPTION)
 
 
 @pytest.mark.parametrize("address", ["9308", "host:", "host:port", "host:70000", ""])
 def test_an_address_that_is_none_is_refused_with_an_example(address: str) -> None:
     with pytest.raises(ConfigurationError, match=r"write host:port, for example 127\.0\.0\.1:9308"):
-        listen(address)
+        listen(address, OPTION)
 
 
 def test_an_ipv6_address_is_written_in_brackets() -> None:
     if not socket.has_ipv6:
         pytest.fail("this machine has no IPv6; the loopback address is needed")
-    opened = listen("[::1]:0")
+    opened = listen("[::1]:0", OPTION)
     try:
         assert opened.family == socket.AF_INET6
     finally:

@@ -30,7 +30,7 @@ def places(tmp_path: Path) -> Places:
 
 def test_only_the_wanted_queries_are_opened(places: Places) -> None:
     def names(*queries: str) -> list[str]:
-        return [query.name for query in Application(JobSettings(queries=queries), places, print).queries]
+        return [query.name for query in Application(JobSettings(listen="", queries=queries), places, print).queries]
 
     assert names("offsets", "replication") == ["replication", "offsets"]
     assert names() == list(QUERIES)
@@ -38,7 +38,7 @@ def test_only_the_wanted_queries_are_opened(places: Places) -> None:
 
 def test_a_query_that_does_not_exist_is_refused_by_name(places: Places) -> None:
     with pytest.raises(ConfigurationError, match="there is no query 'dreams'; choose of replication, offsets"):
-        Application(JobSettings(queries=("dreams",)), places, print)
+        Application(JobSettings(listen="", queries=("dreams",)), places, print)
 
 
 @pytest.mark.parametrize("name", ["tables", "bus", "checkpoint"])
@@ -46,13 +46,13 @@ def test_a_file_where_a_folder_belongs_is_refused_by_the_name_of_its_key(places:
     (places.tables.parent / name).touch()
 
     with pytest.raises(ConfigurationError, match=rf"point (job\.)?{name}(\.directory)? \(--{name}\) at"):
-        Application(JobSettings(), places, print)
+        Application(JobSettings(listen=""), places, print)
 
 
 def test_the_checkpoint_of_empty_tables_is_forgotten_because_it_would_skip_what_they_lack(places: Places) -> None:
     (places.checkpoint / Channel.REPLICATION / "commits").mkdir(parents=True)
 
-    Application(JobSettings(), places, print)
+    Application(JobSettings(listen=""), places, print)
 
     assert not (places.checkpoint / Channel.REPLICATION).exists()
 
@@ -64,7 +64,7 @@ def test_a_bus_that_was_replaced_is_refused_because_it_would_be_skipped_in_silen
         publisher.publish(story)
 
     with pytest.raises(ConfigurationError, match=f"the bus holds less of {SOURCE}"):
-        Application(JobSettings(), places, print)
+        Application(JobSettings(listen=""), places, print)
 
 
 def test_segments_are_deleted_one_look_after_they_were_applied(places: Places) -> None:
@@ -74,7 +74,7 @@ def test_segments_are_deleted_one_look_after_they_were_applied(places: Places) -
         publisher.publish(story[100:])
     bus = DirectoryReader(places.bus)
     (end,) = bus.end_positions(Channel.REPLICATION).values()
-    query = Supervised("replication", QUERIES["replication"], JobSettings(), places, print)
+    query = Supervised("replication", QUERIES["replication"], JobSettings(listen=""), places, print)
     query.batch.apply(published(story, start=end - len(story)))
     first = bus.start_positions(Channel.REPLICATION)
 

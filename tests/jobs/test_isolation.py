@@ -91,7 +91,7 @@ def places(tmp_path: Path) -> Places:
 
 def test_each_query_takes_its_tasks_from_a_pool_of_its_name(spark: SparkSession, places: Places) -> None:
     publish(places.bus)
-    with running(Application(JobSettings(), places, print), spark):
+    with running(Application(JobSettings(listen=""), places, print), spark):
         eventually(lambda: samples(places) and rows(places.tables, "broker_metrics"))
         eventually(lambda: rows(places.tables, "partition_changes"))
 
@@ -121,7 +121,7 @@ def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
     monkeypatch.setitem(registry.QUERIES, "offsets", flaky)
     monkeypatch.setattr(supervised, "FIRST_PAUSE_SECONDS", 0.2)
     told: list[str] = []
-    application = Application(JobSettings(), places, told.append)
+    application = Application(JobSettings(listen=""), places, told.append)
     replication, offsets, _ = application.queries
     with running(application, spark) as ended:
         publish(places.bus)
@@ -148,7 +148,7 @@ def test_a_query_whose_tables_another_job_writes_stops_for_good_and_the_end_says
 
     lost = replace(registry.QUERIES["offsets"], open=lambda *_: Loser())
     monkeypatch.setitem(registry.QUERIES, "offsets", lost)
-    application = Application(JobSettings(queries=("offsets", "metrics")), places, print)
+    application = Application(JobSettings(listen="", queries=("offsets", "metrics")), places, print)
     with running(application, spark) as ended:
         publish(places.bus)
         eventually(lambda: application.queries[0].is_lost)

@@ -102,7 +102,8 @@ class Pipeline:
         return program
 
     def job_arguments(self) -> list[str]:
-        return ["--bus", str(self.bus), "--tables", str(self.tables), "--checkpoint", str(self.checkpoint)]
+        folders = ["--bus", str(self.bus), "--tables", str(self.tables), "--checkpoint", str(self.checkpoint)]
+        return [*folders, "--listen", ""]
 
     def job(self) -> Program:
         program = self.start("job", "job", *self.job_arguments())

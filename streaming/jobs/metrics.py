@@ -1,0 +1,158 @@
+"""The job's own metrics: what Spark reports of each batch, what our part of it costs, lag, health of each query.
+
+In a registry of their own; knows queries, no HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from streaming.delta.tail import newest_version
+from streaming.jobs.batch import MICROS, now
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from prometheus_client.core import Metric
+    from pyspark.sql.streaming.listener import QueryProgressEvent
+
+    from streaming.jobs.batch import Applied
+    from streaming.jobs.reporting import Reporter
+    from streaming.jobs.supervised import Supervised
+
+PREFIX: Final = "isrwatch_job_"
+BUCKETS: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+WHOLE_BATCH: Final = "triggerExecution"
+QUERY: Final = ("query",)
+
+
+class JobMetrics:
+    """What happened, counted; ask ``registry`` for it."""
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series of each counter, which nobody asks for
+        self.registry = CollectorRegistry()
+        self.totals: dict[str, tuple[int, int]] = {}  # of each query: observations, changes
+        told: dict[str, Any] = {"registry": self.registry}
+        self._batches = Histogram(
+            f"{PREFIX}batch_duration_seconds", "Duration of a micro-batch, planning included.", QUERY,
+            buckets=BUCKETS, **told,
+        )  # fmt: skip
+        self._stages = Summary(
+            f"{PREFIX}batch_stage_seconds",
+            "Duration of a stage of a micro-batch: Spark's own names, and within its addBatch toArrow, then ours.",
+            ("query", "stage"), **told,
+        )  # fmt: skip
+        self._rows = Counter(f"{PREFIX}rows", "Rows that Spark read.", QUERY, **told)
+        self._changes = Counter(f"{PREFIX}changes", "Rows that batches brought to the tables.", QUERY, **told)
+        self._rate = Gauge(f"{PREFIX}processed_rows_per_second", "As of the last batch with rows.", QUERY, **told)
+        self._commits = Counter(f"{PREFIX}applied_batches", "Batches that were applied.", QUERY, **told)
+        self._success = Gauge(
+            f"{PREFIX}last_success_timestamp_seconds", "When a batch was applied last, since 1970.", QUERY, **told
+        )
+        self._quarantined = Counter(
+            f"{PREFIX}quarantined", "Records that could not be understood, by kind of reason.", ("query", "reason"),
+            **told,
+        )  # fmt: skip
+
+    def watch(self, queries: Sequence[Supervised], reporter: Reporter, tables: Path) -> None:
+        """Ask these at each scrape how they are, and tell what they apply."""
+        self.registry.register(_Present(queries, reporter, tables))
+        for query in queries:
+            query.applied = self.applied
+            for counter in (self._rows, self._changes, self._commits, self._batches):
+                counter.labels(query.name)
+
+    def applied(self, query: str, applied: Applied, stages: Mapping[str, float]) -> None:
+        """Count one batch that our part has applied."""
+        for stage, seconds in {**stages, **applied.stages}.items():
+            self._stages.labels(query, stage).observe(seconds)
+        observations, changes = self.totals.get(query, (0, 0))
+        self.totals[query] = (observations + applied.observations, changes + applied.changes)
+        self._changes.labels(query).inc(applied.changes)
+        self._commits.labels(query).inc()
+        self._success.labels(query).set(now() / MICROS)
+        for reason, count in applied.reasons.items():
+            self._quarantined.labels(query, reason).inc(count)
+
+    def progressed(self, query: str, rows: int, rate: float, milliseconds: Mapping[str, int]) -> None:
+        """Count one micro-batch as Spark reports it."""
+        self._rows.labels(query).inc(rows)
+        if rows:
+            self._rate.labels(query).set(rate)
+        for stage, taken in milliseconds.items():
+            if stage == WHOLE_BATCH:
+                self._batches.labels(query).observe(taken / 1000)
+            else:
+                self._stages.labels(query, stage).observe(taken / 1000)
+
+
+class Listener(StreamingQueryListener):
+    """Takes over what Spark reports of each micro-batch."""
+
+    def __init__(self, metrics: JobMetrics) -> None:
+        self._metrics = metrics
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Count a batch."""
+        told = event.progress
+        rate = told.processedRowsPerSecond
+        self._metrics.progressed(told.name or "", told.numInputRows, rate, told.durationMs)
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: ANN401, N802 - Spark's name
+        """Nothing to count: whether a query runs is asked at each scrape."""
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: ANN401, N802 - Spark's name
+        """Nothing to count."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: ANN401, N802 - Spark's name
+        """Nothing to count: whoever supervises the query counts its restarts."""
+
+
+class _Present(Collector):
+    """What is true at the moment of a scrape."""
+
+    def __init__(self, queries: Sequence[Supervised], reporter: Reporter, tables: Path) -> None:
+        self._queries, self._reporter, self._tables = queries, reporter, tables
+
+    def collect(self) -> Iterator[Metric]:
+        """Ask the queries, the reporter and the tables."""
+        up = GaugeMetricFamily(f"{PREFIX}query_up", "1 while the query runs and its tables are written.", labels=QUERY)
+        lost = GaugeMetricFamily(f"{PREFIX}query_lost", "1 once no restart mends the query.", labels=QUERY)
+        restarts = CounterMetricFamily(f"{PREFIX}query_restarts", "How often it was started again.", labels=QUERY)
+        round_seconds = GaugeMetricFamily(
+            f"{PREFIX}projection_duration_seconds", "Duration of the last writing of the derived tables.", labels=QUERY
+        )
+        for query in self._queries:
+            up.add_metric((query.name,), int(query.is_up))
+            lost.add_metric((query.name,), int(query.is_lost))
+            restarts.add_metric((query.name,), query.restarts)
+            if (follower := query.follower) is not None:
+                round_seconds.add_metric((query.name,), follower.seconds)
+        yield from (up, lost, restarts, round_seconds, *self._lag(), self._versions())
+
+    def _lag(self) -> tuple[Metric, Metric]:
+        labels = ("channel", "source")
+        behind = GaugeMetricFamily(f"{PREFIX}source_behind_bytes", "Bytes of a log not applied yet.", labels=labels)
+        age = GaugeMetricFamily(
+            f"{PREFIX}source_age_seconds", "Time since the newest moment that was applied of a source.", labels=labels
+        )
+        moment = now()
+        for source, lag in sorted(self._reporter.lags.items()):
+            behind.add_metric(source, lag.behind_bytes)
+            if lag.observed_until is not None:
+                age.add_metric(source, max(0, moment - lag.observed_until) / MICROS)
+        return behind, age
+
+    def _versions(self) -> Metric:
+        versions = GaugeMetricFamily(f"{PREFIX}table_version", "Newest version of a table.", labels=("table",))
+        for path in sorted(self._tables.iterdir()) if self._tables.is_dir() else ():
+            if (version := newest_version(path)) is not None:
+                versions.add_metric((path.name,), version)
+        return versions

@@ -1,0 +1,46 @@
+"""The socket that a server of ours listens on. Knows addresses, no HTTP."""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+from streaming.errors import ConfigurationError
+
+BACKLOG: Final = 128
+
+
+def listen(address: str, option: str) -> socket.socket:
+    """Open the socket to serve on.
+
+    Args:
+        address: ``host:port``, ``[ipv6]:port`` or ``:port`` (every interface).
+        option: the option of the command that chooses it.
+
+    Raises:
+        ConfigurationError: the address is none, or is taken.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535:  # noqa: PLR2004 - TCP's own
+        raise ConfigurationError(
+            f"cannot listen on {address!r}; write host:port, for example 127.0.0.1:9308 ({option})"
+        )
+    host = host.removeprefix("[").removesuffix("]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    opened = socket.socket(family, socket.SOCK_STREAM)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        opened.bind((host, int(port)))
+        opened.listen(BACKLOG)
+    except OSError as error:
+        opened.close()
+        raise ConfigurationError(
+            f"cannot listen on {address}: {error.strerror}; choose another address with {option}"
+        ) from None
+    return opened
+
+
+def address_of(opened: socket.socket) -> str:
+    """Spell the address of a socket, as in a URL."""
+    host, port = opened.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,142 @@
+"""The job's own pages: names and help as agreed, and what they tell while a real Spark runs."""
+
+from __future__ import annotations
+
+import socket
+import urllib.error
+import urllib.request
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pytest
+from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
+
+from streaming.errors import ConfigurationError, TableRefused
+from streaming.jobs.application import Application
+from streaming.jobs.batch import Applied
+from streaming.jobs.metrics import Listener
+from streaming.jobs.queries import Places
+from streaming.settings import JobSettings
+from tests.jobs.test_isolation import eventually, publish, running
+from tests.plugins.local_http import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def address() -> str:
+    return f"127.0.0.1:{free_port()}"
+
+
+@pytest.fixture
+def application(places: Places, address: str) -> Iterator[Application]:
+    made = Application(JobSettings(listen=address), places, print)
+    yield made
+    made._close()
+
+
+def ask(address: str, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+def samples(address: str) -> dict[str, float]:
+    lines = ask(address, "/metrics")[1].splitlines()
+    split = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {series: float(value) for series, value in split}
+
+
+def test_names_types_and_help_are_as_agreed(
+    application: Application, address: str, golden: Callable[[str, str], None]
+) -> None:
+    publish(application.queries[0]._places.bus)
+    application.reporter.report()
+    applied = Applied(
+        observations=1, changes=1, refused=1, version=1, seconds=0.1, stages={"fold": 0.1}, reasons={"json": 1}
+    )
+    application.metrics.applied("offsets", applied, {"toArrow": 0.1})
+    application.metrics.progressed("offsets", 1, 10.0, {"addBatch": 100, "triggerExecution": 120})
+
+    told = ask(address, "/metrics")[1]
+
+    golden("job_metrics.txt", "\n".join(line for line in told.splitlines() if line.startswith("#")) + "\n")
+
+
+def test_a_query_that_is_down_is_unhealthy_and_told_in_a_sentence(application: Application, address: str) -> None:
+    assert ask(address, "/-/healthy")[0] == 503
+    application.queries[1]._fail(TableRefused("another job writes it"))
+
+    code, told = ask(address, "/-/healthy")
+
+    assert (code, "the query offsets is down: another job writes it" in told.splitlines()) == (503, True)
+    assert samples(address)['isrwatch_job_query_lost{query="offsets"}'] == 1
+
+
+def test_an_address_that_is_taken_is_refused_before_spark_starts(places: Places) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ConfigurationError, match=f"cannot listen on {address}: .* with --listen"):
+            Application(JobSettings(listen=address), places, print)
+
+
+def test_the_front_page_leads_to_the_others_and_anything_else_is_not_found(
+    application: Application, address: str
+) -> None:
+    assert application.ailing()
+    assert "href=/metrics" in ask(address, "/")[1]
+    assert ask(address, "/nothing")[0] == 404
+
+
+def test_what_spark_reports_of_a_batch_is_taken_over(application: Application, address: str) -> None:
+    told: dict[str, Any] = {
+        "id": str(UUID(int=1)), "runId": str(UUID(int=2)), "name": "metrics", "timestamp": "", "batchId": 7,
+        "batchDuration": 40, "durationMs": {"triggerExecution": 40, "addBatch": 30}, "stateOperators": [],
+        "sources": [], "sink": {"description": "", "numOutputRows": -1}, "numInputRows": 5,
+        "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 125.0,
+    }  # fmt: skip
+    Listener(application.metrics).onQueryProgress(QueryProgressEvent(StreamingQueryProgress.fromJson(told)))
+
+    found = samples(address)
+
+    assert found['isrwatch_job_rows_total{query="metrics"}'] == 5
+    assert found['isrwatch_job_processed_rows_per_second{query="metrics"}'] == 125
+    assert found['isrwatch_job_batch_duration_seconds_sum{query="metrics"}'] == 0.04
+    assert found['isrwatch_job_batch_stage_seconds_sum{query="metrics",stage="addBatch"}'] == 0.03
+
+
+@pytest.mark.spark
+def test_with_real_spark_every_stage_of_a_batch_is_told(
+    application: Application, address: str, spark: SparkSession
+) -> None:
+    publish(application.queries[0]._places.bus)
+    count = "isrwatch_job_batch_stage_seconds_count"
+    wanted = [f'{count}{{query="replication",stage="{stage}"}}' for stage in (
+        "latestOffset", "getBatch", "queryPlanning", "addBatch", "walCommit", "commitOffsets",
+        "toArrow", "decode", "fold", "commit",
+    )]  # fmt: skip
+
+    def told() -> Any:
+        found = samples(address)
+        return found if all(found.get(series, 0) > 0 for series in wanted) else None
+
+    with running(application, spark):
+        found = eventually(told)
+        assert ask(address, "/-/healthy") == (200, "every query runs\n")
+        eventually(lambda: application.progress().count("observations") == 3)
+
+    assert found['isrwatch_job_rows_total{query="replication"}'] > 20
+    assert found['isrwatch_job_table_version{table="partition_changes"}'] >= 1
+    assert found['isrwatch_job_query_up{query="offsets"}'] == 1
