@@ -66,6 +66,11 @@ COMMANDS: Final[dict[str, Command]] = {
         help="How partitions, brokers, topics and groups are, or were.",
         extra="export",
     ),
+    "incidents": Command(
+        target="exporters.history.incidents_command:incidents",
+        help="What went wrong: one line a thing that happened, however much it touched.",
+        extra="export",
+    ),
     "tables": Command(
         target="exporters.history.tables_command:tables",
         help="What the tables mean, and how large and how old they are.",
