@@ -1,4 +1,6 @@
-"""Three alerts over the signals: data at risk (page), a broker left ISRs (ticket), we are blind (ticket, then page).
+"""Four alerts over the signals, each one a heading of the runbook.
+
+Data at risk (page), a broker left ISRs (ticket), we are blind (ticket, then page), a query of the job is down (ticket).
 
 Knows signals and Prometheus' rule format. Windows, thresholds and links stand in :class:`AlertSettings`.
 
@@ -10,6 +12,7 @@ Decisions:
   goes on with the last known value for an hour, while ``KafkaReplicationMonitorStale`` tells why.
 - Blindness is measured by Prometheus itself (``time()`` minus the newest observation it ever scraped), so it does not
   matter whether the collector, the job, the exporter or the network between broke.
+- A query that fails, starts and fails again is down: it must have run for ``query_window`` on end to count as up.
 """
 
 from __future__ import annotations
@@ -44,6 +47,9 @@ class AlertSettings:
         stale_seconds: sight older than this is no sight: the exporter withdraws the state then, too.
         stale_ticket_for: long enough for a restart of the job, and for a first scrape.
         stale_page_for: so long nobody would have been told of lost data.
+        query_window: a query is up only if it was up throughout this; longer than what it takes to fail after a start.
+        query_down_for: one failure, made good by a restart, is no ticket; longer than ``query_window``.
+        report_seconds: a job that reports every 5 s and has not for so long does not run.
         remembered: how long a cluster that vanished is missed. Silence the alert for a cluster you took away.
         runbook_url: the page that has one heading an alert.
         dashboard_url: the overview.
@@ -59,6 +65,9 @@ class AlertSettings:
     stale_seconds: int = 60
     stale_ticket_for: str = "1m"
     stale_page_for: str = "15m"
+    query_window: str = "1m"
+    query_down_for: str = "2m"
+    report_seconds: int = 60
     remembered: str = "1d"
     runbook_url: str = "dashboards/runbook.md"
     dashboard_url: str = "http://127.0.0.1:3000/d/isrwatch-replication-overview"
@@ -66,7 +75,7 @@ class AlertSettings:
 
 def rule_file(settings: AlertSettings) -> dict[str, Any]:
     """Build the content of a Prometheus rule file."""
-    rules = [isr_shrink(settings), under_min_isr(settings), *monitor_stale(settings)]
+    rules = [isr_shrink(settings), under_min_isr(settings), *monitor_stale(settings), query_down(settings)]
     return {"groups": [{"name": "kafka-replication-alerts", "interval": settings.interval, "rules": rules}]}
 
 
@@ -86,7 +95,7 @@ def isr_shrink(settings: AlertSettings) -> Rule:
                 '{{ $labels.cause }}: about {{ $value | printf "%.0f" }} departures '
                 f"within {settings.departures_window}. "
                 f"Under-replicated partitions now: {_number(signals.UNDER_REPLICATED)}, "
-                f"under min ISR: {_number(signals.UNDER_MIN_ISR)}."
+                f"under min ISR: {_number(signals.UNDER_MIN_ISR)}. {_accused()}"
             ),
             **_links("KafkaIsrShrink", settings),
         },
@@ -139,7 +148,18 @@ def _under_min_isr_description(settings: AlertSettings) -> str:
         f"Brokers missing from these ISRs: {_top(brokers, '{{ .Labels.broker }} ({{ .Value }})')}. "
         f"Left an ISR within {settings.suspects_window}: "
         + _top(why, 'broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf "%.0f" }})')
-        + "."
+        + f". {_accused()}"
+    )
+
+
+def _accused() -> str:
+    """Tell whom the job blames for every ISR that is shrunk now, and what it takes the trouble for."""
+    suspects = f"{signals.SUSPECT_SCORE.now(_THIS_CLUSTER)} > 0"
+    incidents = f"{signals.OPEN_INCIDENTS.now(_THIS_CLUSTER)} > 0"
+    return (
+        "Suspects now: "
+        + _top(suspects, '{{ .Labels.broker }} (score {{ .Value | printf "%.2f" }})')
+        + f". Open incidents: {_top(incidents, '{{ .Labels.class }} ({{ .Value }})')}."
     )
 
 
@@ -193,6 +213,37 @@ def _stale_condition(settings: AlertSettings) -> str:
 
 # Offsets and broker metrics travel on channels of their own and say nothing about ISRs.
 _REPLICATION: Final = 'channel="replication"'
+
+
+def query_down(settings: AlertSettings) -> Rule:
+    """Tell that what one channel of the bus brings is not applied: its query is down, or the whole job."""
+    up, age = signals.QUERY_UP, signals.REPORT_AGE
+    return {
+        "alert": "KafkaReplicationJobQueryDown",
+        "expr": "\n".join((
+            f"min by (cluster, channel) ({age.series()}) > {settings.report_seconds}",
+            f"or min by (cluster, channel) (min_over_time({up.series()}[{settings.query_window}])) == 0",
+        )),
+        "for": settings.query_down_for,
+        "labels": {"severity": "ticket"},
+        "annotations": {
+            "summary": "Nothing is applied of the {{ $labels.channel }} of {{ $labels.cluster }}: its query is down",
+            "description": (
+                "{{ if gt $value 0.0 }}The job that applies the channel {{ $labels.channel }} of cluster "
+                "{{ $labels.cluster }} last reported {{ $value | humanizeDuration }} ago: it does not run."
+                "{{ else }}The query that applies the channel {{ $labels.channel }} of cluster {{ $labels.cluster }} "
+                "fails; the job starts it again and again.{{ end }} "
+                "Nothing is lost: the bus keeps what is not applied. Waiting: "
+                + _top(
+                    f"{signals.BEHIND.now(_THIS_CLUSTER)} > 0",
+                    "{{ .Labels.source }} ({{ .Value | humanize1024 }}B)",
+                    otherwise="nothing that the job reported",
+                )
+                + "."
+            ),
+            **_links("KafkaReplicationJobQueryDown", settings),
+        },
+    }  # fmt: skip
 
 
 def _links(alert: str, settings: AlertSettings) -> dict[str, str]:

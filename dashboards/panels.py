@@ -51,18 +51,69 @@ AT_RISK: Final = style.timeseries(
     Unit.COUNT,
 )
 
+# What is going on, and what may be stopped?
+INCIDENTS: Final = style.table(
+    "Incidents",
+    "What is going on and what is over, by class. One incident is one thing that happened, a rolling restart included, "
+    "however many partitions it touched; isrwatch incidents tells each with its suspects and the events that show it. "
+    "What is over is counted once it can change no more, up to 15 minutes later.",
+    signals.INCIDENT,
+    [
+        Column(
+            title=signals.OPEN_INCIDENTS.name,
+            expression=signals.OPEN_INCIDENTS.now(SELECTED),
+            steps=style.alarm_above_zero(style.ORANGE),
+        ),
+        Column(title=signals.CLOSED_INCIDENTS.name, expression=_in_range(signals.CLOSED_INCIDENTS, signals.INCIDENT)),
+    ],
+    signals.OPEN_INCIDENTS.name,
+)
+HEADROOM: Final = style.table(
+    "Which broker may be stopped",
+    "What would happen if one broker stopped now. For one at a time: look again before the next. Safe to stop 0, "
+    "or nothing: do not. Restart in the order told, the active controller last. A second or two behind other panels.",
+    signals.BROKER,
+    [
+        Column(
+            title=signals.SAFE_TO_STOP.name,
+            expression=signals.SAFE_TO_STOP.now(SELECTED),
+            steps=style.steps(style.RED, (1, style.GREEN)),
+        ),
+        *(
+            Column(title=signal.name, expression=signal.now(SELECTED), steps=style.alarm_above_zero(color))
+            for signal, color in (
+                (signals.WOULD_GO_OFFLINE, style.RED),
+                (signals.WOULD_GO_UNDER_MIN_ISR, style.RED),
+            )
+        ),
+        Column(
+            title=signals.RESTART_ORDER.name,
+            expression=signals.RESTART_ORDER.now(SELECTED),
+            unit=signals.RESTART_ORDER.unit,
+        ),
+    ],
+    signals.WOULD_GO_UNDER_MIN_ISR.name,
+)
+
 # Which broker left, why, since when?
 _MISSING: Final = f"{signals.HOSTED.now(SELECTED)} - {signals.IN_SYNC.now(SELECTED)}"
 SUSPECTS: Final = style.table(
     "Suspects",
-    "Brokers by the replicas that are missing from ISRs now, beside how often each left an ISR in this time range "
-    "(planned causes included). The one on top is where to look first: its process, disks and network.",
+    "Brokers by how much each explains of every ISR that is shrunk now, beside the replicas it is missing from ISRs "
+    "with, and how often it left an ISR in this time range (planned causes included). The one on top is where to look "
+    "first: its process, disks and network. A leader that stalled is told itself, not the followers it expelled.",
     signals.BROKER,
     [
         Column(title="Missing from ISRs", expression=_MISSING, steps=style.alarm_above_zero(style.ORANGE)),
         Column(title="Departures", expression=_in_range(signals.DEPARTURES, signals.BROKER)),
+        Column(
+            title=signals.SUSPECT_SCORE.name,
+            expression=signals.SUSPECT_SCORE.now(SELECTED),
+            unit=Unit.SHARE,
+            steps=style.steps(style.GREEN, (0.01, style.YELLOW), (0.5, style.ORANGE)),
+        ),
     ],
-    "Missing from ISRs",
+    signals.SUSPECT_SCORE.name,
 )
 DEPARTURES: Final = style.timeseries(
     signals.DEPARTURES.name,
@@ -219,3 +270,21 @@ QUARANTINED: Final = _stat(
     signals.QUARANTINED, style.alarm_above_zero(style.ORANGE), _in_range(signals.QUARANTINED, ())
 )
 UNKNOWN_MIN_ISR: Final = _stat(signals.UNKNOWN_MIN_ISR, style.alarm_above_zero(style.YELLOW))
+QUERIES: Final = style.state_timeline(
+    signals.QUERY_UP.name,
+    signals.QUERY_UP.meaning,
+    [Query(signals.QUERY_UP.now(SELECTED), "{{cluster}} {{source}} ({{channel}})")],
+    Unit.COUNT,
+    style.steps(style.RED, (1, style.GREEN)),
+)
+BEHIND: Final = style.timeseries(
+    signals.BEHIND.name,
+    signals.BEHIND.meaning,
+    [Query(signals.BEHIND.now(SELECTED), "{{cluster}} {{source}} ({{channel}})")],
+    Unit.BYTES,
+)
+REPORT_AGE: Final = _stat(
+    signals.REPORT_AGE,
+    style.steps(style.GREEN, (30, style.ORANGE), (60, style.RED)),
+    f"max({signals.REPORT_AGE.now(SELECTED)})",
+)

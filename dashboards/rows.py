@@ -43,6 +43,10 @@ ROWS: Final = (
         ),
     ),
     Row(
+        "What is going on, and which broker may be stopped?",
+        ((8, ((panels.INCIDENTS, 9), (panels.HEADROOM, 15))),),
+    ),
+    Row(
         "Which broker left in-sync replicas, why, since when?",
         (
             (8, ((panels.SUSPECTS, 8), (panels.DEPARTURES, 16))),
@@ -73,6 +77,7 @@ ROWS: Final = (
                     (panels.UNKNOWN_MIN_ISR, 4),
                 ),
             ),
+            (7, ((panels.QUERIES, 10), (panels.BEHIND, 10), (panels.REPORT_AGE, 4))),
         ),
     ),
 )

@@ -14,6 +14,7 @@ CLUSTER: Final = ("cluster",)
 BROKER: Final = ("cluster", "broker")
 TOPIC: Final = ("cluster", "topic")
 PARTITION: Final = ("cluster", "topic", "partition")
+INCIDENT: Final = ("cluster", "class")
 SOURCE: Final = ("cluster", "channel", "source")
 
 _cluster = partial(Signal, labels=CLUSTER)
@@ -148,6 +149,20 @@ MISSED_CHANGES: Final = _cluster(
     kind=Kind.COUNTER,
 )
 
+OPEN_INCIDENTS: Final = Signal(
+    name="Open now",
+    meaning="Incidents that are going on, by class: each is one thing that happened.",
+    metric="cluster_open_incidents",
+    labels=INCIDENT,
+)
+CLOSED_INCIDENTS: Final = Signal(
+    name="Over in this time range",
+    meaning="Incidents that are over for good, by class.",
+    metric="cluster_closed_incidents_total",
+    labels=INCIDENT,
+    kind=Kind.COUNTER,
+)
+
 DEPARTURES: Final = Signal(
     name="ISR departures by broker and cause",
     meaning=(
@@ -166,6 +181,27 @@ HOSTED: Final = _broker(
 IN_SYNC: Final = _broker("In-sync partitions", "broker_in_sync_partitions", "Partitions in whose ISR the broker is.")
 BROKER_FENCED: Final = _broker("Fenced", "broker_fenced", "1 while the controller bars the broker from leading.")
 BROKER_REGISTERED: Final = _broker("Registered", "broker_registered", "1 while the controller knows the broker.")
+SUSPECT_SCORE: Final = _broker(
+    "Suspect score", "broker_suspect_score", "How much the broker explains of every ISR that is shrunk now, 0 to 1."
+)
+SAFE_TO_STOP: Final = _broker(
+    "Safe to stop",
+    "broker_safe_to_stop",
+    "1 if stopping this one broker now takes no partition offline or under min ISR.",
+)
+RESTART_ORDER: Final = _broker(
+    "Restart order", "broker_restart_order", "Place in the recommended order of restarts, from 1.", unit=Unit.BARE
+)
+WOULD_GO_UNDER_MIN_ISR: Final = _broker(
+    "Would go under min ISR",
+    "broker_would_go_under_min_isr_partitions",
+    "Partitions that would refuse writes if the broker stopped now.",
+)
+WOULD_GO_OFFLINE: Final = _broker(
+    "Would go offline",
+    "broker_would_go_offline_partitions",
+    "Partitions that nobody would lead if the broker stopped now.",
+)
 BROKER_INFO: Final = Signal(
     name="Broker",
     meaning="Where the broker lives.",
@@ -216,6 +252,32 @@ SOURCE_OBSERVED: Final = _source(
     "source_observed_timestamp_seconds",
     "When the newest thing that a source said was true, in seconds since 1970.",
     unit=Unit.SECONDS,
+)
+BEHIND: Final = _source(
+    "Not applied yet",
+    "source_behind_bytes",
+    (
+        "Bytes of each source's log on the bus that the job has not applied. Near 0 all the time; a line that climbs "
+        "is a query that is down or cannot keep up. Nothing is lost: the bus keeps it until the tables have it."
+    ),
+    unit=Unit.BYTES,
+    copies="min",
+)
+REPORT_AGE: Final = _source(
+    "Age of the job's report",
+    "source_report_age_seconds",
+    "Seconds since the job told how far each source is. It does so every 5 s; above a minute the job does not run.",
+    unit=Unit.SECONDS,
+    copies="min",
+)
+QUERY_UP: Final = _source(
+    "Queries of the job",
+    "source_query_up",
+    (
+        "Whether the query runs that applies each source, as the job last told: green it does, red it failed and is "
+        "started again. A band that changes its colour again and again is a query that fails soon after each start."
+    ),
+    copies="min",
 )
 QUARANTINED: Final = _source(
     "Quarantined observations",

@@ -5,6 +5,7 @@
 - ``draft``        the next snapshot, made from the last
 - ``changes``      rows of the truth, applied to a draft
 - ``reader``       the tables, followed: ``Reader(tables).refresh()``
+- ``advice``       what the job adds up of brokers and clusters; ``incidents`` what it makes of the changes
 - ``metric``       what a metric is; ``partitions``, ``clusters``, ``drop_in`` and ``own_health`` define them
 - ``catalogue``    every metric, in the order of the page
 - ``exposition``   the page: rendered where something changed, put together on a scrape

@@ -96,6 +96,20 @@ class Answers:
         )
         return {**self._envelope(), "events": [event._asdict() for event in islice(found, query.limit)]}
 
+    def incidents(self, query: Query) -> dict[str, Any]:
+        """Tell of the open incidents, newest first, and of which clusters incidents are told at all."""
+        clusters = [each for name, each in self.snapshot.by_name().items() if query.cluster in {None, name}]
+        found = [row for each in clusters if each.incidents is not None for row in each.incidents.open]
+        newest_first = sorted(found, key=lambda row: -row["opened_at"])
+        return {
+            **self._envelope(),
+            "sight": {
+                each.name: {**self._sight(each), "are_incidents_told": each.incidents is not None} for each in clusters
+            },
+            "count": len(found),
+            "incidents": newest_first[: query.limit],
+        }
+
     def _envelope(self) -> dict[str, Any]:
         return {"table_version": self.snapshot.version, "read_at": self.snapshot.read_at}
 
@@ -111,6 +125,8 @@ class Answers:
             **self._sight(cluster),
             "states": {state: cluster.tally.states.get(state, 0) for state in STATES},
             "totals": cluster.totals._asdict(),
+            "times": cluster.times and cluster.times._asdict(),
+            "advice_until": cluster.advice and cluster.advice.until,
             "brokers": [self._broker(cluster, number) for number in cluster.known_brokers()],
             "sources": [source._asdict() for _, source in sorted(cluster.sources.items())],
         }
@@ -118,7 +134,9 @@ class Answers:
     @staticmethod
     def _broker(cluster: ClusterSnapshot, number: int) -> dict[str, Any]:
         known = cluster.brokers.get(number)
+        advice = cluster.advice.brokers.get(number) if cluster.advice else None
         return {
+            **({} if advice is None else advice._asdict()),
             **({"broker": number} if known is None else known._asdict()),
             "led_partitions": cluster.tally.led.get(number, 0),
             "hosted_partitions": cluster.tally.hosted.get(number, 0),

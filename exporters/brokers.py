@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from exporters.metric import OWN_PREFIX, ClusterMetric, Kind, Number, Sample, Sight, flag
+from streaming.contracts import health
 from streaming.contracts.events import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from exporters.advice import BrokerAdvice
     from exporters.snapshot import Broker, ClusterSnapshot, Tally
 
+_LAGS: Final = "it follows the table broker_state, a second or two behind"
 LABELS: Final = ("cluster", "broker")
 _PREFIX: Final = f"{OWN_PREFIX}broker_"
 
@@ -48,6 +51,26 @@ def _counted(counts: Callable[[Tally], Mapping[int, int]]) -> Callable[[ClusterS
             yield (cluster.name, str(number)), known.get(number, 0)
 
     return samples
+
+
+def _advised(name: str, text: str, value: Callable[[BrokerAdvice], Number | None], unit: str = "") -> ClusterMetric:
+    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+        for number, advice in sorted(cluster.advice.brokers.items() if cluster.advice else ()):
+            known = value(advice)
+            if known is not None:
+                yield (cluster.name, str(number)), known
+
+    return ClusterMetric(
+        name=f"{_PREFIX}{name}", labels=LABELS, help=f"{text}; {_LAGS}.", unit=unit, sight=Sight.ADVICE, samples=samples
+    )
+
+
+def _would_go_under_min_isr(advice: BrokerAdvice) -> int | None:
+    """Count them; unknown while the minimum of every partition that the broker is in sync of is."""
+    count, partitions = advice.would_go_under_min_isr, advice.in_sync_partitions
+    if count is None or partitions is None:
+        return None
+    return health.known_by_minimum(count, partitions, advice.unknown_min_isr_partitions or 0)
 
 
 def _info(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
@@ -106,5 +129,31 @@ BROKER_METRICS: Final = (
         help="How often the broker left the ISR of a partition, by cause.",
         sight=Sight.NONE,
         samples=_departures,
+    ),
+    _advised(
+        "would_go_under_min_isr_partitions",
+        "Partitions that would go under min ISR if the broker stopped now",
+        _would_go_under_min_isr,
+    ),
+    _advised(
+        "would_go_offline_partitions",
+        "Partitions that would lose their last in-sync replica if the broker stopped now",
+        lambda advice: advice.would_go_offline,
+    ),
+    _advised(
+        "safe_to_stop",
+        "1 if no partition would go offline or under min ISR if this one broker stopped now; absent while unknown",
+        lambda advice: flag(advice.is_safe_to_stop),
+    ),
+    _advised(
+        "restart_order",
+        "Place in the recommended order of restarts, from 1; absent where it is not safe or the broker is not up",
+        lambda advice: advice.restart_order,
+    ),
+    _advised(
+        "suspect_score",
+        "How much the broker explains of every ISR that is shrunk now, 0 to 1",
+        lambda advice: advice.suspect_score,
+        unit="ratio",
     ),
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from exporters.brokers import BROKER_METRICS
 from exporters.clusters import CLUSTER_METRICS, SOURCE_METRICS
 from exporters.drop_in import DROP_IN_METRICS
+from exporters.incidents import INCIDENT_METRICS
 from exporters.own_health import EXPORTER_METRICS
 from exporters.partitions import PARTITION_METRICS
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 CATALOGUE: Final[tuple[Metric, ...]] = (
     *CLUSTER_METRICS,
+    *INCIDENT_METRICS,
     *BROKER_METRICS,
     *PARTITION_METRICS,
     *SOURCE_METRICS,

@@ -5,13 +5,14 @@ Field names of the row classes are column names of ``streaming.contracts.tables`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import pyarrow.compute as pc
 
 from exporters.columns import columns_of, fields_of, rows_as, struct_columns
 from exporters.draft import ClusterDraft
+from exporters.incidents import NO_INCIDENTS
 from exporters.snapshot import (
     NO_TABLE,
     Broker,
@@ -27,9 +28,11 @@ from streaming.contracts.events import Cause
 from streaming.contracts.observations import Channel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
+
+    from exporters.incidents import Incidents
 
 R = TypeVar("R", bound=tuple[Any, ...])
 
@@ -110,6 +113,11 @@ class SnapshotDraft:
     last: ReplicationSnapshot
     drafts: dict[str, ClusterDraft] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
+    incidents: Mapping[str, Incidents] | None = None
+
+    def __post_init__(self) -> None:
+        """Keep the incidents until others are put."""
+        self.incidents = self.last.incidents
 
     def cluster(self, cluster_id: str, name: str) -> ClusterDraft:
         """Open the draft of one cluster."""
@@ -119,16 +127,27 @@ class SnapshotDraft:
             draft = self.drafts[cluster_id] = ClusterDraft(last)
         return draft
 
+    def put_incidents(self, incidents: Mapping[str, Incidents]) -> None:
+        """Take over those of every cluster; a cluster that is not named has none."""
+        self.incidents = incidents
+        for cluster_id, known in self.last.clusters.items():
+            self.cluster(cluster_id, known.name)
+
     def finish(self, version: int, read_at: int, keep_events: int) -> ReplicationSnapshot:
         """Give the next snapshot; the draft must not be used after."""
-        finished = {cluster_id: draft.finish() for cluster_id, draft in self.drafts.items()}
+        finished = {cluster_id: self._finished(cluster_id) for cluster_id in self.drafts}
         return ReplicationSnapshot(
             clusters={**self.last.clusters, **finished} if finished else self.last.clusters,
             version=version,
             read_at=read_at,
             recent_events=(*self.last.recent_events, *self.events)[-keep_events:] if self.events
             else self.last.recent_events,
+            incidents=self.incidents,
         )  # fmt: skip
+
+    def _finished(self, cluster_id: str) -> ClusterSnapshot:
+        told = None if self.incidents is None else self.incidents.get(cluster_id, NO_INCIDENTS)
+        return replace(self.drafts[cluster_id].finish(), incidents=told)
 
 
 def apply_changes(draft: SnapshotDraft, version: int, rows: pa.Table, as_of: AsOf) -> None:

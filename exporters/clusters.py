@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from exporters.metric import OWN_PREFIX, ClusterMetric, Kind, Number, Sample, Sight, flag
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LABELS: Final = ("cluster",)
+_SUMMED: Final = "summed over all partitions, deleted topics included, as of the table cluster_state"
 SOURCE_LABELS: Final = ("cluster", "channel", "source")
 _PREFIX: Final = f"{OWN_PREFIX}cluster_"
 
@@ -69,6 +71,16 @@ def _fenced(cluster: ClusterSnapshot) -> int | None:
 
 def _info(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
     yield (cluster.name, cluster.cluster.cluster_id, cluster.cluster.authority or ""), 1
+
+
+def _seconds(name: str, text: str) -> ClusterMetric:
+    """Make a counter of seconds; whole microseconds, so that adding up in another order takes nothing back."""
+
+    def value(cluster: ClusterSnapshot) -> float | None:
+        known = None if cluster.times is None else getattr(cluster.times, f"{name}_seconds")
+        return None if known is None else round(known, 6)
+
+    return replace(_counter(f"{name}_seconds", text, value), unit="seconds")
 
 
 def _age(cluster: ClusterSnapshot, now: int) -> Iterator[Sample]:
@@ -154,6 +166,10 @@ CLUSTER_METRICS: Final = (
         "Fail-overs of the controller.",
         lambda cluster: cluster.cluster.controller_changes,
     ),
+    _seconds("offline", f"Time that partitions were offline, {_SUMMED}."),
+    _seconds("under_replicated", f"Time that partitions were under-replicated, {_SUMMED}."),
+    _seconds("under_min_isr", f"Time that partitions were under min ISR, {_SUMMED}."),
+    _seconds("unknown", f"Time without sight of partitions, {_SUMMED}."),
     ClusterMetric(
         name=f"{_PREFIX}state_age_seconds",
         labels=LABELS,

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from exporters.advice import Advice
 from exporters.snapshot import (
     BrokerMetric,
     Cluster,
@@ -25,6 +26,7 @@ from streaming.contracts.totals import seconds_until
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from exporters.advice import BrokerAdvice, ClusterTimes
     from exporters.snapshot import Broker
 
 
@@ -49,6 +51,8 @@ class ClusterDraft:
         self._offsets = last.offsets
         self._offsets_at = last.offsets_at
         self._broker_metrics = last.broker_metrics
+        self._advice = last.advice
+        self._times = last.times
 
     def put_partition(self, partition: Partition) -> None:
         """Take over a partition's state; a tombstone removes it."""
@@ -116,6 +120,16 @@ class ClusterDraft:
         """Take over the newest samples."""
         self._broker_metrics = samples
 
+    def put_advice(self, brokers: Mapping[int, BrokerAdvice], version: int) -> None:
+        """Take over the advice about every broker, true of a version of the changes."""
+        self._advice = Advice(brokers, version, None if self._advice is None else self._advice.until)
+        self._date_advice()
+
+    def put_times(self, times: ClusterTimes) -> None:
+        """Take over the times of all partitions; they only grow."""
+        self._times = times.over(self._times)
+        self._date_advice()
+
     def finish(self) -> ClusterSnapshot:
         """Give the next snapshot; the draft must not be used after."""
         for topic_id, partitions in self._opened.items():
@@ -136,6 +150,8 @@ class ClusterDraft:
             offsets=self._offsets,
             offsets_at=self._offsets_at,
             broker_metrics=self._broker_metrics,
+            advice=self._advice,
+            times=self._times,
         )
 
     def _partitions_of(self, topic_id: str) -> dict[int, Partition]:
@@ -154,6 +170,12 @@ class ClusterDraft:
             self._in_sync[broker] += step
         if partition.leader != NO_LEADER:
             self._led[partition.leader] += step
+
+    def _date_advice(self) -> None:
+        """Tell up to when the advice is true: the cluster's row of the same version, or of one before, says that."""
+        advice, times = self._advice, self._times
+        if advice is not None and times is not None and times.as_of_version <= advice.as_of_version:
+            self._advice = replace(advice, until=_later(times.authority_watermark, advice.until))
 
     def _watch(self, source: SourceProgress) -> None:
         """Move the watermark up to what a source of the cluster's authority has seen."""

@@ -50,14 +50,22 @@ class Seen:
 
     cluster: ClusterSnapshot
     lines: ClusterLines
-    is_stale: bool
-    are_offsets_stale: bool
+    lost: frozenset[Sight]
 
     def shows(self, metric: Metric) -> bool:
         """Tell whether our sight is fresh enough for a metric."""
-        if metric.sight is Sight.NONE:
-            return True
-        return not self.is_stale and not (metric.sight is Sight.OFFSETS and self.are_offsets_stale)
+        return metric.sight not in self.lost
+
+
+def lost_sights(cluster: ClusterSnapshot, now: int, stale_after: float) -> frozenset[Sight]:
+    """Tell which sights of a cluster are too old to state anything."""
+    if cluster.is_stale(now, stale_after):
+        return frozenset(Sight) - {Sight.NONE}
+    advised_until = None if cluster.advice is None else cluster.advice.until
+    until = {Sight.OFFSETS: cluster.offsets_at, Sight.ADVICE: advised_until}
+    return frozenset(
+        sight for sight, moment in until.items() if moment is None or (now - moment) / MICROS > stale_after
+    )
 
 
 class Exposition:
@@ -101,13 +109,7 @@ class Exposition:
         if lines.name != cluster.name:
             lines = self._lines[cluster_id] = ClusterLines(cluster.name)
         lines.update(cluster)
-        offsets_age = None if cluster.offsets_at is None else (now - cluster.offsets_at) / MICROS
-        return Seen(
-            cluster=cluster,
-            lines=lines,
-            is_stale=cluster.is_stale(now, self._stale_after),
-            are_offsets_stale=offsets_age is None or offsets_age > self._stale_after,
-        )
+        return Seen(cluster, lines, lost_sights(cluster, now, self._stale_after))
 
     def _forget_all_but(self, snapshot: ReplicationSnapshot) -> None:
         for cluster_id in self._lines.keys() - snapshot.clusters.keys():

@@ -34,6 +34,7 @@ class Sight(Enum):
     NONE = "an age or a counter: always shown"
     STATE = "the cluster's authority"
     OFFSETS = "the cluster's authority, and whoever asks for offsets"
+    ADVICE = "the cluster's authority, and the job that adds up what it saw"
 
 
 class Depends(Enum):

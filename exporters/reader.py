@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
+from exporters.advice import ADVICE_COLUMNS, TIMES_COLUMNS, put_advice, put_times
 from exporters.changes import AsOf, SnapshotDraft, apply_changes
 from exporters.columns import columns_of, rows_as
+from exporters.incidents import INCIDENT_COLUMNS, IS_OVER_SELECTED, put_incidents
 from exporters.samples import put_broker_metrics, put_offsets
 from exporters.snapshot import NO_TABLE, Broker, Cluster, Partition, ReplicationSnapshot, SourceProgress, Totals
 from streaming.contracts.columns import Table
@@ -24,6 +26,7 @@ from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
     CLUSTER_STATE_TABLE,
+    INCIDENTS,
     PARTITION_CHANGES,
     PARTITION_STATE_TABLE,
     SOURCE_PROGRESS,
@@ -88,6 +91,9 @@ class Reader:
             SampledTable(tables, REPLICA_OFFSETS, put_offsets),
             SampledTable(tables, BROKER_METRICS, put_broker_metrics),
             SampledTable(tables, SOURCE_PROGRESS, put_progress),
+            SampledTable(tables, CLUSTER_STATE_TABLE, put_times, quoted(TIMES_COLUMNS)),
+            SampledTable(tables, BROKER_STATE_TABLE, put_advice, quoted(ADVICE_COLUMNS)),
+            SampledTable(tables, INCIDENTS, put_incidents, f"{quoted(INCIDENT_COLUMNS)}, {IS_OVER_SELECTED}"),
         ]
         self.snapshot = ReplicationSnapshot()
 
@@ -132,25 +138,33 @@ class Reader:
         for table in self._samples:
             table.read_into(draft)
         now = self._clock()
-        if draft.drafts or tail.version != self.snapshot.version:
+        has_news = draft.drafts or draft.incidents is not self.snapshot.incidents
+        if has_news or tail.version != self.snapshot.version:
             self.snapshot = draft.finish(tail.version, now, EVENTS_KEPT)
         else:
             self.snapshot = replace(self.snapshot, read_at=now)
 
 
 class SampledTable:
-    """A table of newest samples: read whole when it has another version."""
+    """A table of newest samples or of what derives: all its rows are read when it has another version."""
 
-    def __init__(self, tables: Path, definition: Table, put: Callable[[SnapshotDraft, pa.Table], None]) -> None:
+    def __init__(
+        self,
+        tables: Path,
+        definition: Table,
+        put: Callable[[SnapshotDraft, pa.Table], None],
+        selected: str | None = None,
+    ) -> None:
         """Watch a table.
 
         Args:
             tables: the folder of the tables.
             definition: which of them.
             put: takes all its rows over.
+            selected: what is read of each row, in SQL; None is every column.
         """
         self._path = tables / definition.name
-        self._columns = definition.column_names()
+        self._selected = selected or quoted(definition.column_names())
         self._put = put
         self.forget()
 
@@ -167,7 +181,7 @@ class SampledTable:
         if not DeltaTable.is_deltatable(str(self._path)):
             return
         table = DeltaTable(str(self._path))
-        self._put(draft, _query(table, self._columns))
+        self._put(draft, _query(table, self._selected))
         self._version = table.version()
         ended = time.monotonic()
         self._not_before = ended + (ended - began) * REST_PER_WORK
@@ -204,7 +218,7 @@ def _read(tables: Path, definition: Table, columns: Iterable[str]) -> tuple[pa.T
     if not DeltaTable.is_deltatable(path):
         return pa.table({}), NO_TABLE
     table = DeltaTable(path)
-    rows = _query(table, (*columns, *AsOfRow._fields))
+    rows = _query(table, quoted((*columns, *AsOfRow._fields)))
     versions = columns_of(rows, AsOfRow._fields)[AsOfRow._fields[0]]
     told = table.transaction_version(PARTITION_CHANGES.name)
     return rows, max(
@@ -218,11 +232,15 @@ def put_progress(draft: SnapshotDraft, rows: pa.Table) -> None:
         draft.cluster(*key).put_source(source)
 
 
-def _query(table: DeltaTable, columns: Iterable[str]) -> pa.Table:
+def quoted(columns: Iterable[str]) -> str:
+    """Write names of columns in SQL, each once."""
+    return ", ".join(f'"{name}"' for name in dict.fromkeys(columns))
+
+
+def _query(table: DeltaTable, selected: str) -> pa.Table:
     """Read through DataFusion: the one way that is right for every feature a table may have."""
-    names = ", ".join(f'"{name}"' for name in dict.fromkeys(columns))
     query = QueryBuilder().register("newest", table)
-    return pa.table(query.execute(f"select {names} from newest"))  # noqa: S608 - names of our own columns
+    return pa.table(query.execute(f"select {selected} from newest"))  # noqa: S608 - names of our own columns
 
 
 def _zipped(rows: pa.Table, *classes: type[Any]) -> Iterable[tuple[Any, ...]]:

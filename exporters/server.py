@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request as HttpRequest
 
+    from exporters.api import Query
     from exporters.refresher import Refresher
 
 LINKS: Final = {
@@ -27,6 +28,7 @@ LINKS: Final = {
     "/api/v1/clusters": "clusters, brokers and sources",
     "/api/v1/partitions?state=under_replicated": "partitions in a state",
     "/api/v1/events?limit=100": "newest events",
+    "/api/v1/incidents": "open incidents, with the suspects",
     "/-/healthy": "is the exporter alive",
     "/-/ready": "has it read the tables",
 }
@@ -84,24 +86,27 @@ class Pages:
 
     def partitions(self, request: HttpRequest) -> Response:
         """Answer ``/api/v1/partitions``."""
-        try:
-            query = query_of(request.query_params)
-        except ConfigurationError as error:
-            return JSONResponse({"error": str(error)}, 400)
-        return JSONResponse(self._answers().partitions(query))
+        return self._answer(request, Answers.partitions)
 
     def events(self, request: HttpRequest) -> Response:
         """Answer ``/api/v1/events``."""
-        try:
-            query = query_of(request.query_params)
-        except ConfigurationError as error:
-            return JSONResponse({"error": str(error)}, 400)
-        return JSONResponse(self._answers().events(query))
+        return self._answer(request, Answers.events)
+
+    def incidents(self, request: HttpRequest) -> Response:
+        """Answer ``/api/v1/incidents``."""
+        return self._answer(request, Answers.incidents)
 
     def index(self, _: HttpRequest) -> Response:
         """Answer with links."""
         links = "".join(f'<li><a href="{path}">{path}</a>: {text}</li>' for path, text in LINKS.items())
         return HTMLResponse(_PAGE.format(links=links))
+
+    def _answer(self, request: HttpRequest, tell: Callable[[Answers, Query], dict[str, Any]]) -> Response:
+        try:
+            query = query_of(request.query_params)
+        except ConfigurationError as error:
+            return JSONResponse({"error": str(error)}, 400)
+        return JSONResponse(tell(self._answers(), query))
 
     def _answers(self) -> Answers:
         return Answers(self._refresher.snapshot, self._clock(), self._stale_after)
@@ -123,6 +128,7 @@ def application(pages: Pages) -> Starlette:
             Route("/api/v1/clusters", pages.clusters),
             Route("/api/v1/partitions", pages.partitions),
             Route("/api/v1/events", pages.events),
+            Route("/api/v1/incidents", pages.incidents),
         ]
     )
 

@@ -14,6 +14,9 @@ from streaming.contracts.identifiers import NO_LEADER
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from exporters.advice import Advice, ClusterTimes
+    from exporters.incidents import Incidents
+
 SECOND: Final = 1_000_000
 NO_TABLE: Final = -1
 """The version of a snapshot that was taken before there was a table."""
@@ -200,6 +203,9 @@ class ClusterSnapshot:
         offsets: by topic id.
         offsets_at: when the newest of them was asked.
         broker_metrics: newest samples.
+        advice: about its brokers; None before the job told any.
+        times: of its partitions; None before the job told any.
+        incidents: None while there is no table of them.
     """
 
     cluster: Cluster
@@ -212,6 +218,9 @@ class ClusterSnapshot:
     offsets: Mapping[str, PartitionOffsets] = field(default_factory=dict)
     offsets_at: int | None = None
     broker_metrics: tuple[BrokerMetric, ...] = ()
+    advice: Advice | None = None
+    times: ClusterTimes | None = None
+    incidents: Incidents | None = None
 
     @property
     def name(self) -> str:
@@ -251,12 +260,14 @@ class ReplicationSnapshot:
         version: version of ``partition_changes``, ``NO_TABLE`` before there is one.
         read_at: when it was read.
         recent_events: newest last.
+        incidents: by cluster id, those without any left out; None while there is no table of them.
     """
 
     clusters: Mapping[str, ClusterSnapshot] = field(default_factory=dict)
     version: int = NO_TABLE
     read_at: int = 0
     recent_events: tuple[Event, ...] = ()
+    incidents: Mapping[str, Incidents] | None = None
 
     def by_name(self) -> dict[str, ClusterSnapshot]:
         """Give the clusters by name; of two with one name the one seen last, a rebuilt cluster replaces the old."""

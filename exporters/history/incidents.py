@@ -12,8 +12,9 @@ from exporters.history.events import history
 from exporters.history.moments import SECOND, span
 from exporters.history.output import Field
 from exporters.history.wanted import Wanted
+from exporters.incidents import INCIDENT_COLUMNS
 from streaming.contracts.incidents import IncidentClass
-from streaming.contracts.tables import AS_OF, INCIDENTS
+from streaming.contracts.tables import INCIDENTS
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from exporters.history.moments import Clock
     from exporters.history.output import Row
 
-# What the job alone needs is not told.
-_OWN: Final = frozenset({"carried", *(column.name for column in AS_OF)})
-INCIDENT_COLUMNS: Final = tuple(name for name in INCIDENTS.column_names() if name not in _OWN)
 _STYLES: Final = {
     IncidentClass.UNCLEAN_ELECTION: "bold red",
     IncidentClass.CONTROLLED_SHUTDOWN: "",

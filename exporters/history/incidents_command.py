@@ -20,7 +20,6 @@ from exporters.history.command import (
 from exporters.history.event_view import event_fields, event_style
 from exporters.history.events import COLUMNS
 from exporters.history.incidents import (
-    INCIDENT_COLUMNS,
     evidence,
     incident_fields,
     incident_style,
@@ -31,6 +30,7 @@ from exporters.history.incidents import (
 )
 from exporters.history.moments import Clock
 from exporters.history.output import Format, Output, Row, machine, output_of, until_closed
+from exporters.incidents import INCIDENT_COLUMNS
 from streaming.contracts.incidents import IncidentClass
 
 

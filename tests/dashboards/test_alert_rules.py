@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 CASES = sorted(Path(__file__).parent.glob("*.yml"))
+NAMES = ("KafkaIsrShrink", "KafkaUnderMinIsr", "KafkaReplicationMonitorStale", "KafkaReplicationJobQueryDown")
 RULES = "../../dashboards/generated/alerts.yml"
 
 
@@ -49,7 +50,7 @@ def test_promtool_finds_no_fault_with_the_rule_file(files: dict[str, str], tmp_p
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
-SHRINK, STALE, MIN_ISR = (case.name for case in CASES)
+SHRINK, QUERY_DOWN, STALE, MIN_ISR = (case.name for case in CASES)
 
 BREAKS = {
     "planned causes count": (SHRINK, r'\{cause!~"[^"]*"\}', ""),
@@ -78,6 +79,16 @@ BREAKS = {
     "a vanished cluster is not missed": (STALE, r"\[1d\]\)\)", "[1m]))"),
     "offsets count as sight": (STALE, '{channel="replication"}', ""),
     "an empty Prometheus is fine": (STALE, r"\n\s*or absent_over_time[^\n]*", ""),
+    "a failing query is fine": (QUERY_DOWN, r"\n\s*or min by \(cluster, channel\)[^\n]*", ""),
+    "a dead job is fine": (QUERY_DOWN, "source_report_age_seconds) > 60", "source_report_age_seconds) > 1e9"),
+    "one failure is a ticket": (QUERY_DOWN, "for: 2m", "for: 0s"),
+    "a query that fails again and again counts as up": (QUERY_DOWN, "min_over_time(", "max_over_time("),
+    "each source is a ticket": (QUERY_DOWN, "by (cluster, channel) (min", "by (cluster, channel, source) (min"),
+    "the oldest exporter of a report counts": (
+        QUERY_DOWN,
+        "min by (cluster, channel) (kafka_replication_source_report",
+        "max by (cluster, channel) (kafka_replication_source_report",
+    ),
     "the page comes with the ticket": (
         STALE,
         "for: 15m\n    labels:\n      severity: page",
@@ -107,7 +118,7 @@ def test_every_alert_has_a_case_that_fires_and_one_that_does_not(alerts: list[di
     fires = {one["alertname"] for one in expectations if one.get("exp_alerts")}
     silent = {one["alertname"] for one in expectations if not one.get("exp_alerts")}
     names = {alert["alert"] for alert in alerts}
-    assert names == {"KafkaIsrShrink", "KafkaUnderMinIsr", "KafkaReplicationMonitorStale"}
+    assert names == set(NAMES)
     assert names == fires
     assert names == silent
 
@@ -129,7 +140,7 @@ def test_every_runbook_anchor_exists_and_every_heading_is_of_an_alert(
     assert anchors == {alert["annotations"]["runbook_url"] for alert in alerts}
 
 
-@pytest.mark.parametrize("alert", ["KafkaIsrShrink", "KafkaUnderMinIsr", "KafkaReplicationMonitorStale"])
+@pytest.mark.parametrize("alert", NAMES)
 def test_every_runbook_entry_answers_the_same_questions(alert: str, repository: Path) -> None:
     text = (repository / "dashboards/runbook.md").read_text()
     entry = text.split(f"## {alert}\n")[1].split("\n## ")[0]
@@ -141,5 +152,6 @@ def test_the_runbook_names_only_panels_that_exist(repository: Path, overview: di
     text = (repository / "dashboards/runbook.md").read_text()
     titles = {panel["title"] for panel in overview["panels"]}
     named = {"Suspects", "Causes in this time range", "Topics at risk", "Age of each source", "Is data at risk now?"}
+    named |= {"Incidents", "Which broker may be stopped", "Queries of the job", "Not applied yet"}
     assert named <= titles
     assert all(f"*{title}*" in text for title in named)

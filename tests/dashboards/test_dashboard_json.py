@@ -149,6 +149,7 @@ def test_the_page_answers_top_down_whether_data_is_at_risk_first(overview: dict[
     headings = [panel["title"] for panel in overview["panels"] if panel["type"] == "row"]
     assert headings == [
         "Is data at risk now?",
+        "What is going on, and which broker may be stopped?",
         "Which broker left in-sync replicas, why, since when?",
         "Which topics?",
         "What changed?",

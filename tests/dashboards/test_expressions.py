@@ -20,6 +20,7 @@ from dashboards.promql import Kind, Scope, Signal
 from dashboards.render import as_yaml
 from exporters.brokers import DEPARTURE_CAUSES
 from exporters.catalogue import CATALOGUE
+from streaming.contracts.incidents import IncidentClass
 
 LABELS_OF = {metric.name: set(metric.labels) for metric in CATALOGUE} | {
     # Prometheus' own: what fires.
@@ -157,6 +158,7 @@ VALUES = {
     "topic": ["orders", "payments"],
     "partition": ["0", "1"],
     "broker": ["1", "2", "3"],
+    "class": [kind.value for kind in IncidentClass],
     "cause": [cause.value for cause in DEPARTURE_CAUSES],
     "channel": ["replication"],
     "source": ["metadata_log:collector-1"],
@@ -222,7 +224,7 @@ def test_a_table_finds_its_keys_in_every_column(
     exporter.text = unhealthy(9)
     eventually(lambda: prometheus.query("increase(kafka_replication_broker_isr_departures_total[1m]) > 1"))
     tables = [panel for panel in overview["panels"] if panel["type"] == "table"]
-    assert len(tables) == 5
+    assert len(tables) == 7
     for panel in tables:
         (order,) = [one["options"]["indexByName"] for one in panel["transformations"] if one["id"] == "organize"]
         keys = {name for name in order if not name.startswith("Value")}

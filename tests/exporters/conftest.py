@@ -18,6 +18,7 @@ from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
     CLUSTER_STATE_TABLE,
+    INCIDENTS,
     PARTITION_CHANGES,
     PARTITION_STATE_TABLE,
     SOURCE_PROGRESS,
@@ -115,6 +116,11 @@ class Rows:
         }
         return self.change("cluster", at, cluster_after={**known, **after})
 
+    def incident(self, incident_id: str, kind: str, opened_at: int, **more: Any) -> dict[str, Any]:
+        """Spell an incident that may still change, unless ``carried`` is None."""
+        told = {"incident_id": incident_id, "incident_class": kind, "summary": f"{kind} in a test"}
+        return {**self.owner, **told, "opened_at": opened_at, "updated_at": opened_at, "carried": "{}", **more}
+
     def source(self, at: int, **more: Any) -> dict[str, Any]:
         told = {"position": 1, "sequence": 1, "observed_until": at, "collected_at": at, "duplicates": 0}
         after = {**told, "quarantined": 0, **more.pop("source_after", {})}
@@ -152,6 +158,45 @@ class Tables:
         for name, rows in {**flat, **tables}.items():
             newest = {tuple(row[key] for key in TABLES[name].key): row for row in rows}
             self.put(name, *newest.values(), as_of=as_of)
+
+    def derive(self, rows: Rows, until: int, as_of: int) -> None:
+        """Write what the job derives of the busy cluster: it adds up, advises, and tells of incidents."""
+        cluster = {**rows.cluster_row(controller_changes=2)["cluster_after"], "authority_watermark": until}
+        times = {"offline_seconds": 4.0, "under_replicated_seconds": 20.5, "under_min_isr_seconds": 9.0}
+        totals = {"isr_shrinks": 2, "isr_expands": 1, **times, "unknown_seconds": 0.25}
+        self.put(CLUSTER_STATE_TABLE.name, {**rows.owner, **cluster, **totals}, as_of=as_of)
+        fenced = [{"cause": "fenced", "departures": 1}]
+        known = {number: rows.broker(number, is_fenced=number == 3)["broker_after"] for number in (1, 2, 3)}
+        advice = {
+            1: {"in_sync_partitions": 1, "would_go_under_min_isr": 0, "is_safe_to_stop": True, "restart_order": 1},
+            2: {"in_sync_partitions": 2, "would_go_under_min_isr": 0, "would_go_offline": 1, "is_safe_to_stop": False},
+            3: {"in_sync_partitions": 1, "unknown_min_isr_partitions": 1, "would_go_under_min_isr": 0},
+        }
+        self.put(
+            BROKER_STATE_TABLE.name,
+            *(
+                {
+                    **rows.owner,
+                    "broker": number,
+                    **state,
+                    "isr_departures": [] if number == 2 else fenced,
+                    "would_go_offline": 0,
+                    "unknown_min_isr_partitions": 0,
+                    **advice[number],
+                    "suspect_score": 0.0 if number == 2 else 0.25,
+                }
+                for number, state in known.items()
+            ),
+            as_of=as_of,
+        )
+        self.put(
+            INCIDENTS.name,
+            rows.incident("loss:e1", "broker_loss", START + 20 * SECOND, suspects=[{"broker": 3, "score": 0.25}]),
+            rows.incident("lag:e0", "slow_follower", START, closed_at=START + SECOND),
+            rows.incident("lag:e2", "slow_follower", START, closed_at=START + SECOND, carried=None),
+            rows.incident("lag:e3", "slow_follower", START, closed_at=START + SECOND, merged_into="x", carried=None),
+            as_of=as_of,
+        )
 
     def compact(self) -> None:
         self._open(PARTITION_CHANGES.name).optimize.compact()
@@ -238,6 +283,7 @@ def busy_cluster(tables: Tables, rows: Rows) -> Tables:
         {**offsets, "partition": 0, "broker": 2, "log_start_offset": 6, "high_watermark": 71},
         {**offsets, "partition": 1, "broker": 3, "log_start_offset": 0, "high_watermark": 8},
     )
+    tables.derive(rows, START + 29 * SECOND, as_of=3)
     metric = {**sampled, "source": "broker_metrics:collector-1"}
     leaders, shrinks = "kafka_server_replicamanager_leadercount", "kafka_server_replicamanager_isrshrinks_total"
     tables.put(

@@ -149,7 +149,7 @@ def test_every_link_of_the_first_page_leads_somewhere(address: str) -> None:
     _, headers, body = ask(address, "/")
     assert headers["Content-Type"].startswith("text/html")
     links = [part.split(b'"')[0].decode() for part in body.split(b'href="')[1:]]
-    assert len(links) == 6
+    assert len(links) == 7
     assert {ask(address, link)[0] for link in links} == {200}
 
 
