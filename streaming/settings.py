@@ -59,9 +59,11 @@ class BusSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesSettings:
-    """Where the Delta tables live."""
+    """Where the Delta tables live, and how much of their past."""
 
     directory: str = ".isrwatch/tables"
+    history_days: int = 0
+    versions: int = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,4 +173,10 @@ def _checked(settings: Settings) -> Settings:
     ):
         if value < 1024:  # noqa: PLR2004 - at least one observation
             raise ConfigurationError(f"{key} must be at least 1024")
+    for key, number, least in (
+        ("tables.history_days", settings.tables.history_days, 0),
+        ("tables.versions", settings.tables.versions, 100),
+    ):
+        if number < least:
+            raise ConfigurationError(f"{key} is {number}; it must be {least} or more")
     return settings

@@ -15,7 +15,8 @@ from exporters.history.versions import committed_at
 from exporters.snapshot import ReplicationSnapshot
 from streaming.contracts.events import Cause
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.definitions import arrow_schema
+from streaming.delta.definitions import EXPIRED, arrow_schema
+from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,9 +45,19 @@ GROUP BY cluster_id, "cluster", broker, cause
 
 
 def rebuilt(tables: Path, version: int) -> ReplicationSnapshot:
-    """Rebuild what the tables said at a version of ``partition_changes``; samples are not in it."""
+    """Rebuild what the tables said at a version of ``partition_changes``; samples are not in it.
+
+    Raises:
+        ConfigurationError: the beginning of the changes has expired.
+    """
     path = tables / PARTITION_CHANGES.name
-    engine = QueryBuilder().register("changes", DeltaTable(str(path), version=version))
+    table = DeltaTable(str(path), version=version)
+    if table.transaction_version(EXPIRED) is not None:
+        raise ConfigurationError(
+            f"the state as of version {version} cannot be rebuilt: the beginning of {path} has expired; "
+            "tables.history_days = 0 keeps it, from new tables on"
+        )
+    engine = QueryBuilder().register("changes", table)
     draft = SnapshotDraft(ReplicationSnapshot())
     apply_changes(draft, version, _newest(engine), AsOf())
     for (cluster_id, cluster, broker), causes in _departures(engine).items():

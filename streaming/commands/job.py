@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from streaming import settings as configuration
+from streaming.delta.upkeep import Keep
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -61,6 +62,7 @@ def job(
     places = Places(
         bus=bus or Path(settings.bus.directory),
         tables=tables or Path(settings.tables.directory),
+        keep=Keep(settings.tables.history_days, settings.tables.versions),
         checkpoint=checkpoint or Path(settings.job.checkpoint),
     )
     wanted = replace(

@@ -13,6 +13,6 @@
 - ``reconciled``    ISR changes that brokers counted against those recorded
 - ``incidents``     one row an incident; ``incident_rows`` changes as incidents need them, incidents as rows
 - ``quarantine``    what could not be understood
-- ``upkeep``        compaction and vacuum
+- ``upkeep``        compaction, and what of the past stays; ``derived`` who still needs it
 - ``tail``          the rows that each new version added (the reading half, also the exporter's)
 """

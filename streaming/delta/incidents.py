@@ -39,7 +39,7 @@ class IncidentsTable:
         """
         self._truth = directory / PARTITION_CHANGES.name
         self._table = create_or_check(directory, INCIDENTS)
-        self._writer, self._upkeep = Writer(self._table), Upkeep(self._table, append_only=False)
+        self._writer, self._upkeep = Writer(self._table), Upkeep(self._table, directory / INCIDENTS.name)
         self._rows: dict[str, dict[str, Any]] = {row["incident_id"]: row for row in read_all(self._table).to_pylist()}
         self._incidents = Incidents(gaps, (read(row["carried"]) for row in self._rows.values() if row["carried"]))
         known = self._table.transaction_version(PARTITION_CHANGES.name)

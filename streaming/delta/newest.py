@@ -39,7 +39,7 @@ class NewestRows:
         self._table = create_or_check(directory, table)
         self._writer = Writer(self._table)
         self._positions: dict[str, int] = {}
-        self._upkeep = Upkeep(self._table, append_only=False)
+        self._upkeep = Upkeep(self._table, directory / table.name)
         # Names repeat a million times: in memory each stands once, beside numbers. Times are microseconds.
         schema = arrow_schema(table)
         self._schema = pa.schema([_in_memory(item) for item in schema])

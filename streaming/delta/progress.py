@@ -39,7 +39,7 @@ class ProgressTable:
         """
         self._table = create_or_check(directory, SOURCE_PROGRESS)
         self._channel = channel
-        self._upkeep = Upkeep(self._table, append_only=False)
+        self._upkeep = Upkeep(self._table, directory / SOURCE_PROGRESS.name)
 
     @property
     def as_of_version(self) -> int:

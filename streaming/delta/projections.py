@@ -42,8 +42,8 @@ from streaming.delta.summaries import (
     cluster_rows,
     count_departures,
 )
-from streaming.delta.tail import rows_between
-from streaming.delta.upkeep import Upkeep
+from streaming.delta.tail import TailGap, rows_between
+from streaming.delta.upkeep import EVERYTHING, AppendUpkeep, Keep, Upkeep
 from streaming.delta.writer import APPEND, OVERWRITE, Writer
 from streaming.errors import TableRefused
 
@@ -104,7 +104,7 @@ def _no_collections() -> Iterator[None]:
 class Projections:
     """The one writer of every table that derives from the truth."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, keep: Keep = EVERYTHING) -> None:
         self._truth = directory / PARTITION_CHANGES.name
         self._events = create_or_check(directory, REPLICATION_EVENTS)
         self._tables = {
@@ -117,9 +117,9 @@ class Projections:
         }
         self._departures: Departures = Counter()
         self._departures_version = self._version(self._tables[BROKER_STATE_TABLE.name])
-        self._upkeep = {name: Upkeep(table, append_only=False) for name, table in self._tables.items()} | {
-            REPLICATION_EVENTS.name: Upkeep(self._events, append_only=True)
-        }
+        self._upkeep = {name: Upkeep(table, directory / name) for name, table in self._tables.items()}
+        events = REPLICATION_EVENTS.name
+        self._upkeep[events] = AppendUpkeep(self._events, directory / events, self._writers[events], keep)
 
     def recover(self, version: int) -> SharedState:
         """Rebuild the state at a version of the truth: the state tables, then the changes after them."""
@@ -138,8 +138,18 @@ class Projections:
         for row in self._progress.rows():
             row_forms.put_source(state, row)
         oldest = min(self._progress.as_of_version, *(self._version(table) for table in self._tables.values()))
-        row_forms.replay(state, rows_between(self._truth, oldest, version))
+        row_forms.replay(state, self._changes_after(oldest, version))
         return SharedState(state=state, version=version, tally=Tally(state.partitions()))
+
+    def _changes_after(self, oldest: int, version: int) -> pa.Table:
+        try:
+            return rows_between(self._truth, oldest, version)
+        except TailGap as gap:
+            raise TableRefused(
+                f"the state tables are true of version {oldest} of {self._truth}, and the changes after it are not all "
+                f"there ({gap}); bring back the whole folder of the tables from one copy, or point tables.directory "
+                "and job.checkpoint at new folders"
+            ) from gap
 
     def project(self, shared: SharedState) -> bool:
         """Write every table that lags behind the state; give whether there was anything to do."""

@@ -85,7 +85,7 @@ class Reconciled:
         self._truth = directory / PARTITION_CHANGES.name
         self._table = create_or_check(directory, ISR_RECONCILIATION)
         self._writer = Writer(self._table)
-        self._upkeep = Upkeep(self._table, append_only=False)
+        self._upkeep = Upkeep(self._table, directory / ISR_RECONCILIATION.name)
         self._windows: dict[Key, Reconciliation] = {}
         self._names: dict[str, str] = {}
         for row in read_all(self._table).to_pylist():

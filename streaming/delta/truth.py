@@ -7,11 +7,13 @@ checkpoint starts again at batch 0, and a callback may outlive its JVM.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.definitions import create_or_check
-from streaming.delta.upkeep import Upkeep
+from streaming.delta.derived import oldest_needed
+from streaming.delta.upkeep import EVERYTHING, AppendUpkeep, Keep
 from streaming.delta.writer import APPEND, Writer
 
 if TYPE_CHECKING:
@@ -43,8 +45,8 @@ def applied_position(table: DeltaTable, source: str) -> int:
 class Truth:
     """The one writer of ``partition_changes``. Opening it takes the next generation."""
 
-    def __init__(self, directory: Path) -> None:
-        """Open or create the table below a directory.
+    def __init__(self, directory: Path, keep: Keep = EVERYTHING) -> None:
+        """Open or create the table below a directory, and keep of its past what is wanted.
 
         Raises:
             TableRefused: the table is not ours, or newer than this program.
@@ -52,7 +54,8 @@ class Truth:
         self._table = create_or_check(directory, PARTITION_CHANGES)
         self._writer = Writer(self._table)
         self._positions: dict[str, int] = {}
-        self._upkeep = Upkeep(self._table, append_only=True)
+        needed = partial(oldest_needed, directory)
+        self._upkeep = AppendUpkeep(self._table, directory / PARTITION_CHANGES.name, self._writer, keep, needed)
 
     @property
     def version(self) -> int:

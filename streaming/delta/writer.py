@@ -16,7 +16,7 @@ from streaming.delta.writing import writing
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import pyarrow as pa
     from deltalake import DeltaTable
@@ -48,16 +48,34 @@ class Writer:
             IsrwatchError: the disk is full, or refuses.
         """
         expected: int = self._table.version() + 1
-        told = [Transaction(name, value) for name, value in {**transactions, GENERATION: self._generation}.items()]
-        properties = CommitProperties(max_commit_retries=0, app_transactions=told)
         try:
             with writing(self._table.table_uri):
-                write_deltalake(self._table, rows, mode=mode, commit_properties=properties)
+                write_deltalake(self._table, rows, mode=mode, commit_properties=self._properties(transactions))
         except CommitFailedError as error:
             raise self._refused(f"version {expected} exists already") from error
         if self._table.version() != expected:
             raise AssertionError(f"committed version {self._table.version()} on top of {expected - 1}")
         return expected
+
+    def tidy(self, work: Callable[[CommitProperties], object], transactions: Mapping[str, int] | None = None) -> None:
+        """Commit upkeep on exactly the version that this writer knows.
+
+        Args:
+            work: makes the commit, if there is anything to do, with these properties.
+            transactions: what the table is to remember in the same commit.
+
+        Raises:
+            TableRefused: another writer came first; nothing was done.
+        """
+        begin = self._table.version()
+        try:
+            work(self._properties(transactions or {}))
+        except CommitFailedError as error:
+            raise self._refused(f"version {begin + 1} exists already") from error
+
+    def _properties(self, transactions: Mapping[str, int]) -> CommitProperties:
+        told = [Transaction(name, value) for name, value in {**transactions, GENERATION: self._generation}.items()]
+        return CommitProperties(max_commit_retries=0, app_transactions=told)
 
     def check_ours(self) -> None:
         """Look whether the newest commit is still of this writer or of an earlier one, before it is opened again.

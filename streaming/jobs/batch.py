@@ -20,6 +20,7 @@ from streaming.delta.projections import Projections
 from streaming.delta.quarantine import Quarantine, Refused, reason_kind
 from streaming.delta.rows import changes_to_arrow
 from streaming.delta.truth import Truth
+from streaming.delta.upkeep import EVERYTHING, Keep
 from streaming.jobs.repeats import Repeats
 from streaming.jobs.understood import understand
 
@@ -79,15 +80,15 @@ def now() -> Micros:
 class ReplicationBatch:
     """Folds batches into the truth. The one writer of ``partition_changes``."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, keep: Keep = EVERYTHING) -> None:
         """Open the tables and rebuild the state from them.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
         """
-        self._truth = Truth(directory)
+        self._truth = Truth(directory, keep)
         self._quarantine = Quarantine(directory, Channel.REPLICATION)
-        self.projections = Projections(directory)
+        self.projections = Projections(directory, keep)
         self.shared = self.projections.recover(self._truth.version)
         self._repeats = Repeats()
         self._truth.go_on_after({source.source: source.position for source in self.shared.state.sources.values()})

@@ -7,15 +7,17 @@ read and written by Spark. The folder of the tables is one that driver and execu
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere in Spark
 
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.definitions import create_or_check
+from streaming.delta.derived import oldest_needed
 from streaming.delta.projections import SOURCE_VERSION
 from streaming.delta.tail import files_between
-from streaming.delta.upkeep import APPENDS_BETWEEN_COMPACTIONS, Upkeep
+from streaming.delta.upkeep import EVERYTHING, Upkeep
 from streaming.delta.writer import GENERATION, lost_race, next_generation
 from streaming.schemas import table_schema
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from streaming.contracts.columns import Table
 
 ORDER: Final = "order"
+APPENDS_BETWEEN_COMPACTIONS: Final = 500
 _ROWS_A_FILE: Final = 2**32
 
 
@@ -41,7 +44,10 @@ class ClusterTable:
         """
         self.definition, self.path = table, directory / table.name
         self._table = create_or_check(directory, table)
-        self._upkeep = Upkeep(self._table, append_only=False)
+        versions = EVERYTHING.versions if table.append_only else None
+        is_truth = table is PARTITION_CHANGES
+        needed = partial(oldest_needed, directory) if is_truth else (lambda: None)
+        self._upkeep = Upkeep(self._table, self.path, versions, needed)
         self._appended = 0
 
     def version(self) -> int:
@@ -67,9 +73,11 @@ class ClusterTable:
         writer.save(str(self.path))
         if self.definition.append_only:
             self.compact(rows.sparkSession)
-        else:
-            self._table.update_incremental()
-            self._upkeep.after_commit()  # old files are deleted by their names: no row is read for it
+        self._tidy()
+
+    def _tidy(self) -> None:
+        self._table.update_incremental()
+        self._upkeep.after_commit()  # old files are deleted by their names: no row is read for it
 
     def compact(self, spark: SparkSession) -> None:
         """Count one append; lay small files together when it is due, which moves the version."""
@@ -125,6 +133,7 @@ class ClusterTruth(ClusterTable):
         if not self._is_ours(on + 1, number):
             raise lost_race(str(self.path), f"version {on + 1} is not ours")
         self.compact(rows.sparkSession)
+        self._tidy()
         return self.version()
 
     def _is_ours(self, version: int, number: int) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
 
+from streaming.delta.upkeep import EVERYTHING, Keep
 from streaming.delta.writing import is_disk_full
 from streaming.errors import IsrwatchError
 
@@ -35,11 +36,12 @@ OURS: Final = re.compile(r"^\W*streaming\.errors\.\w+: (.+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where the job reads and writes: the bus, the Delta tables, Spark's checkpoints."""
+    """Where the job reads and writes: the bus, the Delta tables and what they keep, Spark's checkpoints."""
 
     bus: Path
     tables: Path
     checkpoint: Path
+    keep: Keep = EVERYTHING
 
 
 class Tables(Protocol):

@@ -62,8 +62,8 @@ def _changes(spark: SparkSession, places: Places, _settings: JobSettings) -> Dat
 
 def _open_incidents(places: Places, settings: JobSettings) -> IncidentsBatch:
     batch = IncidentsBatch(places.tables, settings.incident_gap_seconds, settings.incident_rolling_gap_seconds)
-    if batch.is_empty:
-        _forget(places.checkpoint / INCIDENTS.name)
+    # Of versions that the log may have lost since; the table knows better how far it is, and skips what comes again.
+    _forget(places.checkpoint / INCIDENTS.name)
     return batch
 
 
@@ -71,7 +71,7 @@ def _open_replication(places: Places, settings: JobSettings) -> ReplicationBatch
     batch = (
         ClusterReplicationBatch(places.tables, settings.buckets)
         if settings.execution == CLUSTER
-        else ReplicationBatch(places.tables)
+        else ReplicationBatch(places.tables, places.keep)
     )
     if batch.is_empty:
         _forget(places.checkpoint / Channel.REPLICATION)

@@ -104,7 +104,7 @@ def test_rows_read_back_are_the_state_that_wrote_them(tmp_path: Path) -> None:
 
 
 def test_compaction_neither_adds_rows_nor_moves_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.delta.upkeep.APPENDS_BETWEEN_COMPACTIONS", 3)
+    monkeypatch.setattr("streaming.delta.upkeep.COMMITS_BETWEEN_ROUNDS", 3)
     _, rows = changed()
     truth = Truth(tmp_path)
     for position in (1, 2, 3):
