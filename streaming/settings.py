@@ -165,18 +165,13 @@ def _checked(settings: Settings) -> Settings:
                 raise ConfigurationError(f"{name}.{item.name} is {value}; it must be {bound}, and finite")
     if settings.job.execution not in {DRIVER, CLUSTER}:
         raise ConfigurationError(f"job.execution is {settings.job.execution!r}; use {DRIVER} or {CLUSTER}")
-    if settings.job.buckets < 1:
-        raise ConfigurationError(f"job.buckets is {settings.job.buckets}; it must be at least 1")
-    for key, value in (
-        ("bus.segment_bytes", settings.bus.segment_bytes),
-        ("job.batch_bytes", settings.job.batch_bytes),
-    ):
-        if value < 1024:  # noqa: PLR2004 - at least one observation
-            raise ConfigurationError(f"{key} must be at least 1024")
-    for key, number, least in (
+    for key, value, least in (
+        ("bus.segment_bytes", settings.bus.segment_bytes, 1024),  # at least one observation
+        ("job.batch_bytes", settings.job.batch_bytes, 1024),
+        ("job.buckets", settings.job.buckets, 1),
         ("tables.history_days", settings.tables.history_days, 0),
         ("tables.versions", settings.tables.versions, 100),
     ):
-        if number < least:
-            raise ConfigurationError(f"{key} is {number}; it must be {least} or more")
+        if value < least:
+            raise ConfigurationError(f"{key} is {value}; it must be at least {least}")
     return settings
