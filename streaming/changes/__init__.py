@@ -8,6 +8,7 @@ sources prove causes, because only they see the order of records.
 - ``buckets``     a batch cut by topics, so that folds of all equal one fold
 - ``fold``        observations applied one by one
 - ``confirmed``   a run of observations that told nothing new
+- ``clocks``      when an observation happened, where a clock is wrong
 - ``authority``   who orders the partitions of a cluster
 - ``partitions``  the step of one partition: accept or drop, events, totals, durations
 - ``min_isr``     the effective ``min.insync.replicas`` of a topic

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.changes.authority import may_order
 from streaming.changes.change import Subject
+from streaming.changes.clocks import dated
 from streaming.changes.confirmed import Confirmed
 from streaming.changes.state import ClusterState
 from streaming.contracts.identifiers import ClusterId, Micros, Offset
@@ -118,9 +119,10 @@ class Routed(NamedTuple):
 
 @dataclass(slots=True)
 class _Heard:
-    """What is known of one source: its last number, and the newest times since somebody else took over."""
+    """What is known of one source: its last number and time, and the newest times since somebody else took over."""
 
     sequence: int
+    until: int | None = None
     newest: Seen | None = None
     not_after: int = 0
     collected_at: int = 0
@@ -130,6 +132,7 @@ class _Heard:
         """Take one observation in."""
         self.sequence = seen.sequence or self.sequence
         self.newest = seen
+        self.until = max(self.until or 0, seen.occurred_not_after)
         self.not_after = max(self.not_after, seen.occurred_not_after)
         self.collected_at = max(self.collected_at, seen.collected_at)
         self.offset = max((x for x in (self.offset, seen.metadata_offset) if x is not None), default=None)
@@ -180,11 +183,12 @@ class Router:
             merged: every observation of the batch, the sources merged, in the order of the fold.
         """
         last = {seen.source: order for order, seen in enumerate(merged)}
-        for order, seen in enumerate(merged):
-            heard = self._heard.setdefault(seen.source, _Heard(self._known(seen.source)))
+        for order, told in enumerate(merged):
+            heard = self._heard.setdefault(told.source, self._known(told.source))
+            seen = dated(told, heard.until)
             if seen.sequence and seen.sequence <= heard.sequence:
                 yield from self._runs(THE_CLUSTERS, order)
-                yield Routed(THE_CLUSTERS, order, self._replay(seen))  # a replay: counted, and nothing else
+                yield Routed(THE_CLUSTERS, order, self._replay(told))  # a replay: counted, and nothing else
                 continue
             is_turn = self._is_turn(seen, heard)
             whole = self._whole(seen)
@@ -197,9 +201,9 @@ class Router:
                 self._told[bucket, seen.source] = seen.sequence
             self._take(seen, heard, is_turn=is_turn)
 
-    def _known(self, source: str) -> int:
+    def _known(self, source: str) -> _Heard:
         known = self.before.sources.get((self.cluster_id, source))
-        return 0 if known is None else known.sequence
+        return _Heard(0) if known is None else _Heard(known.sequence, known.observed_until)
 
     def _whole(self, seen: Seen) -> set[int]:
         if seen.audience is Audience.EVERYBODY:
@@ -229,7 +233,7 @@ class Router:
     def _runs(self, bucket: int, order: int) -> Iterator[Routed]:
         for source, heard in self._heard.items():
             told = self._told.get((bucket, source))
-            run = heard.since(self._known(source) if told is None else told, self.cluster_id)
+            run = heard.since(self._known(source).sequence if told is None else told, self.cluster_id)
             if run is not None:
                 yield Routed(bucket, order, run)
                 self._told[bucket, source] = run.sequence

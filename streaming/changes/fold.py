@@ -12,9 +12,10 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from streaming.changes import partitions
-from streaming.changes.authority import may_order
+from streaming.changes.authority import SILENCE, may_order
 from streaming.changes.brokers import next_broker
 from streaming.changes.change import Change, Subject
+from streaming.changes.clocks import dated
 from streaming.changes.cluster_steps import (
     advance,
     broker_missing,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
     from streaming.changes.happened import Happening
     from streaming.changes.state import PartitionState, ReplicationState
+    from streaming.contracts.identifiers import Micros
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ def fold(state: ReplicationState, observations: Iterable[Observation]) -> Folded
         if observed.sequence and observed.sequence <= source.sequence:
             draft.drop(observed)
             continue
+        observed = dated(observed, source.observed_until)  # noqa: PLW2901 - its clock may be wrong
+        last[observed.cluster_id, observed.source] = observed
         first = observed.first_after(source.sequence) if isinstance(observed, Confirmed) else observed
         if source.sequence and first.sequence > source.sequence + 1:
             sequence_gap(source, first, draft)
@@ -135,7 +139,7 @@ def _(observed: TopicRemoved, draft: Draft) -> None:
 
 @_apply.register
 def _(observed: BrokerObserved, draft: Draft) -> None:
-    if not may_order(draft.cluster(observed), observed):
+    if not may_order(draft.cluster(observed), observed) or _is_behind_another(observed, draft):
         draft.drop(observed)
         return
     before = draft.broker(observed.cluster_id, observed.broker)
@@ -196,8 +200,18 @@ def _(observed: SnapshotBegin, draft: Draft) -> None:
         draft.drop(observed)
         return
     cluster = draft.cluster(observed)
-    if observed.reason is not SnapshotReason.PERIODIC and cluster.has_baseline:
+    if cluster.has_baseline and _is_sight_regained(cluster.authority_watermark, observed):
         cluster_stepped(replace(cluster, sight_until=cluster.authority_watermark), observed, draft, ())
+
+
+def _is_sight_regained(seen: Micros | None, observed: SnapshotBegin) -> bool:
+    """Tell whether nobody of the authority saw what came right before a snapshot.
+
+    A second collector that starts, or lags, tells what the first one saw already. A source that takes over after a
+    silence may not know that nobody was heard, and calls its snapshot periodic.
+    """
+    silence = observed.occurred_not_after - (observed.occurred_not_after if seen is None else seen)
+    return silence > (SILENCE if observed.reason is SnapshotReason.PERIODIC else 0)
 
 
 @_apply.register
@@ -211,12 +225,19 @@ def _(observed: SnapshotEnd, draft: Draft) -> None:
         for before in draft.partitions_of(observed.cluster_id, topic_id):
             if before.partition >= counts.get(topic_id, 0) and _is_before(before, observed):
                 vanished(before, observed, Evidence.INFERRED, draft)
-    for broker in draft.brokers_of(observed.cluster_id):
+    for broker in [] if _is_behind_another(observed, draft) else draft.brokers_of(observed.cluster_id):
         if broker.broker not in observed.brokers:
             broker_missing(broker, observed, draft)
     after = replace(draft.cluster(observed), has_baseline=True, sight_until=None)
     if not cluster.has_baseline or cluster.sight_until is not None:
         cluster_stepped(after, observed, draft, ())
+
+
+def _is_behind_another(observed: BrokerObserved | SnapshotEnd, draft: Draft) -> bool:
+    """Tell whether another poller has told something newer: brokers bear no time of their own, and polls no offset."""
+    newest = draft.cluster(observed).authority_watermark
+    own = max(observed.occurred_not_after, draft.source(observed).observed_until or 0)
+    return observed.metadata_offset is None and newest is not None and own < newest
 
 
 def _is_before(before: PartitionState, observed: SnapshotEnd) -> bool:

@@ -63,7 +63,9 @@ def _is_later(before: PartitionState, observed: PartitionObserved) -> bool:
         return (observed.metadata_offset, observed.metadata_index) > (before.metadata_offset, before.metadata_index)
     if (observed.leader_epoch or 0) < (before.leader_epoch or 0) and observed.leader_epoch is not None:
         return False
-    return before.changed_at is None or observed.occurred_not_after > before.changed_at
+    at, known = observed.occurred_not_after, before.changed_at
+    # Two polls may bear one time where a clock was set back; what is gone comes back only later.
+    return known is None or at > known or (at == known and not before.is_deleted)
 
 
 def _same_content(before: PartitionState, observed: PartitionObserved) -> bool:

@@ -50,12 +50,15 @@ def without_expired(state: ReplicationState, folded: Folded) -> Folded:
 
 
 def due(before: ClusterState | None, after: ClusterState) -> Micros | None:
-    """Give the moment up to which tombstones expire, None where no day of the cluster began since they last did."""
+    """Give the moment up to which tombstones expire, None where no day of the cluster began since they last did.
+
+    It is told from the begin of the day, so that it does not depend on how observations are cut into batches.
+    """
     now = after.authority_watermark
     if now is None or not after.has_baseline:
         return None
     last = None if before is None else before.authority_watermark
-    return None if last is not None and last // _DAY == now // _DAY else Micros(now - KEPT)
+    return None if last is not None and last // _DAY == now // _DAY else Micros(now // _DAY * _DAY - KEPT)
 
 
 def with_totals(cluster: ClusterState, expired: Iterable[PartitionState]) -> ClusterState:

@@ -59,13 +59,13 @@ def topic_id(topic: str, life: int) -> str:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Observation]:
-    """Anything that sources may say in any order: gaps, replays, silence, take-overs, topics that come again."""
+    """Anything that sources may say in any order: gaps, replays, silence, take-overs, clocks that jump, topics that come again."""
     sequences: Counter[str] = Counter()
     now = START
     seen: list[Observation] = []
     for _ in range(draw(st.integers(1, 60))):
         source = draw(st.sampled_from(sorted(SOURCES)))
-        now += draw(st.sampled_from([0, 1, 1, 1, 5, 70])) * 1_000_000
+        now += draw(st.sampled_from([0, 1, 1, 1, 5, 70, 7_200, -7_200])) * 1_000_000
         sequences[source] += draw(st.sampled_from([1, 1, 1, 1, 1, 1, 1, 2, 3, 0]))
         envelope: dict[str, Any] = {
             "cluster_id": "c",
@@ -75,7 +75,7 @@ def histories(draw: st.DrawFn) -> list[Observation]:
             "sequence": max(1, sequences[source] - draw(st.sampled_from([0] * 8 + [1, 3]))),
             "occurred_not_before": now - draw(st.sampled_from([0, 3_000_000])),
             "occurred_not_after": now,
-            "collected_at": now + 1,
+            "collected_at": now + draw(st.sampled_from([1, 1, 1, 1, -3_600_000_000])),
         }
         if SOURCES[source] is Authority.METADATA_LOG:
             envelope["metadata_offset"] = len(seen) + 10 - draw(st.sampled_from([0, 0, 0, 5]))

@@ -1,0 +1,219 @@
+"""Any interleaving of sources that keeps each source's own order, with any repetition, yields the same tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.changes.authority import SILENCE
+from streaming.contracts.events import EventKind
+from streaming.contracts.observations import (
+    Authority,
+    PartitionObserved,
+    SnapshotBegin,
+    SnapshotReason,
+    TopicRemoved,
+)
+from tests.changes.worlds import (
+    WORLDS,
+    applied,
+    baseline,
+    behind_the_log,
+    log_of,
+    mixed,
+    numbered,
+    polls_of,
+    seen_by_another,
+    stretched,
+    told_of_kafka,
+    truth_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.changes.change import Change
+    from streaming.changes.state import ReplicationState
+    from streaming.contracts.observations import Observation
+
+worlds = st.integers(0, WORLDS - 1)
+dice = st.integers(0, 2**32).map(Random)
+checked = settings(max_examples=12, deadline=None, print_blob=True)
+
+SLOW = 10  # so that a world lasts for several silences
+
+
+def seen_by_all(state: ReplicationState) -> dict[Any, Any]:
+    """What a poll can see of the partitions that exist."""
+    return {
+        (it.cluster_id, it.topic, it.topic_id, it.partition): (it.replicas, set(it.isr), it.leader)
+        for it in state.partitions()
+        if not it.is_deleted
+    }
+
+
+def seconds_of(state: ReplicationState) -> list[float]:
+    names = ("offline_seconds", "under_replicated_seconds", "under_min_isr_seconds", "unknown_seconds")
+    return [getattr(it, name) for it in state.partitions() for name in names]
+
+
+def events(changes: Sequence[Change], *kinds: EventKind) -> list[Any]:
+    return [event for change in changes for event in change.events if not kinds or event.event in kinds]
+
+
+@checked
+@given(world=worlds, dice=dice)
+def test_two_collectors_of_one_log_tell_what_one_tells_however_far_one_is_behind(world: int, dice: Random) -> None:
+    log = log_of(world)
+    alone = applied([log])
+
+    both = applied(mixed([log, seen_by_another(log, dice)], dice))
+
+    assert told_of_kafka(both.changes) == told_of_kafka(alone.changes)
+    assert truth_of(both.state) == truth_of(alone.state)
+    assert len({it.event_id for it in events(both.changes)}) == len(events(both.changes))
+
+
+def begun_late(log: Sequence[Observation], dice: Random) -> tuple[Observation, ...]:
+    """A collector that is started in the middle: a START snapshot first, then what follows."""
+    begins = [n for n, it in enumerate(log) if isinstance(it, SnapshotBegin)]
+    first = dice.choice(begins[1:])
+    opening = replace(log[first], reason=SnapshotReason.START)  # type: ignore[call-arg]
+    return numbered([opening, *log[first + 1 :]], "metadata_log:late")
+
+
+@checked
+@given(world=worlds, dice=dice)
+def test_a_collector_that_starts_later_brings_the_same_state_and_every_step_is_told_or_counted_as_missed(
+    world: int, dice: Random
+) -> None:
+    log = log_of(world)
+    alone = applied([log])
+
+    first = baseline(log)
+    both = applied([log[:first], *mixed([log[first:], begun_late(log, dice)], dice)])
+
+    assert seen_by_all(both.state) == seen_by_all(alone.state)
+    assert {key: it.is_fenced for key, it in both.state.brokers.items()} == {
+        key: it.is_fenced for key, it in alone.state.brokers.items()
+    }
+    assert steps_or_missed(both.changes) == steps_or_missed(alone.changes)
+    assert min([0.0, *seconds_of(both.state)]) == 0
+
+
+def steps_or_missed(changes: Sequence[Change]) -> Counter[Any]:
+    """Count the accepted steps and the missed ones of each partition that exists or existed, baseline left out."""
+    counts: Counter[Any] = Counter()
+    for it in changes:
+        if it.after is not None and it.before is not None and it.after.partition_epoch != it.before.partition_epoch:
+            counts[it.after.topic_id, it.after.partition] += 1 + it.missed
+    return +Counter({key: n for key, n in counts.items() if key[0] in lasting(changes)})
+
+
+def lasting(changes: Sequence[Change]) -> set[str]:
+    """The topics that exist from the baseline to the end; of others only a part may have been seen."""
+    first = {it.after.topic_id for it in changes if it.after is not None and it.is_baseline}
+    gone = {it.after.topic_id for it in changes if it.after is not None and it.after.is_deleted}
+    return first - gone
+
+
+@checked
+@given(world=worlds, dice=dice, authority=st.sampled_from([Authority.POLL, Authority.NONE]))
+def test_a_poller_changes_nothing_while_it_is_no_further_ahead_of_the_log_than_the_silence(
+    world: int, dice: Random, authority: Authority
+) -> None:
+    log = stretched(log_of(world), SLOW)
+    alone = applied([log])
+
+    both = applied(behind_the_log(log, polls_of(log, authority), dice, lead=SILENCE))
+
+    assert told_of_kafka(both.changes) == told_of_kafka(alone.changes)
+    assert both.state.topics == alone.state.topics
+    assert both.state.brokers == alone.state.brokers
+    assert both.state.min_isr == alone.state.min_isr
+
+
+@checked
+@given(world=worlds, dice=dice)
+def test_a_poller_that_is_further_ahead_takes_over_and_the_logs_next_snapshot_makes_the_state_good(
+    world: int, dice: Random
+) -> None:
+    log = stretched(log_of(world), SLOW)
+    alone = applied([log])
+    polls = [it for it in polls_of(log, Authority.POLL) if it.occurred_not_after < log[-1].occurred_not_after - 1]
+
+    both = applied(behind_the_log(log, polls, dice, lead=20 * SILENCE))
+
+    assert seen_by_all(both.state) == seen_by_all(alone.state)
+    assert both.state.clusters["c1"].authority is Authority.METADATA_LOG
+    assert {key: it.is_fenced for key, it in both.state.brokers.items()} == {
+        key: it.is_fenced for key, it in alone.state.brokers.items()
+    }
+    assert min([0.0, *seconds_of(both.state)]) == 0
+    assert len({it.event_id for it in events(both.changes)}) == len(events(both.changes))
+
+
+@checked
+@given(world=worlds, dice=dice)
+def test_two_pollers_bring_the_state_of_one(world: int, dice: Random) -> None:
+    polls = polls_of(log_of(world), Authority.POLL)
+    alone = applied([polls])
+
+    both = applied(mixed([polls, seen_by_another(polls, dice, "admin:b")], dice))
+
+    assert told_of_kafka(both.changes) == told_of_kafka(alone.changes)
+    assert truth_of(both.state) == truth_of(alone.state)
+
+
+@checked
+@given(world=worlds, dice=dice)
+def test_each_life_of_a_topic_is_its_own_for_a_poller_too(world: int, dice: Random) -> None:
+    log = log_of(world)
+    polls = polls_of(log, Authority.POLL)
+    shown = {(it.topic_id, it.partition) for it in polls if isinstance(it, PartitionObserved)}
+
+    told = applied(mixed([polls], dice))
+
+    assert seen_by_all(told.state) == seen_by_all(applied([polls]).state)
+    assert {(it.topic_id, it.partition) for it in told.state.partitions()} == shown
+    lives = Counter((it.after.topic_id, it.after.partition, kind.event) for it in told.changes if it.after is not None
+                    for kind in it.events if kind.event in {EventKind.TOPIC_CREATED, EventKind.TOPIC_DELETED})  # fmt: skip
+    assert set(lives.values()) <= {1}
+    removed = {it.topic_id for it in log if isinstance(it, TopicRemoved)}
+    assert {it.topic_id for it in told.state.partitions() if it.is_deleted} == removed & {key[0] for key in shown}
+
+
+@checked
+@given(world=worlds, dice=dice)
+def test_a_rebuilt_cluster_under_the_old_name_is_another_one(world: int, dice: Random) -> None:
+    """The same names, topic ids, offsets and times, also of the source; only the cluster's id is another."""
+    old, new = log_of(world), log_of(world, "c2")
+    one_source = numbered([*old, *new])
+    apart = [applied([old]), applied([new])]
+
+    both = applied(mixed([one_source, seen_by_another(old, dice)], dice))
+
+    assert told_of_kafka(both.changes) == told_of_kafka(apart[0].changes) + told_of_kafka(apart[1].changes)
+    merged = {key: {**value, **truth_of(apart[1].state)[key]} for key, value in truth_of(apart[0].state).items()}
+    assert truth_of(both.state) == merged
+
+
+@checked
+@given(world=worlds, dice=dice)
+def test_batches_cut_anywhere_give_the_same_changes(world: int, dice: Random) -> None:
+    """With runs of what was confirmed, revised causes and the burial of tombstones."""
+    days = 4_000  # a world of two days
+    log = stretched(log_of(world), days)
+
+    def told(cut: Sequence[Sequence[Observation]], *, quick: bool) -> tuple[Counter[str], dict[str, Any]]:
+        it = applied(cut, quick=quick)
+        return told_of_kafka(change for change in it.changes if change.cluster_after is None), truth_of(it.state)
+
+    expected = told([[it] for it in log], quick=False)
+
+    assert told(mixed([log], dice), quick=True) == expected
