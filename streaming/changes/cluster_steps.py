@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from streaming.changes.authority import has_told
 from streaming.changes.brokers import broker_happenings
 from streaming.changes.change import Change, Event, Subject
 from streaming.changes.happened import named
@@ -75,7 +76,14 @@ def broker_missing(before: BrokerState, observed: SnapshotEnd, draft: Draft) -> 
 
 
 def sequence_gap(source: SourceState, observed: Observation, draft: Draft) -> None:
-    """Tell that observations of a source never arrived; its next snapshot makes their states good."""
+    """Tell that observations of a source never arrived; its next snapshot makes their states good.
+
+    Nobody waits for them: a bus keeps each source's order, and one process at a time writes a source's log, so what is
+    not there when its successor is will never come. Where another collector has told as much, nothing was missed of
+    Kafka. One that is still behind may tell it later; partitions' epochs say how many of their changes nobody told.
+    """
+    if any(has_told(it, observed) for it in draft.sources_of(observed.cluster_id) if it.source != observed.source):
+        return
     missing = observed.sequence - source.sequence - 1
     detail = f"{missing} observations of {observed.source} are missing, after number {source.sequence}"
     identity = f"{observed.cluster_id}/source/{observed.source}/{source.sequence}"

@@ -74,6 +74,11 @@ class Draft:
             authority=observed.authority,
         )
 
+    def sources_of(self, cluster_id: ClusterId) -> list[SourceState]:
+        """List the sources of one cluster, by name."""
+        merged = {**self._before.sources, **self.touched.sources}
+        return [merged[key] for key in sorted(merged) if key[0] == cluster_id]
+
     def min_isr(self, key: ConfigKey) -> MinIsr | None:
         """Look one configured minimum up."""
         return self.touched.min_isr.get(key) or self._before.min_isr.get(key)

@@ -59,7 +59,7 @@ def topic_id(topic: str, life: int) -> str:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Observation]:
-    """Anything that sources may say in any order: gaps, replays, silence, take-overs, clocks that jump, topics that come again."""
+    """Anything that sources may say in any order: gaps, replays, silence, take-overs, clock jumps, topics again."""
     sequences: Counter[str] = Counter()
     now = START
     seen: list[Observation] = []

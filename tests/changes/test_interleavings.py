@@ -181,8 +181,8 @@ def test_each_life_of_a_topic_is_its_own_for_a_poller_too(world: int, dice: Rand
 
     assert seen_by_all(told.state) == seen_by_all(applied([polls]).state)
     assert {(it.topic_id, it.partition) for it in told.state.partitions()} == shown
-    lives = Counter((it.after.topic_id, it.after.partition, kind.event) for it in told.changes if it.after is not None
-                    for kind in it.events if kind.event in {EventKind.TOPIC_CREATED, EventKind.TOPIC_DELETED})  # fmt: skip
+    births = {EventKind.TOPIC_CREATED, EventKind.TOPIC_DELETED}
+    lives = Counter(event.event_id for event in events(told.changes, *births))
     assert set(lives.values()) <= {1}
     removed = {it.topic_id for it in log if isinstance(it, TopicRemoved)}
     assert {it.topic_id for it in told.state.partitions() if it.is_deleted} == removed & {key[0] for key in shown}
