@@ -44,7 +44,7 @@ def has_told(other: SourceState, observed: Observation) -> bool:
     """Tell whether another source, of the same rank or above, has come as far as an observation."""
     if Authority.NONE is other.authority or _RANK[other.authority] < _RANK[observed.authority]:
         return False
-    offset = getattr(observed, "metadata_offset", None)
+    offset: int | None = getattr(observed, "metadata_offset", None)
     if offset is not None and other.offset is not None:
         return other.offset >= offset
     return other.observed_until is not None and other.observed_until >= observed.occurred_not_after

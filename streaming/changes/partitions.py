@@ -69,6 +69,8 @@ def _is_later(before: PartitionState, observed: PartitionObserved) -> bool:
 
 
 def _same_content(before: PartitionState, observed: PartitionObserved) -> bool:
+    if observed.leader_epoch is not None and observed.leader_epoch != before.leader_epoch:
+        return False  # it was elected between, and came back; from now on older epochs are stale
     return all(getattr(before, name) == getattr(observed, name) for name in _told_by(observed))
 
 

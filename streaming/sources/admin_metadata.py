@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
-_SECOND_LOOKS: Final = 3  # an answer that may be old is believed when it is given again and again
+_SECOND_LOOKS: Final = 3  # an answer that may be old is believed when two brokers give it, or after so many looks
 _SECOND_LOOK_AFTER: Final = Micros(300_000)  # longer than a healthy broker lags behind the metadata log
 _HELD: Final = Micros(1_000_000)  # how long the other topics wait for the id of a new one
 _IMPATIENT_AFTER: Final = Micros(1_000_000)  # then another broker is asked, too
@@ -71,13 +71,13 @@ class MetadataRound:
         self._asked_at = Micros(0)
         self._until = Micros(0)
         self._held: Read | None = None
-        self._doubts = 0
+        self._doubts: list[ClusterView] = []
 
     def ask(self) -> None:
-        """Send the question, unless an answer is still owed."""
+        """Send the question, unless an answer is still owed; to another broker while the last answer is in doubt."""
         if not self._readings:
             self._until = Micros(monotonic() + int(self._seconds * 1_000_000))
-            self._submit(self.client)
+            self._submit(self._another() if self._doubts else self.client)
 
     def ask_ids(self, view: ClusterView) -> None:
         """Ask for every topic's id again: a topic that was made again may be placed as it was."""
@@ -131,11 +131,19 @@ class MetadataRound:
         read = self._first_answer()
         if read is None:
             return
-        if before is not None and is_doubtful(before, read.view) and self._doubts < _SECOND_LOOKS:
-            self._doubts += 1
+        if before is not None and is_doubtful(before, read.view) and not self._is_confirmed(read.view):
+            self._doubts.append(read.view)
             return
-        self._doubts, self._held = 0, read
+        self._doubts, self._held = [], read
         self._ids.ask(self.client, read.view.topics)
+
+    def _is_confirmed(self, view: ClusterView) -> bool:
+        """Tell whether another broker has said the same, or nobody will: where brokers differ, it takes more looks."""
+        is_alone = {view.answered_by} == {other.answered_by for other in self._doubts}
+        return len(self._doubts) >= (_SECOND_LOOKS if is_alone else 2 * _SECOND_LOOKS) or any(
+            view.answered_by != other.answered_by and (view.brokers, view.topics) == (other.brokers, other.topics)
+            for other in self._doubts
+        )
 
     def _first_answer(self) -> Read | None:
         """Take the first answer that came; a failure counts when nothing else is under way."""
@@ -157,8 +165,12 @@ class MetadataRound:
     def _ask_another(self) -> None:
         is_slow = bool(self._readings) and monotonic() - self._asked_at > _IMPATIENT_AFTER
         if is_slow and self._until - monotonic() > _IMPATIENT_AFTER and len(self._readings) < _READERS:
-            self._next_address += 1
-            self._submit(self._connect(self._addresses[self._next_address % len(self._addresses)]))
+            self._submit(self._another())
+
+    def _another(self) -> AdminClient:
+        """Make a client of the next broker."""
+        self._next_address += 1
+        return self._connect(self._addresses[self._next_address % len(self._addresses)])
 
     def _completed(self, view: ClusterView, before: ClusterView | None, unsettled: frozenset[str]) -> ClusterView:
         """Add the topic ids; a topic whose id is not certain stays as it was before."""

@@ -102,12 +102,26 @@ def _in_order(isr: Sequence[int], replicas: Sequence[int]) -> tuple[BrokerId, ..
 def is_doubtful(before: ClusterView, after: ClusterView) -> bool:
     """Tell whether an answer may be older than the one before.
 
-    Brokers follow the metadata log each at its own pace, and one that is cut off from the controllers goes on telling
-    what it knew: others no longer list it. What is missing may not have arrived there yet.
+    Brokers follow the metadata log each at its own pace, and one that is cut off from the controllers, or was frozen
+    until just now, goes on telling what it knew: others no longer list it. What is missing may not have arrived there
+    yet, and good news by another broker than before may be what was true before the bad: a poll shows no epochs that
+    would tell.
     """
-    is_outcast = after.answered_by >= 0 and after.answered_by not in before.brokers
-    return (is_outcast and after.answered_by != before.answered_by) or any(
-        len(after.topics.get(topic, ())) < len(parts) for topic, parts in before.topics.items()
+    if any(len(after.topics.get(topic, ())) < len(parts) for topic, parts in before.topics.items()):
+        return True
+    if after.answered_by < 0 or after.answered_by == before.answered_by:
+        return False
+    return after.answered_by not in before.brokers or _tells_of_recovery(before, after)
+
+
+def _tells_of_recovery(before: ClusterView, after: ClusterView) -> bool:
+    """Tell whether a broker came back, an ISR gained a member or a partition a leader."""
+    return not after.brokers.keys() <= before.brokers.keys() or any(
+        not set(view.isr) <= set(known.isr) or (known.leader == NO_LEADER != view.leader)
+        for topic, parts in after.topics.items()
+        if parts != before.topics.get(topic)
+        for number, view in parts.items()
+        if (known := before.topics.get(topic, {}).get(number)) is not None
     )
 
 

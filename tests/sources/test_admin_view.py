@@ -92,7 +92,9 @@ def cast(answered_by: int, brokers: tuple[int, ...], *partitions: int) -> Cluste
     [
         (cast(2, (1, 2), 3, 1), False),
         (cast(2, (1, 2), 3, 1, 1), False),
-        (cast(2, (1, 2, 3), 4, 1), False),
+        (cast(1, (1, 2, 3), 4, 1), False),
+        (cast(2, (1, 2, 3), 4, 1), True),
+        (cast(2, (1,), 4, 1), False),
         (cast(2, (1, 2), 3), True),
         (cast(2, (1, 2), 2, 1), True),
         (cast(3, (1, 2, 3), 3, 1), True),
@@ -100,5 +102,8 @@ def cast(answered_by: int, brokers: tuple[int, ...], *partitions: int) -> Cluste
     ],
 )
 def test_an_answer_that_may_be_old_gets_a_second_look(answer: ClusterView, *, doubtful: bool) -> None:
-    """Broker 1 said that 1 and 2 are alive: 3 may be cut off, and who misses something may lag."""
+    """Broker 1 said that 1 and 2 are alive: 3 may be cut off, and who misses something may lag.
+
+    Good news by another broker than before may be old news.
+    """
     assert is_doubtful(cast(1, (1, 2), 3, 1), answer) is doubtful

@@ -1,0 +1,146 @@
+"""A broker that was frozen, or is cut off, serves an old healthy view: no recovery is invented."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, wait
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
+from streaming.contracts.observations import Authority
+from streaming.sources.admin_metadata import MetadataRound, Read
+from streaming.sources.admin_view import ClusterView
+from tests.changes.conftest import Story
+
+BROKERS = (1, 2, 3)
+ISRS = [(1, 2, 3), (1, 2), (1, 3), (2, 3), (1,), (2,)]
+
+
+class Moment(NamedTuple):
+    """The true state of the cluster."""
+
+    alive: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class Brokers:
+    """Three brokers that answer with what each of them knows."""
+
+    def __init__(self, history: list[Moment], stale: int, learned: int) -> None:
+        self.history, self.now = history, 0
+        self.stale, self.knows, self.learns_after = stale, 0, learned
+
+    def connect(self, addresses: str) -> Any:
+        broker = int(addresses.rsplit(":", 1)[1])
+        return SimpleNamespace(
+            list_topics=lambda timeout: self._metadata(broker),  # noqa: ARG005 - as librdkafka names it
+            describe_topics=lambda names, request_timeout: {"orders": _done()},  # noqa: ARG005 - the same
+        )
+
+    def _metadata(self, broker: int) -> Any:
+        at = self.now
+        if broker == self.stale:
+            at, self.learns_after = self.knows, self.learns_after - 1
+            if self.learns_after < 0:
+                self.knows = self.now
+        alive, isr = self.history[at]
+        partition = SimpleNamespace(replicas=[1, 2, 3], isrs=list(isr), leader=isr[0])
+        return SimpleNamespace(
+            cluster_id="c1",
+            orig_broker_id=broker,
+            brokers={n: SimpleNamespace(id=n, host="h", port=n) for n in alive},
+            topics={"orders": SimpleNamespace(partitions={0: partition})},
+        )
+
+
+def _done() -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(SimpleNamespace(topic_id=str(UUID(int=7))))
+    return future
+
+
+def answered(it: MetadataRound, before: ClusterView | None) -> Read | None:
+    """Ask until something is believed, as often as a poll would."""
+    for _ in range(10):
+        it.ask()
+        wait(it.pending())
+        if (read := it.take(before)) is not None:
+            return read
+    return None
+
+
+@st.composite
+def fates(draw: st.DrawFn) -> tuple[int, list[Moment]]:
+    """A broker that falls behind, and what happens meanwhile; the other two are alive and see it."""
+    stale = draw(st.sampled_from(BROKERS))
+    living = [BROKERS, tuple(n for n in BROKERS if n != stale)]
+    moments = st.builds(Moment, st.sampled_from(living), st.sampled_from(ISRS))
+    return stale, draw(st.lists(moments, min_size=2, max_size=6, unique=True))
+
+
+@settings(max_examples=40, deadline=None, print_blob=True)
+@given(
+    fate=fates(),
+    learned=st.integers(0, 3) | st.just(1_000),
+    data=st.data(),
+)
+def test_a_view_that_went_bad_is_never_made_good_by_a_broker_that_did_not_see_it(
+    fate: tuple[int, list[Moment]], learned: int, data: st.DataObject
+) -> None:
+    """Whatever the stale broker knows at first, and whenever it catches up, or never: others are asked."""
+    stale, history = fate
+    cluster = Brokers(history, stale, learned)
+    fresh = next(n for n in BROKERS if n != stale)
+    polls = MetadataRound(cluster.connect, ",".join(f"h:{n}" for n in BROKERS), cluster="demo", name="t", seconds=5)
+    polls.client = cluster.connect(f"h:{fresh}")
+    before: ClusterView | None = None
+    shown = 0
+    try:
+        for cluster.now in range(len(history)):
+            if data.draw(st.booleans()):  # librdkafka's connection goes elsewhere, to the resumed broker for instance
+                polls.client = cluster.connect(f"h:{data.draw(st.sampled_from(BROKERS)) if before else fresh}")
+            read = answered(polls, before)
+            assert read is not None
+            view = read.view
+            at = next(n for n, it in enumerate(history) if shows(view, it))
+            recovered = before is not None and at < shown and recovers(before, view)
+            assert not recovered, f"{view} is older than {before}"
+            shown, before = max(at, shown), view
+    finally:
+        polls.close()
+
+
+def shows(view: ClusterView, moment: Moment) -> bool:
+    return tuple(view.brokers) == moment.alive and view.topics["orders"][0].isr == moment.isr
+
+
+def recovers(before: ClusterView, after: ClusterView) -> bool:
+    was, now = before.topics["orders"][0], after.topics["orders"][0]
+    return not set(now.isr) <= set(was.isr) or not after.brokers.keys() <= before.brokers.keys()
+
+
+@settings(max_examples=60, deadline=None, print_blob=True)
+@given(steps=st.lists(st.tuples(st.integers(0, 3), st.sampled_from(ISRS), st.booleans()), max_size=12))
+def test_a_poll_with_a_lower_leader_epoch_is_stale_and_one_with_the_same_tells_another_isr(
+    steps: list[tuple[int, tuple[int, ...], bool]],
+) -> None:
+    """Where a poll shows leader epochs: an old view is dropped for its epoch, however late it comes."""
+    poll = Story("admin:a", Authority.POLL)
+    poll.snapshot([{"partition_epoch": None}])
+    expected, epoch = (1, 2, 3), 0
+    for told, isr, in_snapshot in steps:
+        poll.later().partition(
+            0, isr=isr, leader=isr[0], leader_epoch=told, partition_epoch=None, in_snapshot=in_snapshot
+        )
+        if told >= epoch:
+            expected, epoch = isr, told
+    state = ReplicationState()
+    state.apply(fold(state, poll.seen).touched)
+
+    (partition,) = state.partitions()
+    assert (partition.isr, partition.leader_epoch) == (expected, epoch)
