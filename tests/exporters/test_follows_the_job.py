@@ -13,8 +13,10 @@ from exporters.metric import Health
 from exporters.reader import Reader
 from exporters.snapshot import Partition
 from streaming.changes.fold import fold
+from streaming.changes.headroom import is_safe_to_stop
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
+from streaming.contracts.totals import SECONDS
 from streaming.delta.projections import Projections
 from streaming.delta.rows import changes_to_arrow
 from streaming.delta.truth import Truth
@@ -117,3 +119,31 @@ def test_departures_are_counted_alike_by_the_state_table_and_by_the_changes(tmp_
     departures = {key for key in before if key[0].endswith("isr_departures_total")}
     assert any(before[key] for key in departures)
     assert {key: after[key] for key in departures} == {key: before[key] for key in departures}
+
+
+def test_advice_and_times_of_the_page_are_those_of_the_fold_and_the_lost_brokers_are_suspects(tmp_path: Path) -> None:
+    job = Job(tmp_path, "broker_loss")
+    suspects: set[str] = set()
+    for second in range(1, 61):
+        job.batch()
+        if second % 9:
+            continue
+        job.project()
+        page = shown(Reader(tmp_path), job.now)
+        tally, (cluster,) = job.shared.tally, job.state.clusters.values()
+        for broker in job.state.brokers.values():
+            expected = {
+                "safe_to_stop": is_safe_to_stop(broker, cluster, tally),
+                "would_go_offline_partitions": tally.of_broker("c1", broker.broker, "would_go_offline"),
+                "would_go_under_min_isr_partitions": tally.of_broker("c1", broker.broker, "would_go_under_min_isr"),
+                "suspect_score": tally.suspect_score(ClusterId("c1"), broker.broker),
+            }
+            labels = (("broker", str(broker.broker)), ("cluster", "demo"))
+            told = {name: page.get((f"kafka_replication_broker_{name}", labels)) for name in expected}
+            assert told == expected
+            suspects |= {str(broker.broker)} if expected["suspect_score"] else set()
+        for name in SECONDS:
+            partitions = sum(value for (metric, _), value in page.items() if metric.endswith(f"partition_{name}_total"))
+            of_cluster = page[f"kafka_replication_cluster_{name}_total", (("cluster", "demo"),)]
+            assert of_cluster == pytest.approx(partitions, abs=1e-5)
+    assert suspects == {"2", "3"}

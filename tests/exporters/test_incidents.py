@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from exporters.api import Answers, query_of
+from exporters.history.incidents import read_incidents
 from exporters.incidents import INCIDENT_METRICS
 from exporters.reader import Reader
 from streaming.contracts.incidents import IncidentClass
-from streaming.contracts.tables import INCIDENTS
+from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
+from streaming.delta.tail import ChangeTail
+from streaming.jobs.changes_source import VERSION
+from streaming.jobs.incidents import IncidentsBatch
+from tests.plugins.played import play
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SECOND = 1_000_000
 OPEN, CLOSED = INCIDENT_METRICS
 
 
-def counts(reader: Reader, metric: Any) -> Counter[str]:
-    """Give the samples of the cluster main by class; every class is told."""
+def counts(reader: Reader, metric: Any, cluster: str = "main") -> Counter[str]:
+    """Give the samples of a cluster by class; every class is told."""
     for table in reader._samples:
         table._not_before = 0.0
-    cluster = reader.refresh().by_name()["main"]
-    samples = dict(metric.samples(cluster, 0))
-    assert list(samples) == [("main", kind.value) for kind in IncidentClass]
+    samples = dict(metric.samples(reader.refresh().by_name()[cluster], 0))
+    assert list(samples) == [(cluster, kind.value) for kind in IncidentClass]
     return +Counter({kind: int(value) for (_, kind), value in samples.items()})
 
 
@@ -87,3 +96,19 @@ def test_the_api_tells_the_open_ones_newest_first_with_their_suspects(tables: An
     assert (main["opened_at"], main["closed_at"]) == (rows.start, None)
     assert "carried" not in main
     assert (told["count"], answers.incidents(query_of({"limit": "1"}))["incidents"]) == (2, told["incidents"][:1])
+
+
+def test_what_the_incidents_of_a_scenario_become_is_told_and_the_count_only_grows(tmp_path: Path) -> None:
+    play(tmp_path, "broker_loss", seconds=80)
+    batch = IncidentsBatch(tmp_path, 5.0, 5.0)
+    reader = Reader(tmp_path)
+    was_open: Counter[str] = Counter()
+    closed: list[int] = []
+    for version, changes in ChangeTail(tmp_path / PARTITION_CHANGES.name).poll():
+        batch.apply(changes.append_column(VERSION, pa.array([version] * changes.num_rows, pa.int64())))
+        if version % 5 == 0:
+            was_open |= counts(reader, OPEN, "broker_loss")
+            closed.append(counts(reader, CLOSED, "broker_loss").total())
+    assert was_open.keys() == {IncidentClass.BROKER_LOSS}
+    assert closed == sorted(closed)
+    assert (closed[0], closed[-1]) == (0, len(read_incidents(tmp_path)))
