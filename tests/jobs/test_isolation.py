@@ -122,7 +122,7 @@ def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
     monkeypatch.setattr(supervised, "FIRST_PAUSE_SECONDS", 0.2)
     told: list[str] = []
     application = Application(JobSettings(listen=""), places, told.append)
-    replication, offsets, _ = application.queries
+    replication, offsets, *_ = application.queries
     with running(application, spark) as ended:
         publish(places.bus)
         eventually(lambda: samples(places) == [1])
