@@ -121,7 +121,8 @@ class Upkeep:
         """Delete the files that no version needs which the log tells, and that none needed at the last sweep."""
         self._swept = time.monotonic()
         needed = set(self._named_by_the_log())
-        needed |= {unquote(path) for path in self._table.get_add_actions()["path"].to_pylist()}
+        paths = self._table.get_add_actions()["path"].to_pylist()
+        needed |= {*paths, *(unquote(path) for path in paths)}  # an escaped name stays, whoever has unescaped it
         unneeded = {file for file in self._path.rglob("*.parquet") if _inside(self._path, file) not in needed}
         unneeded = {file for file in unneeded if not _inside(self._path, file).startswith("_")}
         for file in unneeded & self._unneeded:
