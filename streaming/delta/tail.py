@@ -107,22 +107,22 @@ class ChangeTail:
 
     def _check_still_there(self) -> None:
         """Notice a log that was cleaned beyond us, and a table that was made anew under our feet."""
-        if self._version == BEFORE_FIRST and self._newest_checkpoint() is None:
+        if self._version == BEFORE_FIRST and newest_checkpoint(self._path) is None:
             return
         if self._identity is None or self._identify(self._version) != self._identity:
-            newest = self._newest_checkpoint()
+            newest = newest_checkpoint(self._path)
             if newest is None or newest != self._version:
                 raise TailGap(f"version {self._version + 1} of {self._path} is gone from its log")
             if self._identity is not None:
                 raise TailGap(f"{self._path} was made anew")
 
-    def _newest_checkpoint(self) -> int | None:
-        try:
-            return int(
-                json.loads((self._path / "_delta_log" / "_last_checkpoint").read_text(encoding="utf-8"))["version"]
-            )
-        except FileNotFoundError:
-            return None
+
+def newest_checkpoint(path: Path) -> int | None:
+    """Tell the version of the checkpoint that readers are pointed at; None for none."""
+    try:
+        return int(json.loads((path / "_delta_log" / "_last_checkpoint").read_text(encoding="utf-8"))["version"])
+    except FileNotFoundError:
+        return None
 
 
 def has_moved(path: Path, version: int) -> bool:

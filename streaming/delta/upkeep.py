@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from streaming.delta.definitions import APPEND_ONLY, EXPIRED
+from streaming.delta.tail import newest_checkpoint
 from streaming.delta.writing import writing
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class Upkeep:
         begin = begin if needed is None else min(begin, needed)
         log = self._path / "_delta_log"
         checkpoints = {_version(file) for file in log.glob("*.checkpoint*.parquet")}
+        begin = min(begin, newest_checkpoint(self._path) or 0)  # the one that readers are pointed at
         begin = max((version for version in checkpoints if version <= begin), default=0)
         for file in log.iterdir():
             if _version(file) < begin:
@@ -132,7 +134,7 @@ class Upkeep:
     def _named_by_the_log(self) -> Iterable[str]:
         """Name every file that a version which the log tells has added or removed: all that is not there now."""
         for file in sorted((self._path / "_delta_log").glob("*.json")):
-            for line in file.read_text(encoding="utf-8").splitlines():
+            for line in _read(file).splitlines():
                 action = json.loads(line) if '"path"' in line else {}
                 for kind in ("add", "remove"):
                     if kind in action:
@@ -204,6 +206,13 @@ def _is_newer(file: Path, since: float) -> bool:
         return file.stat().st_mtime > since
     except FileNotFoundError:
         return False
+
+
+def _read(entry: Path) -> str:
+    try:
+        return entry.read_text(encoding="utf-8")
+    except FileNotFoundError:  # another writer of the same table has expired it
+        return ""
 
 
 def _inside(path: Path, file: Path) -> str:
