@@ -69,6 +69,14 @@ class IncidentsBatch:
         """
         self._table.check_ours()
 
+    def catch_up(self, version: int) -> None:
+        """Apply what the truth has up to a version and no batch brings.
+
+        Raises:
+            TailGap: some of it is gone.
+        """
+        self._table.catch_up(version)
+
     def apply(self, rows: pa.Table) -> Applied:
         """Apply what some versions added.
 
@@ -82,7 +90,7 @@ class IncidentsBatch:
         began = time.perf_counter()
         versions = pc.unique(rows[VERSION]).to_pylist()
         if versions:
-            self._table.catch_up(versions[0] - 1)
+            self.catch_up(versions[0] - 1)
         changes = rows.drop_columns([VERSION])
         count = self._table.apply((it, changes.filter(pc.equal(rows[VERSION], it))) for it in versions)
         return Applied(
