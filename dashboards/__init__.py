@@ -1,4 +1,4 @@
-"""What you see, and what wakes you: one dashboard and four alerts, as code.
+"""What you see, and what wakes you: one dashboard and five alerts, as code.
 
 A staircase, read from the bottom:
 
