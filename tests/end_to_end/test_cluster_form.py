@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.plugins.pipeline import Program
     from tests.plugins.spark_cluster import SparkCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2400)]
 MAIN = Path(__file__).parents[2] / "deploy" / "spark" / "main.py"
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
@@ -98,7 +98,7 @@ class Form:
             lambda: all(told(self.pipeline.tables, table) == told(alone, table) for table in DERIVED),
             f"the form {form} has written everything",
             program,
-            500,
+            900,
         )
         for table in ("partition_changes", *DERIVED):
             assert told(self.pipeline.tables, table) == told(alone, table), table
@@ -164,7 +164,7 @@ def test_every_table_is_that_of_one_process_whichever_form_runs_and_when_it_is_k
         story.tell(15)
         before = len(list(commits.glob("*.json")))
         killed = form.start("cluster")
-        form.pipeline.eventually(lambda: len(list(commits.glob("*.json"))) > before + 1, "it commits", killed, 300)
+        form.pipeline.eventually(lambda: len(list(commits.glob("*.json"))) > before + 1, "it commits", killed, 600)
         killed.kill()
         story.tell(15)
         form.through("cluster")
