@@ -17,13 +17,12 @@ from streaming.jobs.cluster_batch import ClusterReplicationBatch
 from streaming.jobs.cluster_newest import ClusterNewestBatch
 from streaming.jobs.cluster_projections import ClusterProjections
 from streaming.jobs.newest import NewestBatch
-from streaming.runtime.jars import DELTA, jar_paths
 from streaming.schemas import bus_schema
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import long_story
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -34,15 +33,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 BUS = pa.schema([("source", pa.string()), ("position", pa.int64()), ("payload", pa.binary()), ("damage", pa.string())])
 WHEN = ("quarantined_at", "as_of_version")
 DERIVED = ("replication_events", "partition_state", "broker_state", "cluster_state")
-
-
-@pytest.fixture(scope="module")
-def delta_spark() -> Iterator[SparkSession]:
-    from streaming.jobs.session import build_session  # noqa: PLC0415 - starts Java only where it is asked for
-
-    session = build_session("cluster", jars=jar_paths(DELTA), extra={"spark.driver.memory": "1g"})
-    yield session
-    session.stop()
 
 
 def published(observations: Iterable[Observation], start: int = 0) -> list[dict[str, Any]]:
@@ -73,7 +63,7 @@ def form_of(directory: Path, form: str) -> None:
 
 
 def test_both_forms_write_the_same_changes_and_each_goes_on_after_the_other(
-    delta_spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     story = published(long_story(seed=11, steps=80))
     story.insert(40, {"source": "metadata_log:a", "position": 10_000, "payload": b"\x00", "damage": "checksum"})
@@ -87,7 +77,7 @@ def test_both_forms_write_the_same_changes_and_each_goes_on_after_the_other(
 
     for form, (lower, upper) in zip("cdc", cuts, strict=True):
         if form == "c":
-            ClusterReplicationBatch(mixed, buckets=3).apply_frame(frame(delta_spark, story[lower:upper]))
+            ClusterReplicationBatch(mixed, buckets=3).apply_frame(frame(spark, story[lower:upper]))
         else:
             ReplicationBatch(mixed).apply(pa.Table.from_pylist(story[lower:upper], schema=BUS))
 
@@ -102,17 +92,17 @@ def test_both_forms_write_the_same_changes_and_each_goes_on_after_the_other(
 
 
 def test_a_writer_that_another_one_followed_stops_and_leaves_the_table_alone(
-    delta_spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     story = published(long_story(seed=12, steps=20))
     older = ClusterReplicationBatch(tmp_path, buckets=2)
-    older.apply_frame(frame(delta_spark, story[:10]))
+    older.apply_frame(frame(spark, story[:10]))
     newer = ClusterReplicationBatch(tmp_path, buckets=2)
-    newer.apply_frame(frame(delta_spark, story[10:20]))
+    newer.apply_frame(frame(spark, story[10:20]))
 
     with pytest.raises(TableRefused, match="another job writes"):
-        older.apply_frame(frame(delta_spark, story[10:20]))
-    newer.apply_frame(frame(delta_spark, story[20:]))
+        older.apply_frame(frame(spark, story[10:20]))
+    newer.apply_frame(frame(spark, story[20:]))
 
     again = tmp_path / "again"
     ReplicationBatch(again).apply(pa.Table.from_pylist(story, schema=BUS))
@@ -124,7 +114,7 @@ def test_a_writer_that_another_one_followed_stops_and_leaves_the_table_alone(
 
 @pytest.mark.parametrize("forms", ["cd", "dc"])
 def test_samples_of_both_forms_are_the_same_and_what_is_left_out_is_forgotten(
-    delta_spark: SparkSession, tmp_path: Path, forms: str
+    spark: SparkSession, tmp_path: Path, forms: str
 ) -> None:
     envelope = Story("admin:a").envelope()
     identity: dict[str, Any] = {"topic_id": "t", "topic": "orders"}
@@ -149,7 +139,7 @@ def test_samples_of_both_forms_are_the_same_and_what_is_left_out_is_forgotten(
     for form, batch in zip(forms, story, strict=True):
         if form == "c":
             for _ in range(2):  # comes again
-                ClusterNewestBatch(mixed, Channel.OFFSETS, buckets=2).apply_frame(frame(delta_spark, batch))
+                ClusterNewestBatch(mixed, Channel.OFFSETS, buckets=2).apply_frame(frame(spark, batch))
         else:
             NewestBatch(mixed, Channel.OFFSETS).apply(pa.Table.from_pylist(batch, schema=BUS))
 

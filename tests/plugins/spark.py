@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """Start the session that the product starts, with room for a small machine."""
+    """Start the session that the product starts, Delta's jars included, with room for a small machine."""
     pytest.importorskip("pyspark")
     from streaming.jobs.session import build_session  # noqa: PLC0415 - starts Java only where it is asked for
+    from streaming.runtime.jars import DELTA, jar_paths  # noqa: PLC0415 - the same
 
-    session = build_session("tests", extra={"spark.driver.memory": "1g"})
+    session = build_session("tests", jars=jar_paths(DELTA), extra={"spark.driver.memory": "1g"})
     yield session
     session.stop()
