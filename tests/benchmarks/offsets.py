@@ -191,7 +191,8 @@ def measure(spark: SparkSession, replicas: int, directory: Path) -> None:
     print(f"{replicas:,} replicas", flush=True)
     places = Places(bus=directory / "bus", tables=directory / "tables", checkpoint=directory / "checkpoint")
     bus, batch = Bus(places.bus), Timed(places.tables)
-    run = Run("offsets", QUERIES["offsets"].stream(spark, places, JobSettings()), batch, places.checkpoint, 0.0)
+    rows = QUERIES["offsets"].stream(spark, places, JobSettings())
+    run = Run("offsets", rows, batch, lambda *_: None, checkpoint=places.checkpoint, trigger_seconds=0.0)
     for number in range(5):  # the JVM of a fresh query compiles its hot code
         one = one_sample(bus, batch, MOMENT + number)
     first = one_round(bus, batch, payloads(replicas, MOMENT + 1_000_000), "first round")
