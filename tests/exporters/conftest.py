@@ -284,7 +284,13 @@ def busy_cluster(tables: Tables, rows: Rows) -> Tables:
         {**offsets, "partition": 1, "broker": 3, "log_start_offset": 0, "high_watermark": 8},
     )
     tables.derive(rows, START + 29 * SECOND, as_of=3)
-    metric = {**sampled, "source": "broker_metrics:collector-1"}
+    put_metrics_and_progress(tables, rows)
+    return tables
+
+
+def put_metrics_and_progress(tables: Tables, rows: Rows) -> None:
+    """Write what brokers measured, old and odd samples among it, and how far the job has applied the offsets."""
+    metric = {**rows.owner, "collected_at": START + 28 * SECOND, "source": "broker_metrics:collector-1"}
     leaders, shrinks = "kafka_server_replicamanager_leadercount", "kafka_server_replicamanager_isrshrinks_total"
     tables.put(
         BROKER_METRICS.name,
@@ -309,4 +315,3 @@ def busy_cluster(tables: Tables, rows: Rows) -> Tables:
             "quarantined": 1,
         },
     )
-    return tables
