@@ -5,10 +5,12 @@ Deletion vectors, column mapping and v2 checkpoints stay off, so that every read
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema
+from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake.exceptions import CommitFailedError
 
 from streaming.contracts.columns import Column, Table
 from streaming.delta.writing import writing
@@ -70,15 +72,16 @@ def create_or_check(directory: Path, table: Table) -> DeltaTable:
             "be written"
         ) from None
     if not DeltaTable.is_deltatable(str(path)):
-        return _create(path, table)
+        _create(path, table)
     opened = DeltaTable(str(path))
     _check(opened, table)
     return opened
 
 
-def _create(path: Path, table: Table) -> DeltaTable:
-    with writing(str(path)):
-        return DeltaTable.create(
+def _create(path: Path, table: Table) -> None:
+    """Make the first version; whoever comes second to it finds the table there, and changes nothing of it."""
+    with suppress(CommitFailedError), writing(str(path)):
+        DeltaTable.create(
             str(path),
             schema=arrow_schema(table),
             partition_by=list(table.partitioned_by),
@@ -87,6 +90,7 @@ def _create(path: Path, table: Table) -> DeltaTable:
             mode="ignore",
             configuration=_configuration(table),
             raise_if_key_not_exists=False,
+            commit_properties=CommitProperties(max_commit_retries=0),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.samples import ReplicaOffsetsObserved
+from streaming.contracts.tables import SOURCE_PROGRESS
+from streaming.delta.definitions import create_or_check
 from streaming.delta.quarantine import Quarantine, Refused
 from streaming.errors import TableRefused
 from streaming.jobs.newest import NewestBatch
@@ -70,3 +73,17 @@ def test_all_queries_quarantine_at_once_and_every_record_stands_once(tmp_path: P
     found = [(row["channel"], row["position"]) for row in rows(tmp_path, "quarantine")]
     assert sorted(found) == sorted((channel, number) for channel in Channel for number in range(RECORDS))
     assert sum(written) == len(found)
+
+
+def test_a_table_that_several_jobs_make_at_once_is_made_once(tmp_path: Path) -> None:
+    together = Barrier(4)
+
+    def make(directory: Path) -> int:
+        together.wait()
+        return create_or_check(directory, SOURCE_PROGRESS).version()
+
+    for number in range(10):
+        with ThreadPoolExecutor(together.parties) as threads:
+            versions = list(threads.map(make, [tmp_path / str(number)] * together.parties))
+
+        assert versions == [0] * together.parties
