@@ -94,7 +94,7 @@ def state(  # noqa: PLR0913 - one parameter an option
 
     What was not seen for long is marked stale, with its age; what is unknown is "?".
 
-    Example: isrwatch state --topic 'orders-*' --as-of 2h
+    Example: isrwatch state --topic 'orders-*' --as-of 15m
     """
     chosen = [
         show
