@@ -285,6 +285,18 @@ def test_a_minimum_that_was_unset_while_nobody_looked_is_unset_by_the_next_snaps
     assert next(state.partitions()).is_under_min_isr is True
 
 
+def test_a_log_reader_that_is_behind_does_not_bring_back_a_minimum_that_is_unset_by_then(story: Any) -> None:
+    behind: Any = type(story)()
+    behind.snapshot([{"isr": (1,)}])
+    behind.later().config("2")
+    story.source, story.now, story.offset = "metadata_log:b", behind.now + 5_000_000, behind.offset + 5
+    story.snapshot([{"isr": (1,)}])
+
+    state, _ = run([*behind.seen[:-1], *story.seen, behind.seen[-1]])
+
+    assert next(state.partitions()).min_isr_configured is None
+
+
 def test_a_topic_made_anew_has_the_minimum_of_its_name_although_the_old_one_is_buried_later(story: Any) -> None:
     story.snapshot([{}])
     story.later().partition(topic_id="topic-2", isr=(1,), partition_epoch=0, in_snapshot=True)
