@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from streaming.bus.frames import Damaged, Frame, encode_frame, last_frame_start, parse
+from streaming.bus.frames import Damaged, Frame, encode_frame, last_frame_start, parse, whole_up_to
 from streaming.bus.log import WritableLog
 from streaming.bus.segments import Segment, folder_of, folders, segments, source_of
 from streaming.contracts.codec import encode
@@ -199,7 +199,7 @@ class DirectoryReader:
         if now != seen:
             with newest.path.open("rb") as file:
                 file.seek(certain - newest.base)
-                certain += parse(file.read(), certain, closed=False)[1]
+                certain += whole_up_to(file.read())
             self._certain[newest.path] = (now, certain)
         return certain
 

@@ -103,6 +103,21 @@ def _whole_frames(data: bytes, at: int, position: int, found: list[Frame | Damag
     return at
 
 
+def whole_up_to(data: bytes) -> int:
+    """Give the index behind the last whole frame, 0 for none: whatever is damaged before it stays so.
+
+    >>> whole_up_to(encode_frame(b"a") + MAGIC)
+    13
+    """
+    at = data.rfind(MAGIC)
+    while at >= 0:
+        end, reason = _frame_at(data, at)
+        if not reason:
+            return end
+        at = data.rfind(MAGIC, 0, at + len(MAGIC) - 1)
+    return 0
+
+
 def last_frame_start(data: bytes, limit: int) -> int | None:
     """Find the last index, from 1 up to a limit, where a whole frame begins; no whole frame reaches over such a place.
 

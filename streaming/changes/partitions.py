@@ -7,7 +7,7 @@ Durations are told from ``occurred_not_after`` alone, never from the moment of p
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming.changes.state import PartitionState
 from streaming.contracts import health
@@ -87,32 +87,28 @@ def missed_between(before: PartitionState | None, observed: PartitionObserved) -
 
 def first_sight(observed: PartitionObserved, min_isr: int | None) -> PartitionState:
     """Make the state of a partition that was not known."""
-    bare = PartitionState(
+    state = PartitionState(
         cluster_id=observed.cluster_id,
-        cluster=observed.cluster,
         topic_id=observed.topic_id,
         topic=observed.topic,
         partition=observed.partition,
-        replicas=observed.replicas,
-        isr=observed.isr,
+        leader_epoch=observed.leader_epoch,
+        **_told(observed),
     )
-    return next_state(bare, observed, min_isr)
+    return with_health(state, min_isr, observed.occurred_not_after)
 
 
 def next_state(before: PartitionState, observed: PartitionObserved, min_isr: int | None) -> PartitionState:
     """Take over what was observed; health, sinces and durations follow. Totals are counted by ``counted``."""
-    told = {name: getattr(observed, name) for name in _told_by(observed)}
-    state = replace(
-        before,
-        **told,
-        cluster=observed.cluster,
-        leader_epoch=observed.leader_epoch if observed.leader_epoch is not None else before.leader_epoch,
-        partition_epoch=observed.partition_epoch,
-        metadata_offset=observed.metadata_offset,
-        metadata_index=observed.metadata_index,
-        is_deleted=False,
-    )
+    epoch = observed.leader_epoch if observed.leader_epoch is not None else before.leader_epoch
+    state = replace(before, **_told(observed), leader_epoch=epoch, is_deleted=False)
     return with_health(state, min_isr, observed.occurred_not_after)
+
+
+def _told(observed: PartitionObserved) -> dict[str, Any]:
+    """Give what an observation says of the state, but for its leader epoch, which a poll may not know."""
+    names = ("cluster", "partition_epoch", "metadata_offset", "metadata_index", *_told_by(observed))
+    return {name: getattr(observed, name) for name in names}
 
 
 def with_health(state: PartitionState, min_isr: int | None, at: Micros) -> PartitionState:

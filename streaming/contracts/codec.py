@@ -8,8 +8,8 @@ not know: those go to quarantine whole, to be replayed by a newer program.
 from __future__ import annotations
 
 import json
-from dataclasses import fields
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.events import Cause, Evidence
@@ -65,7 +65,7 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
 def encode(observation: Observation) -> bytes:
     """Write one observation as compact JSON in UTF-8."""
     payload: dict[str, Any] = {"v": SCHEMA_VERSION, "kind": observation.kind}
-    for name in plain_types(type(observation)):
+    for name, *_ in _SIGNATURES[observation.kind]:
         value = getattr(observation, name)
         if value is not None:
             payload[name] = value
@@ -117,35 +117,25 @@ def from_fields(values: Mapping[str, Any]) -> Observation:
     if cls is None:
         raise Quarantined(f"unknown kind {kind!r}")
     arguments: dict[str, Any] = {}
-    for name, plain, required in _SIGNATURES[cls.kind]:
+    for name, plain, is_right, typed in _SIGNATURES[cls.kind]:
         value = values.get(name)
         if value is None:
-            if required:
+            if name in REQUIRED[cls.kind]:
                 raise Quarantined(f"{kind}: {name} is missing")
             continue
-        if not _CHECKS[plain](value):
+        if not is_right(value):
             raise Quarantined(f"{kind}: {name} is not {plain}: {value!r}"[:200])
-        arguments[name] = _typed(name, plain, value)
+        arguments[name] = value if typed is None else typed(value)
     return cls(**arguments)
 
 
-def _signature(cls: type[Observation]) -> tuple[tuple[str, str, bool], ...]:
-    """Name, plain type and whether it is required, of each field."""
-    plain = plain_types(cls)
-    return tuple((item.name, plain[item.name], item.name in REQUIRED[cls.kind]) for item in fields(cls))
-
-
-_SIGNATURES: Final = {kind: _signature(cls) for kind, cls in KINDS.items()}
-
-
-def _typed(name: str, plain: str, value: Any) -> Any:  # noqa: ANN401 - any field of any kind
+def _typed(name: str, plain: str) -> Callable[[Any], Any] | None:
+    """Give what makes the value of a field out of that of a JSON object; None where they are the same."""
     if name == "candidates":
-        return tuple(_member(Cause, name, item) for item in value)
-    if plain.endswith("[]"):
-        return tuple(value)
+        return lambda value: tuple(_member(Cause, name, item) for item in value)
     if name in _ENUMS:
-        return _member(_ENUMS[name], name, value)
-    return float(value) if plain == "double" else value
+        return partial(_member, _ENUMS[name], name)
+    return tuple if plain.endswith("[]") else float if plain == "double" else None
 
 
 def _member(enum: type[StrEnum], name: str, value: str) -> StrEnum:
@@ -153,3 +143,10 @@ def _member(enum: type[StrEnum], name: str, value: str) -> StrEnum:
         return enum(value)
     except ValueError:
         raise Quarantined(f"{name} has an unknown value {value!r}") from None
+
+
+# Name, plain type, check and conversion of each field, in the order of its class.
+_SIGNATURES: Final = {
+    kind: tuple((name, plain, _CHECKS[plain], _typed(name, plain)) for name, plain in plain_types(cls).items())
+    for kind, cls in KINDS.items()
+}

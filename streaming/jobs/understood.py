@@ -13,7 +13,7 @@ from streaming.delta.quarantine import Refused
 from streaming.errors import Quarantined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -61,7 +61,7 @@ def understand(rows: pa.Table, applied: Positions, channel: Channel, repeats: Re
         channel: where they were read; what belongs elsewhere is refused.
         repeats: what was told before; what says the same again becomes ``Confirmed``.
     """
-    fresh = _ordered(fresh_rows(rows, applied))
+    fresh = fresh_rows(rows, applied)
     reading = _Reading(channel, repeats, set()).read(fresh)
     while reading.has_doubts():  # their order decides, so both are decoded
         reading = _Reading(channel, repeats, reading.doubtful).read(fresh)
@@ -99,17 +99,20 @@ def fresh_rows(rows: pa.Table, applied: Positions) -> pa.Table:
     return rows if keep is None or pc.all(keep).as_py() else rows.filter(keep)
 
 
-def _ordered(rows: pa.Table) -> pa.Table:
-    """Sort by source and position; payloads are moved only if they must be."""
-    indices = pc.sort_indices(rows, [("source", "ascending"), ("position", "ascending")])
-    is_sorted = len(indices) < 2 or pc.all(pc.greater(indices[1:], indices[:-1])).as_py()  # noqa: PLR2004 - a pair
-    return rows if is_sorted else rows.take(indices)
+def _logs(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Give the rows of each source, in the order of its log; payloads are moved only if they must be."""
+    sources = sorted(pc.unique(rows["source"]).to_pylist())
+    for source in sources:
+        log = rows if len(sources) == 1 else rows.filter(pc.equal(rows["source"], source))
+        positions = log["position"].combine_chunks()
+        is_sorted = pc.all(pc.less_equal(positions[:-1], positions[1:])).as_py()
+        yield source, log if is_sorted is not False else log.sort_by("position")
 
 
 class _Reading:
     """One pass over the rows of a batch."""
 
-    def __init__(self, channel: Channel, repeats: Repeats | None, doubtful: set[bytes]) -> None:
+    def __init__(self, channel: Channel, repeats: Repeats | None, doubtful: set[int]) -> None:
         self._channel, self._repeats = channel, repeats
         self.doubtful = doubtful
         self.timed: list[tuple[int, Observation]] = []
@@ -119,19 +122,26 @@ class _Reading:
         self._latest: dict[str, int] = {}
 
     def read(self, rows: pa.Table) -> _Reading:
-        """Read rows that are sorted by source and position."""
-        run, log = None, ""
-        for source, position, payload, damage in _values(rows):
-            if run is not None and source == log and damage is None and run.takes(payload):
-                continue
-            self._end(log, run)
-            run, log = None, source
-            try:
-                run = self._decoded(source, payload, damage)
-            except Quarantined as reason:
-                self.refused.append(Refused(source=source, position=position, reason=str(reason), raw=payload))
-        self._end(log, run)
+        """Read rows; each source by itself."""
+        for source, log in _logs(rows):
+            self._read_log(source, log)
         return self
+
+    def _read_log(self, source: str, rows: pa.Table) -> None:
+        payloads, damages = rows["payload"].to_pylist(), rows["damage"].to_pylist()
+        sound = [payload if damage is None else b"" for payload, damage in zip(payloads, damages, strict=True)]
+        at = 0
+        while at < len(payloads):
+            try:
+                run = self._decoded(source, payloads[at], damages[at])
+            except Quarantined as reason:
+                position = rows["position"][at].as_py()
+                self.refused.append(Refused(source=source, position=position, reason=str(reason), raw=payloads[at]))
+                run = None
+            at += 1
+            if run is not None:
+                at = run.skip(sound, at)
+                self._end(source, run)
 
     def has_doubts(self) -> bool:
         """Tell whether something was skipped that another observation of the batch may have made news."""
@@ -150,9 +160,9 @@ class _Reading:
         self.snapshots.append(begun[1])
         return begun[0]
 
-    def _end(self, source: str, run: Run | None) -> None:
-        """End a run, and let it stand for what it skipped."""
-        if run is not None and run.skipped:
+    def _end(self, source: str, run: Run) -> None:
+        """Let a run stand for what it skipped."""
+        if run.skipped:
             self._runs.append(run)
             self._add(source, run.confirmed())
 
@@ -160,8 +170,3 @@ class _Reading:
         """Take one observation, at its own time or that of an earlier one of its source."""
         self._latest[source] = max(self._latest.get(source, 0), observed.occurred_not_after)
         self.timed.append((self._latest[source], observed))
-
-
-def _values(rows: pa.Table) -> Iterable[tuple[str, int, bytes, str | None]]:
-    for batch in rows.select(["source", "position", "payload", "damage"]).to_batches():
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
