@@ -13,8 +13,9 @@ from streaming.jobs.queries import sentence_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# A round must leave the batches most of the time, however large the state is.
+# A round must leave the batches most of the time, however large the state is; but nobody waits long for the tables.
 REST_PER_WORK: Final = 5.0
+LONGEST_REST_SECONDS: Final = 20.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
 _log: Final = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class ProjectionThread(threading.Thread):
         pause = self._seconds
         while not self._stopped.wait(pause):
             if self._project():
-                pause = max(self._seconds, self.seconds * REST_PER_WORK)
+                pause = max(self._seconds, min(self.seconds * REST_PER_WORK, LONGEST_REST_SECONDS))
             elif isinstance(self.error, (TableRefused, AssertionError)):
                 return
             else:
