@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming.contracts.tables import QUARANTINE
 from streaming.delta.definitions import arrow_schema, create_or_check
 from streaming.delta.rows import read_all
-from streaming.delta.truth import applied_position, moved
+from streaming.delta.truth import NOTHING_APPLIED, applied_position, moved
 from streaming.delta.writer import APPEND, Writer
 from streaming.errors import TableRefused
 
@@ -63,15 +64,16 @@ class Quarantine:
         self._table = create_or_check(directory, QUARANTINE)
         self._writer = Writer(self._table)
         self._channel = channel
+        self._there: dict[str, int] | None = None
 
     def refused_up_to(self, positions: Mapping[str, int]) -> Counter[str]:
         """Count the rows of each source of this channel, up to a position of it."""
-        rows = read_all(self._table).select(["channel", "source", "position"]).to_pylist()
-        return Counter(
-            row["source"]
-            for row in rows
-            if row["channel"] == self._channel and row["position"] <= positions.get(row["source"], -1)
-        )
+        return Counter(source for source, position in self._rows() if position <= positions.get(source, -1))
+
+    def _rows(self) -> list[tuple[str, int]]:
+        rows = read_all(self._table).select(["channel", "source", "position"])
+        ours = rows.filter(pc.equal(rows["channel"], self._channel))
+        return list(zip(ours["source"].to_pylist(), ours["position"].to_pylist(), strict=True))
 
     def add(self, refused: Sequence[Refused], now: Micros) -> int:
         """Append what is not there yet; give how many rows that were.
@@ -102,8 +104,11 @@ class Quarantine:
         if not refused:
             return []
         self._table.update_incremental()
+        if self._there is None:  # rows of the cluster form came with no position
+            self._there = dict(sorted(self._rows()))
         applied = {
-            source: applied_position(self._table, self._log(source)) for source in {record.source for record in refused}
+            source: max(applied_position(self._table, self._log(source)), self._there.get(source, NOTHING_APPLIED))
+            for source in {record.source for record in refused}
         }
         return [record for record in refused if record.position > applied[record.source]]
 

@@ -13,9 +13,12 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere in Spark
 from pyspark.sql.types import StructField, StructType
 
+from streaming.changes.reconciliation import METRIC_OF
+from streaming.contracts.samples import BrokerMetricObserved
 from streaming.contracts.tables import QUARANTINE
 from streaming.delta.definitions import arrow_schema, arrow_type
 from streaming.delta.newest import FORGOTTEN_AFTER, all_columns, newest
+from streaming.delta.reconciled import Reconciled
 from streaming.delta.rows import plain, plain_type
 from streaming.jobs.batch import MICROS, Applied
 from streaming.jobs.cluster_batch import quarantine
@@ -63,6 +66,8 @@ class ClusterNewestBatch:
         self._quarantine = ClusterTable(directory, QUARANTINE)
         self._sources = SampleSources(directory, channel)
         self._positions: dict[str, int] = {}
+        self._reconciled = Reconciled(directory) if BrokerMetricObserved in self._tables else None
+        self._holds_meters = False
 
     @property
     def positions(self) -> dict[str, int]:
@@ -78,7 +83,13 @@ class ClusterNewestBatch:
         return self._sources.states(), None
 
     def check_ours(self) -> None:
-        """Nothing to look for: whoever writes these tables leaves the newest samples there."""
+        """Look whether somebody else reconciles; whoever writes the other tables leaves the newest samples there.
+
+        Raises:
+            TableRefused: somebody does.
+        """
+        if self._reconciled is not None:
+            self._reconciled.check_ours()
 
     def apply_frame(self, frame: DataFrame) -> Applied:
         """Apply one batch; samples that are older than what the tables hold change nothing."""
@@ -93,6 +104,8 @@ class ClusterNewestBatch:
                 if kind.kind in told:
                     self._put(read.where(F.col("kind") == kind.kind), table)
             self._take_over(read)
+            if self._reconciled is not None:
+                self._reconcile(read, self._reconciled)
         finally:
             read.unpersist()
         seconds, count = time.perf_counter() - began, sum(told.values())
@@ -106,6 +119,16 @@ class ClusterNewestBatch:
         samples = read.where("kind IS NOT NULL").groupBy("cluster_id", "cluster", "source").agg(moments)
         self._positions |= {row["source"]: row["position"] for row in found if row["position"] is not None}
         self._sources.told([samples.toArrow()], {row["source"]: row["refused"] for row in found}, self._positions)
+
+    def _reconcile(self, read: DataFrame, reconciled: Reconciled) -> None:
+        """Compare what brokers counted with the truth, on the driver: two rows a broker."""
+        is_meter = F.col("metric").isin(*METRIC_OF.values())
+        if not self._holds_meters:
+            known = self._tables[BrokerMetricObserved]
+            rows = known.rows(read.sparkSession, known.version())
+            reconciled.hold(plain(rows.where(is_meter).toArrow()))
+            self._holds_meters = True
+        reconciled.put(plain(read.where(is_meter).toArrow()))
 
     def _put(self, told: DataFrame, table: ClusterTable) -> None:
         """Lay samples over a table, and forget what its source has left out since."""

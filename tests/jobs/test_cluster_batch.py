@@ -9,15 +9,20 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from streaming.contracts.codec import encode
+from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.samples import GroupOffsetsObserved, QuorumMemberObserved, ReplicaOffsetsObserved
+from streaming.contracts.tables import QUARANTINE
 from streaming.errors import TableRefused
 from streaming.jobs.batch import ReplicationBatch
-from streaming.jobs.cluster_batch import ClusterReplicationBatch
+from streaming.jobs.cluster_batch import ClusterReplicationBatch, quarantine, schema_of
 from streaming.jobs.cluster_newest import ClusterNewestBatch
 from streaming.jobs.cluster_projections import ClusterProjections
+from streaming.jobs.cluster_rows import READ, read_rows
+from streaming.jobs.cluster_tables import ClusterTable
 from streaming.jobs.newest import NewestBatch
 from streaming.schemas import bus_schema
+from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import long_story
 
@@ -112,6 +117,18 @@ def test_a_writer_that_another_one_followed_stops_and_leaves_the_table_alone(
     assert told[0] == told[1]
 
 
+def test_a_refusal_is_written_once_though_the_form_changes_before_its_batch_is_applied(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    story = [{"source": "metadata_log:a", "position": 7, "payload": b"{", "damage": None}]
+    read = frame(spark, story).mapInArrow(read_rows({}), schema_of(READ))
+
+    quarantine(read, Channel.REPLICATION, ClusterTable(tmp_path, QUARANTINE))
+    ReplicationBatch(tmp_path).apply(pa.Table.from_pylist(story, schema=BUS))
+
+    assert [row["position"] for row in rows(tmp_path, "quarantine")] == [7]
+
+
 @pytest.mark.parametrize("forms", ["cd", "dc"])
 def test_samples_of_both_forms_are_the_same_and_what_is_left_out_is_forgotten(
     spark: SparkSession, tmp_path: Path, forms: str
@@ -145,3 +162,26 @@ def test_samples_of_both_forms_are_the_same_and_what_is_left_out_is_forgotten(
 
     for table in ("replica_offsets", "group_offsets", "transactions", "quorum_members", "quarantine"):
         assert rows(mixed, table) == rows(alone, table), table
+
+
+def test_what_brokers_count_is_compared_alike_by_both_forms(spark: SparkSession, tmp_path: Path) -> None:
+    source = SimulatedSource(
+        load_scenario("broker_loss"), seed=3, cluster_id=ClusterId("c"), cluster="c", name="metadata_log:c",
+        epoch=Micros(1_700_000_000_000_000),
+    )  # fmt: skip
+    alone = NewestBatch(tmp_path / "driver", Channel.METRICS)
+    executors = ClusterNewestBatch(tmp_path / "cluster", Channel.METRICS, buckets=2)
+    for cut in range(1, 4):
+        told = source.poll(Micros(1_700_000_000_000_000 + cut * 25_000_000))
+        of = {
+            channel: published((it for it in told if it.channel is channel), start=cut * 100_000)
+            for channel in (Channel.REPLICATION, Channel.METRICS)
+        }
+        for form in ("driver", "cluster"):
+            ReplicationBatch(tmp_path / form).apply(pa.Table.from_pylist(of[Channel.REPLICATION], schema=BUS))
+        alone.apply(pa.Table.from_pylist(of[Channel.METRICS], schema=BUS))
+        executors.apply_frame(frame(spark, of[Channel.METRICS]))
+
+    found = rows(tmp_path / "cluster", "isr_reconciliation")
+    assert found == rows(tmp_path / "driver", "isr_reconciliation")
+    assert sum(row["counted"] for row in found) > 0
