@@ -9,8 +9,10 @@ from the oldest position that is kept. Nothing is deleted here: only the tables 
 
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -152,6 +154,7 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the pieces of one task, as Arrow batches."""
+        freeze_imports()
         for piece in cast("BusPartition", partition).ranges:
             yield from arrow_batches(piece.source, self._bus.read(self._channel, piece.source, piece.start, piece.end))
 
@@ -192,10 +195,21 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return position
 
     def _cut(self, piece: LogRange) -> list[LogRange]:
-        """Cut a piece where a segment ends."""
+        """Cut a piece where a segment ends, and where a task has enough."""
         bases = self._bus.segment_positions(self._channel, piece.source)
         bounds = [piece.start, *(base for base in bases if piece.start < base < piece.end), piece.end]
-        return [LogRange(piece.source, lower, upper) for lower, upper in pairwise(bounds)]
+        return [each for lower, upper in pairwise(bounds) for each in self._cut_in_tasks(piece.source, lower, upper)]
+
+    def _cut_in_tasks(self, source: str, start: int, end: int) -> Iterator[LogRange]:
+        """Cut a piece of one segment; where no record ends near, the rest is one task's."""
+        size = self._max_bytes // _TASKS
+        while end - start > size:
+            near = self._bus.frame_start(self._channel, source, start, start + size)
+            if near is None or near <= start:
+                break
+            yield LogRange(source, start, near)
+            start = near
+        yield LogRange(source, start, end)
 
 
 def check_continuity(start: Mapping[str, int], ends: Mapping[str, int], channel: str) -> None:
@@ -210,6 +224,12 @@ def check_continuity(start: Mapping[str, int], ends: Mapping[str, int], channel:
                 f"the log {channel}/{source} ends at position {end}, but was already read up to {start[source]}: "
                 "it was cut or replaced; restore it, or start with a new checkpoint and new tables"
             )
+
+
+@cache
+def freeze_imports() -> None:
+    """Let the collector pass over what is loaded: a worker of Spark collects after each task, 70 ms for its modules."""
+    gc.freeze()
 
 
 def grouped(pieces: Iterable[LogRange], task_bytes: int) -> list[list[LogRange]]:
