@@ -142,11 +142,22 @@ def test_available_now_ends_with_what_there_was(publisher: DirectoryPublisher, r
     assert second == reader.latestOffset(second, reader.getDefaultReadLimit())
 
 
-def test_a_large_range_is_cut_at_its_segments(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
+def test_a_large_range_is_cut_at_its_segments(publisher: DirectoryPublisher, tmp_path: Path) -> None:
     publish(publisher, A, range(35))
     bounds = [5, 10, 20, 30, 32]
 
-    assert reader._cut(LogRange(A, 5 * FRAME, 32 * FRAME)) == [
+    assert BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=40 * FRAME)._cut(
+        LogRange(A, 5 * FRAME, 32 * FRAME)
+    ) == [LogRange(A, lower * FRAME, upper * FRAME) for lower, upper in itertools.pairwise(bounds)]
+
+
+def test_a_large_segment_is_cut_between_records_for_several_tasks(
+    publisher: DirectoryPublisher, reader: BusStreamReader
+) -> None:
+    publish(publisher, A, range(10))
+    bounds = [1, 3, 5, 7, 9, 10]
+
+    assert reader._cut(LogRange(A, FRAME, 10 * FRAME)) == [
         LogRange(A, lower * FRAME, upper * FRAME) for lower, upper in itertools.pairwise(bounds)
     ]
 
