@@ -43,8 +43,8 @@ def finished(stage: Stage) -> str:
     expected = stage.pipeline.directory / "undisturbed"
     undisturbed(stage.pipeline.bus, expected)
     deadline = time.monotonic() + PATIENCE
-    while list(differences(stage, expected)) and time.monotonic() < deadline and job.process.poll() is None:
-        time.sleep(0.5)
+    while next(differences(stage, expected), "") and time.monotonic() < deadline and job.process.poll() is None:
+        time.sleep(1.0)
     if (code := job.stop()) != 0:
         return f"the last job ended with {code}\n{stage.logs()}"
     return "\n".join(differences(stage, expected))
