@@ -129,6 +129,15 @@ class Cluster:
             told.append(b"%b%d%b%b" % (front, self.sequence, behind, self._body(number, inside)))
         return [*told, self.numbered(end)]
 
+    def send_snapshot(self) -> float:
+        """Write a snapshot; give the moment of its first byte."""
+        framed = list(map(encode_frame, self.snapshot()))
+        pieces = [b"".join(framed[start : start + 10_000]) for start in range(0, len(framed), 10_000)]
+        began = time.time()
+        for piece in pieces:
+            self.log.append(piece)
+        return began
+
     def _body(self, number: int, inside: dict[str, Any]) -> bytes:
         epoch = self.epochs.get(number, 0)
         if self.bodies.get(number, (-1, b""))[0] != epoch:
@@ -194,57 +203,51 @@ def snapshots(cluster: Cluster, job: Job, count: int) -> list[float]:
     for turn in range(count):
         cluster.changes(range(turn, cluster.partitions, CHANGED_IN))
         cluster.sequence -= len(range(turn, cluster.partitions, CHANGED_IN))  # told by the snapshot alone
-        framed = list(map(encode_frame, cluster.snapshot()))
-        pieces = [b"".join(framed[start : start + 10_000]) for start in range(0, len(framed), 10_000)]
-        began = time.time()
-        for piece in pieces:
-            cluster.log.append(piece)
+        began = cluster.send_snapshot()
         seconds.append(job.committed(cluster.sequence) - began)
     return seconds
 
 
-def alone(bus: Path, start: int, end: int) -> tuple[float, float]:
-    """Read the same bytes without Spark, then decode them; give the seconds of both."""
+def alone(directory: Path, partitions: int) -> tuple[int, float, float]:
+    """Read a snapshot without Spark, then decode it; give the bytes of a partition and the seconds of both."""
+    log = WritableLog(directory / Channel.REPLICATION / folder_of(SOURCE), SEGMENT_BYTES, fsync=False)
+    Cluster(log, partitions).send_snapshot()
+    log.close()
+    end = DirectoryReader(directory).end_positions(Channel.REPLICATION)[SOURCE]
     began = time.perf_counter()
-    frames = list(DirectoryReader(bus).read(Channel.REPLICATION, SOURCE, start, end))
+    frames = list(DirectoryReader(directory).read(Channel.REPLICATION, SOURCE, 0, end))
     read = time.perf_counter()
     for frame in frames:
         if isinstance(frame, Frame):
             decode(frame.payload)
-    return read - began, time.perf_counter() - read
+    return end // partitions, read - began, time.perf_counter() - read
 
 
 def measure(spark: SparkSession, directory: Path, partitions: int, batches: int) -> None:
     """Measure one size, and print a table of it."""
+    size, read, decoded = alone(directory / "alone", partitions)
+    print(f"{partitions:,} partitions, {size} bytes each in a snapshot")
     places = Places(bus=directory / "bus", tables=directory / "tables", checkpoint=directory / "checkpoint")
     log = WritableLog(places.bus / Channel.REPLICATION / folder_of(SOURCE), SEGMENT_BYTES, fsync=False)
-    cluster, reader = Cluster(log, partitions), DirectoryReader(places.bus)
-    job = Job(spark, places)
+    cluster, job = Cluster(log, partitions), Job(spark, places)
     (first,) = snapshots(cluster, job, 1)
+    print(f"  first snapshot, all of it new   {first:6.2f} s   {partitions / first:9,.0f} observations/s", flush=True)
     empty = small_batches(cluster, job, batches, 0)
     changed = small_batches(cluster, job, batches, 100)
-    stages = job.stages()[-batches // 2 :]
-    begin = reader.end_positions(Channel.REPLICATION)[SOURCE]
-    whole = snapshots(cluster, job, SNAPSHOTS)
-    end = reader.end_positions(Channel.REPLICATION)[SOURCE]
-    stages_of_snapshots = job.stages()[-SNAPSHOTS:]
-    job.stop()
-    again = Job(spark, places)
-    again.stop()
-    log.close()
-    read, decoded = alone(places.bus, begin, begin + (end - begin) // SNAPSHOTS)
-    best = min(whole)
-    print(f"{partitions:,} partitions, {(end - begin) // SNAPSHOTS / partitions:.0f} bytes each in a snapshot")
-    print(f"  first snapshot, all of it new   {first:6.2f} s   {partitions / first:9,.0f} observations/s")
+    print(f"  batch of 100 changes            {spread(changed)}")
+    print(f"    empty micro-batch             {spread(empty)}")
+    print(f"    ratio of the medians          {statistics.median(changed) / statistics.median(empty):.2f}x")
+    print(f"  milliseconds of its stages      {told_of(job.stages()[-batches // 2 :])}", flush=True)
+    best = min(snapshots(cluster, job, SNAPSHOTS))
     print(f"  snapshot, 0.1 % of it new       {best:6.2f} s   {partitions / best:9,.0f} observations/s")
     print(
         f"    the same read without Spark   {read:6.2f} s, and decoded {decoded:.2f} s: {best / (read + decoded):.2f}x"
     )
-    print(f"  batch of 100 changes            {spread(changed)}")
-    print(f"    empty micro-batch             {spread(empty)}")
-    print(f"    ratio of the medians          {statistics.median(changed) / statistics.median(empty):.2f}x")
-    print(f"  milliseconds of its stages      {told_of(stages)}")
-    print(f"  the same of a snapshot's        {told_of(stages_of_snapshots)}")
+    print(f"  the same of a snapshot's        {told_of(job.stages()[-SNAPSHOTS:])}", flush=True)
+    job.stop()
+    again = Job(spark, places)
+    again.stop()
+    log.close()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         f"  start on these tables           {again.opened:6.2f} s   peak memory of the process {peak:,.0f} MB",
