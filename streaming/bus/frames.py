@@ -109,13 +109,8 @@ def whole_up_to(data: bytes) -> int:
     >>> whole_up_to(encode_frame(b"a") + MAGIC)
     13
     """
-    at = data.rfind(MAGIC)
-    while at >= 0:
-        end, reason = _frame_at(data, at)
-        if not reason:
-            return end
-        at = data.rfind(MAGIC, 0, at + len(MAGIC) - 1)
-    return 0
+    found = _last_frame(data, 0, len(data))
+    return 0 if found is None else found[1]
 
 
 def last_frame_start(data: bytes, limit: int) -> int | None:
@@ -124,10 +119,19 @@ def last_frame_start(data: bytes, limit: int) -> int | None:
     >>> last_frame_start(encode_frame(b"a") + encode_frame(b"b"), 20)
     13
     """
-    at = data.rfind(MAGIC, 1, limit + len(MAGIC))
-    while at > 0 and _frame_at(data, at)[1]:
-        at = data.rfind(MAGIC, 1, at + len(MAGIC) - 1)
-    return at if at > 0 else None
+    found = _last_frame(data, 1, limit)
+    return None if found is None else found[0]
+
+
+def _last_frame(data: bytes, first: int, last: int) -> tuple[int, int] | None:
+    """Find where the last whole frame begins, between two indices, and where it ends."""
+    at = data.rfind(MAGIC, first, last + len(MAGIC))
+    while at >= 0:
+        end, reason = _frame_at(data, at)
+        if not reason:
+            return at, end
+        at = data.rfind(MAGIC, first, at + len(MAGIC) - 1)
+    return None
 
 
 def _frame_at(data: bytes, at: int) -> tuple[int, str]:

@@ -15,6 +15,7 @@ from streaming.bus.frames import (
     encode_frame,
     last_frame_start,
     parse,
+    whole_up_to,
 )
 
 PAYLOADS = st.lists(st.binary(max_size=12).filter(lambda payload: MAGIC not in payload), min_size=1, max_size=6)
@@ -112,6 +113,18 @@ def test_a_payload_with_the_magic_in_it_is_refused() -> None:
 def test_a_payload_that_is_too_long_is_refused() -> None:
     with pytest.raises(ValueError, match="longer than"):
         encode_frame(bytes(MAX_PAYLOAD + 1))
+
+
+@given(payloads=PAYLOADS, data=st.data())
+def test_the_end_of_what_is_whole_is_where_reading_from_the_front_comes_to(
+    payloads: list[bytes], data: st.DataObject
+) -> None:
+    whole = bytearray(b"".join(map(encode_frame, payloads)))
+    for at in data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=3)) if whole else ():
+        whole[at] ^= 0x55
+    del whole[data.draw(st.integers(0, len(whole))) :]
+
+    assert parse(bytes(whole), 0, closed=False)[1] == whole_up_to(bytes(whole))
 
 
 @given(payloads=st.lists(st.binary(max_size=30).filter(lambda raw: MAGIC not in raw), max_size=6), data=st.data())
