@@ -19,8 +19,6 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Authority, SnapshotBegin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from streaming.changes.state import ClusterState, SourceState
     from streaming.contracts.observations import Observation
 
@@ -52,13 +50,10 @@ def has_told(other: SourceState, observed: Observation) -> bool:
     return other.observed_until is not None and other.observed_until >= observed.occurred_not_after
 
 
-def is_passed(observed: Observation, others: Iterable[SourceState]) -> bool:
-    """Tell whether another reader of the metadata log is beyond an observation of it.
+def has_passed(other: SourceState, offset: int | None) -> bool:
+    """Tell whether another reader of the metadata log is beyond an offset.
 
     For what bears no epoch of its own: what that reader did not tell was unset again, or is of a topic that is gone.
     """
-    offset: int | None = getattr(observed, "metadata_offset", None)
-    if offset is None:
-        return False
-    logs = (it for it in others if it.authority is Authority.METADATA_LOG and it.source != observed.source)
-    return any(it.offset is not None and it.offset > offset for it in logs)
+    is_log = other.authority is Authority.METADATA_LOG
+    return is_log and offset is not None and other.offset is not None and other.offset > offset

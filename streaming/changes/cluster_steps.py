@@ -82,7 +82,7 @@ def sequence_gap(source: SourceState, observed: Observation, draft: Draft) -> No
     not there when its successor is will never come. Where another collector has told as much, nothing was missed of
     Kafka. One that is still behind may tell it later; partitions' epochs say how many of their changes nobody told.
     """
-    if any(has_told(it, observed) for it in draft.sources_of(observed.cluster_id) if it.source != observed.source):
+    if any(has_told(it, observed) for it in draft.other_sources(observed)):
         return
     missing = observed.sequence - source.sequence - 1
     detail = f"{missing} observations of {observed.source} are missing, after number {source.sequence}"

@@ -74,10 +74,11 @@ class Draft:
             authority=observed.authority,
         )
 
-    def sources_of(self, cluster_id: ClusterId) -> list[SourceState]:
-        """List the sources of one cluster, by name."""
+    def other_sources(self, observed: Observation) -> list[SourceState]:
+        """List the other sources of the observation's cluster, by name."""
         merged = {**self._before.sources, **self.touched.sources}
-        return [merged[key] for key in sorted(merged) if key[0] == cluster_id]
+        ours = (observed.cluster_id, observed.source)
+        return [merged[key] for key in sorted(merged) if key[0] == observed.cluster_id and key != ours]
 
     def min_isr(self, key: ConfigKey) -> MinIsr | None:
         """Look one configured minimum up."""

@@ -12,7 +12,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from streaming.changes import partitions
-from streaming.changes.authority import SILENCE, is_passed, may_order
+from streaming.changes.authority import SILENCE, has_passed, may_order
 from streaming.changes.brokers import next_broker
 from streaming.changes.change import Change, Subject
 from streaming.changes.clocks import dated
@@ -180,7 +180,9 @@ def _(observed: ConfigObserved, draft: Draft) -> None:
         draft.drop(observed)
         return
     key, told = told_by(observed)
-    if not is_news(told, draft.min_isr(key)) or is_passed(observed, draft.sources_of(observed.cluster_id)):
+    if not is_news(told, draft.min_isr(key)):
+        return
+    if any(has_passed(other, told.offset) for other in draft.other_sources(observed)):
         return
     draft.touched.min_isr[key] = told
     cluster = draft.cluster(observed)

@@ -129,11 +129,11 @@ class ClusterState:
 
     def seen(self, moment: Micros, *, is_authority: bool) -> ClusterState:
         """Move the watermark forward, and the authority's if it is theirs."""
-        any_ = max(self.watermark or moment, moment)
+        newest = max(self.watermark or moment, moment)
         authority = max(self.authority_watermark or moment, moment) if is_authority else self.authority_watermark
-        if (any_, authority) == (self.watermark, self.authority_watermark):
+        if (newest, authority) == (self.watermark, self.authority_watermark):
             return self  # a snapshot says a million times the same moment
-        return replace(self, watermark=any_, authority_watermark=authority)
+        return replace(self, watermark=newest, authority_watermark=authority)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
