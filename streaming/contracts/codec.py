@@ -117,10 +117,10 @@ def from_fields(values: Mapping[str, Any]) -> Observation:
     if cls is None:
         raise Quarantined(f"unknown kind {kind!r}")
     arguments: dict[str, Any] = {}
-    for name, plain, is_right, typed in _SIGNATURES[cls.kind]:
+    for name, plain, required, is_right, typed in _SIGNATURES[cls.kind]:
         value = values.get(name)
         if value is None:
-            if name in REQUIRED[cls.kind]:
+            if required:
                 raise Quarantined(f"{kind}: {name} is missing")
             continue
         if not is_right(value):
@@ -145,8 +145,11 @@ def _member(enum: type[StrEnum], name: str, value: str) -> StrEnum:
         raise Quarantined(f"{name} has an unknown value {value!r}") from None
 
 
-# Name, plain type, check and conversion of each field, in the order of its class.
+# Name, plain type, whether it is required, check and conversion of each field, in the order of its class.
 _SIGNATURES: Final = {
-    kind: tuple((name, plain, _CHECKS[plain], _typed(name, plain)) for name, plain in plain_types(cls).items())
+    kind: tuple(
+        (name, plain, name in REQUIRED[kind], _CHECKS[plain], _typed(name, plain))
+        for name, plain in plain_types(cls).items()
+    )
     for kind, cls in KINDS.items()
 }

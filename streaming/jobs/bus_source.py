@@ -228,7 +228,7 @@ def check_continuity(start: Mapping[str, int], ends: Mapping[str, int], channel:
 
 @cache
 def freeze_imports() -> None:
-    """Let the collector pass over what is loaded: a worker of Spark collects after each task, 70 ms for its modules."""
+    """Let the collector pass over what is loaded: a worker of Spark collects after each task, whatever that did."""
     gc.freeze()
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streaming.changes.state import ReplicationState, TopicKey
     from streaming.contracts.identifiers import ClusterId
 
-# Looking at many rows at once costs a third of looking at each; the first ones of a run show whether there is one.
+# Looking at many rows at once costs less than looking at each; the first ones of a run show whether there is one.
 _ROWS_AT_ONCE: Final = 1024
 # The log and a poller spell the same partition in two ways, and a poller adds what it inferred.
 _SPELLINGS: Final = 3
@@ -89,7 +89,7 @@ _ENVELOPE: Final = tuple(item.name for item in fields(Confirmed) if item.name no
 
 
 def _digest(body: bytes) -> int:
-    """Give the 64 bits of Python's own keyed hash: news pass for one of a million known bodies once in 10^13 times."""
+    """Give 64 bits, of SipHash: that news look like one of a million known bodies happens once in 10^13 times."""
     return hash(body)
 
 
