@@ -33,6 +33,7 @@ class ConfigsRound:
 
     seconds: float
     refusal: ConnectionRefused | None = None
+    _client: AdminClient | None = None  # held: one that is let go of may never give its answers
     _asked_at: Micros | None = None
     _answers: dict[ConfigResource, Future[dict[str, ConfigEntry]]] = field(default_factory=dict)
     _known: dict[str, str | None] = field(default_factory=dict)
@@ -56,7 +57,7 @@ class ConfigsRound:
         for start in range(0, len(names), _BATCH):
             resources = [ConfigResource(ResourceType.TOPIC, name) for name in names[start : start + _BATCH]]
             self._answers |= client.describe_configs(resources, request_timeout=self.seconds)
-        self._asked_at = now
+        self._client, self._asked_at = client if self._answers else None, now
 
     def pending(self) -> list[Future[dict[str, ConfigEntry]]]:
         """Give what to wait for."""
@@ -66,7 +67,7 @@ class ConfigsRound:
         """Tell what was answered and is news."""
         if not (self._answers or self._gone) or self.pending() or self._asked_at is None:
             return []
-        answers, self._answers = self._answers, {}
+        answers, self._answers, self._client = self._answers, {}, None
         gone, self._gone = self._gone, []
         news = [*((topic, None) for topic in gone), *self._news(answers)]
         window = {"occurred_not_before": self._asked_at, "occurred_not_after": max(self._asked_at, now)}

@@ -36,8 +36,9 @@ _QUESTIONS: Final[dict[str, tuple[OffsetSpec, IsolationLevel]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What one leader was asked, and when."""
+    """What one leader was asked, and when. The client is held: one that is let go of may never give its answers."""
 
+    client: AdminClient
     view: ClusterView
     at: Micros
     answers: dict[str, dict[TopicPartition, Future[ListOffsetsResultInfo]]]
@@ -59,7 +60,7 @@ class OffsetsRound:
         """Ask every leader that owes nothing for the positions of the partitions it leads."""
         for broker, partitions in view.led_by().items():
             if broker not in self._asked:
-                self._asked[broker] = _Asked(view, now, self._questions(client, partitions))
+                self._asked[broker] = _Asked(client, view, now, self._questions(client, partitions))
 
     def _questions(self, client: AdminClient, partitions: list[tuple[str, int]]) -> dict[str, Any]:
         return {

@@ -43,6 +43,7 @@ class TopicIds:
     failure: KafkaException | None = None
     _placed: dict[str, Placement] = field(default_factory=dict)
     _gone: set[str] = field(default_factory=set)
+    _client: AdminClient | None = None  # held: one that is let go of may never give its answers
     _answers: dict[str, Future[TopicDescription]] = field(default_factory=dict)
     _asked: dict[str, Placement] = field(default_factory=dict)
 
@@ -56,6 +57,7 @@ class TopicIds:
         for start in range(0, len(names), _BATCH):
             batch = TopicCollection(names[start : start + _BATCH])
             self._answers |= client.describe_topics(batch, request_timeout=self.seconds)
+        self._client = client if self._answers else None
 
     def unsettled(self, topics: Topics) -> list[str]:
         """Name the topics whose id is not known for certain."""
@@ -79,7 +81,7 @@ class TopicIds:
         if not self._answers or self.pending():
             return
         self.failure = None
-        answers, self._answers = self._answers, {}
+        answers, self._answers, self._client = self._answers, {}, None
         for name, future in answers.items():
             try:
                 self.known[name] = topic_id(str(future.result().topic_id), cluster_id, name)
