@@ -49,7 +49,7 @@ $(DEV_READY): requirements/dev.txt $(RUN_READY)
 	@$(PIP) install --quiet --require-hashes -r requirements/dev.txt
 	@touch $@
 
-jars: $(RUN_READY) ## fetch and verify the jars: Delta, Kafka connector, the sandbox's Kafka
+jars: $(RUN_READY) ## fetch and verify the jars: Delta, the sandbox's Kafka, the JMX exporter
 	$(SAY) "Fetching and verifying jars"
 	@$(BIN)/isrwatch jars fetch
 

@@ -1,14 +1,17 @@
-"""What you see, and what wakes you: one dashboard and five alerts, as code.
+"""One Grafana dashboard and four alert rules, as code.
 
-A staircase, read from the bottom:
+In the order in which each is built from the one before:
 
-- ``signals``               a metric of ours: name, meaning, unit, type, and its PromQL. Written once
-- ``panels``                one entry a panel: signals and a form from ``style``
-- ``rows``                  panels with sizes, under a question
+- ``promql``                a signal and the PromQL expressions rendered from it
+- ``signals``               every metric that a panel or a rule uses: name, meaning, unit, type; defined once
+- ``style``                 the panel types, over grafanalib
+- ``panels``                one entry per panel
+- ``rows``                  panels with their sizes, under a question
 - ``replication_overview``  the dashboard: rows, variables, annotations
-- ``alerts``                rules over the same signals; ``runbook.md`` explains each
-- ``normalise``             what grafanalib writes, made into what Grafana reads today
-- ``render``                all of it as files, committed under ``generated/``
+- ``alerts``                the alert rules over the same signals; ``runbook.md`` explains each
+- ``normalise``             converts what grafanalib writes into the JSON that current Grafana versions read
+- ``render``                writes everything as files, committed under ``generated/``
+- ``command``               ``isrwatch dashboards``
 
-This package knows names of metrics and nothing of how they come to be. It needs neither Grafana nor Prometheus.
+This package knows the names of metrics, not how they are computed. It needs neither Grafana nor Prometheus.
 """

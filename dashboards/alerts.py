@@ -1,18 +1,18 @@
-"""Four alerts over the signals, each one a heading of the runbook.
+"""Four alerts over the signals; the runbook has one section per alert.
 
-Data at risk (page), a broker left ISRs (ticket), we are blind (ticket, then page), a query of the job is down (ticket).
+Data at risk (page), ISR removals (ticket), stale monitoring data (ticket, then page), a job query is down (ticket).
 
-Knows signals and Prometheus' rule format. Windows, thresholds and links stand in :class:`AlertSettings`.
+Knows signals and the format of Prometheus rules. Windows, thresholds and links are in :class:`AlertSettings`.
 
 Decisions:
 
-- One alert is one incident. Conditions are cluster aggregates, so a lost broker is one page, however many partitions
-  it held; the topics and brokers are named in the description by template queries.
-- A page does not resolve because we went blind. State gauges vanish with our sight (60 s), so ``KafkaUnderMinIsr``
-  goes on with the last known value for an hour, while ``KafkaReplicationMonitorStale`` tells why.
-- Blindness is measured by Prometheus itself (``time()`` minus the newest observation it ever scraped), so it does not
-  matter whether the collector, the job, the exporter or the network between broke.
-- A query that fails, starts and fails again is down: it must have run for ``query_window`` on end to count as up.
+- One alert per incident. Conditions are cluster aggregates, so a lost broker is one page, however many partitions it
+  hosted; template queries list the topics and brokers in the description.
+- A page does not resolve because monitoring data became stale. State gauges disappear when data is older than 60 s, so
+  ``KafkaUnderMinIsr`` continues with the last known value for an hour; ``KafkaReplicationMonitorStale`` says why.
+- Staleness is measured by Prometheus itself (``time()`` minus the newest observation it ever scraped), so it does not
+  matter whether the collector, the job, the exporter or the network between them failed.
+- A query that fails, restarts and fails again is down: to count as up it must have run throughout ``query_window``.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Any, Final
 from dashboards import signals
 from dashboards.promql import EVERYWHERE, Scope, Signal
 
-# Somebody meant these to happen; everything else, causes of tomorrow included, deserves a look.
+# Causes of planned operations. Any other cause raises the alert, also one that a later version introduces.
 PLANNED_CAUSES: Final = ("controlled_shutdown", "reassignment", "restart")
 
-# Template queries run inside printf, which puts the cluster of the alert in, quoted, wherever it is asked for.
+# Template queries run inside printf: %[1]q inserts the alert's cluster, quoted, wherever it occurs.
 _THIS_CLUSTER: Final = Scope({"cluster": "cluster=%[1]q"})
 
 Rule = dict[str, Any]
@@ -37,27 +37,27 @@ class AlertSettings:
     """Windows, thresholds and links of the alerts.
 
     Attributes:
-        interval: how often the rules are evaluated.
-        departures_window: window in which departures from ISRs are counted; at least four scrape intervals.
-        departures_keep_firing: a burst of departures stays one alert for this long after its last one.
-        under_min_isr_for: shorter than this heals by itself, as in a leader hand-over.
-        under_min_isr_keep_firing: a partition that comes and goes is one page.
-        suspects_window: departures of this window are told with a page.
-        last_known: how long a page outlives our sight of the cluster.
-        stale_seconds: sight older than this is no sight: the exporter withdraws the state then, too.
-        stale_ticket_for: long enough for a restart of the job, and for a first scrape.
-        stale_page_for: so long nobody would have been told of lost data.
-        query_window: a query is up only if it was up throughout this; longer than what it takes to fail after a start.
-        query_down_for: one failure, made good by a restart, is no ticket; longer than ``query_window``.
-        report_seconds: a job that reports every 5 s and has not for so long does not run.
-        remembered: how long a cluster that vanished is missed. Silence the alert for a cluster you took away.
-        runbook_url: the page that has one heading an alert.
-        dashboard_url: the overview.
+        interval: evaluation interval of the rules.
+        removals_window: window in which ISR removals are counted; at least four scrape intervals.
+        removals_keep_firing: a burst of ISR removals stays one alert until this long after the last of them.
+        under_min_isr_for: shorter conditions heal by themselves, as during a leader change.
+        under_min_isr_keep_firing: a partition that flaps causes one page.
+        suspects_window: the description of a page lists the ISR removals of this window.
+        last_known: how long a page continues with the last known values while data is stale.
+        stale_seconds: data age beyond which data is stale; the exporter withdraws the state at the same age.
+        stale_ticket_for: covers a restart of the job, and the first scrape.
+        stale_page_for: for this long nobody would have been alerted to data loss.
+        query_window: a query counts as up only if it was up throughout; longer than a start that fails takes.
+        query_down_for: one failure followed by a successful restart raises no ticket; longer than ``query_window``.
+        report_seconds: a job reports every 5 s; without a report for this long it is not running.
+        remembered: for how long a cluster that disappeared raises the alert. Silence it for a decommissioned cluster.
+        runbook_url: URL of the runbook, which has one section per alert.
+        dashboard_url: URL of the overview.
     """
 
     interval: str = "15s"
-    departures_window: str = "5m"
-    departures_keep_firing: str = "15m"
+    removals_window: str = "5m"
+    removals_keep_firing: str = "15m"
     under_min_isr_for: str = "1m"
     under_min_isr_keep_firing: str = "5m"
     suspects_window: str = "15m"
@@ -74,28 +74,28 @@ class AlertSettings:
 
 
 def rule_file(settings: AlertSettings) -> dict[str, Any]:
-    """Build the content of a Prometheus rule file."""
+    """Return the content of a Prometheus rule file."""
     rules = [isr_shrink(settings), under_min_isr(settings), *monitor_stale(settings), query_down(settings)]
     return {"groups": [{"name": "kafka-replication-alerts", "interval": settings.interval, "rules": rules}]}
 
 
 def isr_shrink(settings: AlertSettings) -> Rule:
-    """Tell which broker left ISRs unplanned, and why: one ticket a broker and cause."""
+    """Ticket for unplanned ISR removals: one alert per broker and cause."""
     unplanned = f'cause!~"{"|".join(PLANNED_CAUSES)}"'
-    left = signals.DEPARTURES.increase(settings.departures_window, EVERYWHERE, unplanned)
+    left = signals.ISR_REMOVALS.increase(settings.removals_window, EVERYWHERE, unplanned)
     return {
         "alert": "KafkaIsrShrink",
         "expr": f"{left} > 0",
-        "keep_firing_for": settings.departures_keep_firing,
+        "keep_firing_for": settings.removals_keep_firing,
         "labels": {"severity": "ticket"},
         "annotations": {
             "summary": "Broker {{ $labels.broker }} of {{ $labels.cluster }} left ISRs: {{ $labels.cause }}",
             "description": (
                 "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} left in-sync replicas, cause "
-                '{{ $labels.cause }}: about {{ $value | printf "%.0f" }} departures '
-                f"within {settings.departures_window}. "
+                '{{ $labels.cause }}: about {{ $value | printf "%.0f" }} ISR removals '
+                f"within {settings.removals_window}. "
                 f"Under-replicated partitions now: {_number(signals.UNDER_REPLICATED)}, "
-                f"under min ISR: {_number(signals.UNDER_MIN_ISR)}. {_accused()}"
+                f"under min ISR: {_number(signals.UNDER_MIN_ISR)}. {_suspects()}"
             ),
             **_links("KafkaIsrShrink", settings),
         },
@@ -103,7 +103,7 @@ def isr_shrink(settings: AlertSettings) -> Rule:
 
 
 def under_min_isr(settings: AlertSettings) -> Rule:
-    """Page for partitions that refuse writes: under min ISR, or without any leader."""
+    """Page for partitions that refuse writes: under min ISR, or without a leader."""
     return {
         "alert": "KafkaUnderMinIsr",
         "expr": _under_min_isr_condition(settings),
@@ -131,29 +131,29 @@ def _under_min_isr_condition(settings: AlertSettings) -> str:
 
 def _under_min_isr_description(settings: AlertSettings) -> str:
     under, offline = signals.PARTITION_UNDER_MIN_ISR, signals.PARTITION_OFFLINE
-    refused = f"{under.now(_THIS_CLUSTER)} == 1 or {offline.now(_THIS_CLUSTER)} == 1"
-    topics = f"count by (topic) ({refused})"
+    refusing = f"{under.now(_THIS_CLUSTER)} == 1 or {offline.now(_THIS_CLUSTER)} == 1"
+    topics = f"count by (topic) ({refusing})"
     missing = f"{signals.REPLICA_IN_SYNC.now(_THIS_CLUSTER)} == 0"
-    brokers = f"count by (broker) (({missing}) and on (cluster, topic, partition) ({refused}))"
-    why = f"{signals.DEPARTURES.increase(settings.suspects_window, _THIS_CLUSTER)} > 0"
-    told = {
+    brokers = f"count by (broker) (({missing}) and on (cluster, topic, partition) ({refusing}))"
+    removals = f"{signals.ISR_REMOVALS.increase(settings.suspects_window, _THIS_CLUSTER)} > 0"
+    counts = {
         signal: _number(signal, last_known=settings.last_known) for signal in (signals.UNDER_MIN_ISR, signals.OFFLINE)
     }
     return (
-        f"Cluster {{{{ $labels.cluster }}}}: {told[signals.UNDER_MIN_ISR]} partitions are under min ISR "
-        f"(producers with acks=all are refused), {told[signals.OFFLINE]} are offline"
-        f"{{{{ if not ({_ask(signals.OFFLINE.now(_THIS_CLUSTER))}) }}}} (last known: we lost sight of the cluster)"
+        f"Cluster {{{{ $labels.cluster }}}}: {counts[signals.UNDER_MIN_ISR]} partitions are under min ISR "
+        f"(producers with acks=all are refused), {counts[signals.OFFLINE]} are offline"
+        f"{{{{ if not ({_query(signals.OFFLINE.now(_THIS_CLUSTER))}) }}}} (last known values: monitoring data is stale)"
         "{{ end }}. "
         f"Topics: {_top(topics, '{{ .Labels.topic }} ({{ .Value }})')}. "
         f"Brokers missing from these ISRs: {_top(brokers, '{{ .Labels.broker }} ({{ .Value }})')}. "
         f"Left an ISR within {settings.suspects_window}: "
-        + _top(why, 'broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf "%.0f" }})')
-        + f". {_accused()}"
+        + _top(removals, 'broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf "%.0f" }})')
+        + f". {_suspects()}"
     )
 
 
-def _accused() -> str:
-    """Tell whom the job blames for every ISR that is shrunk now, and what it takes the trouble for."""
+def _suspects() -> str:
+    """List the brokers that explain the current ISR shrinks, by score, and the open incidents by class."""
     suspects = f"{signals.SUSPECT_SCORE.now(_THIS_CLUSTER)} > 0"
     incidents = f"{signals.OPEN_INCIDENTS.now(_THIS_CLUSTER)} > 0"
     return (
@@ -164,7 +164,7 @@ def _accused() -> str:
 
 
 def monitor_stale(settings: AlertSettings) -> list[Rule]:
-    """Tell that we are blind: a ticket soon, a page when it lasts."""
+    """Ticket for stale monitoring data, and a page if it stays stale."""
     return [
         _stale(settings, settings.stale_ticket_for, "ticket"),
         _stale(settings, settings.stale_page_for, "page"),
@@ -180,7 +180,7 @@ def _stale(settings: AlertSettings, lasting: str, severity: str) -> Rule:
         "annotations": {
             "summary": (
                 "Replication of {{ if $labels.cluster }}{{ $labels.cluster }}{{ else }}every cluster{{ end }} is not "
-                "being watched"
+                "being monitored"
             ),
             "description": (
                 "{{ if $labels.cluster }}The newest observation of cluster {{ $labels.cluster }} is "
@@ -189,10 +189,10 @@ def _stale(settings: AlertSettings, lasting: str, severity: str) -> Rule:
                 + _top(
                     signals.SOURCE_AGE.now(_THIS_CLUSTER),
                     "{{ .Labels.source }} ({{ .Value | humanizeDuration }})",
-                    otherwise="the exporter does not answer",
+                    otherwise="the exporter is not responding",
                 )
-                + f".{{{{ else }}}}Prometheus has no metric of isrwatch and had none for {settings.remembered}: "
-                "nothing is exported, or nothing is scraped.{{ end }}"
+                + f".{{{{ else }}}}Prometheus has had no metric of isrwatch for {settings.remembered}: "
+                "the exporter is down or not scraped.{{ end }}"
             ),
             **_links("KafkaReplicationMonitorStale", settings),
         },
@@ -200,8 +200,8 @@ def _stale(settings: AlertSettings, lasting: str, severity: str) -> Rule:
 
 
 def _stale_condition(settings: AlertSettings) -> str:
-    """Age of our sight; where the exporter itself is gone, the age of the newest thing it ever told."""
-    age, observed = signals.SIGHT_AGE, signals.SOURCE_OBSERVED
+    """Compare the data age; without an exporter, the age of the newest observation it ever exposed."""
+    age, observed = signals.DATA_AGE, signals.SOURCE_OBSERVED
     newest = f"last_over_time({observed.series(EVERYWHERE, _REPLICATION)}[{settings.remembered}])"
     return "\n".join((
         f"{age.now()} > {settings.stale_seconds}",
@@ -211,12 +211,12 @@ def _stale_condition(settings: AlertSettings) -> str:
     ))  # fmt: skip
 
 
-# Offsets and broker metrics travel on channels of their own and say nothing about ISRs.
+# Offsets and broker metrics have channels of their own and contain no ISR changes.
 _REPLICATION: Final = 'channel="replication"'
 
 
 def query_down(settings: AlertSettings) -> Rule:
-    """Tell that what one channel of the bus brings is not applied: its query is down, or the whole job."""
+    """Ticket for a channel of the bus that is not applied: its query is down, or the whole job."""
     up, age = signals.QUERY_UP, signals.REPORT_AGE
     return {
         "alert": "KafkaReplicationJobQueryDown",
@@ -227,17 +227,17 @@ def query_down(settings: AlertSettings) -> Rule:
         "for": settings.query_down_for,
         "labels": {"severity": "ticket"},
         "annotations": {
-            "summary": "Nothing is applied of the {{ $labels.channel }} of {{ $labels.cluster }}: its query is down",
+            "summary": "Channel {{ $labels.channel }} of {{ $labels.cluster }} is not applied: its query is down",
             "description": (
                 "{{ if gt $value 0.0 }}The job that applies the channel {{ $labels.channel }} of cluster "
-                "{{ $labels.cluster }} last reported {{ $value | humanizeDuration }} ago: it does not run."
+                "{{ $labels.cluster }} last reported {{ $value | humanizeDuration }} ago: it is not running."
                 "{{ else }}The query that applies the channel {{ $labels.channel }} of cluster {{ $labels.cluster }} "
-                "fails; the job starts it again and again.{{ end }} "
-                "Nothing is lost: the bus keeps what is not applied. Waiting: "
+                "keeps failing; the job restarts it.{{ end }} "
+                "No data is lost: the bus retains what is not applied. Backlog: "
                 + _top(
                     f"{signals.BEHIND.now(_THIS_CLUSTER)} > 0",
                     "{{ .Labels.source }} ({{ .Value | humanize1024 }}B)",
-                    otherwise="nothing that the job reported",
+                    otherwise="none reported",
                 )
                 + "."
             ),
@@ -253,22 +253,22 @@ def _links(alert: str, settings: AlertSettings) -> dict[str, str]:
     }
 
 
-def _ask(expression: str) -> str:
-    """Query within a template: %[1]q stands for the cluster of the alert."""
+def _query(expression: str) -> str:
+    """Return a template query; %[1]q in the expression is the cluster of the alert."""
     return f"printf `{expression}` $labels.cluster | query"
 
 
 def _number(signal: Signal, last_known: str = "") -> str:
-    """Print one number of the alert's cluster (the last known one where it is gone), or that it is not known."""
+    """Return a template for one number of the alert's cluster, or its last known value, or "unknown"."""
     newest = f" or {signal.last_known(last_known, _THIS_CLUSTER)}" if last_known else ""
-    asked = _ask(signal.now(_THIS_CLUSTER) + newest)
-    return f'{{{{ with {asked} }}}}{{{{ . | first | value | printf "%.0f" }}}}{{{{ else }}}}unknown{{{{ end }}}}'
+    query = _query(signal.now(_THIS_CLUSTER) + newest)
+    return f'{{{{ with {query} }}}}{{{{ . | first | value | printf "%.0f" }}}}{{{{ else }}}}unknown{{{{ end }}}}'
 
 
 def _top(expression: str, row: str, otherwise: str = "none known") -> str:
-    """List the three largest rows of a query, comma separated."""
-    asked = _ask(f"sort_desc(topk(3, {expression}))")
+    """Return a template for the three largest rows of a query, comma separated."""
+    query = _query(f"sort_desc(topk(3, {expression}))")
     return (
-        f"{{{{ range $index, $row := {asked} }}}}{{{{ if $index }}}}, {{{{ end }}}}{row}"
+        f"{{{{ range $index, $row := {query} }}}}{{{{ if $index }}}}, {{{{ end }}}}{row}"
         f"{{{{ else }}}}{otherwise}{{{{ end }}}}"
     )

@@ -1,4 +1,4 @@
-"""``isrwatch dashboards``: write the generated files, or tell whether they are up to date."""
+"""``isrwatch dashboards``: writes the generated files, or checks that they are up to date."""
 
 from __future__ import annotations
 
@@ -14,22 +14,26 @@ from streaming.errors import ConfigurationError
 GENERATED = Path(__file__).parent / "generated"
 _DEFAULTS = AlertSettings()
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Dashboard and alert rules, rendered from code.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Render the dashboard and the alerting rules from code."
+)
 
 
 @app.callback()
 def _dashboards() -> None:
-    """Keep ``render`` a command of its own: typer would drop the name of an only command."""
+    """Keep the name of the command ``render``: typer drops the name of a single command."""
 
 
 @app.command()
 def render(
-    output: Annotated[Path, typer.Option(help="Directory to write to.")] = GENERATED,
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; fail if the files are not up to date.")
-    ] = False,
-    runbook_url: Annotated[str, typer.Option(help="Link of the alerts to their runbook.")] = _DEFAULTS.runbook_url,
-    dashboard_url: Annotated[str, typer.Option(help="Link of the alerts to the dashboard.")] = _DEFAULTS.dashboard_url,
+    output: Annotated[Path, typer.Option(help="Folder to write to.")] = GENERATED,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if the files are out of date.")] = False,
+    runbook_url: Annotated[
+        str, typer.Option(help="URL of the runbook, for the links of the alerts.")
+    ] = _DEFAULTS.runbook_url,
+    dashboard_url: Annotated[
+        str, typer.Option(help="URL of the dashboard, for the links of the alerts.")
+    ] = _DEFAULTS.dashboard_url,
 ) -> None:
     """Write the dashboard (Grafana JSON) and the alerts (Prometheus rules)."""
     files = rendered(AlertSettings(runbook_url=runbook_url, dashboard_url=dashboard_url))

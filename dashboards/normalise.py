@@ -1,13 +1,14 @@
-"""What grafanalib 0.7.1 writes, made into the classic JSON that Grafana 10 to 13 read without migrating it.
+"""Converts the output of grafanalib 0.7.1 to the classic JSON that Grafana 10 to 13 read without a migration.
 
-Knows Grafana's classic schema, no metric. Everything is an allow-list: a key that is not named here is left out, so
-relics of the library (pre-7 panel keys, tag queries, interval factors) cannot come back. What is corrected, and why:
+Knows Grafana's classic schema, no metric. Every level has an allow-list: a key that is not listed here is dropped, so
+that obsolete keys of the library (pre-7 panel keys, tag queries, interval factors) cannot return. Corrections, and why:
 
-- The base of a threshold is null. grafanalib has no way to say so but a string, on which Grafana stops comparing, and
-  then paints five under-replicated partitions green.
-- ``schemaVersion`` 42, or Grafana runs thirty migrations at each load, one of which drops the shared crosshair.
-- A target says ``range`` or ``instant`` and never ``intervalFactor``, which halves the resolution.
-- Nulls mean "absent" everywhere else, so they are left out.
+- The base of a threshold is null. grafanalib can only write a string there, at which Grafana stops comparing, and then
+  shows five under-replicated partitions in green.
+- ``schemaVersion`` is 42; with an older one Grafana runs thirty migrations at each load, one of which drops the shared
+  crosshair.
+- A target has ``range`` or ``instant``, never ``intervalFactor``, which halves the resolution.
+- Null means "absent" everywhere else, so nulls are dropped.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _OWN_ANNOTATIONS: Final = {
 
 
 def normalised(dashboard: Dashboard) -> Json:
-    """Give the classic JSON of a dashboard, ids of panels set in reading order."""
+    """Return the classic JSON of a dashboard, with panel ids in reading order."""
     raw: Json = json.loads(json.dumps(dashboard.auto_panel_ids(), cls=DashboardEncoder))
     clean = _only(raw, _DASHBOARD)
     clean["annotations"] = {"list": [_OWN_ANNOTATIONS, *raw["annotations"]["list"]]}
@@ -101,7 +102,7 @@ def _restore_base(thresholds: Json) -> None:
 
 
 def _number(value: float | str | None) -> float | None:
-    """Read the string that grafanalib writes for the base as what it means."""
+    """Convert the string that grafanalib writes for the base to None."""
     return None if isinstance(value, str) else value
 
 

@@ -1,4 +1,4 @@
-"""Panels of the overview: one entry a panel, a form from ``style`` over ``signals``. Nothing is worded twice."""
+"""Panels of the overview: one entry per panel, a panel type of ``style`` over ``signals``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from dashboards import signals, style
 from dashboards.promql import Scope, Signal, Unit
-from dashboards.style import Column, Query
+from dashboards.style import PanelQuery, TableColumn
 
 SELECTED: Final = Scope({"cluster": 'cluster=~"$cluster"', "topic": 'topic=~"$topic"'})
 WINDOW: Final = "$__rate_interval"
@@ -14,16 +14,16 @@ RANGE: Final = "$__range"
 
 
 def _stat(signal: Signal, colors: style.Steps, expression: str | None = None) -> style.Panel:
-    asked = expression or signal.now(SELECTED, by=())
-    return style.stat(signal.name, signal.meaning, asked, colors, signal.unit)
+    query = expression or signal.now(SELECTED, by=())
+    return style.stat(signal.name, signal.meaning, query, colors, signal.unit)
 
 
-def _per_minute(signal: Signal, legend: str, color: str | None = None) -> Query:
-    return Query(signal.per_minute(WINDOW, SELECTED), legend, color)
+def _per_minute(signal: Signal, legend: str, color: str | None = None) -> PanelQuery:
+    return PanelQuery(signal.per_minute(WINDOW, SELECTED), legend, color)
 
 
 def _in_range(signal: Signal, by: tuple[str, ...], *more: str) -> str:
-    """Count the events of the whole time range: no overlap of windows, hence not the rate interval."""
+    """Return the events of the whole time range: one window without overlaps, hence not the rate interval."""
     return f"round({signal.increase(RANGE, SELECTED, *more, by=by)})"
 
 
@@ -33,60 +33,63 @@ UNDER_MIN_ISR: Final = _stat(signals.UNDER_MIN_ISR, style.alarm_above_zero(style
 AT_MIN_ISR: Final = _stat(signals.AT_MIN_ISR, style.alarm_above_zero(style.ORANGE))
 UNDER_REPLICATED: Final = _stat(signals.UNDER_REPLICATED, style.alarm_above_zero(style.YELLOW))
 FENCED_BROKERS: Final = _stat(signals.FENCED_BROKERS, style.alarm_above_zero(style.ORANGE))
-SIGHT_AGE: Final = _stat(
-    signals.SIGHT_AGE,
+DATA_AGE: Final = _stat(
+    signals.DATA_AGE,
     style.steps(style.GREEN, (30, style.ORANGE), (60, style.RED)),
-    f"max({signals.SIGHT_AGE.now(SELECTED)})",
+    f"max({signals.DATA_AGE.now(SELECTED)})",
 )
 AT_RISK: Final = style.timeseries(
     "Risk over time",
-    "The counts above over time: when did it begin, is it getting better? All at once is a broker; one by one is a "
-    "disk, a network or load. Red means refused writes, orange one step from it.",
+    "The counts above over time: when did it begin, is it improving? A step is a broker; a slow rise is a "
+    "disk, the network or load. Red: refused writes. Orange: one replica away from it.",
     [
-        Query(signals.OFFLINE.now(SELECTED), "{{cluster}} offline", "dark-red"),
-        Query(signals.UNDER_MIN_ISR.now(SELECTED), "{{cluster}} under min ISR", style.RED),
-        Query(signals.AT_MIN_ISR.now(SELECTED), "{{cluster}} at min ISR", style.ORANGE),
-        Query(signals.UNDER_REPLICATED.now(SELECTED), "{{cluster}} under-replicated", style.YELLOW),
+        PanelQuery(signals.OFFLINE.now(SELECTED), "{{cluster}} offline", "dark-red"),
+        PanelQuery(signals.UNDER_MIN_ISR.now(SELECTED), "{{cluster}} under min ISR", style.RED),
+        PanelQuery(signals.AT_MIN_ISR.now(SELECTED), "{{cluster}} at min ISR", style.ORANGE),
+        PanelQuery(signals.UNDER_REPLICATED.now(SELECTED), "{{cluster}} under-replicated", style.YELLOW),
     ],
     Unit.COUNT,
 )
 
-# What is going on, and what may be stopped?
+# Which incidents are open, and which brokers are safe to stop?
 INCIDENTS: Final = style.table(
     "Incidents",
-    "What is going on and what is over, by class. One incident is one thing that happened, a rolling restart included, "
-    "however many partitions it touched; isrwatch incidents tells each with its suspects and the events that show it. "
-    "What is over is counted once it can change no more, up to 15 minutes later.",
+    "Open and closed incidents, by class. One incident covers all partitions with the same origin; a rolling restart "
+    "is one incident, too. isrwatch incidents shows each with its suspects and the events that are its evidence. "
+    "A closed incident is counted once it is final, up to 15 minutes after its end.",
     signals.INCIDENT,
     [
-        Column(
+        TableColumn(
             title=signals.OPEN_INCIDENTS.name,
             expression=signals.OPEN_INCIDENTS.now(SELECTED),
             steps=style.alarm_above_zero(style.ORANGE),
         ),
-        Column(title=signals.CLOSED_INCIDENTS.name, expression=_in_range(signals.CLOSED_INCIDENTS, signals.INCIDENT)),
+        TableColumn(
+            title=signals.CLOSED_INCIDENTS.name, expression=_in_range(signals.CLOSED_INCIDENTS, signals.INCIDENT)
+        ),
     ],
     signals.OPEN_INCIDENTS.name,
 )
-HEADROOM: Final = style.table(
-    "Which broker may be stopped",
-    "What would happen if one broker stopped now. For one at a time: look again before the next. Safe to stop 0, "
-    "or nothing: do not. Restart in the order told, the active controller last. A second or two behind other panels.",
+RESTART_SAFETY: Final = style.table(
+    "Brokers safe to stop",
+    "What would happen if one broker stopped now. Valid for one broker at a time: check again before the next. If Safe "
+    "to stop is 0 or empty, do not stop it. Restart in the given order, the active controller last. A second or two "
+    "behind other panels.",
     signals.BROKER,
     [
-        Column(
+        TableColumn(
             title=signals.SAFE_TO_STOP.name,
             expression=signals.SAFE_TO_STOP.now(SELECTED),
             steps=style.steps(style.RED, (1, style.GREEN)),
         ),
         *(
-            Column(title=signal.name, expression=signal.now(SELECTED), steps=style.alarm_above_zero(color))
+            TableColumn(title=signal.name, expression=signal.now(SELECTED), steps=style.alarm_above_zero(color))
             for signal, color in (
                 (signals.WOULD_GO_OFFLINE, style.RED),
                 (signals.WOULD_GO_UNDER_MIN_ISR, style.RED),
             )
         ),
-        Column(
+        TableColumn(
             title=signals.RESTART_ORDER.name,
             expression=signals.RESTART_ORDER.now(SELECTED),
             unit=signals.RESTART_ORDER.unit,
@@ -95,18 +98,18 @@ HEADROOM: Final = style.table(
     signals.WOULD_GO_UNDER_MIN_ISR.name,
 )
 
-# Which broker left, why, since when?
+# Which brokers left in-sync replicas, why, since when?
 _MISSING: Final = f"{signals.HOSTED.now(SELECTED)} - {signals.IN_SYNC.now(SELECTED)}"
 SUSPECTS: Final = style.table(
     "Suspects",
-    "Brokers by how much each explains of every ISR that is shrunk now, beside the replicas it is missing from ISRs "
-    "with, and how often it left an ISR in this time range (planned causes included). The one on top is where to look "
-    "first: its process, disks and network. A leader that stalled is told itself, not the followers it expelled.",
+    "Brokers by the share of the current ISR shrinks that each explains, with the ISRs it is missing from and its ISR "
+    "removals in this time range (planned causes included). Check the first one first: process, disks, network. "
+    "For a stalled leader the leader is listed, not the followers it removed.",
     signals.BROKER,
     [
-        Column(title="Missing from ISRs", expression=_MISSING, steps=style.alarm_above_zero(style.ORANGE)),
-        Column(title="Departures", expression=_in_range(signals.DEPARTURES, signals.BROKER)),
-        Column(
+        TableColumn(title="Missing from ISRs", expression=_MISSING, steps=style.alarm_above_zero(style.ORANGE)),
+        TableColumn(title="ISR removals", expression=_in_range(signals.ISR_REMOVALS, signals.BROKER)),
+        TableColumn(
             title=signals.SUSPECT_SCORE.name,
             expression=signals.SUSPECT_SCORE.now(SELECTED),
             unit=Unit.SHARE,
@@ -115,33 +118,33 @@ SUSPECTS: Final = style.table(
     ],
     signals.SUSPECT_SCORE.name,
 )
-DEPARTURES: Final = style.timeseries(
-    signals.DEPARTURES.name,
-    signals.DEPARTURES.meaning,
-    [_per_minute(signals.DEPARTURES, "{{cluster}} broker {{broker}}: {{cause}}")],
+ISR_REMOVALS: Final = style.timeseries(
+    signals.ISR_REMOVALS.name,
+    signals.ISR_REMOVALS.meaning,
+    [_per_minute(signals.ISR_REMOVALS, "{{cluster}} broker {{broker}}: {{cause}}")],
     Unit.PER_MINUTE,
     bars=True,
 )
 CAUSES: Final = style.table(
     "Causes in this time range",
-    "Departures from ISRs of the whole time range, by broker and cause. lag and fenced on one broker: that broker. "
-    "lag on many: network, or a load that does not fit. leader_stall: look at the leader, not at who left. Counts are "
-    "Prometheus' estimates to the ends of the range; the table replication_events has the exact ones.",
-    signals.DEPARTURES.labels,
+    "ISR removals of the whole time range, by broker and cause. lag or fenced on one broker: check that broker. lag on "
+    "many: network or overload. leader_stall: check the leader, not the removed brokers. Counts are extrapolated by "
+    "Prometheus to the time range; the table replication_events has the exact ones.",
+    signals.ISR_REMOVALS.labels,
     [
-        Column(
-            title="Departures",
-            expression=f"{_in_range(signals.DEPARTURES, signals.DEPARTURES.labels)} > 0",
+        TableColumn(
+            title="ISR removals",
+            expression=f"{_in_range(signals.ISR_REMOVALS, signals.ISR_REMOVALS.labels)} > 0",
         )
     ],
-    "Departures",
+    "ISR removals",
 )
 IN_SYNC_SHARE: Final = style.state_timeline(
     "In-sync share of each broker",
-    "Share of a broker's replicas that are in sync: green all, orange some, red less than half. The left edge of a "
-    "colour tells since when. Red bands one after another are a rolling restart; one that stays is an incident.",
+    "Share of a broker's replicas that are in sync: green all, orange at least half, red less. The left edge of a "
+    "colour shows since when. Consecutive red bands are a rolling restart; one that stays is an incident.",
     [
-        Query(
+        PanelQuery(
             f"{signals.IN_SYNC.now(SELECTED)} / ({signals.HOSTED.now(SELECTED)} > 0)",
             "{{cluster}} broker {{broker}}",
         )
@@ -153,11 +156,11 @@ IN_SYNC_SHARE: Final = style.state_timeline(
 # Which topics?
 TOPICS: Final = style.table(
     "Topics at risk",
-    "Topics with partitions that are offline, under or at min ISR, or under-replicated. Their owners feel the first "
-    "two columns now: refused produce requests, stalled consumers.",
+    "Topics with partitions that are offline, under or at min ISR, or under-replicated. The first two columns affect "
+    "clients now: refused produce requests, stalled consumers.",
     signals.TOPIC,
     [
-        Column(
+        TableColumn(
             title=signal.name,
             expression=f"{signal.now(SELECTED, by=signals.TOPIC)} > 0",
             steps=style.alarm_above_zero(color),
@@ -182,12 +185,12 @@ def _of_unhealthy(expression: str) -> str:
 
 PARTITIONS: Final = style.table(
     "Partitions at risk",
-    "Every partition that is under-replicated or offline. In sync below min ISR: writes are refused. Leader -1: nobody "
-    "serves it. The time is exact and belongs to this time range.",
+    "Every partition that is under-replicated or offline. In sync below min ISR: writes are refused. Leader -1: "
+    "offline. The under-replicated time is that of this time range.",
     signals.PARTITION,
     [
         *(
-            Column(title=signal.name, expression=_of_unhealthy(signal.now(SELECTED)), unit=signal.unit)
+            TableColumn(title=signal.name, expression=_of_unhealthy(signal.now(SELECTED)), unit=signal.unit)
             for signal in (
                 signals.PARTITION_LEADER,
                 signals.PARTITION_IN_SYNC,
@@ -195,7 +198,7 @@ PARTITIONS: Final = style.table(
                 signals.PARTITION_REPLICAS,
             )
         ),
-        Column(
+        TableColumn(
             title=signals.PARTITION_UNDER_REPLICATED_SECONDS.name,
             expression=_of_unhealthy(signals.PARTITION_UNDER_REPLICATED_SECONDS.increase(RANGE, SELECTED)),
             unit=Unit.SECONDS,
@@ -233,34 +236,34 @@ REGISTERED_BROKERS: Final = _stat(signals.BROKERS, style.steps(style.BLUE))
 CONTROLLER: Final = _stat(signals.CONTROLLER, style.steps(style.BLUE), signals.CONTROLLER.now(SELECTED))
 BROKERS: Final = style.table(
     "Brokers",
-    "Every broker with its load and place. Fenced 1: it lost its session. Led far below the others: leadership has not "
-    "come back yet. Missing brokers that share a rack point at the rack.",
+    "Every broker with its partitions, rack and host. Fenced 1: its session expired. Led far below the others: "
+    "leadership has not returned yet. Missing brokers that share a rack indicate a rack failure.",
     (*signals.BROKER, "rack", "host"),
     [
-        Column(
+        TableColumn(
             title=signals.BROKER_REGISTERED.name,
             expression=f"{signals.BROKER_REGISTERED.now(SELECTED)} * on (cluster, broker) group_left (rack, host) "
             f"{signals.BROKER_INFO.now(SELECTED)}",
             steps=style.steps(style.RED, (1, style.GREEN)),
         ),
-        Column(
+        TableColumn(
             title=signals.BROKER_FENCED.name,
             expression=signals.BROKER_FENCED.now(SELECTED),
             steps=style.alarm_above_zero(style.ORANGE),
         ),
         *(
-            Column(title=signal.name, expression=signal.now(SELECTED))
+            TableColumn(title=signal.name, expression=signal.now(SELECTED))
             for signal in (signals.LED, signals.HOSTED, signals.IN_SYNC)
         ),
     ],
     signals.BROKER_FENCED.name,
 )
 
-# Can this page be trusted?
+# Can this dashboard be trusted?
 SOURCE_AGE: Final = style.timeseries(
     signals.SOURCE_AGE.name,
     signals.SOURCE_AGE.meaning,
-    [Query(signals.SOURCE_AGE.now(SELECTED), "{{cluster}} {{source}} ({{channel}})")],
+    [PanelQuery(signals.SOURCE_AGE.now(SELECTED), "{{cluster}} {{source}} ({{channel}})")],
     Unit.SECONDS,
 )
 MISSED_CHANGES: Final = _stat(
@@ -273,14 +276,14 @@ UNKNOWN_MIN_ISR: Final = _stat(signals.UNKNOWN_MIN_ISR, style.alarm_above_zero(s
 QUERIES: Final = style.state_timeline(
     signals.QUERY_UP.name,
     signals.QUERY_UP.meaning,
-    [Query(signals.QUERY_UP.now(SELECTED), "{{cluster}} {{source}} ({{channel}})")],
+    [PanelQuery(signals.QUERY_UP.now(SELECTED), "{{cluster}} {{source}} ({{channel}})")],
     Unit.COUNT,
     style.steps(style.RED, (1, style.GREEN)),
 )
 BEHIND: Final = style.timeseries(
     signals.BEHIND.name,
     signals.BEHIND.meaning,
-    [Query(signals.BEHIND.now(SELECTED), "{{cluster}} {{source}} ({{channel}})")],
+    [PanelQuery(signals.BEHIND.now(SELECTED), "{{cluster}} {{source}} ({{channel}})")],
     Unit.BYTES,
 )
 REPORT_AGE: Final = _stat(

@@ -2,8 +2,8 @@
 
 Knows PromQL and Grafana's unit ids, no metric by name.
 
-Every expression first takes one value an identity (cluster, topic, partition...): the maximum, or the minimum of
-ages. Two exporters that serve the same tables, or one that moved to another address, therefore never double a number.
+Every expression first aggregates to one value per identity (cluster, topic, partition...): the maximum, or the minimum
+of ages. Two exporters of the same tables, or one that moved to another address, therefore never double a number.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 PREFIX: Final = "kafka_replication_"
 
 
-class Kind(StrEnum):
-    """What arithmetic a metric allows."""
+class SignalType(StrEnum):
+    """Type of a metric: only a counter has a rate."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -38,14 +38,14 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which series an expression looks at: one PromQL matcher a label, applied where a signal has that label."""
+    """Selects series: one PromQL matcher per label, applied to signals that have the label."""
 
     matchers: Mapping[str, str] = field(default_factory=dict)
 
     def selector(self, labels: tuple[str, ...], *more: str) -> str:
-        """Write the matchers that fit these labels, in braces; empty where none fits."""
-        chosen = [*(self.matchers[label] for label in labels if label in self.matchers), *more]
-        return "{" + ", ".join(chosen) + "}" if chosen else ""
+        """Return the matchers of these labels in braces; "" if there is none."""
+        matchers = [*(self.matchers[label] for label in labels if label in self.matchers), *more]
+        return "{" + ", ".join(matchers) + "}" if matchers else ""
 
 
 EVERYWHERE: Final = Scope()
@@ -53,58 +53,58 @@ EVERYWHERE: Final = Scope()
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One metric: what it is called on a panel, what it means to an operator, and how to ask for it.
+    """One metric: its title, its meaning to an operator, and its PromQL.
 
     Attributes:
         name: title on a panel.
         metric: name without the prefix.
-        meaning: what it is, why it matters, what to do.
+        meaning: what it measures, why it matters, what to do.
         labels: the labels that identify one series.
         kind: gauge or counter.
         unit: of the metric itself; rates are per minute.
-        copies: which one counts where several exporters tell of the same thing: max, or min of ages.
+        copies: aggregation over exporters that expose the same series: max, or min for ages.
     """
 
     name: str
     metric: str
     meaning: str
     labels: tuple[str, ...] = field(kw_only=True)
-    kind: Kind = field(default=Kind.GAUGE, kw_only=True)
+    kind: SignalType = field(default=SignalType.GAUGE, kw_only=True)
     unit: Unit = field(default=Unit.COUNT, kw_only=True)
     copies: str = field(default="max", kw_only=True)
 
     @property
     def full_name(self) -> str:
-        """The metric's name as exposed."""
+        """The name of the metric as exposed."""
         return PREFIX + self.metric
 
     def series(self, scope: Scope = EVERYWHERE, *more: str) -> str:
-        """Select the raw series; ``more`` are further PromQL matchers."""
+        """Return the selector of the raw series; ``more`` are further PromQL matchers."""
         return self.full_name + scope.selector(self.labels, *more)
 
     def now(self, scope: Scope = EVERYWHERE, *, by: tuple[str, ...] | None = None) -> str:
-        """Ask for the present value, one series an identity, or summed up by fewer labels."""
+        """Return the present value: one series per identity, or summed by fewer labels."""
         return self._summed(f"{self.copies} by ({_names(self.labels)}) ({self.series(scope)})", by)
 
     def last_known(self, window: str, scope: Scope = EVERYWHERE) -> str:
-        """Ask for the newest value within a window, also of series that are gone."""
+        """Return the newest value within a window, also of series that have disappeared."""
         return f"{self.copies} by ({_names(self.labels)}) (last_over_time({self.series(scope)}[{window}]))"
 
     def increase(self, window: str, scope: Scope = EVERYWHERE, *more: str, by: tuple[str, ...] | None = None) -> str:
-        """Count the events of a window. Counters only."""
-        counted = (
+        """Return the increase over a window. Counters only."""
+        increase = (
             f"{self.copies} by ({_names(self.labels)}) (increase({self._counter().series(scope, *more)}[{window}]))"
         )
-        return self._summed(counted, by)
+        return self._summed(increase, by)
 
     def per_minute(self, window: str, scope: Scope = EVERYWHERE, *, by: tuple[str, ...] | None = None) -> str:
-        """Ask for events a minute, averaged over a window. Counters only."""
+        """Return the rate per minute, averaged over a window. Counters only."""
         rate = f"{self.copies} by ({_names(self.labels)}) (rate({self._counter().series(scope)}[{window}]))"
         return "60 * " + self._summed(rate, by)
 
     def _counter(self) -> Signal:
-        if self.kind is not Kind.COUNTER:
-            raise AssertionError(f"{self.full_name} is no counter: it has no rate")
+        if self.kind is not SignalType.COUNTER:
+            raise AssertionError(f"{self.full_name} is not a counter and has no rate")
         return self
 
     def _summed(self, expression: str, by: tuple[str, ...] | None) -> str:

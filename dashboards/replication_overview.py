@@ -1,4 +1,4 @@
-"""The replication overview: the questions of three in the morning, top-down. Uid and links stay stable."""
+"""The replication overview: the questions of an on-call engineer, most urgent first. Uid and links stay stable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def replication_overview() -> dict[str, Any]:
         core.Dashboard(
             title="Kafka replication overview",
             uid=UID,
-            description="Is data at risk, which broker left in-sync replicas and why, since when, which topics.",
+            description="Is data at risk; which brokers left in-sync replicas, why, since when; which topics.",
             tags=["isrwatch", "kafka"],
             editable=False,
             graphTooltip=_SHARED_CROSSHAIR,
@@ -44,8 +44,8 @@ def replication_overview() -> dict[str, Any]:
 def _variables() -> list[core.Template]:
     return [
         core.Template(name="datasource", label="Data source", type="datasource", query="prometheus"),
-        # Ages stay where state disappears, so a cluster out of sight can still be chosen.
-        _names("cluster", "Cluster", signals.SIGHT_AGE.series()),
+        # Ages stay exposed while state is withdrawn, so a stale cluster can still be selected.
+        _names("cluster", "Cluster", signals.DATA_AGE.series()),
         _names("topic", "Topic", signals.PARTITION_REPLICAS.series(_IN_CLUSTER)),
     ]
 

@@ -1,4 +1,4 @@
-"""Rows of the overview: a question, and the panels that answer it, with their sizes on Grafana's 24 columns."""
+"""Rows of the overview: a question and the panels that answer it, with sizes in Grafana's 24 columns."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ GRID_WIDTH: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A heading and its panels: each line is one height and the panels with their widths, left to right."""
+class PanelRow:
+    """A heading and its panels: each line is a height, and panels with their widths from left to right."""
 
     title: str
     lines: tuple[tuple[int, tuple[tuple[style.Panel, int], ...]], ...]
 
 
 ROWS: Final = (
-    Row(
+    PanelRow(
         "Is data at risk now?",
         (
             (
@@ -36,37 +36,37 @@ ROWS: Final = (
                     (panels.AT_MIN_ISR, 4),
                     (panels.UNDER_REPLICATED, 4),
                     (panels.FENCED_BROKERS, 4),
-                    (panels.SIGHT_AGE, 4),
+                    (panels.DATA_AGE, 4),
                 ),
             ),
             (7, ((panels.AT_RISK, 24),)),
         ),
     ),
-    Row(
-        "What is going on, and which broker may be stopped?",
-        ((8, ((panels.INCIDENTS, 9), (panels.HEADROOM, 15))),),
+    PanelRow(
+        "Which incidents are open, and which brokers are safe to stop?",
+        ((8, ((panels.INCIDENTS, 9), (panels.RESTART_SAFETY, 15))),),
     ),
-    Row(
-        "Which broker left in-sync replicas, why, since when?",
+    PanelRow(
+        "Which brokers left in-sync replicas, why, since when?",
         (
-            (8, ((panels.SUSPECTS, 8), (panels.DEPARTURES, 16))),
+            (8, ((panels.SUSPECTS, 8), (panels.ISR_REMOVALS, 16))),
             (8, ((panels.CAUSES, 8), (panels.IN_SYNC_SHARE, 16))),
         ),
     ),
-    Row("Which topics?", ((8, ((panels.TOPICS, 11), (panels.PARTITIONS, 13))),)),
-    Row(
+    PanelRow("Which topics?", ((8, ((panels.TOPICS, 11), (panels.PARTITIONS, 13))),)),
+    PanelRow(
         "What changed?",
         ((7, ((panels.ISR_CHANGES, 10), (panels.LEADER_CHANGES, 10), (panels.UNCLEAN_ELECTIONS, 4))),),
     ),
-    Row(
+    PanelRow(
         "The brokers",
         (
             (4, ((panels.REGISTERED_BROKERS, 8), (panels.CONTROLLER, 8), (panels.OFF_PREFERRED_LEADER, 8))),
             (8, ((panels.BROKERS, 24),)),
         ),
     ),
-    Row(
-        "Can this page be trusted?",
+    PanelRow(
+        "Can this dashboard be trusted?",
         (
             (
                 7,
@@ -83,8 +83,8 @@ ROWS: Final = (
 )
 
 
-def placed(rows: tuple[Row, ...]) -> list[style.Panel]:
-    """Give every panel its place, top-down, headings included."""
+def placed(rows: tuple[PanelRow, ...]) -> list[style.Panel]:
+    """Return every panel with its grid position, top-down, headings included."""
     result: list[style.Panel] = []
     top = 0
     for row in rows:

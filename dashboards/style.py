@@ -1,7 +1,7 @@
-"""The house look: the few forms of panels we use, over grafanalib.
+"""The panel types in use, over grafanalib.
 
-Knows grafanalib and Grafana's panel options, no metric. grafanalib 0.7.1 is the last release and predates much of what
-Grafana reads today; what it cannot say goes through ``extraJson``, and ``normalise`` removes what it should not say.
+Knows grafanalib and Grafana's panel options, no metric. grafanalib 0.7.1 is the last release and predates many options
+of current Grafana: those it lacks are set through ``extraJson``, and ``normalise`` drops those that are obsolete.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Steps: TypeAlias = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """One PromQL query of a panel; the legend is a template over labels, the colour fixed or Grafana's choice."""
+class PanelQuery:
+    """One PromQL query of a panel: a legend template over labels, a fixed colour or Grafana's palette."""
 
     expression: str
     legend: str = ""
@@ -38,8 +38,8 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """One column of a table: what it asks, how it looks."""
+class TableColumn:
+    """One column of a table: its query, unit and colours."""
 
     title: str
     expression: str
@@ -48,26 +48,26 @@ class Column:
 
 
 def steps(base: str, *above: tuple[float, str]) -> Steps:
-    """Colour by value: the base colour, then (from this value on, colour)."""
+    """Return colour thresholds: the base colour, then (lower bound, colour) ascending."""
     return [{"color": base, "value": None}, *({"color": color, "value": value} for value, color in above)]
 
 
 def alarm_above_zero(color: str) -> Steps:
-    """Green at zero, the colour from one on."""
+    """Return thresholds: green at zero, the colour from one on."""
     return steps(GREEN, (1, color))
 
 
 def stat(title: str, description: str, expression: str, colors: Steps, unit: Unit = Unit.COUNT) -> Panel:
-    """One big number with its recent course; says so where we cannot see, instead of showing zero."""
+    """One number with a sparkline; without fresh data it says so instead of showing zero."""
     return core.Stat(
         **_frame(title, description),
-        targets=_targets([Query(expression)]),
+        targets=_targets([PanelQuery(expression)]),
         format=unit.value,
         thresholds=colors,
         reduceCalc="lastNotNull",
         graphMode="area",
         colorMode="background",
-        noValue="no sight",
+        noValue="no fresh data",
         extraJson={"options": {"wideLayout": True}},
     )
 
@@ -75,12 +75,12 @@ def stat(title: str, description: str, expression: str, colors: Steps, unit: Uni
 def timeseries(
     title: str,
     description: str,
-    queries: Sequence[Query],
+    queries: Sequence[PanelQuery],
     unit: Unit,
     *,
     bars: bool = False,
 ) -> Panel:
-    """Lines (or stacked bars, for events) over time."""
+    """Lines over time; stacked bars for events."""
     return core.TimeSeries(
         **_frame(title, description),
         targets=_targets(queries),
@@ -98,8 +98,8 @@ def timeseries(
     )
 
 
-def state_timeline(title: str, description: str, queries: Sequence[Query], unit: Unit, colors: Steps) -> Panel:
-    """One band a series, coloured by value."""
+def state_timeline(title: str, description: str, queries: Sequence[PanelQuery], unit: Unit, colors: Steps) -> Panel:
+    """One band per series, coloured by value."""
     return core.StateTimeline(
         **_frame(title, description),
         targets=_targets(queries),
@@ -112,11 +112,11 @@ def state_timeline(title: str, description: str, queries: Sequence[Query], unit:
     )
 
 
-def table(title: str, description: str, keys: Sequence[str], columns: Sequence[Column], sort_by: str) -> Panel:
-    """Rows by key labels, one column a query, the largest of one column first."""
+def table(title: str, description: str, keys: Sequence[str], columns: Sequence[TableColumn], sort_by: str) -> Panel:
+    """One row per combination of key labels, one column per query, sorted descending by one column."""
     return core.Table(
         **_frame(title, description),
-        targets=_targets([Query(column.expression) for column in columns], as_table=True),
+        targets=_targets([PanelQuery(column.expression) for column in columns], as_table=True),
         transformations=_as_one_table(keys, columns),
         overrides=[_column_look(column) for column in columns],
         sortBy=[core.TableSortByField(sort_by, desc=True)],
@@ -128,7 +128,7 @@ def table(title: str, description: str, keys: Sequence[str], columns: Sequence[C
 
 
 def row(title: str) -> Panel:
-    """A heading over the panels that follow."""
+    """A heading above the panels that follow."""
     return core.RowPanel(title=title)
 
 
@@ -136,7 +136,7 @@ def _frame(title: str, description: str) -> dict[str, Any]:
     return {"title": title, "description": description, "dataSource": DATASOURCE}
 
 
-def _targets(queries: Sequence[Query], *, as_table: bool = False) -> list[core.Target]:
+def _targets(queries: Sequence[PanelQuery], *, as_table: bool = False) -> list[core.Target]:
     return [
         core.Target(
             expr=query.expression,
@@ -154,20 +154,20 @@ def _letter(index: int) -> str:
     return chr(ord("A") + index)
 
 
-def _as_one_table(keys: Sequence[str], columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """Join the answers on their labels, name the columns, leave the time out."""
+def _as_one_table(keys: Sequence[str], columns: Sequence[TableColumn]) -> list[dict[str, Any]]:
+    """Join the query results on their labels, title the columns, drop the time."""
     titles = {_value_field(index, columns): column.title for index, column in enumerate(columns)}
     order = {name: position for position, name in enumerate((*keys, *titles))}
     organize = {"excludeByName": {"Time": True}, "indexByName": order, "renameByName": titles}
     return [{"id": "merge", "options": {}}, {"id": "organize", "options": organize}]
 
 
-def _value_field(index: int, columns: Sequence[Column]) -> str:
-    """Grafana adds the query's letter to the name of a value only where there are several queries."""
+def _value_field(index: int, columns: Sequence[TableColumn]) -> str:
+    """Return the name of a value: Grafana appends the query's letter only if there are several queries."""
     return f"Value #{_letter(index)}" if len(columns) > 1 else "Value"
 
 
-def _column_look(column: Column) -> dict[str, Any]:
+def _column_look(column: TableColumn) -> dict[str, Any]:
     look: list[dict[str, Any]] = [{"id": "unit", "value": column.unit.value}]
     if column.steps:
         look.append({"id": "thresholds", "value": {"mode": "absolute", "steps": column.steps}})

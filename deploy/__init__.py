@@ -1,1 +1,4 @@
-"""How isrwatch is run: a launcher for Spark, compose, Kubernetes, Prometheus, Grafana, and a real Kafka to break."""
+"""How isrwatch is deployed: a launcher for spark-submit, compose, Prometheus, Alertmanager and Grafana.
+
+- ``sandbox``  a real Kafka cluster on this machine, for tests and for people
+"""

@@ -1,22 +1,21 @@
-"""Observations in, Delta out: the data's way, room by room.
+"""Observations in, Delta tables out.
 
     real cluster ── sources ─┐
                              ├─► observations ─► bus ─► jobs ─► Delta tables ─► exporters
-    model ── simulated source┘   (contracts)           (changes, transforms, delta)
+    model ── simulated source┘   (contracts)           (changes, delta)
 
-Rooms, in the order of the data's way. Each knows only the contract of the room before it:
+Packages in the order of the data. Each depends only on the contract of the one before it:
 
-- ``contracts``   what we talk about: identifiers, records, observations, events, health, tables
-- ``model``       how replication behaves: pure and deterministic
-- ``sources``     how we learn: the simulated cluster, the KRaft metadata log, polling, broker metrics
-- ``bus``         how observations travel
-- ``changes``     what follows from them: ``fold(state, observations) -> (state, changes)``
-- ``transforms``  DataFrame in, DataFrame out
-- ``delta``       the only writers of the tables
-- ``jobs``        the Spark queries: bus in, batches applied to the tables by the driver
-- ``commands``    the command line, each command loaded only when it is called
-- ``runtime``     Java and jars, found or fetched; beside the way
-
-Single files: ``resources`` (where the files of conf/ lie), ``settings`` (the configuration, every key checked),
-``schemas`` (the bus and the tables in Spark's words), ``errors``.
+- ``contracts``  shared definitions: identifiers, records, observations, events, health, tables
+- ``model``      a Kafka cluster as a pure, deterministic state machine
+- ``sources``    produce observations: KRaft metadata log, polling, broker metrics, the simulated cluster
+- ``bus``        transports observations
+- ``changes``    derives changes from observations: ``fold(state, observations) -> (state, changes)``
+- ``delta``      reads and writes the tables
+- ``jobs``       the Spark queries: bus in, one commit per batch out
+- ``commands``   the command line; each command is loaded only when it is called
+- ``runtime``    Java and jars, found or fetched
+- ``settings``   the configuration; every key is checked
+- ``resources``  where the files of ``conf/`` lie, in a checkout and in an installed package
+- ``errors``     the errors that a user may see
 """

@@ -1,20 +1,22 @@
-"""The errors a user may see, drawn as a tree.
+"""The errors for users, as a tree.
 
-    IsrwatchError            everything we raise on purpose; its text is one sentence that tells what to do
+    IsrwatchError            base; the message is one sentence with the problem and the fix
     ├── ConfigurationError   a key, an option or a file is wrong: names the key and the fix
-    ├── ConnectionRefused    a cluster cannot be reached or refuses us: names the address or the permission
-    ├── MissingTool          Java, a jar or a program is not there: names it and how to get it
-    ├── TableRefused         a table is newer than this program, or another writer owns it
-    └── Quarantined          one observation cannot be understood: carries the reason, never stops a stream
+    ├── ConnectionRefused    a cluster cannot be reached or denies access: names the address or the permission
+    ├── MissingTool          Java, a jar or a program is missing: names it and how to install it
+    ├── TableRefused         a table is not ours, has another layout, or has another writer
+    ├── TableUnreadable      a table's log or a data file is damaged or missing: names the table
+    ├── NewerFormat          the bus holds records that only a newer program reads
+    └── Quarantined          one observation cannot be parsed: carries the reason, never stops a stream
 
-A broken invariant of our own is not in this tree: it is an ``AssertionError`` and stops the program.
+A violated invariant of isrwatch itself is not in this tree: it is an ``AssertionError`` and stops the program.
 """
 
 from __future__ import annotations
 
 
 class IsrwatchError(Exception):
-    """Base of every error that is meant for the user's eyes."""
+    """Base of every error for the user."""
 
 
 class ConfigurationError(IsrwatchError):
@@ -22,16 +24,24 @@ class ConfigurationError(IsrwatchError):
 
 
 class ConnectionRefused(IsrwatchError):
-    """A cluster cannot be reached, or does not let us read what we need."""
+    """A cluster cannot be reached, or a permission is missing."""
 
 
 class MissingTool(IsrwatchError):
-    """A program, a jar or an optional package that this command needs is not installed."""
+    """A program, a jar or an optional package that a command requires is not installed."""
 
 
 class TableRefused(IsrwatchError):
-    """A Delta table cannot be written: wrong schema, newer schema, or another writer."""
+    """A Delta table is of another program, has another layout than this program's, or has another writer."""
+
+
+class TableUnreadable(IsrwatchError):
+    """A Delta table cannot be read: its log or a data file is damaged or missing."""
+
+
+class NewerFormat(IsrwatchError):
+    """A record of the bus is of a newer format than this program reads; the record must wait for the newer program."""
 
 
 class Quarantined(IsrwatchError):
-    """Bytes that are not a valid observation; the text is the reason that quarantine keeps."""
+    """Bytes that are not a valid observation; the message is the reason in the quarantine table."""

@@ -1,7 +1,4 @@
-"""Where the reference configuration lies: ``conf/`` of a checkout, ``streaming/conf/`` of an installed package.
-
-Knows the file system and nothing of what the files say.
-"""
+"""The files of the reference configuration: ``conf/`` of a checkout, ``streaming/conf/`` of an installed package."""
 
 from __future__ import annotations
 
@@ -17,13 +14,13 @@ atexit.register(_unpacked.close)
 
 
 def conf_path(name: str) -> Path:
-    """Find a file or a folder of the reference configuration, for example ``isrwatch.toml`` or ``scenarios``.
+    """Return the path of a file or folder of the reference configuration, like ``isrwatch.toml`` or ``scenarios``.
 
     Raises:
-        ConfigurationError: this installation does not have it.
+        ConfigurationError: it is not installed.
     """
     package = Path(__file__).parent
-    # The package first: beside an installed package, a folder called conf is somebody else's.
+    # The package first: a folder conf beside an installed package belongs to something else.
     for directory in (package / "conf", package.parent / "conf"):
         if (directory / name).exists():
             return directory / name

@@ -19,14 +19,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DRIVER: Final = "driver"
-CLUSTER: Final = "cluster"
+DISTRIBUTED: Final = "distributed"
+
+# Old key, or key and value -> the rest of the error message, with what to write now.
+RENAMED: Final[dict[str, str]] = {
+    "collect.authority": "was renamed: write collect.primary_source, with the same value",
+    "tables.versions": "was removed: write tables.reader_minutes, the minutes that replaced files are kept for readers",
+    'job.execution = "cluster"': 'was renamed: write job.execution = "distributed"',
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """The Kafka cluster to watch.
+    """The Kafka cluster to monitor.
 
-    ``client`` holds librdkafka properties as they are (security.protocol, sasl.username, ssl.ca.location, ...).
+    ``client`` holds librdkafka properties, unchanged (security.protocol, sasl.username, ssl.ca.location, ...).
     """
 
     name: str = "kafka"
@@ -36,10 +43,10 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectSettings:
-    """How ``isrwatch collect`` looks at the cluster. Seconds throughout."""
+    """What ``isrwatch collect`` reads, and how often. All intervals are in seconds."""
 
     collector: str = "collector-1"
-    authority: str = "auto"
+    primary_source: str = "auto"
     heartbeat_seconds: float = 5.0
     snapshot_seconds: float = 300.0
     poll_seconds: float = 5.0
@@ -59,16 +66,20 @@ class BusSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TablesSettings:
-    """Where the Delta tables live, and how much of their past."""
+    """The Delta tables and their retention.
+
+    ``history_days`` applies to the append-only tables, 0 keeps everything; files that were replaced are kept for
+    ``reader_minutes``, for readers that have opened an older version.
+    """
 
     directory: str = ".isrwatch/tables"
     history_days: int = 0
-    versions: int = 500
+    reader_minutes: float = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSettings:
-    """The Spark job. No queries means all of them."""
+    """The Spark job. An empty ``queries`` runs all of them."""
 
     queries: tuple[str, ...] = ()
     execution: str = DRIVER
@@ -124,11 +135,18 @@ def load(path: Path | None) -> Settings:
 
 def _build(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
     hints = get_type_hints(cls)
+    for name in values:
+        _refuse_renamed(prefix + name)
     unknown = sorted(set(values) - set(hints))
     if unknown:
-        known = ", ".join(hints)
-        raise ConfigurationError(f"unknown key {prefix}{unknown[0]}; known here: {known}")
+        section = f"[{prefix.rstrip('.')}]" if prefix else "the file"
+        raise ConfigurationError(f"unknown key {prefix}{unknown[0]}; the keys of {section} are: {', '.join(hints)}")
     return cls(**{name: _value(hints[name], values[name], prefix + name) for name in values})
+
+
+def _refuse_renamed(key: str) -> None:
+    if key in RENAMED:
+        raise ConfigurationError(f"{key} {RENAMED[key]}")
 
 
 def _value(hint: Any, value: Any, key: str) -> Any:  # noqa: ANN401 - any value of a TOML file
@@ -147,31 +165,38 @@ def _value(hint: Any, value: Any, key: str) -> Any:  # noqa: ANN401 - any value 
             return tuple(value)
         raise ConfigurationError(f'{key} must be a list of strings, for example ["a", "b"]')
     if type(value) is not hint:
-        wanted = "a number" if hint is float else hint.__name__
-        raise ConfigurationError(f"{key} must be {wanted}, not {value!r}")
+        expected = "a number" if hint is float else hint.__name__
+        raise ConfigurationError(f"{key} must be {expected}, not {value!r}")
     return value
 
 
 def _checked(settings: Settings) -> Settings:
-    if settings.collect.authority not in {"auto", "metadata_log", "poll"}:
-        raise ConfigurationError(f"collect.authority is {settings.collect.authority!r}; use auto, metadata_log or poll")
+    _refuse_renamed(f'job.execution = "{settings.job.execution}"')
+    for key, value, choices in (
+        ("collect.primary_source", settings.collect.primary_source, ("auto", "metadata_log", "poll")),
+        ("job.execution", settings.job.execution, (DRIVER, DISTRIBUTED)),
+    ):
+        if value not in choices:
+            raise ConfigurationError(f"{key} is {value!r}; use one of {', '.join(choices)}")
     for name in ("collect", "export", "job"):
         section = getattr(settings, name)
         for item in fields(section):
-            value = getattr(section, item.name)
-            may_be_zero = item.name == "trigger_seconds"
-            if item.name.endswith("_seconds") and not (0 < value < math.inf or (value == 0 and may_be_zero)):
-                bound = "0 or more" if may_be_zero else "above 0"
-                raise ConfigurationError(f"{name}.{item.name} is {value}; it must be {bound}, and finite")
-    if settings.job.execution not in {DRIVER, CLUSTER}:
-        raise ConfigurationError(f"job.execution is {settings.job.execution!r}; use {DRIVER} or {CLUSTER}")
-    for key, value, least in (
+            if item.name.endswith("_seconds"):
+                _check_seconds(f"{name}.{item.name}", getattr(section, item.name))
+    for key, number, least in (
         ("bus.segment_bytes", settings.bus.segment_bytes, 1024),  # at least one observation
         ("job.batch_bytes", settings.job.batch_bytes, 1024),
         ("job.buckets", settings.job.buckets, 1),
         ("tables.history_days", settings.tables.history_days, 0),
-        ("tables.versions", settings.tables.versions, 100),
+        ("tables.reader_minutes", settings.tables.reader_minutes, 1),
     ):
-        if value < least:
-            raise ConfigurationError(f"{key} is {value}; it must be at least {least}")
+        if not least <= number < math.inf:  # not "number < least", which no NaN is
+            raise ConfigurationError(f"{key} is {number}; it must be at least {least}, and finite")
     return settings
+
+
+def _check_seconds(key: str, value: float) -> None:
+    may_be_zero = key == "job.trigger_seconds"  # Spark starts the next micro-batch at once
+    if not (0 < value < math.inf or (value == 0 and may_be_zero)):
+        bound = "0 or more" if may_be_zero else "above 0"
+        raise ConfigurationError(f"{key} is {value}; it must be {bound}, and finite")

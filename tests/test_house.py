@@ -11,14 +11,18 @@ import zipfile
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from deltalake import QueryBuilder
 
-from exporters.catalogue import CATALOGUE
+from exporters.metrics.catalogue import CATALOGUE
 from streaming.commands import COMMANDS, load
 from streaming.contracts.tables import TABLES
-from streaming.delta.definitions import create_or_check
+from streaming.delta.layouts import create_or_upgrade
+from streaming.jobs.registry import QUERIES
+from streaming.model.statements import STATEMENTS
+from streaming.settings import Settings
 from streaming.sources.simulated.scenario_file import load_scenario
 
 ROOT = Path(__file__).parents[1]
@@ -35,6 +39,11 @@ REGISTRIES = (
     "registry.npm" + "js", "hub.docker" + ".com", "crates" + ".io", "proxy.golang" + ".org", "conda.anaconda" + ".org",
 )  # fmt: skip
 BANNED_WORDS = re.compile(r"\.\./shared|\bshared/(?:facts|design|proto)|\bproto" r"types?\b|\bTO" r"DO\b|\bFIX" r"ME\b")
+DOCUMENTATION = ("README.md", "CONTRIBUTING.md", "conf/isrwatch.toml")
+DEPLOYMENT = ("deploy/README.md", "deploy/spark/README.md")
+SCENARIOS = sorted(path.stem for path in (ROOT / "conf" / "scenarios").glob("*.toml"))
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+COMMAND_LINE = r"^(?: {0,6}|#     )isrwatch ([a-z]+)(.*)$"
 README_SQL = re.findall(r"^```sql\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 
 
@@ -76,6 +85,12 @@ def test_every_function_fits_in_a_glance() -> None:
 def test_every_file_can_be_read_in_one_sitting() -> None:
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in sources(*ROOMS)}
     assert {name for name, lines in lengths.items() if lines > FILE_LINES} == set()
+
+
+def test_only_storage_reads_the_files_of_the_tables() -> None:
+    files = r"""pyarrow\.(parquet|dataset)|from pyarrow import .*(parquet|dataset)|["/]_delta_log"""
+    readers = [path for path in sources(*ROOMS) if re.search(files, path.read_text())]
+    assert readers == [ROOT / "streaming" / "delta" / "storage.py"]
 
 
 def test_no_module_has_a_vague_name_or_one_of_the_standard_library() -> None:
@@ -160,20 +175,20 @@ def test_every_lint_exception_says_why() -> None:
     assert bare == []
 
 
-def told_to_run(page: str) -> list[tuple[str, str]]:
+def commands_in(page: str) -> list[tuple[str, str]]:
     """Every ``isrwatch COMMAND REST`` in a block of code, in backticks, or in a comment of the configuration."""
     text = (ROOT / page).read_text()
-    found = re.findall(
-        r"^(?: {0,6}|#     )isrwatch ([a-z]+)(.*)$|[`\"]isrwatch ([a-z]+)([^`\"]*)[`\"]", text, re.MULTILINE
-    )
-    return [(plain or quoted, rest or more) for plain, rest, quoted, more in found if " | " not in rest]
+    blocks = re.findall(r"^ *```.*?^ *```", text, re.MULTILINE | re.DOTALL) if page.endswith(".md") else [text]
+    in_blocks = [match for block in blocks for match in re.findall(COMMAND_LINE, block, re.MULTILINE)]
+    quoted = re.findall(r"[`\"]isrwatch ([a-z]+)([^`\"]*)[`\"]", text)
+    return [(command, rest) for command, rest in (*in_blocks, *quoted) if " | " not in rest]
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "conf/isrwatch.toml"])
+@pytest.mark.parametrize("page", DOCUMENTATION)
 def test_every_command_of_the_documentation_exists(page: str) -> None:
-    told = {command for command, _ in told_to_run(page)}
-    assert told
-    assert told - set(COMMANDS) == set()
+    commands = {command for command, _ in commands_in(page)}
+    assert commands
+    assert commands - set(COMMANDS) == set()
 
 
 def test_every_make_target_of_the_documentation_exists() -> None:
@@ -187,14 +202,23 @@ def test_every_make_target_of_the_documentation_exists() -> None:
     assert {"demo", "test"} <= named
 
 
-def test_every_option_that_the_readme_uses_exists() -> None:
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_every_option_of_the_documentation_exists(page: str) -> None:
     unknown = [
         f"isrwatch {command} {option}"
-        for command, rest in told_to_run("README.md")
+        for command, rest in commands_in(page)
         for option in re.findall(r"(?<=\s)--[a-z.-]+", rest)
         if option not in options(load(command)) | {"--help"}
     ]
     assert unknown == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *DEPLOYMENT])
+def test_every_configuration_key_of_the_documentation_exists(page: str) -> None:
+    sections = get_type_hints(Settings)
+    keys = {f"{section}.{key}" for section, settings in sections.items() for key in get_type_hints(settings)}
+    named = re.findall(rf"`((?:{'|'.join(sections)})\.[a-z_]+)\b[^/`(]*`", (ROOT / page).read_text())
+    assert {name for name in named if not name.endswith((".py", ".md", ".toml"))} - keys == set()
 
 
 def options(command: object) -> set[str]:
@@ -203,15 +227,23 @@ def options(command: object) -> set[str]:
     return own.union(*(options(child) for child in getattr(command, "commands", {}).values()))
 
 
-def test_every_folder_of_the_readmes_map_exists() -> None:
-    (folder_map,) = re.findall(
-        r"^## Folders\n+```\n(.*?)```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
-    )
+def folder_map() -> list[str]:
+    """The paths of the README's list of folders."""
+    (listed,) = re.findall(r"^## Folders\n+```\n(.*?)```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     paths: list[str] = []
-    for line in folder_map.splitlines():
+    for line in listed.splitlines():
         indent, path = re.match(r"( *)(\S+)", line).groups()  # type: ignore[union-attr]
         paths.append(f"{paths_parent(paths, len(indent))}{path}")
-    assert [path for path in paths if not (ROOT / path).exists()] == []
+    return paths
+
+
+def test_the_folders_of_the_readme_are_all_there_are() -> None:
+    relative = [path.relative_to(ROOT) for path in tracked()]
+    there = {f"{path.parts[0]}/" for path in relative if len(path.parts) > 1 and not path.parts[0].startswith(".")}
+    packages = [path for path in relative if path.parts[0] in {"streaming", "exporters"} and path.suffix == ".py"]
+    there |= {f"{path.parts[0]}/{path.parts[1]}/" for path in packages if len(path.parts) > 2}
+    there |= {str(path) for path in packages if len(path.parts) == 2 and path.name != "__init__.py"}
+    assert sorted(folder_map()) == sorted(there)
 
 
 def paths_parent(paths: list[str], indent: int) -> str:
@@ -219,7 +251,7 @@ def paths_parent(paths: list[str], indent: int) -> str:
     return "" if indent == 0 else next(path for path in reversed(paths) if path.count("/") == 1 and path.endswith("/"))
 
 
-@pytest.mark.parametrize("scenario", sorted(path.stem for path in (ROOT / "conf" / "scenarios").glob("*.toml")))
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_scenario_is_loadable_and_says_what_happens(scenario: str) -> None:
     assert load_scenario(scenario).description
 
@@ -228,7 +260,7 @@ def test_every_scenario_is_loadable_and_says_what_happens(scenario: str) -> None
 def test_every_query_of_the_readme_runs_on_the_tables_as_they_are_defined(query: str, tmp_path: Path) -> None:
     engine = QueryBuilder()
     for table in TABLES.values():
-        engine.register(table.name, create_or_check(tmp_path, table))
+        engine.register(table.name, create_or_upgrade(tmp_path, table))
     assert engine.execute(query).read_all() is not None
 
 
@@ -239,6 +271,21 @@ def test_every_metric_and_table_that_the_readme_names_exists() -> None:
     assert metrics - {metric.name for metric in CATALOGUE} == set()
     rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", readme, re.MULTILINE)
     assert {name for row in rows for name in re.findall(r"[a-z_]+", row)} == set(TABLES)
+
+
+def test_the_numbers_of_the_readme_are_counted() -> None:
+    readme = (ROOT / "README.md").read_text()
+    alerts = set(re.findall(r"- alert: (\w+)", (ROOT / "dashboards" / "generated" / "alerts.yml").read_text()))
+    assert re.findall(r"(\w+) alerts\b", readme) == [NUMBERS[len(alerts)]] * 2
+    assert f"{len(SCENARIOS)} scenarios" in readme
+    assert f"{len(STATEMENTS)} common claims" in readme
+
+
+def test_every_query_has_a_scheduler_pool_and_stands_in_the_reference_configuration() -> None:
+    pools = re.findall(r'<pool name="([a-z_]+)">', (ROOT / "conf" / "fairscheduler.xml").read_text())
+    (listed,) = re.findall(r"^#queries = \[(.*)\]", (ROOT / "conf" / "isrwatch.toml").read_text(), re.MULTILINE)
+    assert pools == list(QUERIES)
+    assert re.findall(r"[a-z_]+", listed) == list(QUERIES)
 
 
 def test_changelog_fragments_are_of_a_kind_that_the_changelog_knows() -> None:

@@ -62,16 +62,21 @@ def test_examples_change_only_what_is_empty_by_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[colect]\n", "unknown key colect; known here: cluster, collect"),
-        ("[export]\nport = 1\n", "unknown key export.port; known here: listen, refresh_seconds"),
+        ("[colect]\n", "unknown key colect; the keys of the file are: cluster, collect"),
+        ("[export]\nport = 1\n", r"unknown key export.port; the keys of \[export\] are: listen, refresh_seconds"),
         ("cluster = 3\n", r"cluster must be a table: write \[cluster\]"),
         ("[bus]\nsegment_bytes = 'many'\n", "bus.segment_bytes must be int, not 'many'"),
         ("[tables]\nhistory_days = -1\n", "tables.history_days is -1; it must be at least 0"),
-        ("[tables]\nversions = 10\n", "tables.versions is 10; it must be at least 100"),
+        ("[tables]\nreader_minutes = 0.5\n", "tables.reader_minutes is 0.5; it must be at least 1"),
+        ("[tables]\nreader_minutes = nan\n", "tables.reader_minutes is nan; it must be at least 1, and finite"),
         ("[bus]\nsegment_bytes = 8\n", "bus.segment_bytes is 8; it must be at least 1024"),
         ("[job]\nbatch_bytes = 8\n", "job.batch_bytes is 8; it must be at least 1024"),
         ("[bus]\nsegment_bytes = true\n", "bus.segment_bytes must be int, not True"),
-        ("[collect]\nauthority = 'zookeeper'\n", "use auto, metadata_log or poll"),
+        (
+            "[collect]\nprimary_source = 'zookeeper'\n",
+            "collect.primary_source is 'zookeeper'; use one of auto, metadata_log, poll",
+        ),
+        ("[job]\nexecution = 'yarn'\n", "job.execution is 'yarn'; use one of driver, distributed"),
         ("[collect]\npoll_seconds = 0\n", "poll_seconds is 0.0; it must be above 0"),
         ("[collect]\npoll_seconds = nan\n", "poll_seconds is nan; it must be above 0, and finite"),
         ("[job]\ntrigger_seconds = inf\n", "trigger_seconds is inf; it must be 0 or more, and finite"),
@@ -83,6 +88,42 @@ def test_examples_change_only_what_is_empty_by_default(tmp_path: Path) -> None:
 def test_a_wrong_configuration_is_one_sentence_that_names_the_key(text: str, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
         settings.load(write(tmp_path, text))
+
+
+RENAMED = {
+    "[collect]\nauthority = ''\n": "collect.authority was renamed: write collect.primary_source, with the same value",
+    "[tables]\nversions = 500\n": "tables.versions was removed: write tables.reader_minutes, the minutes that replaced "
+    "files are kept for readers",
+    '[job]\nexecution = "cluster"\n': 'job.execution = "cluster" was renamed: write job.execution = "distributed"',
+}
+
+
+@pytest.mark.parametrize(("text", "sentence"), RENAMED.items())
+def test_a_renamed_key_is_refused_with_its_new_name(text: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        settings.load(write(tmp_path, text))
+    assert str(refused.value) == sentence
+
+
+def test_every_renamed_key_is_tested() -> None:
+    assert list(RENAMED.values()) == [f"{key} {rest}" for key, rest in settings.RENAMED.items()]
+
+
+def test_an_old_configuration_leads_to_the_new_one_a_key_at_a_time(tmp_path: Path) -> None:
+    text = REFERENCE.read_text().replace('execution = "driver"', 'execution = "distributed"')
+    steps = [
+        ('execution = "cluster"', 'execution = "distributed"', "job.execution"),
+        ("versions = 500", "reader_minutes = 10.0", "tables.versions"),
+        ('authority = "auto"', 'primary_source = "auto"', "collect.authority"),
+    ]
+    for old, replacement, _ in steps:
+        assert text.count(f"\n{replacement}\n") == 1
+        text = text.replace(f"\n{replacement}\n", f"\n{old}\n")
+    for old, replacement, key in reversed(steps):
+        with pytest.raises(ConfigurationError, match=f"^{key} .*was (renamed|removed): write "):
+            settings.load(write(tmp_path, text))
+        text = text.replace(f"\n{old}\n", f"\n{replacement}\n")
+    assert settings.load(write(tmp_path, text)).job.execution == settings.DISTRIBUTED
 
 
 def test_a_missing_file_is_named_with_where_to_start(tmp_path: Path) -> None:

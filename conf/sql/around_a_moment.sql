@@ -1,5 +1,5 @@
--- What happened in the minute before and after writes were refused for the first time?
--- For another moment put it in place of the first query, for example SELECT 'ID', TIMESTAMP '2026-03-01 10:30:00'.
+-- What happened in the minute before and after a partition was under min ISR for the first time?
+-- For another time replace the first query, for example with SELECT 'CLUSTER ID', TIMESTAMP '2026-03-01 10:30:00'.
 WITH moment AS (
     SELECT w.cluster_id, min(w.occurred_not_after) AS at
     FROM replication_events w

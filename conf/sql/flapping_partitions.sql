@@ -1,4 +1,4 @@
--- Which partitions flap: leave and join the ISR again and again within an hour?
+-- Which partitions flap: shrink their ISR at least twice within an hour?
 SELECT e.cluster_id, e.topic, e.partition, date_trunc('hour', e.occurred_not_after) AS hour,
        sum(CASE WHEN e.event = 'isr_shrink' THEN 1 ELSE 0 END) AS shrinks,
        sum(CASE WHEN e.event = 'isr_expand' THEN 1 ELSE 0 END) AS expands

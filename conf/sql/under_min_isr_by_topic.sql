@@ -1,20 +1,20 @@
--- How long did each topic refuse writes with acks=all, in the last week that is known?
--- Seconds of all its partitions together; an episode that is still open counts up to the newest change.
-WITH known AS (
+-- How long did each topic reject writes with acks=all in the week before the newest change?
+-- Seconds, summed over its partitions; an episode that is still open counts up to the newest change.
+WITH newest_change AS (
     SELECT c.cluster_id, max(c.occurred_not_after) AS until
     FROM partition_changes c
     GROUP BY c.cluster_id
 ),
 steps AS (
-    SELECT c.cluster_id, c.topic_id, c.topic, c.partition, k.until,
+    SELECT c.cluster_id, c.topic_id, c.topic, c.partition, n.until,
            c.after.under_min_isr_seconds - coalesce(c.before.under_min_isr_seconds, 0) AS closed_seconds,
            c.after.under_min_isr_since AS open_since,
            row_number() OVER (
                PARTITION BY c.cluster_id, c.topic_id, c.partition ORDER BY c.after.change_number DESC
            ) AS age
     FROM partition_changes c
-    JOIN known k ON k.cluster_id = c.cluster_id
-    WHERE c.subject = 'partition' AND c.occurred_not_after >= k.until - INTERVAL '7' DAY
+    JOIN newest_change n ON n.cluster_id = c.cluster_id
+    WHERE c.subject = 'partition' AND c.occurred_not_after >= n.until - INTERVAL '7' DAY
 )
 SELECT s.cluster_id, s.topic,
        sum(s.closed_seconds) + sum(

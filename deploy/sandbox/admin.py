@@ -1,9 +1,10 @@
-"""What an administrator does to the cluster, and what its brokers say of it. Knows clients, no processes."""
+"""Administration of the cluster, and its state according to the brokers. Depends on clients, not on processes."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException
@@ -22,31 +23,54 @@ from kafka.admin import KafkaAdminClient
 from deploy.sandbox.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _SECONDS: Final = 30
-_ANSWER_SECONDS: Final = 2
+_RESPONSE_SECONDS: Final = 2
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
-    """A partition as the brokers describe it: ``leader`` is -1 without one, ``replicas`` keeps its order."""
+class PartitionDescription:
+    """A partition in the metadata of a broker: ``leader`` is -1 without one, ``replicas`` keeps its order."""
 
     leader: int
     replicas: tuple[int, ...]
     isr: frozenset[int]
 
 
+Partitions = dict[tuple[str, int], PartitionDescription]
+
+
+def _client(bootstrap_servers: str) -> AdminClient:
+    # Without this timeout the client would wait a minute for a hanging broker before it asks another one.
+    timeout = {"socket.timeout.ms": _RESPONSE_SECONDS * 1000}
+    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2, **timeout})
+
+
+def _partitions(metadata: ClusterMetadata) -> Partitions:
+    return {
+        (topic, number): PartitionDescription(partition.leader, tuple(partition.replicas), frozenset(partition.isrs))
+        for topic, described in metadata.topics.items()
+        if described.error is None
+        for number, partition in described.partitions.items()
+    }
+
+
+def _leaders(shown: Partitions) -> int:
+    """Return how many partitions have a leader."""
+    return sum(partition.leader >= 0 for partition in shown.values())
+
+
 class Admin:
-    """The administrator of one cluster. Every change waits until the brokers that answer have seen it."""
+    """The administrator of one cluster. Every change of a topic waits until all brokers show it."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
-        # Without the timeout the client would wait a minute for a broker that hangs, before it asks another.
-        patience = {"socket.timeout.ms": _ANSWER_SECONDS * 1000}
-        self._client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2, **patience})
+        self._client = _client(bootstrap_servers)
+        # A client that knows one server asks no other while that one answers.
+        self._each = [_client(server) for server in bootstrap_servers.split(",")]
 
     def create_topic(
         self,
@@ -57,7 +81,7 @@ class Admin:
         assignment: Sequence[Sequence[int]] | None = None,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic, spread by Kafka or with the given replicas of each partition."""
+        """Create a topic, placed by Kafka or with the given replicas of each partition."""
         count = len(assignment) if assignment else partitions
         placed = (
             {"replica_assignment": [list(replicas) for replicas in assignment]}
@@ -66,80 +90,86 @@ class Admin:
         )
         topic = NewTopic(name, num_partitions=count, config=dict(configs or {}), **placed)
         self._client.create_topics([topic], request_timeout=_SECONDS)[name].result(_SECONDS)
-        wait_until(lambda: len(self._with_leaders(name)) == count, f"leaders of {name}")
+        self._wait_everywhere(name, lambda shown: _leaders(shown) == count, f"leaders of {name}")
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
         self._client.delete_topics([name], request_timeout=_SECONDS)[name].result(_SECONDS)
-        wait_until(lambda: not self.describe(name), f"{name} to go")
+        self._wait_everywhere(name, lambda shown: not shown, f"the deletion of {name}")
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Give a topic more partitions, up to ``total``."""
+        """Increase the number of partitions of a topic to ``total``."""
         self._client.create_partitions([NewPartitions(name, total)], request_timeout=_SECONDS)[name].result(_SECONDS)
-        wait_until(lambda: len(self._with_leaders(name)) == total, f"{total} partitions of {name}")
+        self._wait_everywhere(name, lambda shown: _leaders(shown) == total, f"{total} partitions of {name}")
 
     def alter_topic_config(self, name: str, configs: Mapping[str, str | None]) -> None:
-        """Set a topic's configurations; None takes one away."""
+        """Set configurations of a topic; None deletes one."""
         self._alter(ConfigResource.Type.TOPIC, name, configs)
 
-    def alter_broker_config(self, broker: int, configs: Mapping[str, str | None]) -> None:
-        """Set a broker's dynamic configurations. librdkafka knows no default of all brokers."""
-        self._alter(ConfigResource.Type.BROKER, str(broker), configs)
-
     def elect_preferred(self, name: str, partition: int = 0) -> None:
-        """Make the first replica the leader; nothing happens if it is."""
+        """Elect the preferred leader, the first replica; no change if it leads already."""
         self._elect(_PREFERRED, name, partition)
 
     def elect_unclean(self, name: str, partition: int = 0) -> None:
-        """Make any live replica the leader of a leaderless partition: records may be lost."""
+        """Elect any live replica of a leaderless partition, even one that lacks committed records."""
         self._elect(_UNCLEAN, name, partition)
 
     def reassign(self, name: str, partition: int, replicas: Sequence[int] | None) -> None:
-        """Begin to move a partition to other replicas; None cancels."""
-        moved = TopicPartition(name, partition)
+        """Start a reassignment of a partition to other replicas; None cancels it."""
+        target = TopicPartition(name, partition)
         with self._python_client() as client:
-            refused = client.alter_partition_reassignments({moved: replicas})[moved]
-        if refused is not None:
-            raise refused(f"cannot reassign {name}-{partition} to {replicas}")
+            error = client.alter_partition_reassignments({target: replicas})[target]
+        if error is not None:
+            raise error(f"cannot reassign {name}-{partition} to {replicas}")
 
-    def describe(self, name: str | None = None) -> dict[tuple[str, int], Partition]:
-        """Describe all partitions, or one topic's, as a broker sees them now; empty when there is no such topic."""
-        return {
-            (topic, number): Partition(partition.leader, tuple(partition.replicas), frozenset(partition.isrs))
-            for topic, metadata in self._metadata(name).topics.items()
-            if metadata.error is None
-            for number, partition in metadata.partitions.items()
-        }
+    def describe(self, name: str | None = None) -> Partitions:
+        """Describe all partitions, or those of one topic, according to a broker; empty when there is no such topic."""
+        return _partitions(self._metadata(name))
 
     def live_brokers(self) -> frozenset[int]:
-        """Give the brokers that are registered and not fenced."""
+        """Return the brokers that are registered and not fenced."""
         return frozenset(self._metadata().brokers)
 
-    def wait_isr(self, name: str, partition: int, isr: set[int], *, seconds: float = PATIENCE_SECONDS) -> Partition:
-        """Wait until a partition's in-sync replicas are exactly these."""
+    def wait_isr(
+        self, name: str, partition: int, isr: set[int], *, seconds: float = PATIENCE_SECONDS
+    ) -> PartitionDescription:
+        """Wait until the ISR of a partition is exactly this set."""
 
-        def there() -> Partition | None:
-            found = self.describe(name).get((name, partition))
-            return found if found and found.isr == isr else None
+        def reached() -> PartitionDescription | None:
+            description = self.describe(name).get((name, partition))
+            return description if description and description.isr == isr else None
 
-        wanted = wait_until(there, f"the ISR of {name}-{partition} to be {sorted(isr)}", seconds=seconds)
-        assert wanted is not None  # noqa: S101 - wait_until gives what is true
-        return wanted
+        description = wait_until(reached, f"the ISR of {name}-{partition} to be {sorted(isr)}", seconds=seconds)
+        assert description is not None  # noqa: S101 - wait_until returns a true value
+        return description
 
     def _metadata(self, name: str | None = None) -> ClusterMetadata:
-        """Ask any broker; one that hangs does not answer, and the client asks another the next time."""
-        found: list[ClusterMetadata] = []
+        """Read the metadata from any broker; after a timeout the client tries another one."""
+        responses: list[ClusterMetadata] = []
 
-        def answered() -> bool:
+        def has_responded() -> bool:
             with suppress(KafkaException):
-                found.append(self._client.list_topics(name, timeout=_ANSWER_SECONDS))
-            return bool(found)
+                responses.append(self._client.list_topics(name, timeout=_RESPONSE_SECONDS))
+            return bool(responses)
 
-        wait_until(answered, f"a broker of {self._bootstrap_servers} to answer")
-        return found[0]
+        wait_until(has_responded, f"a response of a broker of {self._bootstrap_servers}")
+        return responses[0]
 
-    def _with_leaders(self, name: str) -> list[Partition]:
-        return [partition for partition in self.describe(name).values() if partition.leader >= 0]
+    def _wait_everywhere(self, name: str, is_shown: Callable[[Partitions], bool], what: str) -> None:
+        """Wait until each broker shows a change: the next question may go to any of them, and one may be behind.
+
+        A broker that does not answer (dead, paused) is passed over.
+        """
+
+        def shows(client: AdminClient) -> bool:
+            try:
+                return is_shown(_partitions(client.list_topics(name, timeout=_RESPONSE_SECONDS)))
+            except KafkaException:
+                return True
+
+        wait_until(lambda: is_shown(self.describe(name)), what)
+        for client in self._each:
+            wait_until(partial(shows, client), what)
 
     def _alter(self, kind: Any, name: str, configs: Mapping[str, str | None]) -> None:  # noqa: ANN401 - an untyped enum
         entries = [
@@ -159,7 +189,7 @@ class Admin:
 
     @contextmanager
     def _python_client(self) -> Iterator[Any]:
-        """Give a client for what confluent-kafka or its type information lacks: elections and reassignments."""
+        """Open a client for elections and reassignments, which confluent-kafka or its type information lacks."""
         client = KafkaAdminClient(bootstrap_servers=self._bootstrap_servers)
         try:
             yield client

@@ -1,7 +1,7 @@
-"""Kafka's classes as the JVM's own archive: a node starts in 1.8 instead of 3 seconds and needs 45 MB less.
+"""A class data sharing archive of Kafka's classes: a node starts in 1.8 instead of 3 seconds and uses 45 MB less.
 
-The JVM writes such an archive when it ends, so the first broker of the first sandbox on a machine is asked to, and all
-later nodes map it. It fits one Java and one set of jars only; a JVM that finds it does not fit goes on without.
+The JVM writes the archive at its exit, so the first broker of the first sandbox on a machine does so, and all later
+nodes use it. It is valid for one Java and one set of jars; a JVM that finds it invalid runs without it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from streaming.runtime.java import Java
 
-_QUIET: Final = "-Xlog:cds*=off"  # classes that cannot be archived, an archive that does not fit: neither is news
+_QUIET: Final = "-Xlog:cds*=off"  # no warnings about classes that cannot be archived, or an invalid archive
 
 
 def archive_path(java: Java, jars: Sequence[Path]) -> Path:
-    """Give where the archive of this Java and these jars lies, or would lie."""
+    """Return the path of the archive for a Java and jars, whether it exists or not."""
     release = java.home / "release"
     parts = [str(java.home), release.read_text() if release.exists() else ""]
     parts += [f"{jar} {jar.stat().st_mtime_ns}" for jar in jars]
@@ -31,17 +31,17 @@ def archive_path(java: Java, jars: Sequence[Path]) -> Path:
 
 
 def using(archive: Path) -> tuple[str, ...]:
-    """Give the options of a JVM that maps the archive; none while there is none."""
+    """Return the JVM options to use the archive; none while it does not exist."""
     return (f"-XX:SharedArchiveFile={archive}", _QUIET) if archive.exists() else ()
 
 
 def recording(draft: Path) -> tuple[str, ...]:
-    """Give the options of a JVM that writes the archive when it ends in order."""
+    """Return the JVM options to write the archive at a clean exit."""
     return (f"-XX:ArchiveClassesAtExit={draft}", _QUIET)
 
 
-def keep(draft: Path, archive: Path) -> None:
-    """Put a written archive in its place; the folders may be on different disks."""
+def save(draft: Path, archive: Path) -> None:
+    """Move a new archive into the cache; the folders may be on different file systems."""
     if not draft.exists() or archive.exists():
         return
     beside = archive.with_name(f".{archive.name}.{draft.parent.name}")

@@ -1,4 +1,4 @@
-"""``Sandbox``: a cluster of real nodes in one folder. Knows processes, ports and Kafka's own tools."""
+"""``Sandbox``: a cluster of real nodes in one folder. Depends on processes, ports and Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 class Sandbox:
     """A KRaft cluster on 127.0.0.1.
 
-    Without a ``root`` its folder is a temporary one and goes with it. As a context manager it starts the cluster,
-    waits until it is ready, and leaves no process behind, even when this one is killed.
+    Without a ``root`` its folder is temporary and deleted at the end. As a context manager it starts the cluster, waits
+    until it is ready, and leaves no process behind, even when this process is killed.
     """
 
     def __init__(self, plan: Plan, root: Path | None = None) -> None:
@@ -56,17 +56,17 @@ class Sandbox:
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
-        """The brokers, dead or alive."""
+        """The ids of all brokers, running or not."""
         return tuple(self.plan.brokers)
 
     @property
     def controller_ids(self) -> tuple[int, ...]:
-        """The controllers, dead or alive."""
+        """The ids of all controllers, running or not."""
         return tuple(self.plan.controllers)
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients begin."""
+        """The bootstrap servers for clients."""
         return ",".join(f"{HOST}:{ports.client}" for ports in self.plan.brokers.values())
 
     @property
@@ -91,7 +91,7 @@ class Sandbox:
         return Admin(self.bootstrap_servers)
 
     def metrics_url(self, broker: int) -> str:
-        """Give the address of a broker's JMX agent."""
+        """Return the URL of a broker's JMX exporter."""
         return f"http://{HOST}:{self.plan.brokers[broker].metrics}/metrics"
 
     def __enter__(self) -> Self:
@@ -109,7 +109,7 @@ class Sandbox:
         self._leave()
 
     def up(self) -> None:
-        """Format what is not formatted, start what does not run, and wait until all brokers are registered."""
+        """Format the nodes if necessary, start those that do not run, and wait until all brokers are registered."""
         if not formatted(self.root):
             self._format()
         if self.plan.proxied() and self._proxy is None:
@@ -120,7 +120,7 @@ class Sandbox:
             self._wait_ready(node)
 
     def heal(self) -> None:
-        """Undo whatever was done to links and nodes, and wait until all brokers are registered."""
+        """Remove all faults of links and nodes, and wait until all brokers are registered."""
         if self._proxy is not None:
             self._proxy.release_all()
         for node in self._nodes:
@@ -135,26 +135,26 @@ class Sandbox:
             node.wait_ended()
 
     def start(self, node: int) -> None:
-        """Start a node and wait until it is ready: a broker is registered and unfenced then."""
+        """Start a node and wait until it is ready; a broker is registered and unfenced then."""
         self._launch(node)
         self._wait_ready(node)
 
     def kill(self, node: int) -> None:
-        """SIGKILL: gone at once, an unclean end."""
+        """Send SIGKILL and wait for the end: an unclean shutdown."""
         self._node(node).signal(signal.SIGKILL)
         self._node(node).wait_ended()
 
     def stop(self, node: int) -> None:
-        """SIGTERM: a controlled shutdown; returns when it is over."""
+        """Send SIGTERM and wait for the end: a controlled shutdown."""
         self._node(node).signal(signal.SIGTERM)
         self._node(node).wait_ended()
 
     def pause(self, node: int) -> None:
-        """SIGSTOP: the process hangs, its connections stay."""
+        """Send SIGSTOP: the process hangs, its connections stay open."""
         self._node(node).signal(signal.SIGSTOP)
 
     def resume(self, node: int) -> None:
-        """SIGCONT: the process goes on as if nothing had been."""
+        """Send SIGCONT: the process continues."""
         self._node(node).signal(signal.SIGCONT)
 
     def restart(self, node: int) -> None:
@@ -163,19 +163,19 @@ class Sandbox:
         self.start(node)
 
     def pid(self, node: int) -> int | None:
-        """Give a node's process while it lives; a paused one does."""
+        """Return the pid of a node that is running or paused, else None."""
         return self._node(node).pid
 
     def state(self, node: int) -> str:
-        """Tell in a word how a node is: running, frozen, not running."""
+        """Return the state of a node: running, frozen or not running."""
         return self._node(node).state
 
     def log(self, node: int) -> Path:
-        """Give the file with what a node says."""
+        """Return the path of a node's log file."""
         return self._node(node).log
 
     def run_tool(self, name: str, *arguments: str) -> None:
-        """Run one of Kafka's own tools on the cluster, for what no client library can; ``name`` is its class.
+        """Run one of Kafka's own tools on the cluster, for operations without a client library; ``name`` is its class.
 
         Raises:
             ConfigurationError: it failed.
@@ -186,7 +186,7 @@ class Sandbox:
             raise ConfigurationError(f"{name} failed: {(done.stderr or done.stdout).strip()}")
 
     def read_metadata_log(self, controller: int = FIRST_CONTROLLER) -> bytes:
-        """Read the segments of a controller's metadata log, as they are."""
+        """Return the bytes of all segments of a controller's metadata log."""
         segments = sorted((self._node(controller).data / "__cluster_metadata-0").glob("*.log"))
         return b"".join(segment.read_bytes() for segment in segments)
 
@@ -208,17 +208,17 @@ class Sandbox:
         return [java.executable, f"-Xmx{heap_megabytes}m", *_JVM, *shared, "-cp", ":".join(map(str, jars))]
 
     def _keep_classes(self) -> None:
-        """Let the broker that was told to record Kafka's classes end in order, and keep what it wrote."""
+        """Stop the broker that records Kafka's classes cleanly, and keep its archive."""
         broker = self.broker_ids[0]
         if self._archive is None or self.state(broker) != "running":
             return
         with suppress(TimeoutError):
             self._node(broker).signal(signal.SIGTERM)
             self._node(broker).wait_ended(seconds=15)
-            classes.keep(self._draft, self._archive)
+            classes.save(self._draft, self._archive)
 
     def _launch(self, node: int) -> None:
-        # Only a sandbox that ends under our eyes can wait for the archive to be written.
+        # Only a sandbox that this process stops can wait until the archive is written.
         record = self._watchdog is not None and node == self.broker_ids[0]
         command = self._java(self.plan.heap_megabytes, record=record)
         ports = self.plan.brokers.get(node)
@@ -228,12 +228,12 @@ class Sandbox:
         self._node(node).start(command)
 
     def _wait_ready(self, node: int) -> None:
-        wait_until(self._node(node).listening, f"node {node} to listen, see {self._node(node).log}")
+        wait_until(self._node(node).listening, f"node {node} to accept connections, see {self._node(node).log}")
         if node in self.plan.brokers:
             wait_until(lambda: node in self.admin.live_brokers(), f"broker {node} to be registered")
 
     def _format(self) -> None:
-        """Format one node with Kafka's tool and copy its folder: a second JVM would add a second."""
+        """Format one node with Kafka's tool and copy its folder, because every run of the tool takes a second."""
         for node_id, node in self._nodes.items():
             node.write_properties(self.plan.properties_of(node_id, node.data))
         first, *others = self._nodes.values()
@@ -247,7 +247,7 @@ class Sandbox:
         ]
         done = subprocess.run([*self._java(96), *tool], capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise ConfigurationError(f"Kafka refuses to format: {(done.stderr or done.stdout).strip()}")
+            raise ConfigurationError(f"Kafka cannot format the storage: {(done.stderr or done.stdout).strip()}")
         for node in others:
             _copy_formatted(first.data, node.data, node.node_id)
         write_plan(self.plan, self.root)
@@ -262,7 +262,7 @@ class Sandbox:
         if self._watchdog is not None:
             self._watchdog.dismiss()
             self._watchdog = None
-        if self._temporary and not failed:  # the logs of a cluster that did not start tell why
+        if self._temporary and not failed:  # the logs of a cluster that did not start show why
             shutil.rmtree(self.root, ignore_errors=True)
 
 

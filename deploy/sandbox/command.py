@@ -1,4 +1,4 @@
-"""``isrwatch sandbox``: a real Kafka cluster for people. Works from any terminal through the cluster's folder."""
+"""``isrwatch sandbox``: a real Kafka cluster. Usable from any terminal by the folder of the cluster."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.table import Table
 
@@ -20,12 +21,12 @@ from streaming.runtime.jars import JMX_AGENT, SANDBOX, jar_paths
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
-    help="Start a real Kafka cluster on this machine, and break it.",
+    help="Run a real Kafka cluster on this machine and inject faults.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 console = Console()
 
-Root = Annotated[Path, typer.Option("--root", help="The cluster's folder: data, logs, state.")]
+Root = Annotated[Path, typer.Option("--root", help="Folder of the cluster: data, logs, state.")]
 NodeId = Annotated[int, typer.Argument(help="A broker (1, 2, ...) or a controller (101, 102, ...).")]
 DEFAULT_ROOT = Path(".isrwatch/sandbox")
 
@@ -33,24 +34,25 @@ DEFAULT_ROOT = Path(".isrwatch/sandbox")
 @app.command()
 def up(
     *,
-    brokers: Annotated[int, typer.Option(min=1, max=9, help="Brokers; their ids are 1, 2, ...")] = 3,
-    controllers: Annotated[int, typer.Option(min=1, max=5, help="Controllers: 101, 102, ...")] = 1,
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="Number of brokers; their ids are 1, 2, ...")] = 3,
+    controllers: Annotated[int, typer.Option(min=1, max=5, help="Number of controllers: 101, 102, ...")] = 1,
     root: Root = DEFAULT_ROOT,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A property of all nodes; repeatable.")
     ] = None,
     jmx_config: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="Run the JMX agent in each broker with this file.")
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Run the JMX exporter in each broker."),
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Return when it is ready; end it with: down.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Return when it is ready; stop it with: down.")] = False,
 ) -> None:
-    """Start a cluster, or take up the one that is in the folder. Ctrl-C ends it and keeps its data."""
+    """Start a cluster, or the existing one in the folder. Ctrl-C stops it and keeps its data."""
     if formatted(root):
         plan = read_plan(root)
         if (brokers, controllers) != (len(plan.brokers), len(plan.controllers)):
             raise ConfigurationError(
                 f"{root} holds a sandbox of {len(plan.brokers)} brokers and {len(plan.controllers)} controllers: start "
-                "it with these numbers, or remove it first: isrwatch sandbox down"
+                "it with these numbers, or delete it first: isrwatch sandbox down"
             )
     else:
         plan = plan_cluster(
@@ -70,7 +72,7 @@ def up(
 
 @app.command()
 def status(root: Root = DEFAULT_ROOT) -> None:
-    """Show the nodes and where clients begin."""
+    """Show the nodes and the bootstrap servers."""
     sandbox = _opened(root)
     table = Table("node", "role", "address", "process")
     for node, ports in sandbox.plan.ports().items():
@@ -84,33 +86,59 @@ def status(root: Root = DEFAULT_ROOT) -> None:
     console.print(f"Logs: {sandbox.root}/node-*/server.log", soft_wrap=True)
 
 
+@app.command("create-topic")
+def create_topic(
+    name: Annotated[str, typer.Argument(help="Name of the new topic.")],
+    *,
+    partitions: Annotated[int, typer.Option(min=1, help="Number of partitions.")] = 6,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, help="Replicas of each partition; default: 3, or one per broker if fewer.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A property, such as min.insync.replicas=2; repeatable."),
+    ] = None,
+    root: Root = DEFAULT_ROOT,
+) -> None:
+    """Create a topic; a new cluster has none."""
+    sandbox, configs = _opened(root), _pairs(settings or [])
+    factor = replicas or min(3, len(sandbox.broker_ids))
+    try:
+        sandbox.admin.create_topic(name, partitions=partitions, replication_factor=factor, configs=configs)
+    except KafkaException as error:
+        reason = error.args[0]
+        text = reason if isinstance(reason, str) else reason.str()
+        raise ConfigurationError(f"Kafka refuses the topic {name}: {text}") from None
+    console.print(f"topic {name} was created; replicas of each partition: {factor}")
+
+
 @app.command()
 def kill(node: NodeId, root: Root = DEFAULT_ROOT) -> None:
-    """End a node at once (SIGKILL): fenced when its session ends."""
+    """Kill a node (SIGKILL); it is fenced when its session expires."""
     _opened(root).kill(node)
-    console.print(f"node {node} is dead; bring it back: isrwatch sandbox start {node}")
+    console.print(f"node {node} was killed; start it again: isrwatch sandbox start {node}")
 
 
 @app.command()
 def stop(node: NodeId, root: Root = DEFAULT_ROOT) -> None:
-    """Shut a node down in order (SIGTERM): it hands its leaders over first."""
+    """Shut down a node (SIGTERM): a controlled shutdown, which moves its leaderships first."""
     with console.status("controlled shutdown"):
         _opened(root).stop(node)
-    console.print(f"node {node} has stopped; bring it back: isrwatch sandbox start {node}")
+    console.print(f"node {node} has stopped; start it again: isrwatch sandbox start {node}")
 
 
 @app.command()
 def pause(node: NodeId, root: Root = DEFAULT_ROOT) -> None:
-    """Freeze a node (SIGSTOP): it hangs, its connections stay."""
+    """Pause a node (SIGSTOP): it hangs, its connections stay open."""
     _opened(root).pause(node)
-    console.print(f"node {node} is frozen; thaw it: isrwatch sandbox resume {node}")
+    console.print(f"node {node} is paused; resume it: isrwatch sandbox resume {node}")
 
 
 @app.command()
 def resume(node: NodeId, root: Root = DEFAULT_ROOT) -> None:
-    """Thaw a frozen node (SIGCONT)."""
+    """Resume a paused node (SIGCONT)."""
     _opened(root).resume(node)
-    console.print(f"node {node} goes on")
+    console.print(f"node {node} is running")
 
 
 @app.command()
@@ -124,33 +152,34 @@ def start(node: NodeId, root: Root = DEFAULT_ROOT) -> None:
 @app.command()
 def down(
     root: Root = DEFAULT_ROOT,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep data and logs for the next up.")] = False,
+    keep_data: Annotated[bool, typer.Option("--keep", help="Keep data and logs for the next up.")] = False,
 ) -> None:
-    """End all nodes and remove the cluster's folder."""
+    """Kill all nodes and delete the folder of the cluster."""
     sandbox = _opened(root)
     sandbox.down()
-    if not keep:
+    if not keep_data:
         shutil.rmtree(sandbox.root)
-    console.print("the sandbox is down" + (f"; its data stays in {root}" if keep else " and gone"))
+    console.print("the sandbox is down" + (f"; its data stays in {root}" if keep_data else " and deleted"))
 
 
 def _stay(sandbox: Sandbox) -> None:
-    """Keep the cluster until Ctrl-C."""
+    """Keep the cluster running until Ctrl-C."""
     try:
         _greet(sandbox)
-        console.print("Ctrl-C ends it.")
+        console.print("Ctrl-C stops it.")
         with suppress(KeyboardInterrupt):
             threading.Event().wait()
     finally:
-        with console.status("ending"):
+        with console.status("stopping"):
             sandbox.__exit__(None, None, None)
 
 
 def _greet(sandbox: Sandbox) -> None:
     console.print(f"Kafka is ready: {sandbox.bootstrap_servers}", soft_wrap=True)
     console.print(f"Cluster id {sandbox.cluster_id}, data and logs in {sandbox.root}", soft_wrap=True)
-    place = "" if sandbox.root == DEFAULT_ROOT.absolute() else f" --root {sandbox.root}"
-    console.print(f"Now break something: isrwatch sandbox kill {sandbox.broker_ids[-1]}{place}", soft_wrap=True)
+    option = "" if sandbox.root == DEFAULT_ROOT.absolute() else f" --root {sandbox.root}"
+    console.print(f"Create a topic: isrwatch sandbox create-topic orders{option}", soft_wrap=True)
+    console.print(f"Inject a fault: isrwatch sandbox kill {sandbox.broker_ids[-1]}{option}", soft_wrap=True)
 
 
 def _opened(root: Path) -> Sandbox:
@@ -167,5 +196,5 @@ def _pairs(settings: list[str]) -> dict[str, str]:
     pairs = [setting.partition("=") for setting in settings]
     for key, sign, _ in pairs:
         if not (key and sign):
-            raise ConfigurationError(f"--set {key!r} is no KEY=VALUE, as in log.segment.bytes=1048576")
+            raise ConfigurationError(f"--set {key!r} is not KEY=VALUE, like log.segment.bytes=1048576")
     return {key: value for key, _, value in pairs}

@@ -1,4 +1,4 @@
-"""The metadata log as Kafka's own tool decodes it: the truth that other readers of the log are compared with."""
+"""The metadata log, decoded by Kafka's own tool: the reference for other readers of the log."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def dump_metadata_log(java: Sequence[str | Path], data: Path) -> list[DumpedReco
 
 def _records(text: str) -> Iterator[DumpedRecord]:
     for line in text.splitlines():
-        if found := _RECORD.search(line):
-            record = json.loads(found[3])
+        if match := _RECORD.search(line):
+            record = json.loads(match[3])
             yield DumpedRecord(
-                offset=int(found[1]),
-                timestamp=int(found[2]) * 1000,
+                offset=int(match[1]),
+                timestamp=int(match[2]) * 1000,
                 kind=record["type"],
                 version=record["version"],
                 data=record["data"],

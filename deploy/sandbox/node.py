@@ -1,7 +1,7 @@
-"""One JVM of the sandbox: started, signalled and watched by its pid. Knows a folder, nothing of clusters.
+"""One JVM of the sandbox: started, signalled and monitored by its pid. Depends on a folder, not on the cluster.
 
-The pid lies in the node's folder, so that another process can signal the node, too. A pid is believed only while the
-process it names carries the node's properties file on its command line: pids are used again.
+The pid is stored in the node's folder, so that another process can signal the node, too. Pids are reused: a stored pid
+is valid only while the command line of that process contains the node's properties file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Node:
 
     @property
     def properties_file(self) -> Path:
-        """What the node was told."""
+        """The node's configuration file."""
         return self.folder / "server.properties"
 
     @property
@@ -47,12 +47,12 @@ class Node:
 
     @property
     def log(self) -> Path:
-        """What the node says."""
+        """The node's log file."""
         return self.folder / "server.log"
 
     @property
     def pid(self) -> int | None:
-        """The process, while it lives (a paused one lives)."""
+        """The pid of a running or paused process, else None."""
         if self._child is not None and self._child.poll() is None:
             return self._child.pid
         try:
@@ -64,7 +64,7 @@ class Node:
 
     @property
     def state(self) -> str:
-        """In a word: running, frozen or not running."""
+        """One of running, frozen and not running."""
         try:
             status = Path(f"/proc/{self.pid}/stat").read_text()
         except OSError:
@@ -72,7 +72,7 @@ class Node:
         return "frozen" if status.rpartition(")")[2].split()[0] == "T" else "running"
 
     def write_properties(self, properties: Mapping[str, str]) -> None:
-        """Tell the node; it reads this when it starts."""
+        """Write the configuration file, which the node reads at its start."""
         self.folder.mkdir(parents=True, exist_ok=True)
         text = "".join(f"{key}={value}\n" for key, value in properties.items())
         self.properties_file.write_text(text, encoding="utf-8")
@@ -87,33 +87,33 @@ class Node:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C in a terminal is for the one who drives, not for the brokers
+                start_new_session=True,  # Ctrl-C in a terminal must not reach the brokers
             )
         (self.folder / "pid").write_text(str(self._child.pid))
 
     def listening(self) -> bool:
-        """Tell whether the node accepts connections; a broker does once it is registered and unfenced.
+        """Return whether the node accepts connections; a broker does once it is registered and unfenced.
 
         Raises:
-            RuntimeError: its process has ended; the text has the end of its log.
+            RuntimeError: its process has ended; the message contains the end of its log.
         """
         try:
             socket.create_connection((HOST, self.port), 1).close()
         except OSError:
             if self.pid is None:
-                raise RuntimeError(f"node {self.node_id} has ended, see {self.log}:\n{self.last_words()}") from None
+                raise RuntimeError(f"node {self.node_id} has ended, see {self.log}:\n{self.log_tail()}") from None
             return False
         return True
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal, if there is somebody to get it."""
+        """Send a signal if the process exists."""
         if (pid := self.pid) is not None:
             os.kill(pid, number)
 
     def wait_ended(self, seconds: float = PATIENCE_SECONDS) -> None:
-        """Wait until the process is gone."""
+        """Wait until the process has ended."""
         wait_until(lambda: self.pid is None, f"node {self.node_id} to end", seconds=seconds, every=0.02)
 
-    def last_words(self, lines: int = 15) -> str:
-        """Give the end of the log."""
+    def log_tail(self, lines: int = 15) -> str:
+        """Return the end of the log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])

@@ -1,4 +1,4 @@
-"""What is decided when a cluster is made: ids, ports, properties. Kept in ``state.json`` of its folder."""
+"""The plan of a cluster: ids, ports, properties. Stored in ``state.json`` in its folder."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FIRST_CONTROLLER: Final = 101
-_PORTS: Final = range(15_000, 32_000)  # below the range that the kernel gives to outgoing connections
+_PORTS: Final = range(15_000, 32_000)  # below the kernel's range for outgoing connections
 _STATE: Final = "state.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One cluster on paper. ``properties`` go to all nodes, ``node_properties`` to one; both win over our own."""
+    """One cluster. ``properties`` are for all nodes, ``node_properties`` for one; both override the defaults."""
 
     cluster_id: str
     brokers: dict[int, Ports]
@@ -35,16 +35,16 @@ class Plan:
     jmx_config: str | None = None
 
     def ports(self) -> dict[int, Ports]:
-        """Give where each node listens, in the order of starting."""
+        """Return the ports of each node, in start order."""
         return self.controllers | self.brokers
 
     def properties_of(self, node: int, data: Path) -> dict[str, str]:
-        """Give everything that one node is told."""
+        """Return all properties of a node."""
         own = node_properties(node, self.brokers, self.controllers, str(data))
         return own | self.properties | self.node_properties.get(node, {})
 
     def proxied(self) -> dict[int, tuple[int, int]]:
-        """Give the routes of a replication proxy: broker to (advertised port, own port); none without a proxy."""
+        """Return the routes of the replication proxy: broker to (advertised port, own port); none without a proxy."""
         return {
             broker: (ports.advertised_replication, ports.replication)
             for broker, ports in self.brokers.items()
@@ -52,7 +52,7 @@ class Plan:
         }
 
 
-def plan_cluster(  # noqa: PLR0913 - each one is a keyword
+def plan_cluster(  # noqa: PLR0913 - all are keywords
     *,
     brokers: int = 3,
     controllers: int = 1,
@@ -62,9 +62,9 @@ def plan_cluster(  # noqa: PLR0913 - each one is a keyword
     jmx_config: Path | None = None,
     proxy: bool = False,
 ) -> Plan:
-    """Decide on a new cluster: brokers 1, 2, ..., controllers 101, 102, ..., free ports.
+    """Plan a new cluster: brokers 1, 2, ..., controllers 101, 102, ..., free ports.
 
-    ``jmx_config`` gives every broker the Prometheus JMX agent, ``proxy`` puts a proxy between the brokers.
+    ``jmx_config`` adds the Prometheus JMX exporter to every broker, ``proxy`` a proxy between the brokers.
     """
     return Plan(
         cluster_id=random_id(),
@@ -78,12 +78,12 @@ def plan_cluster(  # noqa: PLR0913 - each one is a keyword
 
 
 def write_plan(plan: Plan, root: Path) -> None:
-    """Keep the plan of a formatted cluster."""
+    """Store the plan of a formatted cluster."""
     (root / _STATE).write_text(json.dumps(asdict(plan), indent=2), encoding="utf-8")
 
 
 def read_plan(root: Path) -> Plan:
-    """Take up the cluster of a folder.
+    """Read the plan of the cluster in a folder.
 
     Raises:
         ConfigurationError: there is none.
@@ -99,15 +99,15 @@ def read_plan(root: Path) -> Plan:
 
 
 def formatted(root: Path) -> bool:
-    """Tell whether a folder holds a cluster."""
+    """Return whether a folder contains a cluster."""
     return (root / _STATE).exists()
 
 
 def random_id() -> str:
-    """Make an id as Kafka does: a random UUID in URL-safe base64, no dash in front, which tools take for an option."""
-    while (made := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+    """Create an id like Kafka: a random UUID in URL-safe base64, without the leading dash of an option."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
-    return made
+    return text
 
 
 def _ports(*, proxied: bool) -> Ports:

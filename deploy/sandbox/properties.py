@@ -1,7 +1,7 @@
-"""What a node is told: server.properties as a mapping. Pure.
+"""server.properties of a node as a mapping. Pure.
 
-The defaults make a small cluster that behaves like a production one in a hurry: the session (4 s) ends before the lag
-limit (6 s), so a killed broker is fenced and a slow one lags, as with Kafka's own 9 s and 30 s.
+The defaults make a small cluster that behaves like a production cluster with shorter timeouts: the session timeout
+(4 s) is below the lag limit (6 s), so a killed broker is fenced and a slow one lags, as with Kafka's 9 s and 30 s.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SMALL: Final[dict[str, str]] = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
 }
-_QUICK: Final[dict[str, str]] = {
+_SHORT_TIMEOUTS: Final[dict[str, str]] = {
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "4000",
     "replica.lag.time.max.ms": "6000",
@@ -39,7 +39,7 @@ _PREDICTABLE: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """Where a node listens. ``replication`` is what other brokers are told; a proxy may stand in front of it."""
+    """The ports of a node. Other brokers connect to ``advertised_replication``, which may belong to a proxy."""
 
     client: int
     replication: int = 0
@@ -50,7 +50,7 @@ class Ports:
 def node_properties(
     node_id: int, brokers: Mapping[int, Ports], controllers: Mapping[int, Ports], data: str
 ) -> dict[str, str]:
-    """Give the properties of a broker or a controller of a cluster, before anybody's own."""
+    """Return the default properties of a broker or a controller of a cluster."""
     replication_factor = str(min(3, len(brokers)))
     common = {
         "node.id": str(node_id),
@@ -66,7 +66,7 @@ def node_properties(
         "share.coordinator.state.topic.replication.factor": replication_factor,
         "share.coordinator.state.topic.min.isr": "1",
         **_SMALL,
-        **_QUICK,
+        **_SHORT_TIMEOUTS,
         **_PREDICTABLE,
     }
     return common | (_broker(brokers[node_id]) if node_id in brokers else _controller(controllers[node_id]))
@@ -81,7 +81,7 @@ def _broker(ports: Ports) -> dict[str, str]:
 
 
 def _controller(ports: Ports) -> dict[str, str]:
-    # A controller-only node has no REPLICATION listener, and refuses to be told of one.
+    # A controller-only node has no REPLICATION listener, and refuses a configuration with one.
     return {
         "process.roles": "controller",
         "listeners": f"CONTROLLER://{HOST}:{ports.client}",

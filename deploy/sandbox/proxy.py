@@ -1,8 +1,8 @@
-"""A TCP proxy on the replication links: one follower of one leader can be held, delayed or limited.
+"""A TCP proxy on the replication links: the link of one follower to one leader can be held, delayed or throttled.
 
-Brokers advertise the proxy's port for their inter-broker listener; clients use the direct listener and notice nothing.
-A follower tells who it is in the client id of its first request. Only the leader's answers are hindered: requests for
-the controller go elsewhere, so the follower stays registered and merely lags.
+Brokers advertise the proxy's port for their inter-broker listener; clients use another listener and are not affected.
+The client id of its first request identifies a follower. Faults apply to the leader's responses only: requests to the
+controller do not pass the proxy, so the follower stays registered and only lags.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _FETCHER: Final = re.compile(rb"broker-(\d+)-fetcher-")
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """What a link suffers: nothing passes, or each chunk waits ``seconds``, or ``bytes_per_second`` is all it gets."""
+class LinkFault:
+    """The fault of a link: held, each chunk delayed by ``seconds``, or throttled to ``bytes_per_second``."""
 
     held: bool = False
     seconds: float = 0.0
@@ -42,7 +42,7 @@ class ReplicationProxy:
 
     def __init__(self, routes: Mapping[int, tuple[int, int]]) -> None:
         self._routes = dict(routes)
-        self._faults: dict[Link, Fault] = {}
+        self._faults: dict[Link, LinkFault] = {}
         self._loop = asyncio.new_event_loop()
         self._changed = asyncio.Event()
         self._connections: set[asyncio.Task[None]] = set()
@@ -51,34 +51,34 @@ class ReplicationProxy:
         asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
 
     def hold(self, leader: int, follower: int) -> None:
-        """Let nothing through from a leader to a follower; the connection stays open."""
-        self._set(leader, follower, Fault(held=True))
+        """Hold everything from a leader to a follower; the connection stays open."""
+        self._set(leader, follower, LinkFault(held=True))
 
     def delay(self, leader: int, follower: int, seconds: float) -> None:
-        """Let each answer wait."""
-        self._set(leader, follower, Fault(seconds=seconds))
+        """Delay each chunk."""
+        self._set(leader, follower, LinkFault(seconds=seconds))
 
     def limit(self, leader: int, follower: int, bytes_per_second: float) -> None:
-        """Let no more than this through."""
-        self._set(leader, follower, Fault(bytes_per_second=bytes_per_second))
+        """Throttle a link."""
+        self._set(leader, follower, LinkFault(bytes_per_second=bytes_per_second))
 
     def release(self, leader: int, follower: int) -> None:
-        """End what a link suffers; what was held arrives now."""
-        self._set(leader, follower, Fault())
+        """Remove the fault of a link; held data is forwarded now."""
+        self._set(leader, follower, LinkFault())
 
     def release_all(self) -> None:
-        """End what all links suffer."""
+        """Remove the faults of all links."""
         for leader, follower in list(self._faults):
             self.release(leader, follower)
 
     def close(self) -> None:
-        """Close all links and end."""
+        """Close all links and stop."""
         asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    def _set(self, leader: int, follower: int, fault: Fault) -> None:
+    def _set(self, leader: int, follower: int, fault: LinkFault) -> None:
         self._faults[leader, follower] = fault
         self._loop.call_soon_threadsafe(self._changed.set)
 
@@ -91,7 +91,7 @@ class ReplicationProxy:
     async def _serve(
         self, leader: int, target: int, follower_reader: asyncio.StreamReader, follower_writer: asyncio.StreamWriter
     ) -> None:
-        """Carry one connection until either side ends it."""
+        """Forward one connection until either side closes it."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - asyncio calls this in a task
         self._connections.add(task)
@@ -103,7 +103,7 @@ class ReplicationProxy:
             leader_writer.write(first)
             pumps = [
                 asyncio.ensure_future(_copy(follower_reader, leader_writer)),
-                asyncio.ensure_future(self._answer(leader_reader, follower_writer, (leader, follower))),
+                asyncio.ensure_future(self._forward_responses(leader_reader, follower_writer, (leader, follower))),
             ]
             try:
                 await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -112,24 +112,24 @@ class ReplicationProxy:
                     pump.cancel()
                 await asyncio.gather(*pumps, return_exceptions=True)
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # either side is gone, or the proxy is: the other side is told by closing
+            pass  # one side or the proxy has closed: the other side is closed below
         finally:
             self._connections.discard(task)
             for writer in writers:
                 with suppress(OSError):
                     writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: Link) -> None:
-        """Copy a leader's answers as its link's fault allows."""
+    async def _forward_responses(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: Link) -> None:
+        """Forward a leader's responses, subject to the fault of the link."""
         while chunk := await reader.read(_CHUNK):
             await self._pass(len(chunk), link)
             writer.write(chunk)
             await writer.drain()
 
     async def _pass(self, size: int, link: Link) -> None:
-        fault = self._faults.get(link, Fault())
+        fault = self._faults.get(link, LinkFault())
         await asyncio.sleep(fault.seconds + size / fault.bytes_per_second)
-        while self._faults.get(link, Fault()).held:
+        while self._faults.get(link, LinkFault()).held:
             self._changed.clear()
             await self._changed.wait()
 
@@ -142,7 +142,7 @@ class ReplicationProxy:
 
 
 async def _introduction(reader: asyncio.StreamReader) -> tuple[bytes, int]:
-    """Read the head of the first request; give it, and the follower it names (0: no fetcher)."""
+    """Read the header of the first request; return it and the id of the follower in it (0: not a fetcher)."""
     head = await reader.readexactly(_HEADER.size)
     client_id = await reader.readexactly(max(0, _HEADER.unpack(head)[-1]))
     fetcher = _FETCHER.match(client_id)

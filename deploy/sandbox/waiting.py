@@ -1,4 +1,4 @@
-"""Waiting for a condition, never for a time: a loaded machine makes every guess wrong."""
+"""Waiting for a condition instead of a fixed time, which is wrong on a loaded machine."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ PATIENCE_SECONDS = 90.0
 
 
 def wait_until(condition: Callable[[], T], what: str, *, seconds: float = PATIENCE_SECONDS, every: float = 0.05) -> T:
-    """Ask until the answer is true, and give it.
+    """Evaluate a condition until its result is true, and return that.
 
     Raises:
-        TimeoutError: it was not within ``seconds``; the text says what was waited for.
+        TimeoutError: it was not true within ``seconds``; the message contains ``what``.
     """
     end = time.monotonic() + seconds
-    while not (answer := condition()):
+    while not (result := condition()):
         if time.monotonic() > end:
             raise TimeoutError(f"waited {seconds:.0f} s in vain for {what}")
         time.sleep(every)
-    return answer
+    return result

@@ -1,4 +1,4 @@
-"""Nothing is left behind: when the process that drives a sandbox dies, however it dies, its nodes are killed.
+"""A watchdog that kills the nodes of a sandbox when the process that started it ends, for whatever reason.
 
 PR_SET_PDEATHSIG follows the thread that started a child, not the process, and would kill brokers started by a
 short-lived thread. A pipe follows the process: the kernel closes it.
@@ -26,18 +26,18 @@ fi
 
 
 class Watchdog:
-    """A small shell that waits for the end of this process, kills the nodes, and removes a temporary folder."""
+    """A shell that waits for the end of this process, kills the nodes, and deletes a temporary folder."""
 
     def __init__(self, root: Path, *, temporary: bool) -> None:
         reading, self._writing = os.pipe()
-        fate = "temporary" if temporary else "kept"
+        kind = "temporary" if temporary else "kept"
         self._shell = subprocess.Popen(
-            ["/bin/sh", "-c", _SCRIPT, "isrwatch-sandbox-watchdog", root, fate], stdin=reading, start_new_session=True
+            ["/bin/sh", "-c", _SCRIPT, "isrwatch-sandbox-watchdog", root, kind], stdin=reading, start_new_session=True
         )
         os.close(reading)
 
     def dismiss(self) -> None:
-        """Kill what still runs, leave the folder to its owner, and go."""
+        """Kill the nodes that still run, keep the folder, and end the watchdog."""
         os.write(self._writing, b"dismissed\n")
         os.close(self._writing)
         self._shell.wait()

@@ -1,4 +1,4 @@
-"""A producer that keeps writing to every partition of a topic, as the world does while things break."""
+"""A producer that writes to every partition of a topic continuously, for tests under load."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
 
-class Writer:
-    """Writes one record to each partition every ``interval_seconds`` until it is left.
+class TopicWriter:
+    """Writes one record to each partition every ``interval_seconds`` until the context ends.
 
-    ``acks`` is "0", "1" or "all". ``delivered`` counts acknowledged records, ``failed`` those that were given up.
+    ``acks`` is "0", "1" or "all". ``delivered`` counts acknowledged records, ``failed`` those that failed.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Writer:
             for partition in self._partitions:
                 try:
                     self._producer.produce(self._topic, self._value, partition=partition, on_delivery=self._count)
-                except BufferError:  # a partition without a leader has filled the queue: wait with the others
+                except BufferError:  # a leaderless partition has filled the queue: wait
                     break
             self._producer.poll(0)
 

@@ -1,11 +1,12 @@
 """The launcher for spark-submit: ``spark-submit deploy/spark/main.py --config conf/isrwatch.toml``.
 
-Stands alone in its folder, because spark-submit puts that folder first on the path.
+The same as ``isrwatch job``, error messages and exit codes included. It is the only file of its folder, because
+spark-submit puts that folder first on the path.
 """
 
-import typer
+import sys
 
-from streaming.commands.job import job
+from streaming.commands import app
 
 if __name__ == "__main__":
-    typer.run(job)
+    app(["job", *sys.argv[1:]], prog_name="isrwatch")

@@ -1,13 +1,13 @@
-"""How observations travel: framed, ordered, replayable. The bus knows no Spark.
+"""Transports observations: framed, ordered, replayable. No Spark.
 
 A *log* is one source's stream on one channel. A *position* is the number of bytes before a frame in that stream, so it
 only grows, and ``[start, end)`` always names the same frames.
 
-- ``publisher``   the interface that sources write to
-- ``reader``      the interface that jobs read from
-- ``frames``      one record on disk: magic, length, CRC-32
-- ``segments``    the files of one log
-- ``log``         one log that is open for writing
-- ``directory``   ``<bus>/<channel>/<source>/<base position>.log``: the default, no broker needed
-- ``memory``      the test double that is shipped beside it
+- ``publisher``  the interface that sources write to
+- ``reader``     the interface that jobs read from
+- ``frames``     one record on disk: magic, length, CRC-32
+- ``segments``   the files of one log
+- ``log``        one log that is open for writing
+- ``directory``  ``<bus>/<channel>/<source>/<base position>.log``: the default, no broker needed
+- ``memory``     the same in memory: the test double
 """

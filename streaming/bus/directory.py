@@ -1,4 +1,4 @@
-"""The default bus: a directory of append-only segments, safe on a shared file system, no broker needed.
+"""The default bus: a directory of append-only segments on a local or shared file system.
 
     <bus>/<channel>/<source>/<20-digit base position>.log
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from streaming.bus.frames import Damaged, Frame, encode_frame, last_frame_start, parse, whole_up_to
+from streaming.bus.frames import BusFrame, Damaged, encode_frame, end_of_last_frame, last_frame_start, parse
 from streaming.bus.log import WritableLog
 from streaming.bus.segments import Segment, folder_of, folders, segments, source_of
 from streaming.contracts.codec import encode
@@ -31,8 +31,8 @@ class DirectoryPublisher:
 
     Args:
         directory: the bus; created when missing.
-        segment_bytes: a segment that has reached this size is followed by a new one.
-        fsync: wait for the disk before :meth:`publish` returns.
+        segment_bytes: size at which a new segment is started.
+        fsync: sync to disk before :meth:`publish` returns.
     """
 
     def __init__(self, directory: Path, *, segment_bytes: int, fsync: bool = True) -> None:
@@ -42,7 +42,7 @@ class DirectoryPublisher:
         self._logs: dict[tuple[str, str], WritableLog] = {}
 
     def publish(self, observations: Sequence[Observation]) -> None:
-        """Write observations, each to the log of its channel and source: one write a log."""
+        """Write observations, each to the log of its channel and source, with one write per log."""
         by_log: dict[tuple[Channel, str], list[Observation]] = {}
         for observation in observations:
             by_log.setdefault((observation.channel, observation.source), []).append(observation)
@@ -54,7 +54,7 @@ class DirectoryPublisher:
                 log.sequence += len(group)
 
     def publish_raw(self, channel: Channel, source: str, payload: bytes) -> None:
-        """Write bytes as they are; they take no number of the sequence."""
+        """Write bytes verbatim, without a sequence number."""
         with self._writing(channel, source) as log:
             log.append(encode_frame(payload))
 
@@ -66,9 +66,9 @@ class DirectoryPublisher:
 
     @contextmanager
     def _writing(self, channel: Channel, source: str) -> Iterator[WritableLog]:
-        """Open a log, or take it as it is; after an error of the disk the next call opens it anew.
+        """Return a log, opened on first use and again after a disk error.
 
-        Only then it shows what of this call has reached the disk.
+        After an error the log's sequence in memory is unknown: opening it again recovers it from what is on disk.
         """
         try:
             if (channel, source) not in self._logs:
@@ -80,24 +80,26 @@ class DirectoryPublisher:
                 log.abandon()
             raise IsrwatchError(
                 f"cannot write the bus below {self._directory}: {error.strerror}; free space or repair the disk, "
-                "what was published before is safe"
+                "everything published before is safe"
             ) from error
 
 
 class DirectoryReader:
-    """Reads the logs below a directory. Any number of readers, beside a writer or without.
+    """Reads the logs below a directory, concurrently with a writer and other readers.
 
-    What is certain is remembered: a whole frame with a valid checksum, or damage with a whole frame or a newer segment
-    behind it. The rest of the newest segment may still be on its way from a writer's buffer.
+    Invariant: the end of a log is a *final* position: before it are only complete frames with a valid checksum, and
+    damage that has such a frame or a newer segment behind it. The rest of the newest segment may still be in the
+    writer's buffers, so it is neither data nor damage yet.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        # Path of a newest segment -> (size and time of the file as seen, position up to which it is certain).
-        self._certain: dict[Path, tuple[tuple[int, int], int]] = {}
+        # Path of a newest segment -> (size and modification time at the last look, its final position).
+        self._final: dict[Path, tuple[tuple[int, int], int]] = {}
+        self._stamps: dict[Channel, tuple[tuple[int, int], ...]] = {}
 
     def logs(self, channel: Channel) -> list[str]:
-        """Name the sources that have a log on this channel, sorted.
+        """List the sources that have a log on this channel, sorted.
 
         Raises:
             ConfigurationError: the bus is a file.
@@ -110,24 +112,37 @@ class DirectoryReader:
             ) from None
 
     def start_positions(self, channel: Channel) -> dict[str, int]:
-        """Give the oldest position that is kept of each log."""
-        return {source: found[0].base for source in self.logs(channel) if (found := self._segments(channel, source))}
+        """Return the oldest position of each log."""
+        return {source: log[0].base for source in self.logs(channel) if (log := self._segments(channel, source))}
 
     def end_positions(self, channel: Channel) -> dict[str, int]:
-        """Give the position behind the last whole frame of each log.
+        """Return the position behind the last complete frame of each log.
 
-        Costs a directory listing and a stat a log; only what was added since the last call is read.
+        Costs a directory listing and a stat per log; reads only what was appended since the last call.
         """
         newest = {source: self._segments(channel, source)[-1:] for source in self.logs(channel)}
-        ends = {source: self._end(found[0]) for source, found in newest.items() if found}
-        self._certain = {found[0].path: self._certain[found[0].path] for found in newest.values() if found}
+        paths = [last[0].path for last in newest.values() if last]
+        stamp = self._stamp(channel, paths)  # before the files are read: what is written meanwhile is news
+        ends = {source: self._end(last[0]) for source, last in newest.items() if last}
+        others = {path: final for path, final in self._final.items() if path.parent.parent != self._directory / channel}
+        self._final = others | {path: self._final[path] for path in paths}
+        self._stamps[channel] = stamp
         return ends
 
+    def has_moved(self, channel: Channel) -> bool:
+        """Return whether a log was begun, written or cut since the last :meth:`end_positions`; two stats per log.
+
+        A segment that begins in the same tick of the disk's clock as that call shows with its first record only.
+        """
+        begun = self._directory / channel
+        paths = [path for path in self._final if path.parent.parent == begun]
+        return self._stamp(channel, paths) != self._stamps.get(channel)
+
     def bytes_behind(self, channel: Channel, source: str, position: int) -> tuple[int, int]:
-        """Tell how much of a log stands behind the record at a position, which was the last one that was applied.
+        """Return how far the job is behind, given the position of the last record that was applied.
 
         Returns:
-            the end of the log, and the bytes up to it.
+            the end of the log, and the number of bytes between that record and the end.
         """
         end = self.end_positions(channel).get(source, 0)
         start = self.start_positions(channel).get(source, end)
@@ -136,32 +151,32 @@ class DirectoryReader:
         return end, max(end - start, 0)
 
     def segment_positions(self, channel: Channel, source: str) -> list[int]:
-        """Give the base positions of a log's segments: where a long piece may be cut."""
+        """Return the base positions of a log's segments, where a long range may be split."""
         return [segment.base for segment in self._segments(channel, source)]
 
-    def read(self, channel: Channel, source: str, start: int, end: int) -> Iterator[Frame | Damaged]:
-        """Give everything between two positions, in order.
+    def read(self, channel: Channel, source: str, start: int, end: int) -> Iterator[BusFrame | Damaged]:
+        """Read everything between two positions, in order.
 
         Raises:
             IsrwatchError: segments beyond ``start`` were deleted.
         """
-        found = self._segments(channel, source)
-        oldest = found[0].base if found else end
+        log = self._segments(channel, source)
+        oldest = log[0].base if log else end
         if start < min(oldest, end):
             raise IsrwatchError(
                 f"segments up to position {oldest} of {channel}/{source} below {self._directory} were deleted, but "
                 f"reading was to go on at {start}: restore them, or start with a new checkpoint and new tables"
             )
-        for segment in found:
+        for segment in log:
             upper = end if segment.end is None else min(end, segment.end)
             lower = max(start, segment.base)
             if lower < upper:
                 yield from _read_segment(segment, lower, upper)
 
     def frame_start(self, channel: Channel, source: str, start: int, limit: int) -> int | None:
-        """Find the last place where a record begins, behind one position and up to another; None where none is near.
+        """Return the last position where a record begins, after ``start`` and up to ``limit``; None when none is near.
 
-        Looks at the bytes before the limit only, however much lies between.
+        Reads only a fixed number of bytes before the limit, however long the range is.
         """
         for segment in reversed(self._segments(channel, source)):
             if segment.base <= limit:
@@ -174,38 +189,52 @@ class DirectoryReader:
         begin = max(start, limit - _PIECE)
         with segment.path.open("rb") as file:
             file.seek(begin - segment.base)
-            found = last_frame_start(file.read(2 * _PIECE), limit - begin)
-        return None if found is None else begin + found
+            index = last_frame_start(file.read(2 * _PIECE), limit - begin)
+        return None if index is None else begin + index
 
     def delete_below(self, channel: Channel, source: str, position: int) -> None:
-        """Delete whole segments that end at or below a position.
+        """Delete segments that end at or below a position.
 
-        The newest stays, and the newest that is not empty: the writer recovers its numbers from it.
+        Invariant: the newest segment stays, and the newest one that is not empty, because a writer that opens the log
+        recovers position and sequence from them.
         """
-        found = self._segments(channel, source)
-        keep = next((segment.base for segment in reversed(found) if segment.path.stat().st_size), 0)
-        for segment in found:
-            if segment.end is not None and segment.end <= position and segment.base < keep:
+        log = self._segments(channel, source)
+        oldest_kept = next((segment.base for segment in reversed(log) if segment.path.stat().st_size), 0)
+        for segment in log:
+            if segment.end is not None and segment.end <= position and segment.base < oldest_kept:
                 segment.path.unlink(missing_ok=True)
+
+    def _stamp(self, channel: Channel, newest: Sequence[Path]) -> tuple[tuple[int, int], ...]:
+        """Return size and modification time of the channel, and of each log's folder and newest segment."""
+        places = [self._directory / channel, *(place for path in newest for place in (path.parent, path))]
+        return tuple(_size_and_time(place) for place in places)
 
     def _segments(self, channel: Channel, source: str) -> list[Segment]:
         return segments(self._directory / channel / folder_of(source))
 
     def _end(self, newest: Segment) -> int:
-        """Look at what was added to a newest segment."""
-        status = newest.path.stat()
-        now = (status.st_size, status.st_mtime_ns)
-        seen, certain = self._certain.get(newest.path, ((0, 0), newest.base))
-        if now != seen:
+        """Return the final position of a newest segment, from what was appended since the last look."""
+        stamp = _size_and_time(newest.path)
+        last_stamp, final = self._final.get(newest.path, ((0, 0), newest.base))
+        if stamp != last_stamp:
             with newest.path.open("rb") as file:
-                file.seek(certain - newest.base)
-                certain += whole_up_to(file.read())
-            self._certain[newest.path] = (now, certain)
-        return certain
+                file.seek(final - newest.base)
+                final += end_of_last_frame(file.read())
+            self._final[newest.path] = (stamp, final)
+        return final
 
 
-def _read_segment(segment: Segment, lower: int, upper: int) -> Iterator[Frame | Damaged]:
-    """Read one segment piece by piece; where the pieces are cut changes nothing (see ``frames``)."""
+def _size_and_time(path: Path) -> tuple[int, int]:
+    """Return size and modification time of a file or folder; (-1, -1) while there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
+
+
+def _read_segment(segment: Segment, lower: int, upper: int) -> Iterator[BusFrame | Damaged]:
+    """Read one segment in pieces; the result does not depend on where they are cut (see :mod:`frames`)."""
     position, rest = lower, b""
     with segment.path.open("rb") as file:
         file.seek(lower - segment.base)

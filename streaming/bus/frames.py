@@ -1,8 +1,11 @@
-"""One record on disk: magic, length, CRC-32, payload. Knows bytes only; the standard library is enough.
+"""One record on disk: magic, length, CRC-32, payload. Depends on the standard library only.
 
-The magic begins with a byte that no UTF-8 text holds, and no payload may hold it. So after damage the next magic is
-the next frame, and where a buffer is cut never changes what is found in it. The checksum covers the length, too.
-CRC-32 of zlib rather than CRC-32C: every collector and every Spark worker has it.
+Invariant: the magic occurs at the begin of frames only. It starts with a byte that no UTF-8 text contains, and
+:func:`encode_frame` refuses a payload with the magic. So after damage a reader resynchronises at the next magic, and
+the result never depends on where a buffer was cut.
+
+The CRC is computed with the length of the payload as its start value, so a corrupt length is detected as well. CRC-32
+of zlib rather than CRC-32C, because every collector and every Spark worker has it.
 """
 
 from __future__ import annotations
@@ -21,20 +24,20 @@ _MISMATCH: Final = "checksum mismatch"
 _NO_MAGIC: Final = "no frame begins here"
 
 
-class Frame(NamedTuple):
-    """One whole record, and the number of bytes before it in its log."""
+class BusFrame(NamedTuple):
+    """One complete record, and the number of bytes before it in its log."""
 
     position: int
     payload: bytes
 
     @property
     def end(self) -> int:
-        """Give the position behind this frame."""
+        """The position behind this frame."""
         return self.position + HEADER_BYTES + len(self.payload)
 
 
 class Damaged(NamedTuple):
-    """Bytes from ``position`` to ``end`` that hold no valid frame; ``raw`` is what is left of them."""
+    """Bytes from ``position`` to ``end`` that contain no valid frame; ``raw`` has those that still exist."""
 
     position: int
     raw: bytes
@@ -46,35 +49,36 @@ def encode_frame(payload: bytes) -> bytes:
     """Frame one record.
 
     Raises:
-        ValueError: the payload is longer than ``MAX_PAYLOAD`` or holds the magic.
+        ValueError: the payload is longer than ``MAX_PAYLOAD`` or contains the magic.
     """
     if len(payload) > MAX_PAYLOAD:
         raise ValueError(f"a record of {len(payload)} bytes is longer than {MAX_PAYLOAD}")
     if MAGIC in payload:
-        raise ValueError("a record must not hold the magic of a frame; it is no UTF-8 text")
+        raise ValueError("a record must not contain the magic of a frame; it is not UTF-8 text")
     return _HEADER.pack(MAGIC, len(payload), _checksum(payload)) + payload
 
 
-def parse(data: bytes, position: int, *, closed: bool) -> tuple[list[Frame | Damaged], int]:
-    """Find every frame in a piece of a log.
+def parse(data: bytes, position: int, *, closed: bool) -> tuple[list[BusFrame | Damaged], int]:
+    """Parse a piece of a log.
 
     Args:
         data: the piece; it begins where a frame or damage begins.
-        position: of its first byte.
-        closed: nothing can follow, so an invalid rest is damage; else it may be still unwritten and is left.
+        position: position of its first byte.
+        closed: nothing can follow, so an invalid rest is damage. Otherwise its end may not be written yet, and an
+            invalid rest without a later frame is left to the next call.
 
     Returns:
-        what was found, in order, and the number of bytes that this covers.
+        frames and damage in order, and the number of bytes that they cover.
     """
-    found: list[Frame | Damaged] = []
+    items: list[BusFrame | Damaged] = []
     at = 0
     while at < len(data):
-        at = _whole_frames(data, at, position, found)
+        at = _append_valid(data, at, position, items)
         if at == len(data):
             break
         end, reason = _frame_at(data, at)
         if not reason:
-            found.append(Frame(position + at, data[at + HEADER_BYTES : end]))
+            items.append(BusFrame(position + at, data[at + HEADER_BYTES : end]))
             at = end
             continue
         following = _next_frame(data, at + 1)
@@ -82,13 +86,13 @@ def parse(data: bytes, position: int, *, closed: bool) -> tuple[list[Frame | Dam
             if not closed:
                 break
             following = len(data)
-        found.append(Damaged(position + at, data[at:following], reason, position + following))
+        items.append(Damaged(position + at, data[at:following], reason, position + following))
         at = following
-    return found, at
+    return items, at
 
 
-def _whole_frames(data: bytes, at: int, position: int, found: list[Frame | Damaged]) -> int:
-    """Take valid frames as long as they follow each other; give the index behind them."""
+def _append_valid(data: bytes, at: int, position: int, items: list[BusFrame | Damaged]) -> int:
+    """Append consecutive valid frames and return the index behind them: the fast path, without slices of the header."""
     unpack, checksum_of, last = _HEADER.unpack_from, zlib.crc32, len(data) - HEADER_BYTES
     while at <= last:
         magic, length, checksum = unpack(data, at)
@@ -98,33 +102,33 @@ def _whole_frames(data: bytes, at: int, position: int, found: list[Frame | Damag
         payload = data[begin : begin + length]
         if magic != MAGIC or len(payload) != length or checksum_of(payload, length) != checksum:
             break
-        found.append(Frame(position + at, payload))
+        items.append(BusFrame(position + at, payload))
         at = begin + length
     return at
 
 
-def whole_up_to(data: bytes) -> int:
-    """Give the index behind the last whole frame, 0 for none: whatever is damaged before it stays so.
+def end_of_last_frame(data: bytes) -> int:
+    """Return the index behind the last complete frame, 0 for none; damage before it is final.
 
-    >>> whole_up_to(encode_frame(b"a") + MAGIC)
+    >>> end_of_last_frame(encode_frame(b"a") + MAGIC)
     13
     """
-    found = _last_frame(data, 0, len(data))
-    return 0 if found is None else found[1]
+    frame = _last_frame(data, 0, len(data))
+    return 0 if frame is None else frame[1]
 
 
 def last_frame_start(data: bytes, limit: int) -> int | None:
-    """Find the last index, from 1 up to a limit, where a whole frame begins; no whole frame reaches over such a place.
+    """Return the last index, from 1 up to a limit, where a complete frame begins; no frame spans such an index.
 
     >>> last_frame_start(encode_frame(b"a") + encode_frame(b"b"), 20)
     13
     """
-    found = _last_frame(data, 1, limit)
-    return None if found is None else found[0]
+    frame = _last_frame(data, 1, limit)
+    return None if frame is None else frame[0]
 
 
 def _last_frame(data: bytes, first: int, last: int) -> tuple[int, int] | None:
-    """Find where the last whole frame begins, between two indices, and where it ends."""
+    """Return begin and end of the last complete frame that begins between two indices."""
     at = data.rfind(MAGIC, first, last + len(MAGIC))
     while at >= 0:
         end, reason = _frame_at(data, at)
@@ -135,7 +139,7 @@ def _last_frame(data: bytes, first: int, last: int) -> tuple[int, int] | None:
 
 
 def _frame_at(data: bytes, at: int) -> tuple[int, str]:
-    """Give the end of the frame at this index, or the reason why there is none."""
+    """Return the end of the frame at this index, or the reason why there is no valid one."""
     if len(data) - at < HEADER_BYTES:
         return at, _INCOMPLETE if MAGIC.startswith(data[at : at + len(MAGIC)]) else _NO_MAGIC
     magic, length, checksum = _HEADER.unpack_from(data, at)

@@ -1,7 +1,7 @@
-"""One log that is open for writing: lock, recovery, segments, bytes. Knows frames, segments and the codec.
+"""One log that is open for writing: lock, recovery, segments. Depends on frames, segments and the codec.
 
-One process writes a log at a time. A segment that was closed by a crash is never written again: an incomplete frame at
-its end is cut off (no reader passes one) and writing goes on in a new segment.
+Invariants: one process writes a log at a time. A segment with content is never written again after its writer ended:
+after a crash an incomplete frame at its end is truncated (no reader has passed it), and writing continues in a new one.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from streaming.bus.frames import HEADER_BYTES, MAGIC, Damaged, Frame, parse
+from streaming.bus.frames import HEADER_BYTES, MAGIC, BusFrame, Damaged, parse
 from streaming.bus.segments import Segment, segment_name, segments
 from streaming.contracts.codec import decode
-from streaming.errors import ConfigurationError, Quarantined
+from streaming.contracts.observations import SCHEMA_VERSION
+from streaming.errors import ConfigurationError, NewerFormat, Quarantined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,11 +25,12 @@ _LOCK: Final = ".lock"
 
 
 class WritableLog:
-    """One log that is open for writing. ``sequence`` is the number of its last observation.
+    """One log that is open for writing. ``sequence`` is that of its last observation.
 
     Raises:
         ConfigurationError: another process writes this log.
-        OSError: the disk refuses; the log must be abandoned and opened anew.
+        NewerFormat: a newer program wrote the last observation, so its sequence is unknown.
+        OSError: the disk refuses; abandon the log and open it again.
     """
 
     def __init__(self, folder: Path, segment_bytes: int, *, fsync: bool) -> None:
@@ -41,12 +43,12 @@ class WritableLog:
         try:
             self._base, self.sequence = recover(folder)
             self._file = self._create()
-        except OSError:
+        except (OSError, NewerFormat):
             os.close(self._lock)
             raise
 
     def append(self, data: bytes) -> None:
-        """Write whole frames, in one piece."""
+        """Write complete frames with one call; start a new segment first when the current one is full."""
         if self._size >= self._segment_bytes:
             full, self._base, self._size = self._file, self._base + self._size, 0
             self._file = self._create()
@@ -55,21 +57,21 @@ class WritableLog:
         self._size += len(data)
 
     def close(self) -> None:
-        """Let go of the log."""
+        """Close and unlock the log."""
         os.close(self._file)
         os.close(self._lock)
 
     def abandon(self) -> None:
-        """Close after an error, leaving a log that ends with a whole frame where the disk still allows it.
+        """Close after an error; truncate an incomplete frame at the end if the disk still allows it.
 
-        Whole frames stay: a reader may have passed them already.
+        Complete frames stay, because a reader may have passed them already.
         """
-        with suppress(OSError):
+        with suppress(OSError, NewerFormat):
             recover(self._folder)
         self.close()
 
     def _create(self) -> int:
-        """Open the segment of the present base: a new one, or one that a crash has left empty."""
+        """Open the segment of the current base: a new one, or one that a crash left empty."""
         file = os.open(self._folder / segment_name(self._base), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         if self._fsync:
             _sync_folder(self._folder)
@@ -84,53 +86,68 @@ class WritableLog:
 
 
 def recover(folder: Path) -> tuple[int, int]:
-    """Bring a log into order after a crash.
+    """Repair a log after a crash.
 
-    An incomplete frame at the end is cut off: it was never acknowledged, and no reader passes one. Anything else that
-    is damaged stays to be reported, and one number is left out for it so that the gap shows.
+    An incomplete frame at the end is truncated: it was never acknowledged, and no reader has passed it. Any other
+    damage stays and is reported by readers; its sequence number is skipped, so that the job detects the gap.
 
     Returns:
-        the position where writing goes on, and the number of the last observation.
+        the position where writing continues, and the sequence of the last observation.
+
+    Raises:
+        NewerFormat: a newer program wrote the last observation; nothing was truncated.
     """
-    found = segments(folder)
-    if not found:
+    log = segments(folder)
+    if not log:
         return 0, 0
-    newest = found[-1]
+    newest = log[-1]
     data = newest.path.read_bytes()
     items, _ = parse(data, newest.base, closed=True)
     end = newest.base + len(data)
-    if items and isinstance(items[-1], Damaged) and is_incomplete(items[-1].raw):
+    is_torn = bool(items) and isinstance(items[-1], Damaged) and is_incomplete(items[-1].raw)
+    if is_torn:
         end = items.pop().position
+    try:
+        sequence = _last_sequence(items, log[:-1])
+    except NewerFormat:
+        raise NewerFormat(
+            f"{folder} ends with a record of a newer isrwatch, this program writes format {SCHEMA_VERSION}; "
+            "upgrade isrwatch collect"
+        ) from None
+    if is_torn:
         os.truncate(newest.path, end - newest.base)
-    return end, _last_sequence(items, found[:-1])
+    return end, sequence
 
 
 def is_incomplete(raw: bytes) -> bool:
-    """Tell whether these last bytes of a file are the begin of a frame whose rest is missing."""
+    """Return whether the last bytes of a file are the begin of a frame whose rest is missing."""
     if len(raw) < HEADER_BYTES:
         return MAGIC.startswith(raw[: len(MAGIC)])
     length = int.from_bytes(raw[len(MAGIC) : len(MAGIC) + 4])
     return raw.startswith(MAGIC) and HEADER_BYTES + length > len(raw)
 
 
-def _last_sequence(items: Sequence[Frame | Damaged], older: Sequence[Segment]) -> int:
-    """Find the number of the last observation; the newest segment may hold none yet."""
-    behind = 0
+def _last_sequence(items: Sequence[BusFrame | Damaged], older: Sequence[Segment]) -> int:
+    """Return the sequence of the last observation; the newest segment may contain none yet.
+
+    One is added for damage skipped that observation: the damaged bytes may have been the next one.
+    """
+    skipped = 0
     while True:
         for item in reversed(items):
             if isinstance(item, Damaged):
-                behind = 1
+                skipped = 1
                 continue
             with suppress(Quarantined):
-                return decode(item.payload).sequence + behind
+                return decode(item.payload).sequence + skipped
         if not older:
-            return behind
+            return skipped
         last, older = older[-1], older[:-1]
         items = parse(last.path.read_bytes(), last.base, closed=True)[0]
 
 
 def _locked(folder: Path) -> int:
-    """Lock a log for this process; the lock goes with the process, even a killed one."""
+    """Lock a log for this process; the kernel releases it with the process, even a killed one."""
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

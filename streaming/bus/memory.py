@@ -1,11 +1,11 @@
-"""The bus in memory: the test double that is shipped beside the directory. Same frames, same positions, no disk."""
+"""The bus in memory, as a test double: the same frames and positions as the directory, without a disk."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from streaming.bus.frames import Damaged, Frame, encode_frame, parse
+from streaming.bus.frames import BusFrame, Damaged, encode_frame, parse
 from streaming.contracts.codec import encode
 from streaming.errors import IsrwatchError
 
@@ -30,7 +30,7 @@ class _Log:
 
 
 class MemoryBus:
-    """A publisher and a reader in one. Nothing can be damaged here."""
+    """A publisher and a reader in one. Its content cannot be damaged."""
 
     def __init__(self, *, segment_bytes: int = 1 << 20) -> None:
         self._segment_bytes = segment_bytes
@@ -44,26 +44,26 @@ class MemoryBus:
             self._append(log, encode(replace(observation, sequence=log.sequence)))
 
     def publish_raw(self, channel: Channel, source: str, payload: bytes) -> None:
-        """Append bytes as they are."""
+        """Append bytes verbatim."""
         self._append(self._logs.setdefault((channel, source), _Log()), payload)
 
     def close(self) -> None:
-        """Do nothing: what was published stays readable."""
+        """Do nothing: published observations stay readable."""
 
     def logs(self, channel: Channel) -> list[str]:
-        """Name the sources that have a log on this channel, sorted."""
+        """List the sources that have a log on this channel, sorted."""
         return sorted(source for its_channel, source in self._logs if its_channel == channel)
 
     def start_positions(self, channel: Channel) -> dict[str, int]:
-        """Give the oldest position that is kept of each log."""
+        """Return the oldest position of each log."""
         return {source: next(iter(self._logs[channel, source].segments)) for source in self.logs(channel)}
 
     def end_positions(self, channel: Channel) -> dict[str, int]:
-        """Give the position behind the last frame of each log."""
+        """Return the position behind the last frame of each log."""
         return {source: self._logs[channel, source].end() for source in self.logs(channel)}
 
-    def read(self, channel: Channel, source: str, start: int, end: int) -> Iterator[Frame | Damaged]:
-        """Give everything between two positions, in order.
+    def read(self, channel: Channel, source: str, start: int, end: int) -> Iterator[BusFrame | Damaged]:
+        """Read everything between two positions, in order.
 
         Raises:
             IsrwatchError: segments beyond ``start`` were deleted.
@@ -77,7 +77,7 @@ class MemoryBus:
             yield from (item for item in items if start <= item.position < end)
 
     def delete_below(self, channel: Channel, source: str, position: int) -> None:
-        """Delete whole segments that end at or below a position; the newest stays."""
+        """Delete segments that end at or below a position; the newest stays."""
         segments = self._logs[channel, source].segments
         for base, following in list(zip(segments, list(segments)[1:], strict=False)):
             if following <= position:

@@ -1,4 +1,4 @@
-"""The interface that sources write to. Knows contracts only."""
+"""The interface for sources. Depends on contracts only."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 
 
 class Publisher(Protocol):
-    """Writes observations to the logs of their channel and source, in order, and numbers them."""
+    """Writes observations to the log of their channel and source, in order, with sequence numbers."""
 
     def publish(self, observations: Sequence[Observation]) -> None:
-        """Write observations; when this returns they survive a crash.
+        """Write observations durably.
 
-        Each gets the next ``sequence`` of its log, whatever it carried before.
+        Each gets the next ``sequence`` of its log, whatever value it had before.
 
         Raises:
-            IsrwatchError: they could not be written, or not all of them. Publishing them all again is right:
-                what comes twice is recognised downstream.
+            IsrwatchError: none or only some of them could be written. Publish all of them again: the job recognises
+                duplicates.
         """
 
     def publish_raw(self, channel: Channel, source: str, payload: bytes) -> None:
-        """Write bytes as they are, for what was encoded before.
+        """Write bytes verbatim.
 
         Raises:
             IsrwatchError: as above.
         """
 
     def close(self) -> None:
-        """Let go of the logs, so that another publisher may write them."""
+        """Close and unlock the logs, so that another publisher can write them."""

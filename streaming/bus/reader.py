@@ -1,4 +1,4 @@
-"""The interface that jobs read from. Knows frames and contracts only."""
+"""The interface for jobs. Depends on frames and contracts only."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streaming.bus.frames import Damaged, Frame
+    from streaming.bus.frames import BusFrame, Damaged
     from streaming.contracts.observations import Channel
 
 
-class Reader(Protocol):
-    """Reads logs by position. What lies in ``[start, end)`` is the same whenever it is asked."""
+class BusReader(Protocol):
+    """Reads logs by position. Invariant: every read of ``[start, end)`` returns the same items."""
 
     def logs(self, channel: Channel) -> list[str]:
-        """Name the sources that have a log on this channel, sorted."""
+        """List the sources that have a log on this channel, sorted."""
 
     def start_positions(self, channel: Channel) -> dict[str, int]:
-        """Give the oldest position that is kept of each log."""
+        """Return the oldest position of each log."""
 
     def end_positions(self, channel: Channel) -> dict[str, int]:
-        """Give the position behind the last whole frame of each log; cheap enough to be asked all the time."""
+        """Return the position behind the last complete frame of each log; cheap enough for polling."""
 
-    def read(self, channel: Channel, source: str, start: int, end: int) -> Iterator[Frame | Damaged]:
-        """Give everything between two positions that this reader gave out, in order.
+    def read(self, channel: Channel, source: str, start: int, end: int) -> Iterator[BusFrame | Damaged]:
+        """Read everything between two positions that this reader returned, in order.
 
         Raises:
-            IsrwatchError: the log was deleted beyond ``start``.
+            IsrwatchError: segments beyond ``start`` were deleted.
         """
 
     def delete_below(self, channel: Channel, source: str, position: int) -> None:
-        """Delete whole segments that end at or below a position; the newest always stays.
+        """Delete segments that end at or below a position; the newest always stays.
 
-        A job deletes below what its tables had committed before the present batch began: after a crash Spark plans
-        its last batch again, and reads it, even when the tables have it.
+        A job deletes only below what its tables had committed before the current batch began: after a crash Spark plans
+        its last batch again and reads it, even when the tables already have it.
         """

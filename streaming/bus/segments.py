@@ -1,6 +1,6 @@
-"""The files of one log: ``<base position>.log``, in order. Knows names and sizes, not what is inside.
+"""The files of one log: ``<base position>.log``, in order. Depends on names and sizes, not on the content.
 
-A segment holds the positions from its base up to the base of the next one; the newest ends where its file ends.
+Invariant: a segment contains the positions from its base up to the base of the next one; the newest ends with its file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Segment(NamedTuple):
 
 
 def folder_of(source: str) -> str:
-    """Spell a source as the name of a folder; no source can climb out of its channel.
+    """Return the name of a source's folder, escaped so that no source name leads out of its channel.
 
     >>> folder_of("metadata_log:collector-1")
     'metadata_log%3Acollector-1'
@@ -32,17 +32,17 @@ def folder_of(source: str) -> str:
 
 
 def source_of(folder: str) -> str:
-    """Read a folder's name back."""
+    """Return the source of a folder."""
     return unquote(folder)
 
 
 def segment_name(base: int) -> str:
-    """Name a segment by its base position, so that names sort as positions do."""
+    """Return the file name of a segment; names sort like positions."""
     return f"{base:0{_DIGITS}d}{SUFFIX}"
 
 
 def segments(log: Path) -> list[Segment]:
-    """List a log's segments, oldest first; none when the log does not exist."""
+    """List a log's segments, oldest first; empty when the log does not exist."""
     try:
         with os.scandir(log) as entries:
             names = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIX))
@@ -53,7 +53,7 @@ def segments(log: Path) -> list[Segment]:
 
 
 def folders(directory: Path) -> list[str]:
-    """List the folders below a directory, sorted; none when it does not exist."""
+    """List the folders below a directory, sorted; empty when it does not exist."""
     try:
         with os.scandir(directory) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir())

@@ -1,26 +1,40 @@
-"""What follows from observations. Pure: values in, values out; no clock, no IO, no Spark.
+"""Derives changes from observations. Pure: values in, values out; no clock, no IO, no Spark.
 
 ``fold(state, observations)`` is the only place where the rule of a transition is written. It never guesses a cause:
 sources prove causes, because only they see the order of records.
 
-- ``state``       what is true now: partitions, brokers, clusters, sources
-- ``change``      one accepted step, with its events
-- ``buckets``     a batch cut by topics, so that folds of all equal one fold
-- ``fold``        observations applied one by one
-- ``confirmed``   a run of observations that told nothing new
-- ``clocks``      when an observation happened, where a clock is wrong
-- ``authority``   who orders the partitions of a cluster
-- ``partitions``  the step of one partition: accept or drop, events, totals, durations
-- ``min_isr``     the effective ``min.insync.replicas`` of a topic
-- ``brokers``     the step of one broker
-- ``snapshots``   what vanished between two sights
-- ``tombstones``  how long a deleted partition is remembered, and where its totals go then
-- ``tally``       counts per broker and cluster, kept up to date change by change
-- ``reconciliation``  what a broker's own meters say that nobody recorded
-- ``headroom``    which brokers may stop now, and in which order to restart them
-- ``suspects``    who is to blame for a shrunk ISR
-- ``incidents``   which changes are one thing that happened; ``incident_signals`` what a row is evidence of,
-  ``incident_bounds`` which incident it belongs to, ``incident`` what was seen of one so far, ``accusations`` what
-  leaders say of followers, ``incident_classes`` class, suspects and summary, ``incident_document`` one as text
-- ``protocol``    rules that Kafka never breaks, checked on live data
+The fold:
+
+- ``fold``                    applies observations one by one
+- ``draft``                   a fold in progress: the state it touched, over a state that it must not change
+- ``state``                   the whole state, by key
+- ``change``                  one accepted step, with its events
+- ``steps``                   the steps of a partition, written into a draft
+- ``cluster_steps``           the steps of brokers, clusters and sources, written into a draft
+- ``partitions``              one partition: accept or drop an observation; next state, health, durations
+- ``partition_events``        the events of one partition step, and the totals they add to
+- ``brokers``                 one broker: accept or drop an observation; next state and events
+- ``primary_source``          which source orders the partitions of a cluster
+- ``min_isr``                 the effective ``min.insync.replicas`` of a topic
+- ``clock_skew``              the time of an observation whose source has a wrong clock
+- ``merging``                 in which order the observations of several sources are folded
+- ``unchanged_run``           a run of observations that repeat the current state, as one value
+- ``tombstones``              how long a deleted partition is remembered, and where its totals go then
+- ``buckets``                 splits a batch by topics, so that the folds of all parts equal one fold
+- ``invariants``              rules that Kafka never breaks, checked on live data
+
+Derived from the state and the changes:
+
+- ``tally``                   counts per broker and cluster, and suspects, updated change by change
+- ``restart_safety``          which brokers may stop now, and in which order to restart them
+- ``suspects``                which broker explains the shrunk ISRs
+- ``reconciliation``          ISR changes that brokers count themselves, compared with those recorded
+- ``reconciliation_windows``  the samples and changes that are compared, one window per meter
+- ``incidents``               groups changes into incidents
+- ``incident``                one incident while it is open
+- ``incident_signals``        what a change is evidence of
+- ``incident_bounds``         which incident a change belongs to
+- ``lag_attribution``         lag removals of several leaders compared: slow broker, stalled leader, network split
+- ``incident_classes``        class, suspects and summary of an incident
+- ``incident_document``       an open incident as JSON, to resume it after a restart
 """

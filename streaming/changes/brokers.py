@@ -1,22 +1,21 @@
-"""The step of one broker: is it news, and what happened in it."""
+"""The step of one broker: whether an observation is accepted, and its events."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from streaming.changes.state import BrokerState
 from streaming.contracts.events import EventKind
-from streaming.contracts.observations import Authority
+from streaming.contracts.observations import SourceKind
+from streaming.contracts.state import BrokerState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streaming.changes.happened import Happening
+    from streaming.changes.partition_events import PendingEvent
     from streaming.contracts.observations import BrokerObserved
 
 # Column of the state <- field of the observation; a field that is None says nothing.
-_TOLD: Final = {
+_REPORTED: Final = {
     "broker_epoch": "broker_epoch",
     "is_fenced": "fenced",
     "is_shutting_down": "in_controlled_shutdown",
@@ -31,17 +30,18 @@ def next_broker(before: BrokerState | None, observed: BrokerObserved) -> BrokerS
     """Apply one observation; None where it is older than the state."""
     if before is not None and _is_older(before, observed):
         return None
-    known = before or BrokerState(cluster_id=observed.cluster_id, cluster=observed.cluster, broker=observed.broker)
-    told = {column: getattr(observed, name) for column, name in _TOLD.items() if getattr(observed, name) is not None}
-    if observed.authority is Authority.POLL:
-        # Brokers list only whom they believe alive: being listed is all that a poll can tell.
-        told["is_fenced"] = False
+    current = before or BrokerState(cluster_id=observed.cluster_id, cluster=observed.cluster, broker=observed.broker)
+    reported = {
+        column: getattr(observed, name) for column, name in _REPORTED.items() if getattr(observed, name) is not None
+    }
+    if observed.authority is SourceKind.POLL:
+        # A broker lists the brokers it takes for alive: that is all that a poll reports.
+        reported["is_fenced"] = False
     offset = observed.metadata_offset
-    return replace(
-        known,
-        **told,
+    return current._replace(
+        **reported,
         is_registered=observed.registered,
-        broker_metadata_offset=known.broker_metadata_offset if offset is None or observed.in_snapshot else offset,
+        broker_metadata_offset=current.broker_metadata_offset if offset is None or observed.in_snapshot else offset,
     )
 
 
@@ -53,8 +53,8 @@ def _is_older(before: BrokerState, observed: BrokerObserved) -> bool:
     return observed.metadata_offset <= before.broker_metadata_offset
 
 
-def broker_happenings(before: BrokerState | None, after: BrokerState) -> Iterator[Happening]:
-    """Tell what happened between two states of one broker."""
+def broker_events(before: BrokerState | None, after: BrokerState) -> Iterator[PendingEvent]:
+    """Yield the events between two states of one broker."""
     broker = after.broker
     was_registered = before is not None and before.is_registered
     if after.is_registered and (not was_registered or _is_new_epoch(before, after)):

@@ -1,9 +1,10 @@
-"""A batch of one cluster, cut into buckets of topics: what each bucket must see, so that folds of all equal one fold.
+"""A batch of one cluster, cut into buckets of topics: what each bucket must get, so that folds of all equal one fold.
 
 A bucket owns topics by their names, so that a topic's partitions, its next lives and its configuration stay together.
-It sees its own observations and those that concern everybody whole. Of the others it sees only numbers and times, as
-``Confirmed`` runs before whatever it sees next: gaps, watermarks and authority come out as if it had seen all of them.
-Bucket 0 has no topics: it is the cluster's own bucket, which alone tells of brokers, cluster and sources.
+It gets its own observations, and those that concern every bucket, whole. Of the others it gets only sequence numbers
+and times, as an ``UnchangedRun`` before the next observation that it gets: gaps, watermarks and the primary source come
+out as if it had folded all of them. Bucket 0 has no topics: only this bucket of the cluster itself yields the changes
+of brokers, cluster and sources.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.changes.authority import may_order
-from streaming.changes.change import Subject
-from streaming.changes.clocks import dated
-from streaming.changes.confirmed import Confirmed
-from streaming.changes.state import ClusterState
+from streaming.changes.clock_skew import with_plausible_time
+from streaming.changes.primary_source import may_order
+from streaming.changes.unchanged_run import UnchangedRun
+from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
+from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import ClusterId, Micros, Offset
 from streaming.contracts.observations import (
-    Authority,
     BrokerObserved,
     CauseRevised,
     ConfigObserved,
@@ -30,57 +30,60 @@ from streaming.contracts.observations import (
     SnapshotBegin,
     SnapshotEnd,
     SnapshotReason,
+    SourceKind,
     TopicRemoved,
 )
+from streaming.contracts.state import ClusterState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from streaming.changes.change import Change
-    from streaming.changes.fold import Folded
+    from streaming.changes.change import Change, Folded
     from streaming.changes.state import ReplicationState
 
-THE_CLUSTERS: Final = 0
+CLUSTER_BUCKET: Final = 0
 
 
 class Audience(StrEnum):
-    """Who must see an observation whole."""
+    """Which buckets must get an observation whole."""
 
     OWNER = "owner"
     CLUSTER = "cluster"
     OWNER_AND_CLUSTER = "owner_and_cluster"
-    EVERYBODY = "everybody"
-    NOBODY = "nobody"
+    EVERY_BUCKET = "every_bucket"
+    NO_BUCKET = "no_bucket"
 
 
 _AUDIENCES: Final[dict[type[Observation], Audience]] = {
     PartitionObserved: Audience.OWNER,
+    PartitionsObserved: Audience.OWNER,
+    PartitionsChanged: Audience.OWNER,
     CauseRevised: Audience.OWNER,
     TopicRemoved: Audience.OWNER,
     BrokerObserved: Audience.CLUSTER,
     ControllerObserved: Audience.CLUSTER,
-    SnapshotBegin: Audience.EVERYBODY,
-    SnapshotEnd: Audience.EVERYBODY,
-    Heartbeat: Audience.NOBODY,
+    SnapshotBegin: Audience.EVERY_BUCKET,
+    SnapshotEnd: Audience.EVERY_BUCKET,
+    Heartbeat: Audience.NO_BUCKET,
 }
-_OWN: Final = (PartitionObserved, CauseRevised, TopicRemoved)
+_OF_OWNER: Final = (PartitionObserved, CauseRevised, TopicRemoved)
 
 
 def audience(observed: Observation) -> Audience:
-    """Tell who must see an observation whole; a configuration concerns its topic, or all of them."""
+    """Return who must get an observation whole; a configuration concerns its topic, or all of them."""
     if isinstance(observed, ConfigObserved):
-        return Audience.OWNER_AND_CLUSTER if observed.topic else Audience.EVERYBODY
+        return Audience.OWNER_AND_CLUSTER if observed.topic else Audience.EVERY_BUCKET
     return _AUDIENCES[type(observed)]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The envelope of one observation of the cluster, and where it belongs."""
+class Envelope:
+    """What the order of a batch needs of one observation, and the bucket of its topic."""
 
     bucket: int
     audience: Audience
     source: str
-    authority: Authority
+    authority: SourceKind
     sequence: int
     occurred_not_before: Micros
     occurred_not_after: Micros
@@ -91,8 +94,8 @@ class Seen:
     in_snapshot: bool
 
     @classmethod
-    def of(cls, observed: Observation, bucket: int) -> Seen:
-        """Take the envelope of an observation whose topic has this bucket."""
+    def of(cls, observed: Observation, bucket: int) -> Envelope:
+        """Return the envelope of an observation whose topic is in this bucket."""
         return cls(
             bucket=bucket,
             audience=audience(observed),
@@ -110,43 +113,46 @@ class Seen:
 
 
 class Routed(NamedTuple):
-    """One thing a bucket sees: the observation of that place in the order, or ``instead`` of it only its envelope."""
+    """One thing that a bucket gets: the observation at that place in the order, or ``instead`` only its envelope."""
 
     bucket: int
     order: int
-    instead: Heartbeat | Confirmed | None
+    instead: Heartbeat | UnchangedRun | None
 
 
 @dataclass(slots=True)
-class _Heard:
-    """What is known of one source: its last number and time, and the newest times since somebody else took over."""
+class _SourceProgress:
+    """How far one source was routed: its last number and time, and the newest times since the last turn.
+
+    A turn is the moment up to which every bucket has got everything (``Router._is_turn``).
+    """
 
     sequence: int
     until: int | None = None
-    newest: Seen | None = None
+    newest: Envelope | None = None
     not_after: int = 0
     collected_at: int = 0
     offset: int | None = None
 
-    def hear(self, seen: Seen) -> None:
-        """Take one observation in."""
-        self.sequence = seen.sequence or self.sequence
-        self.newest = seen
-        self.until = max(self.until or 0, seen.occurred_not_after)
-        self.not_after = max(self.not_after, seen.occurred_not_after)
-        self.collected_at = max(self.collected_at, seen.collected_at)
-        self.offset = max((x for x in (self.offset, seen.metadata_offset) if x is not None), default=None)
+    def advance(self, envelope: Envelope) -> None:
+        """Move forward by one observation."""
+        self.sequence = envelope.sequence or self.sequence
+        self.newest = envelope
+        self.until = max(self.until or 0, envelope.occurred_not_after)
+        self.not_after = max(self.not_after, envelope.occurred_not_after)
+        self.collected_at = max(self.collected_at, envelope.collected_at)
+        self.offset = max((x for x in (self.offset, envelope.metadata_offset) if x is not None), default=None)
 
-    def forget(self) -> None:
-        """Begin anew: what was heard so far was told to everybody."""
+    def turn(self) -> None:
+        """Reset: every bucket has received everything so far."""
         self.newest, self.not_after, self.collected_at, self.offset = None, 0, 0, None
 
-    def since(self, sequence: int, cluster_id: ClusterId) -> Confirmed | None:
-        """Tell what came after a number as one run; None where nothing did."""
+    def run_after(self, sequence: int, cluster_id: ClusterId) -> UnchangedRun | None:
+        """Return what came after a number as one run; None where nothing did."""
         newest = self.newest
         if newest is None or self.sequence <= sequence:
             return None
-        return Confirmed(
+        return UnchangedRun(
             cluster_id=cluster_id,
             cluster=newest.cluster,
             source=newest.source,
@@ -168,115 +174,119 @@ class Router:
     cluster_id: ClusterId
     buckets: Sequence[int]
     _cluster: ClusterState = field(init=False)
-    _heard: dict[str, _Heard] = field(init=False, default_factory=dict)
-    _told: dict[tuple[int, str], int] = field(init=False, default_factory=dict)
+    _progress: dict[str, _SourceProgress] = field(init=False, default_factory=dict)
+    _routed: dict[tuple[int, str], int] = field(init=False, default_factory=dict)
+    """(bucket, source) to the last number that the bucket got."""
 
     def __post_init__(self) -> None:
-        """Begin with what the cluster and its sources are known to be."""
-        known = self.before.clusters.get(self.cluster_id)
-        self._cluster = known or ClusterState(cluster_id=self.cluster_id, cluster="")
+        """Begin with the state of the cluster and of its sources."""
+        cluster = self.before.clusters.get(self.cluster_id)
+        self._cluster = cluster or ClusterState(cluster_id=self.cluster_id, cluster="")
 
-    def route(self, merged: Sequence[Seen]) -> Iterator[Routed]:
-        """Tell each bucket what it must see.
+    def route(self, merged: Sequence[Envelope]) -> Iterator[Routed]:
+        """Yield what each bucket must get.
 
         Args:
             merged: every observation of the batch, the sources merged, in the order of the fold.
         """
-        last = {seen.source: order for order, seen in enumerate(merged)}
-        for order, told in enumerate(merged):
-            heard = self._heard.setdefault(told.source, self._known(told.source))
-            seen = dated(told, heard.until)
-            if seen.sequence and seen.sequence <= heard.sequence:
-                yield from self._runs(THE_CLUSTERS, order)
-                yield Routed(THE_CLUSTERS, order, self._replay(told))  # a replay: counted, and nothing else
+        last = {envelope.source: order for order, envelope in enumerate(merged)}
+        for order, reported in enumerate(merged):
+            progress = self._progress.setdefault(reported.source, self._progress_before(reported.source))
+            envelope = with_plausible_time(reported, progress.until)
+            if envelope.sequence and envelope.sequence <= progress.sequence:
+                # A replay: the cluster's bucket counts it, and nothing else happens.
+                yield from self._runs(CLUSTER_BUCKET, order)
+                yield Routed(CLUSTER_BUCKET, order, self._replay(reported))
                 continue
-            is_turn = self._is_turn(seen, heard)
-            whole = self._whole(seen)
+            is_turn = self._is_turn(envelope, progress)
+            whole = self._buckets_with_whole(envelope)
             exact = set(self.buckets) if is_turn else whole
-            if last[seen.source] == order or seen.sequence > heard.sequence + 1:
-                exact = exact | {THE_CLUSTERS}  # its row tells of this one; or of what is missing before it
+            if last[envelope.source] == order or envelope.sequence > progress.sequence + 1:
+                # The cluster's bucket writes the source's row, of its last observation, and the gap before this one.
+                exact = exact | {CLUSTER_BUCKET}
             for bucket in sorted(exact):
                 yield from self._runs(bucket, order)
-                yield Routed(bucket, order, None if bucket in whole else self._envelope(seen))
-                self._told[bucket, seen.source] = seen.sequence
-            self._take(seen, heard, is_turn=is_turn)
+                yield Routed(bucket, order, None if bucket in whole else self._heartbeat(envelope))
+                self._routed[bucket, envelope.source] = envelope.sequence
+            self._advance(envelope, progress, is_turn=is_turn)
 
-    def _known(self, source: str) -> _Heard:
-        known = self.before.sources.get((self.cluster_id, source))
-        return _Heard(0) if known is None else _Heard(known.sequence, known.observed_until)
+    def _progress_before(self, source: str) -> _SourceProgress:
+        state = self.before.sources.get((self.cluster_id, source))
+        return _SourceProgress(0) if state is None else _SourceProgress(state.sequence, state.observed_until)
 
-    def _whole(self, seen: Seen) -> set[int]:
-        if seen.audience is Audience.EVERYBODY:
+    def _buckets_with_whole(self, envelope: Envelope) -> set[int]:
+        if envelope.audience is Audience.EVERY_BUCKET:
             return set(self.buckets)
-        owner = {seen.bucket} if seen.audience in (Audience.OWNER, Audience.OWNER_AND_CLUSTER) else set()
-        cluster = {THE_CLUSTERS} if seen.audience in (Audience.CLUSTER, Audience.OWNER_AND_CLUSTER) else set()
+        owner = {envelope.bucket} if envelope.audience in (Audience.OWNER, Audience.OWNER_AND_CLUSTER) else set()
+        cluster = {CLUSTER_BUCKET} if envelope.audience in (Audience.CLUSTER, Audience.OWNER_AND_CLUSTER) else set()
         return owner | cluster
 
-    def _is_turn(self, seen: Seen, heard: _Heard) -> bool:
-        """Tell whether all that comes before this one must be told to everybody before all that comes after it.
+    def _is_turn(self, envelope: Envelope, progress: _SourceProgress) -> bool:
+        """Return whether every bucket must get all that comes before this one before it gets anything after it.
 
-        Where somebody new takes the cluster over, the times before and after count differently.
+        One run merges times and offsets. Where another primary source takes the cluster over, times before and after
+        count differently, so no run may span that; and an observation without a number cannot be part of a run.
         """
-        if heard.newest is not None and (seen.authority, seen.cluster) != (
-            heard.newest.authority,
-            heard.newest.cluster,
-        ):
+        newest = progress.newest
+        if newest is not None and (envelope.authority, envelope.cluster) != (newest.authority, newest.cluster):
             return True
-        return not seen.sequence or self._takes_over(seen)
+        return not envelope.sequence or self._takes_over(envelope)
 
-    def _takes_over(self, seen: Seen) -> bool:
-        if seen.authority is self._cluster.authority:
+    def _takes_over(self, envelope: Envelope) -> bool:
+        if envelope.authority is self._cluster.authority:
             return False
-        begin = SnapshotBegin(**self._fields(seen), snapshot_id="", reason=SnapshotReason.PERIODIC)
-        return may_order(self._cluster, begin if seen.begins_snapshot else self._envelope(seen))
+        begin = SnapshotBegin(**self._fields(envelope), snapshot_id="", reason=SnapshotReason.PERIODIC)
+        return may_order(self._cluster, begin if envelope.begins_snapshot else self._heartbeat(envelope))
 
     def _runs(self, bucket: int, order: int) -> Iterator[Routed]:
-        for source, heard in self._heard.items():
-            told = self._told.get((bucket, source))
-            run = heard.since(self._known(source).sequence if told is None else told, self.cluster_id)
+        """Yield what a bucket has not got yet of every source, as runs."""
+        for source, progress in self._progress.items():
+            routed = self._routed.get((bucket, source))
+            after = self._progress_before(source).sequence if routed is None else routed
+            run = progress.run_after(after, self.cluster_id)
             if run is not None:
                 yield Routed(bucket, order, run)
-                self._told[bucket, source] = run.sequence
+                self._routed[bucket, source] = run.sequence
 
-    def _take(self, seen: Seen, heard: _Heard, *, is_turn: bool) -> None:
-        """Follow the authority of the cluster, as the fold does."""
+    def _advance(self, envelope: Envelope, progress: _SourceProgress, *, is_turn: bool) -> None:
+        """Move the source forward, and the primary source and watermark of the cluster, as the fold does."""
         if is_turn:
-            if self._takes_over(seen):
+            if self._takes_over(envelope):
                 self._cluster = ClusterState(
                     cluster_id=self.cluster_id,
                     cluster="",
-                    authority=seen.authority,
+                    authority=envelope.authority,
                     authority_watermark=self._cluster.authority_watermark,
                 )
-            for each in self._heard.values():
-                each.forget()
-        heard.hear(seen)
+            for each in self._progress.values():
+                each.turn()
+        progress.advance(envelope)
         if is_turn:
-            heard.forget()
-        if seen.authority is self._cluster.authority is not Authority.NONE:
-            self._cluster = self._cluster.seen(seen.occurred_not_after, is_authority=True)
+            progress.turn()
+        if envelope.authority is self._cluster.authority is not SourceKind.NONE:
+            self._cluster = self._cluster.with_watermark(envelope.occurred_not_after, is_primary=True)
 
-    def _envelope(self, seen: Seen) -> Heartbeat:
-        """Make what has the envelope of an observation, and says nothing."""
-        return Heartbeat(**self._fields(seen))
+    def _heartbeat(self, envelope: Envelope) -> Heartbeat:
+        """Return an observation with this envelope and no content."""
+        return Heartbeat(**self._fields(envelope))
 
-    def _replay(self, seen: Seen) -> Heartbeat | Confirmed:
-        """Make what is dropped as the observation would be: a snapshot repeats by its nature, the others count."""
-        if seen.in_snapshot:
-            return Confirmed(**self._fields(seen), first_sequence=seen.sequence)
-        return self._envelope(seen)
+    def _replay(self, envelope: Envelope) -> Heartbeat | UnchangedRun:
+        """Return what is dropped as the observation would be: replays count, but not within a full report."""
+        if envelope.in_snapshot:
+            return UnchangedRun(**self._fields(envelope), first_sequence=envelope.sequence)
+        return self._heartbeat(envelope)
 
-    def _fields(self, seen: Seen) -> dict[str, Any]:
+    def _fields(self, envelope: Envelope) -> dict[str, Any]:
         names = (item.name for item in fields(Heartbeat) if item.name != "cluster_id")
-        return {"cluster_id": self.cluster_id, **{name: getattr(seen, name) for name in names}}
+        return {"cluster_id": self.cluster_id, **{name: getattr(envelope, name) for name in names}}
 
 
-def told_by(bucket: int, folded: Folded) -> list[Change]:
-    """Keep the changes that a bucket answers for: partitions are their owners', everything else is the cluster's."""
-    is_cluster = bucket == THE_CLUSTERS
+def owned_changes(bucket: int, folded: Folded) -> list[Change]:
+    """Return the changes that a bucket yields: partitions are their owner's, everything else the cluster bucket's."""
+    is_cluster = bucket == CLUSTER_BUCKET
     return [change for change in folded.changes if (change.subject is not Subject.PARTITION) == is_cluster]
 
 
-def own_drops(observations: Iterable[Observation]) -> Iterator[Observation]:
-    """Keep the dropped observations that an owner counts; the cluster's bucket counts what it drops itself."""
-    return (observed for observed in observations if isinstance(observed, _OWN))
+def owned_drops(observations: Iterable[Observation]) -> Iterator[Observation]:
+    """Yield the dropped observations that an owner counts; the cluster's bucket counts what it drops itself."""
+    return (observed for observed in observations if isinstance(observed, _OF_OWNER))

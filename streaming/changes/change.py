@@ -1,25 +1,17 @@
-"""One accepted step, with its events. A row of ``partition_changes`` is the projection of one of these."""
+"""One accepted step, with its events, and what a fold gives. A row of ``partition_changes`` projects one change."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from streaming.changes.state import ReplicationState
+
 if TYPE_CHECKING:
-    from streaming.changes.state import BrokerState, ClusterState, ConfigKey, MinIsr, PartitionState, SourceState
-    from streaming.contracts.events import Cause, EventKind, Evidence
+    from streaming.contracts.events import Cause, EventKind, Evidence, Subject
     from streaming.contracts.identifiers import BrokerId
     from streaming.contracts.observations import Observation
-
-
-class Subject(StrEnum):
-    """What a change is about."""
-
-    PARTITION = "partition"
-    BROKER = "broker"
-    CLUSTER = "cluster"
-    SOURCE = "source"
+    from streaming.contracts.state import BrokerState, ClusterState, ConfigKey, MinIsr, PartitionState, SourceState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,3 +49,15 @@ class Change:
     cluster_after: ClusterState | None = None
     min_isr: tuple[tuple[ConfigKey, MinIsr], ...] = ()
     source_after: SourceState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """The changes in the order they were accepted, and the state they touched (``ReplicationState.apply`` it).
+
+    ``dropped`` are the observations that were equal, older, or not of the primary source.
+    """
+
+    changes: tuple[Change, ...]
+    touched: ReplicationState
+    dropped: tuple[Observation, ...] = ()

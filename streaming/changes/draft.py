@@ -1,23 +1,24 @@
-"""A fold in progress: what it touched, laid over a state that it must not change."""
+"""A fold in progress: the state that it touched, over the state before, which it must not change."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from streaming.changes.state import ClusterState, ReplicationState, SourceState
+from streaming.changes.state import ReplicationState
+from streaming.contracts.state import ClusterState, SourceState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from streaming.changes.change import Change
-    from streaming.changes.state import BrokerState, ConfigKey, MinIsr, PartitionState
     from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
     from streaming.contracts.observations import Observation
+    from streaming.contracts.state import BrokerState, ConfigKey, MinIsr, PartitionState
 
 
 class Draft:
-    """Reads through to the state before; collects what changed."""
+    """Collects what a fold changes; what it has not touched is read from the state before."""
 
     def __init__(self, before: ReplicationState) -> None:
         self._before = before
@@ -31,10 +32,15 @@ class Draft:
         touched = self.touched.topics.get(key, {}).get(number)
         return touched or self._before.topics.get(key, {}).get(number)
 
+    def topic(self, cluster_id: ClusterId, topic_id: TopicId) -> Mapping[int, PartitionState]:
+        """Look the partitions of one topic up, tombstones included."""
+        key = (cluster_id, topic_id)
+        before, touched = self._before.topics.get(key, {}), self.touched.topics.get(key)
+        return {**before, **touched} if touched else before
+
     def partitions_of(self, cluster_id: ClusterId, topic_id: TopicId) -> list[PartitionState]:
         """List the partitions of one topic, tombstones included, by number."""
-        key = (cluster_id, topic_id)
-        merged = {**self._before.topics.get(key, {}), **self.touched.topics.get(key, {})}
+        merged = self.topic(cluster_id, topic_id)
         return [merged[number] for number in sorted(merged)]
 
     def topic_ids(self, cluster_id: ClusterId) -> Iterator[TopicId]:
@@ -60,14 +66,14 @@ class Draft:
 
     def cluster(self, observed: Observation) -> ClusterState:
         """Look the observation's cluster up; an unknown one is new."""
-        known = self.touched.clusters.get(observed.cluster_id) or self._before.clusters.get(observed.cluster_id)
-        return known or ClusterState(cluster_id=observed.cluster_id, cluster=observed.cluster)
+        cluster = self.touched.clusters.get(observed.cluster_id) or self._before.clusters.get(observed.cluster_id)
+        return cluster or ClusterState(cluster_id=observed.cluster_id, cluster=observed.cluster)
 
     def source(self, observed: Observation) -> SourceState:
         """Look the observation's source up; an unknown one is new."""
         key = (observed.cluster_id, observed.source)
-        known = self.touched.sources.get(key) or self._before.sources.get(key)
-        return known or SourceState(
+        source = self.touched.sources.get(key) or self._before.sources.get(key)
+        return source or SourceState(
             cluster_id=observed.cluster_id,
             cluster=observed.cluster,
             source=observed.source,
@@ -99,7 +105,7 @@ class Draft:
         self.touched.clusters[state.cluster_id] = state
 
     def drop(self, observed: Observation) -> None:
-        """Remember an observation that is equal, older, or not of the authority; a snapshot repeats by its nature."""
+        """Record an observation that is equal, older or not of the primary source, unless a full report repeats it."""
         if not getattr(observed, "in_snapshot", False):
             self.dropped.append(observed)
 

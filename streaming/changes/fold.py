@@ -1,36 +1,36 @@
-"""Observations applied one by one: ``fold(state, observations)`` gives the changes and what they touched.
+"""Applies observations one by one: ``fold(state, observations)`` returns the changes and the state they touched.
 
-Replays are dropped by the number each observation has in its source; repeats by another collector are dropped by the
-order that the authority gives (``partitions.is_news``). So any interleaving of sources that keeps each source's own
-order, with any repetition, gives the same changes.
+An observation that was applied before is dropped by its sequence number. One that another collector reported first is
+dropped by the order that the primary source defines (``partitions.is_news``). So any interleaving of sources that keeps
+the order of each source, with any repetition, gives the same changes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from streaming.changes import partitions
-from streaming.changes.authority import SILENCE, has_passed, may_order
 from streaming.changes.brokers import next_broker
-from streaming.changes.change import Change, Subject
-from streaming.changes.clocks import dated
+from streaming.changes.change import Change, Folded
+from streaming.changes.clock_skew import with_plausible_time
 from streaming.changes.cluster_steps import (
     advance,
     broker_missing,
     broker_stepped,
+    change_primary_source,
     cluster_stepped,
     sequence_gap,
     source_changes,
-    take_authority,
 )
-from streaming.changes.confirmed import Confirmed
 from streaming.changes.draft import Draft
-from streaming.changes.happened import named
-from streaming.changes.min_isr import CLUSTER_DEFAULT, KEY, is_news, told_by
+from streaming.changes.min_isr import CLUSTER_DEFAULT, KEY, is_news, reported_minimum
+from streaming.changes.partition_events import with_event_ids
+from streaming.changes.primary_source import SILENCE, has_passed, may_order
 from streaming.changes.steps import appeared, reconfigured, revised, stepped, vanished
-from streaming.contracts.events import EventKind, Evidence
+from streaming.changes.unchanged_run import UnchangedRun
+from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
+from streaming.contracts.events import EventKind, Evidence, Subject
 from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.observations import (
     BrokerObserved,
@@ -49,32 +49,21 @@ from streaming.contracts.observations import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streaming.changes.happened import Happening
-    from streaming.changes.state import PartitionState, ReplicationState
+    from streaming.changes.partition_events import PendingEvent
+    from streaming.changes.state import ReplicationState
     from streaming.contracts.identifiers import Micros
-
-
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """The changes in the order they were accepted, and the state they touched (``ReplicationState.apply`` it).
-
-    ``dropped`` are the observations that were equal, older, or not of the authority.
-    """
-
-    changes: tuple[Change, ...]
-    touched: ReplicationState
-    dropped: tuple[Observation, ...] = ()
+    from streaming.contracts.state import PartitionState
 
 
 def fold(state: ReplicationState, observations: Iterable[Observation]) -> Folded:
     """Apply observations to a state, which is not changed.
 
     Args:
-        state: what is true now.
-        observations: in the order of each source.
+        state: the state before them.
+        observations: the observations of each source in its order.
 
     Returns:
-        one change an accepted step, then one a source that moved.
+        one change per accepted step, then one per source that reported.
     """
     draft = Draft(state)
     last: dict[tuple[str, str], Observation] = {}
@@ -84,13 +73,13 @@ def fold(state: ReplicationState, observations: Iterable[Observation]) -> Folded
         if observed.sequence and observed.sequence <= source.sequence:
             draft.drop(observed)
             continue
-        observed = dated(observed, source.observed_until)  # noqa: PLW2901 - its clock may be wrong
+        observed = with_plausible_time(observed, source.observed_until)  # noqa: PLW2901 - its clock may be wrong
         last[observed.cluster_id, observed.source] = observed
-        first = observed.first_after(source.sequence) if isinstance(observed, Confirmed) else observed
+        first = observed.first_after(source.sequence) if isinstance(observed, UnchangedRun) else observed
         if source.sequence and first.sequence > source.sequence + 1:
             sequence_gap(source, first, draft)
         if may_order(draft.cluster(first), first):
-            take_authority(first, draft)
+            change_primary_source(first, draft)
         _apply(first, draft)
         advance(observed, draft)
     draft.changes.extend(source_changes(draft, last))
@@ -99,7 +88,7 @@ def fold(state: ReplicationState, observations: Iterable[Observation]) -> Folded
 
 @singledispatch
 def _apply(observed: Observation, draft: Draft) -> None:
-    """Heartbeats, and what was confirmed: time alone moves."""
+    """Apply an observation without state (a heartbeat, an unchanged run): only the watermarks advance."""
 
 
 @_apply.register
@@ -109,13 +98,26 @@ def _(observed: PartitionObserved, draft: Draft) -> None:
         return
     before = draft.partition(observed.cluster_id, observed.topic_id, observed.partition)
     if before is None and observed.occurred_not_after <= (draft.cluster(observed).tombstones_until or -1):
-        draft.drop(observed)  # it may be of a topic whose tombstone is gone; whatever lives is told by a newer snapshot
+        # Its topic may be deleted and the tombstone dropped; if the partition exists, a newer full report lists it.
+        draft.drop(observed)
     elif before is None or (before.is_deleted and partitions.is_news(before, observed)):
         appeared(before, observed, draft)
     elif partitions.is_news(before, observed):
         stepped(before, observed, draft)
     elif not observed.in_snapshot:
         draft.drop(observed)
+
+
+@_apply.register
+def _(observed: PartitionsObserved, draft: Draft) -> None:
+    for partition in partitions.news(observed, draft.topic(observed.cluster_id, observed.topic_id)):
+        _apply(partition, draft)
+
+
+@_apply.register
+def _(observed: PartitionsChanged, draft: Draft) -> None:
+    for partition in observed.observations():
+        _apply(partition, draft)
 
 
 @_apply.register
@@ -159,18 +161,17 @@ def _(observed: ControllerObserved, draft: Draft) -> None:
     if (observed.controller, observed.controller_epoch) == (cluster.controller, cluster.controller_epoch):
         return
     is_first = cluster.controller is None
-    after = replace(
-        cluster,
+    after = cluster._replace(
         controller=observed.controller,
         controller_epoch=observed.controller_epoch,
         controller_changes=cluster.controller_changes + (not is_first),
     )
     detail = f"controller {cluster.controller} to {observed.controller}, epoch {observed.controller_epoch}"
     identity = f"{observed.cluster_id}/controller/{observed.controller_epoch}"
-    happened: list[Happening] = (
+    events: list[PendingEvent] = (
         [] if is_first else [(EventKind.CONTROLLER_CHANGE, BrokerId(observed.controller), detail)]
     )
-    cluster_stepped(after, observed, draft, named(identity, iter(happened)))
+    cluster_stepped(after, observed, draft, with_event_ids(identity, iter(events)))
 
 
 @_apply.register
@@ -179,20 +180,20 @@ def _(observed: ConfigObserved, draft: Draft) -> None:
     if observed.key != KEY or (is_log and not may_order(draft.cluster(observed), observed)):
         draft.drop(observed)
         return
-    key, told = told_by(observed)
-    if not is_news(told, draft.min_isr(key)):
+    key, minimum = reported_minimum(observed)
+    if not is_news(minimum, draft.min_isr(key)):
         return
-    if any(has_passed(other, told.offset) for other in draft.other_sources(observed)):
+    if any(has_passed(other, minimum.offset) for other in draft.other_sources(observed)):
         return
-    draft.touched.min_isr[key] = told
+    draft.touched.min_isr[key] = minimum
     cluster = draft.cluster(observed)
     draft.put_cluster(cluster)
     draft.changes.append(
-        Change(subject=Subject.CLUSTER, observation=observed, cluster_after=cluster, min_isr=((key, told),))
+        Change(subject=Subject.CLUSTER, observation=observed, cluster_after=cluster, min_isr=((key, minimum),))
     )
     is_default = observed.topic == CLUSTER_DEFAULT
-    named_topic = draft.topic_named(observed.cluster_id, observed.topic)
-    for topic_id in list(draft.topic_ids(observed.cluster_id)) if is_default else named_topic:
+    ids_of_topic = draft.topic_named(observed.cluster_id, observed.topic)
+    for topic_id in list(draft.topic_ids(observed.cluster_id)) if is_default else ids_of_topic:
         reconfigured(topic_id, observed, draft)
 
 
@@ -202,17 +203,17 @@ def _(observed: SnapshotBegin, draft: Draft) -> None:
         draft.drop(observed)
         return
     cluster = draft.cluster(observed)
-    if cluster.has_baseline and _is_sight_regained(cluster.authority_watermark, observed):
-        cluster_stepped(replace(cluster, sight_until=cluster.authority_watermark), observed, draft, ())
+    if cluster.has_baseline and _ends_observation_gap(cluster.authority_watermark, observed):
+        cluster_stepped(cluster._replace(sight_until=cluster.authority_watermark), observed, draft, ())
 
 
-def _is_sight_regained(seen: Micros | None, observed: SnapshotBegin) -> bool:
-    """Tell whether nobody of the authority saw what came right before a snapshot.
+def _ends_observation_gap(last_seen: Micros | None, observed: SnapshotBegin) -> bool:
+    """Return whether the primary source observed nothing in the time directly before a full report.
 
-    A second collector that starts, or lags, tells what the first one saw already. A source that takes over after a
-    silence may not know that nobody was heard, and calls its snapshot periodic.
+    There is no gap when a second collector starts, or lags: it repeats what the first one reported. A source that
+    takes over after a silence may call its full report periodic, so the gap before that is compared with ``SILENCE``.
     """
-    silence = observed.occurred_not_after - (observed.occurred_not_after if seen is None else seen)
+    silence = observed.occurred_not_after - (observed.occurred_not_after if last_seen is None else last_seen)
     return silence > (SILENCE if observed.reason is SnapshotReason.PERIODIC else 0)
 
 
@@ -225,25 +226,25 @@ def _(observed: SnapshotEnd, draft: Draft) -> None:
     counts = dict(zip(observed.topic_ids, observed.partition_counts, strict=True))
     for topic_id in list(draft.topic_ids(observed.cluster_id)):
         for before in draft.partitions_of(observed.cluster_id, topic_id):
-            if before.partition >= counts.get(topic_id, 0) and _is_before(before, observed):
+            if before.partition >= counts.get(topic_id, 0) and _proves_absence(observed, before):
                 vanished(before, observed, Evidence.INFERRED, draft)
     for broker in [] if _is_behind_another(observed, draft) else draft.brokers_of(observed.cluster_id):
         if broker.broker not in observed.brokers:
             broker_missing(broker, observed, draft)
-    after = replace(draft.cluster(observed), has_baseline=True, sight_until=None)
+    after = draft.cluster(observed)._replace(has_baseline=True, sight_until=None)
     if not cluster.has_baseline or cluster.sight_until is not None:
         cluster_stepped(after, observed, draft, ())
 
 
 def _is_behind_another(observed: BrokerObserved | SnapshotEnd, draft: Draft) -> bool:
-    """Tell whether another poller has told something newer: brokers bear no time of their own, and polls no offset."""
+    """Return whether another poller has reported later: broker states have no time, and polls no offset."""
     newest = draft.cluster(observed).authority_watermark
     own = max(observed.occurred_not_after, draft.source(observed).observed_until or 0)
     return observed.metadata_offset is None and newest is not None and own < newest
 
 
-def _is_before(before: PartitionState, observed: SnapshotEnd) -> bool:
-    """Tell whether a snapshot is new enough to speak of this partition's absence."""
+def _proves_absence(observed: SnapshotEnd, before: PartitionState) -> bool:
+    """Return whether a full report is new enough to prove that this partition does not exist any more."""
     if before.is_deleted:
         return False
     if observed.metadata_offset is not None and before.metadata_offset is not None:

@@ -1,6 +1,6 @@
-"""One incident while it is under way: what was seen of it so far. Pure; times are UTC microseconds.
+"""One incident in progress: what the changes so far have shown of it. Pure; times are UTC microseconds.
 
-Its size follows what it touched: a name for each partition, a little more for each one that is degraded because of it.
+Its size grows with what it touched: a number per partition, a little more per partition that is degraded because of it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from streaming.changes.accusations import Episode, Word, smaller_side
-from streaming.changes.incident_signals import Family, Row
+from streaming.changes.incident_signals import ChangeRow, Family
+from streaming.changes.lag_attribution import LagEpisode, LagReport, smaller_side
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.incidents import IncidentClass
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 EVIDENCE_KEPT: Final = 20
-"""Event ids that an incident names; the others are only counted."""
+"""Event ids that an incident lists; the others are only counted."""
 
 TopicPartition = tuple[str, int]
-_COUNTED: Final[dict[str, str]] = {
+_COUNT_OF_EVENT: Final[dict[str, str]] = {
     EventKind.ISR_SHRINK: "isr_shrinks",
     EventKind.ISR_EXPAND: "isr_expands",
     EventKind.LEADER_CHANGE: "leader_changes",
@@ -32,8 +32,11 @@ _COUNTED: Final[dict[str, str]] = {
 
 
 @dataclass(slots=True)
-class Tally:
-    """How many partitions are in some state: now, at most, for how long in all, and with any at all."""
+class DegradedCount:
+    """How many partitions are in a degraded state: now, at most, for how long in sum, and how long there were any.
+
+    The order of the fields is that of the stored document (``incident_document``).
+    """
 
     now: int = 0
     peak: int = 0
@@ -48,14 +51,14 @@ class Tally:
         self.peak = max(self.peak, self.now)
 
     def advance(self, moment: int) -> None:
-        """Let time go by."""
+        """Advance to a moment."""
         passed = max(0, moment - self.at) if self.at else 0
         self.partition_micros += passed * self.now
         self.wall_micros += passed if self.now else 0
         self.at = max(self.at, moment)
 
-    def add(self, other: Tally) -> None:
-        """Take another one's partitions over. Peaks at different times do not add up."""
+    def add(self, other: DegradedCount) -> None:
+        """Add another one's partitions. Peaks at different times do not add up."""
         self.partition_micros += other.partition_micros
         self.wall_micros += other.wall_micros
         self.now += other.now
@@ -63,28 +66,31 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A partition that is degraded because of an incident: who is missing, and in which states it is."""
+class DegradedPartition:
+    """A partition that is degraded because of an incident: the missing brokers, and its states."""
 
     missing: frozenset[int]
     states: tuple[bool, bool, bool] = (False, False, False)
     """Under-replicated, under min ISR, offline."""
 
 
-_HEALTHY: Final = Held(frozenset())
+_HEALTHY: Final = DegradedPartition(frozenset())
 
 
 @lru_cache(maxsize=4096)
 def _still_missing(
     missing: frozenset[int], gone: tuple[int, ...], replicas: tuple[int, ...], back: tuple[int, ...]
 ) -> frozenset[int]:
-    """Tell who is missing now: in a storm the same few answers, again and again."""
+    """Return the brokers that are missing now. Cached: in a storm thousands of partitions give the same few answers."""
     return (missing | frozenset(gone)) & frozenset(replicas) - frozenset(back)
 
 
 @dataclass(slots=True)
-class Down:
-    """A broker that went away. ``restarted``: it came back as another process, not as one that woke up."""
+class BrokerAbsence:
+    """A broker that was down or fenced. ``restarted``: it came back as a new process, not as one that had paused.
+
+    The order of the fields is that of the stored document (``incident_document``).
+    """
 
     broker: int
     at: int
@@ -95,7 +101,10 @@ class Down:
 
 @dataclass(slots=True, kw_only=True)
 class Incident:
-    """What was seen of one incident. Owned by ``incidents.Incidents``."""
+    """What the changes so far have shown of one incident. Owned by ``incidents.IncidentFold``.
+
+    The names of the fields are keys of the stored document (``incident_document``).
+    """
 
     incident_id: str
     cluster_id: str
@@ -108,24 +117,26 @@ class Incident:
     merged_into: str | None = None
 
     blamed: Counter[int] = field(default_factory=Counter)
-    departures: Counter[Word] = field(default_factory=Counter)
+    departures: Counter[LagReport] = field(default_factory=Counter)
     """(leader that expelled, or ``NO_LEADER`` where the controller did; broker that left) to the number of ISRs."""
     lost: set[int] = field(default_factory=set)
     lost_at: int = 0
     planned: set[int] = field(default_factory=set)
     disks: set[int] = field(default_factory=set)
-    downs: list[Down] = field(default_factory=list)
+    downs: list[BrokerAbsence] = field(default_factory=list)
     unclean_left: set[int] = field(default_factory=set)
-    episode: Episode | None = None
+    episode: LagEpisode | None = None
     cut: tuple[int, ...] = ()
     verdicts: Counter[str] = field(default_factory=Counter)
     """Microseconds by verdict, of the episodes that are over."""
 
     touched: dict[str, set[int]] = field(default_factory=dict)
     topics: dict[str, str] = field(default_factory=dict)
-    held: dict[TopicPartition, Held] = field(default_factory=dict)
+    held: dict[TopicPartition, DegradedPartition] = field(default_factory=dict)
     moving: set[TopicPartition] = field(default_factory=set)
-    tallies: tuple[Tally, Tally, Tally] = field(default_factory=lambda: (Tally(), Tally(), Tally()))
+    tallies: tuple[DegradedCount, DegradedCount, DegradedCount] = field(
+        default_factory=lambda: (DegradedCount(), DegradedCount(), DegradedCount())
+    )
 
     causes: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
@@ -134,23 +145,23 @@ class Incident:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether something is still degraded, or moving, because of it."""
+        """Whether a partition is still degraded, or being reassigned, because of it."""
         return bool(self.held or self.moving)
 
     def holds(self, key: TopicPartition, brokers: Iterable[int]) -> bool:
-        """Tell whether a partition lacks one of these brokers because of this incident."""
+        """Return whether a partition lacks one of these brokers because of this incident."""
         held = self.held.get(key)
         return held is not None and not held.missing.isdisjoint(brokers)
 
     def has_touched(self, key: TopicPartition) -> bool:
-        """Tell whether a partition was ever part of it."""
+        """Return whether a partition was ever part of it."""
         return key[1] in self.touched.get(key[0], ())
 
-    def down_now(self, broker: int) -> Down | None:
-        """Find the open absence of a broker."""
+    def down_now(self, broker: int) -> BrokerAbsence | None:
+        """Return the absence of a broker that is not over, if there is one."""
         return next((down for down in reversed(self.downs) if down.broker == broker and down.back_at is None), None)
 
-    def record(self, row: Row) -> None:
+    def record(self, row: ChangeRow) -> None:
         """Count one row as part of this incident."""
         self.updated_at = max(self.updated_at, row.time)
         self.opened_at = min(self.opened_at, row.since)
@@ -158,8 +169,8 @@ class Incident:
         if row.cause:
             self.causes[row.cause] += 1
         for event in row.events:
-            if event in _COUNTED:
-                self.counts[_COUNTED[event]] += 1
+            if event in _COUNT_OF_EVENT:
+                self.counts[_COUNT_OF_EVENT[event]] += 1
         if row.topic_id:
             self.touched.setdefault(row.topic_id, set()).add(row.partition)
             self.topics[row.topic_id] = row.topic
@@ -167,18 +178,19 @@ class Incident:
         if len(self.evidence) < EVIDENCE_KEPT:
             self.evidence += row.event_ids[: EVIDENCE_KEPT - len(self.evidence)]
 
-    def hold(self, row: Row, missing: Iterable[int] = ()) -> None:
-        """Bring a partition's part in this incident up to date; who is back, or not assigned any more, is not missing.
+    def hold(self, row: ChangeRow, missing: Iterable[int] = ()) -> None:
+        """Update whether a partition is degraded because of this incident.
+
+        A broker that is back in the ISR, or not assigned any more, is not missing.
 
         Args:
             row: the partition afterwards.
-            missing: brokers that went because of this incident.
+            missing: brokers that left because of this incident.
         """
         key = (row.topic_id, row.partition)
-        known = self.held.get(key)
-        if known is None and not missing:
+        before = self.held.get(key, _HEALTHY)
+        if before is _HEALTHY and not missing:
             return
-        before = known or _HEALTHY
         back = row.isr if row.leader != NO_LEADER else ()
         now = _still_missing(before.missing, tuple(missing), row.replicas, back)
         states = (row.is_under_replicated, row.is_under_min_isr, row.is_offline)
@@ -186,21 +198,21 @@ class Incident:
             states = _HEALTHY.states
             self.held.pop(key, None)
         else:
-            self.held[key] = Held(now, states)
+            self.held[key] = DegradedPartition(now, states)
         if states != before.states:
             for tally, was, is_now in zip(self.tallies, before.states, states, strict=True):
                 tally.move(is_now - was, row.time)
         if self.episode is not None and not self.held:
             self._end_episode(row.time)
 
-    def accuse(self, row: Row) -> None:
-        """Take down that a leader expelled followers."""
+    def add_lag_report(self, row: ChangeRow) -> None:
+        """Record that a leader expelled followers."""
         if self.episode is None:
-            self.episode = Episode(began=row.time, seen=row.time)
-        self.episode.accuse(row.leader, row.left, row.isr, row.time)
+            self.episode = LagEpisode(began=row.time, seen=row.time)
+        self.episode.add_report(row.leader, row.left, row.isr, row.time)
 
-    def let_go(self) -> None:
-        """Forget what is degraded: another incident has taken it over."""
+    def release(self) -> None:
+        """Forget the degraded partitions: another incident has taken them over."""
         self.held, self.moving, self.episode = {}, set(), None
         for tally in self.tallies:
             tally.now = 0
@@ -215,10 +227,10 @@ class Incident:
             self.cut = smaller_side(episode.sides())
         self.verdicts[verdict] += max(1, episode.seen - episode.began)
 
-    def went(self, broker: int, row: Row, *, planned: bool) -> None:
-        """Take down that a broker is away."""
+    def record_down(self, broker: int, row: ChangeRow, *, planned: bool) -> None:
+        """Record that a broker is down or fenced."""
         if self.down_now(broker) is None:
-            self.downs.append(Down(broker, row.time, planned))
+            self.downs.append(BrokerAbsence(broker, row.time, planned))
             if not planned:
                 self.lost_at = row.time
         if planned:
@@ -226,13 +238,17 @@ class Incident:
         elif not any(down.broker == broker and down.planned and down.back_at is None for down in self.downs):
             self.lost.add(broker)
 
-    def came_back(self, broker: int, moment: int, *, restarted: bool) -> None:
-        """Take down that a broker is here again."""
+    def record_up(self, broker: int, moment: int, *, restarted: bool) -> None:
+        """Record that a broker is back."""
         if (down := self.down_now(broker)) is not None:
             down.back_at, down.restarted = moment, restarted
 
     def absorb(self, other: Incident) -> None:
-        """Take everything over that was seen of another one: it was the same incident."""
+        """Merge another incident into this one: they turned out to be the same.
+
+        Partitions degraded by both count once, so what is degraded now is counted again; peaks and times add up as in
+        ``DegradedCount.add``.
+        """
         self.opened_at, self.updated_at = min(self.opened_at, other.opened_at), max(self.updated_at, other.updated_at)
         self.version, self.lost_at = max(self.version, other.version), max(self.lost_at, other.lost_at)
         for name in ("blamed", "departures", "verdicts", "causes", "counts"):
@@ -240,14 +256,14 @@ class Incident:
         for name in ("lost", "planned", "disks", "unclean_left", "moving"):
             getattr(self, name).update(getattr(other, name))
         self.downs = sorted((*self.downs, *other.downs), key=lambda down: (down.at, down.broker))
-        self.episode = _joined(self.episode, other.episode)
+        self.episode = _merged(self.episode, other.episode)
         self.cut = self.cut or other.cut
         for topic_id, numbers in other.touched.items():
             self.touched.setdefault(topic_id, set()).update(numbers)
         self.topics.update(other.topics)
         for key, held in other.held.items():
-            known = self.held.get(key)
-            self.held[key] = replace(held, missing=held.missing | (known.missing if known else frozenset()))
+            ours = self.held.get(key, _HEALTHY)
+            self.held[key] = replace(held, missing=held.missing | ours.missing)
         for tally, taken in zip(self.tallies, other.tallies, strict=True):
             tally.advance(self.updated_at)
             taken.advance(self.updated_at)
@@ -258,14 +274,14 @@ class Incident:
         self.evidence_count += other.evidence_count
 
 
-def _joined(one: Episode | None, other: Episode | None) -> Episode | None:
+def _merged(one: LagEpisode | None, other: LagEpisode | None) -> LagEpisode | None:
     if one is None or other is None:
         return one or other
     spoken = dict(one.spoken)
-    for word, (first, last) in other.spoken.items():
-        known = spoken.get(word, (first, last))
-        spoken[word] = (min(first, known[0]), max(last, known[1]))
-    return Episode(
+    for pair, (first, last) in other.spoken.items():
+        ours = spoken.get(pair, (first, last))
+        spoken[pair] = (min(first, ours[0]), max(last, ours[1]))
+    return LagEpisode(
         began=min(one.began, other.began),
         seen=max(one.seen, other.seen),
         spoken=spoken,

@@ -1,11 +1,11 @@
-"""Where one incident ends and another begins: which of those that are known a departure belongs to. Pure."""
+"""Where one incident ends and another begins: which incident an ISR removal belongs to. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streaming.changes.incident_classes import is_rolling, turns_of
-from streaming.changes.incident_signals import Family, Row
+from streaming.changes.incident_classes import is_rolling, restart_turns
+from streaming.changes.incident_signals import ChangeRow, Family
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,19 +13,25 @@ if TYPE_CHECKING:
     from streaming.changes.incident import Incident
 
 TOGETHER: Final = 10_000_000
-"""Microseconds: brokers that are lost within this time of each other went together, as a rack does."""
+"""Microseconds: brokers that are lost within this time of each other were lost together, as a rack is."""
 
 
-def same_trouble(family: Family, blamed: frozenset[int], known: Sequence[Incident]) -> Incident | None:
-    """Find the open incident that blames the same broker: of its own kind first, then the newest."""
-    same = [it for it in known if it.closed_at is None and _blames(it, family, blamed)]
-    return max(same, key=lambda it: (it.base is family, it.opened_at, it.incident_id), default=None)
+def incident_blaming(family: Family, blamed: frozenset[int], incidents: Sequence[Incident]) -> Incident | None:
+    """Return the open incident that blames the same broker: of its own kind first, then the newest."""
+    candidates = [
+        incident for incident in incidents if incident.closed_at is None and _blames(incident, family, blamed)
+    ]
+    return max(
+        candidates,
+        key=lambda incident: (incident.base is family, incident.opened_at, incident.incident_id),
+        default=None,
+    )
 
 
 def _blames(incident: Incident, family: Family, blamed: frozenset[int]) -> bool:
-    """Tell whether a broker in trouble is so because of an incident that blames it already.
+    """Return whether an incident that blames a broker already explains its trouble.
 
-    Whoever is lost, or loses a disk, when a restart was planned for another broker or is over, is another matter.
+    A planned restart explains a loss, or a failed disk, only of a broker that is down because of it now.
     """
     if blamed.isdisjoint(incident.blamed):
         return False
@@ -34,43 +40,58 @@ def _blames(incident: Incident, family: Family, blamed: frozenset[int]) -> bool:
     return any(incident.down_now(broker) is not None for broker in blamed)
 
 
-def goes_on(family: Family, accuser: int | None, known: Sequence[Incident], row: Row) -> Incident | None:
-    """Find the incident about other brokers that a departure follows from, or continues.
+def continued_incident(
+    family: Family, reporter: int | None, incidents: Sequence[Incident], row: ChangeRow
+) -> Incident | None:
+    """Return the incident about other brokers that an ISR removal follows from, or continues.
 
     Args:
-        family: what the departure is evidence of.
-        accuser: the leader whose word it is.
-        known: open incidents and those that may go on, the oldest first.
-        row: the departure.
+        family: what the removal is evidence of.
+        reporter: the leader that expelled the broker for lag, if one did.
+        incidents: open incidents and those that may continue, the oldest first.
+        row: the removal.
     """
     key = (row.topic_id, row.partition)
-    alive = [it for it in reversed(known) if it.closed_at is None]
+    open_ones = [incident for incident in reversed(incidents) if incident.closed_at is None]
     if family is Family.PLANNED:
-        return next((it for it in reversed(known) if it.base is Family.PLANNED or is_rolling(it)), None)
+        return next(
+            (incident for incident in reversed(incidents) if incident.base is Family.PLANNED or is_rolling(incident)),
+            None,
+        )
     if family is Family.UNCLEAN:
-        return next((it for it in alive if key in it.held), None)
+        return next((incident for incident in open_ones if key in incident.held), None)
     if family is Family.LOSS:
-        return next((it for it in alive if it.lost and (row.time - it.lost_at <= TOGETHER or key in it.held)), None)
+        return next(
+            (
+                incident
+                for incident in open_ones
+                if incident.lost and (row.time - incident.lost_at <= TOGETHER or key in incident.held)
+            ),
+            None,
+        )
     if family is Family.LAG:
-        return next((it for it in alive if accuser in it.blamed and only_lags(it)), None)
+        return next((incident for incident in open_ones if reporter in incident.blamed and is_only_lag(incident)), None)
     return None
 
 
-def only_lags(incident: Incident) -> bool:
-    """Tell whether nothing graver than lag is known of an incident."""
+def is_only_lag(incident: Incident) -> bool:
+    """Return whether an incident has shown nothing graver than lag."""
     return incident.base is Family.LAG and not incident.lost
 
 
 def earlier_turn(incident: Incident, others: Sequence[Incident], since: int) -> Incident | None:
-    """Find the incident in which other brokers had restarted before this one's went: turns of one rolling restart.
+    """Return the incident in which other brokers had restarted before this one's did: turns of one rolling restart.
+
+    Merging hides the later incident, so the earlier one must be over: all its brokers are back, one at the least as a
+    new process, before the first broker of the later one went down.
 
     Args:
         incident: one whose broker has just come back as another process.
-        others: what is known of its cluster.
+        others: the incidents of its cluster.
         since: what was over before this moment is too long ago.
     """
     if incident.base is Family.PLANNED or not _may_roll(incident):
-        return None  # a clean stop after a crash may be somebody's answer to it
+        return None  # a clean stop after a crash may be the operator's reaction to it
     began = min(down.at for down in incident.downs)
     for other in reversed(others):
         if other is incident or not _may_roll(other) or incident.lost & (other.lost | other.planned):
@@ -84,4 +105,4 @@ def earlier_turn(incident: Incident, others: Sequence[Incident], since: int) -> 
 
 def _may_roll(incident: Incident) -> bool:
     is_restart = incident.base in (Family.LOSS, Family.PLANNED, Family.LAG)
-    return is_restart and not (incident.disks or incident.unclean_left) and bool(turns_of(incident))
+    return is_restart and not (incident.disks or incident.unclean_left) and bool(restart_turns(incident))

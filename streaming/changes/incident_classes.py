@@ -1,28 +1,28 @@
-"""What kind of trouble an incident is, who is to blame, and one sentence that says it. Pure.
+"""The class of an incident, its suspects, and a summary in one sentence. Pure.
 
-The class follows from everything seen so far, so it may become graver while the incident is open: a follower that
-lagged turns out to be a broker that died; clean stops of several brokers in turn are one rolling restart.
+The class follows from all changes so far, so it may become graver while the incident is open: a follower that lagged
+turns out to be a broker that died; clean stops of several brokers in turn are one rolling restart.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.changes.accusations import most_accused, smaller_side
 from streaming.changes.incident_signals import Family
+from streaming.changes.lag_attribution import most_blamed, smaller_side
 from streaming.changes.suspects import score
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.incidents import IncidentClass
 
 if TYPE_CHECKING:
-    from streaming.changes.incident import Down, Incident
+    from streaming.changes.incident import BrokerAbsence, Incident
 
 MICROS: int = 1_000_000
 _LAG_CLASSES = frozenset({IncidentClass.SLOW_FOLLOWER, IncidentClass.LEADER_STALL, IncidentClass.NETWORK_SPLIT})
 
 
 def class_of(incident: Incident) -> IncidentClass:
-    """Give the class, the gravest evidence first."""
+    """Return the class, by the gravest evidence."""
     if incident.unclean_left:
         return IncidentClass.UNCLEAN_ELECTION
     if incident.disks:
@@ -42,7 +42,7 @@ def class_of(incident: Incident) -> IncidentClass:
 
 
 def _verdict(incident: Incident) -> IncidentClass:
-    """Give what most of the accused time was; the slow follower where it was short."""
+    """Return the verdict that held for most of the time with lag reports; slow follower if there was none."""
     weights = dict(incident.verdicts)
     if (episode := incident.episode) is not None:
         verdict = episode.verdict()
@@ -52,10 +52,10 @@ def _verdict(incident: Incident) -> IncidentClass:
 
 
 def is_rolling(incident: Incident) -> bool:
-    """Tell whether different brokers were restarted one after the other, and none is missing unplanned."""
+    """Return whether different brokers were restarted one after the other, and none is down unplanned."""
     if any(down.back_at is None and not down.planned for down in incident.downs):
         return False
-    turns = turns_of(incident)
+    turns = restart_turns(incident)
     seen: set[int] = set()
     fresh = 0
     for turn in turns:
@@ -64,8 +64,8 @@ def is_rolling(incident: Incident) -> bool:
     return fresh > 1
 
 
-def turns_of(incident: Incident) -> list[set[int]]:
-    """Name the brokers of each turn: absences that overlap are one turn. A broker that only slept had no turn."""
+def restart_turns(incident: Incident) -> list[set[int]]:
+    """Return the brokers of each turn: overlapping absences are one turn; a broker that only paused had none."""
     turns: list[set[int]] = []
     until: float = -1
     for down in sorted(incident.downs, key=_begin):
@@ -79,24 +79,26 @@ def turns_of(incident: Incident) -> list[set[int]]:
     return turns
 
 
-def _begin(down: Down) -> tuple[int, int]:
+def _begin(down: BrokerAbsence) -> tuple[int, int]:
     return down.at, down.broker
 
 
 def suspects_of(incident: Incident, kind: IncidentClass) -> dict[int, float]:
-    """Name who is to blame, each with a score from 0 to 1 (``suspects.score``)."""
+    """Return the brokers to blame, each with a score from 0 to 1 (``suspects.score``)."""
     suspects = _suspects(incident, kind)
     total = sum(incident.departures.values())
-    found: dict[int, float] = {}
+    scores: dict[int, float] = {}
     for broker in suspects:
-        theirs = {word: count for word, count in incident.departures.items() if broker in _parties(word, kind)}
-        alone = sum(count for word, count in theirs.items() if not set(_parties(word, kind)) & set(suspects) - {broker})
-        found[broker] = score(sum(theirs.values()), alone, total)
-    return found
+        theirs = {pair: count for pair, count in incident.departures.items() if broker in _parties(pair, kind)}
+        others = set(suspects) - {broker}
+        alone = sum(count for pair, count in theirs.items() if others.isdisjoint(_parties(pair, kind)))
+        scores[broker] = score(sum(theirs.values()), alone, total)
+    return scores
 
 
-def _parties(word: tuple[int, int], kind: IncidentClass) -> tuple[int, ...]:
-    return word if kind in _LAG_CLASSES else word[1:]
+def _parties(removal: tuple[int, int], kind: IncidentClass) -> tuple[int, ...]:
+    """Return who may be to blame for an ISR removal: for lag also the leader that reports it."""
+    return removal if kind in _LAG_CLASSES else removal[1:]
 
 
 def _suspects(incident: Incident, kind: IncidentClass) -> tuple[int, ...]:
@@ -114,11 +116,11 @@ def _lag_suspects(incident: Incident, kind: IncidentClass) -> tuple[int, ...]:
     if kind is IncidentClass.NETWORK_SPLIT:
         sides = incident.episode.sides() if incident.episode is not None else []
         return smaller_side(sides) if len(sides) > 1 else incident.cut
-    return most_accused({word: count for word, count in incident.departures.items() if word[0] != NO_LEADER})
+    return most_blamed({pair: count for pair, count in incident.departures.items() if pair[0] != NO_LEADER})
 
 
 def summary_of(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
-    """Say in one sentence what happened, to whom, how bad it is or was."""
+    """Return one sentence: what happened, to which brokers, and how bad it is or was."""
     what = _WHAT[kind].format(brokers=_brokers(suspects), were="was" if len(suspects) == 1 else "were")
     partitions = sum(len(numbers) for numbers in incident.touched.values())
     if kind is IncidentClass.CONTROLLER_FAILOVER:

@@ -1,4 +1,4 @@
-"""What a row of the truth says about trouble: the table of signatures. Pure; knows causes and events."""
+"""What a row of the change log is evidence of: trouble by cause. Pure; knows causes and events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streaming.contracts.identifiers import NO_LEADER, BrokerId
 
 
 class Family(StrEnum):
-    """The kind of trouble that one change is evidence of. Classes of incidents are made of these."""
+    """The kind of trouble that one change is evidence of. Classes of incidents are derived from these."""
 
     LAG = "lag"
     PLANNED = "planned"
@@ -21,12 +21,12 @@ class Family(StrEnum):
     CONTROLLER = "controller"
 
 
-# Causes that take brokers away, and so open an incident. All others belong to one that is open, or to none: an ISR that
+# Causes that remove brokers, and so open an incident. All others belong to one that is open, or to none: an ISR that
 # grows again, a preferred leader that returns, a topic that is created.
 FAMILY_OF: Final[dict[str, Family]] = {
     Cause.LAG: Family.LAG,
     Cause.LEADER_STALL: Family.LAG,
-    Cause.UNKNOWN: Family.LAG,  # between two polls: until the broker itself is told gone, it lags
+    Cause.UNKNOWN: Family.LAG,  # between two polls: until the broker itself is reported gone, it lags
     Cause.FENCED: Family.LOSS,
     Cause.RESTART: Family.LOSS,
     Cause.UNCLEAN_RESTART: Family.LOSS,
@@ -41,10 +41,10 @@ FAMILY_OF: Final[dict[str, Family]] = {
 UNRELATED: Final = frozenset({Cause.CREATED, Cause.CONFIG})
 
 
-class Row(NamedTuple):
+class ChangeRow(NamedTuple):
     """What incidents need of one row of ``partition_changes``. Times are UTC microseconds.
 
-    Of a partition: where and why, the ISR and leader, and its health afterwards. Of a broker: its events. Of a
+    Of a partition: identity and cause, ISR and leader, and its health afterwards. Of a broker: its events. Of a
     cluster: a change of its controller. Of a source: its time alone.
     """
 
@@ -76,7 +76,7 @@ class Row(NamedTuple):
 
     @property
     def gone(self) -> tuple[BrokerId, ...]:
-        """Name the brokers that the step took away: out of the ISR, or out of leadership where none is left to lead."""
+        """Return the brokers that the step removed: from the ISR, or from leadership where nobody leads afterwards."""
         if self.left or self.leader != NO_LEADER or self.leader_before == NO_LEADER:
             return self.left
         return (self.leader_before,)

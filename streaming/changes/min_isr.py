@@ -1,15 +1,15 @@
-"""The configured ``min.insync.replicas`` of a topic, from what is known.
+"""The configured ``min.insync.replicas`` of a topic, from the values that sources have reported.
 
 Kafka's own order (KIP-226): the topic's value, the cluster's dynamic default, the broker's static value. The first two
-stand in the metadata log; the third only a broker can tell (DescribeConfigs).
+are in the metadata log; only a broker reports the third (DescribeConfigs).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streaming.changes.state import ConfigKey, MinIsr
 from streaming.contracts.observations import ConfigOrigin
+from streaming.contracts.state import ConfigKey, MinIsr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,11 +21,13 @@ KEY: Final = "min.insync.replicas"
 CLUSTER_DEFAULT: Final = ""
 
 
-def configured_min_isr(known: Callable[[ConfigKey], MinIsr | None], cluster_id: ClusterId, topic: str) -> int | None:
-    """Give the configured minimum of a topic, None while nobody has told.
+def configured_min_isr(
+    minimum_of: Callable[[ConfigKey], MinIsr | None], cluster_id: ClusterId, topic: str
+) -> int | None:
+    """Return the configured minimum of a topic, None while no source has reported it.
 
     Args:
-        known: looks one value up.
+        minimum_of: looks one value up.
         cluster_id: the topic's cluster.
         topic: the topic's name.
     """
@@ -34,22 +36,22 @@ def configured_min_isr(known: Callable[[ConfigKey], MinIsr | None], cluster_id: 
         (CLUSTER_DEFAULT, ConfigOrigin.LOG),
         (topic, ConfigOrigin.DESCRIBE),
     ):
-        told = known(ConfigKey(cluster_id, name, origin))
-        if told is not None and told.min_isr is not None:
-            return told.min_isr
+        minimum = minimum_of(ConfigKey(cluster_id, name, origin))
+        if minimum is not None and minimum.min_isr is not None:
+            return minimum.min_isr
     return None
 
 
-def told_by(observed: ConfigObserved) -> tuple[ConfigKey, MinIsr]:
+def reported_minimum(observed: ConfigObserved) -> tuple[ConfigKey, MinIsr]:
     """Read a configured minimum; a value that is no number counts as unset."""
     value = observed.value
     minimum = int(value) if value is not None and value.isdecimal() else None
     return ConfigKey(observed.cluster_id, observed.topic, observed.origin), MinIsr(minimum, observed.metadata_offset)
 
 
-def is_news(told: MinIsr, known: MinIsr | None) -> bool:
-    """Tell whether a value is newer than what is known, and different."""
-    if known is None:
-        return told.min_isr is not None
-    is_older = told.offset is not None and known.offset is not None and told.offset <= known.offset
-    return told.min_isr != known.min_isr and not is_older
+def is_news(observed: MinIsr, current: MinIsr | None) -> bool:
+    """Return whether a value is newer than the current one, and different."""
+    if current is None:
+        return observed.min_isr is not None
+    is_older = observed.offset is not None and current.offset is not None and observed.offset <= current.offset
+    return observed.min_isr != current.min_isr and not is_older

@@ -1,27 +1,31 @@
-"""The step of one partition: is it news, what happened in it, and what its totals become.
+"""The step of one partition: whether an observation is accepted, and the next state with its health and durations.
 
-Order: ``(partition_epoch, metadata offset, index)`` where the metadata log tells it, else the time of the poll.
-Durations are told from ``occurred_not_after`` alone, never from the moment of processing.
+Order: ``(partition_epoch, metadata offset, index)`` if the source is the metadata log, else the time of the poll.
+Durations are differences of ``occurred_not_after``, never of processing time.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.changes.state import PartitionState
 from streaming.contracts import health
+from streaming.contracts.blocks import FIELDS_IN_BLOCK
 from streaming.contracts.identifiers import NO_LEADER
-from streaming.contracts.observations import Authority
+from streaming.contracts.observations import SourceKind
+from streaming.contracts.state import PartitionState
 
 if TYPE_CHECKING:
-    from streaming.contracts.identifiers import Micros
+    from collections.abc import Iterator, Mapping
+
+    from streaming.contracts.blocks import PartitionsObserved
+    from streaming.contracts.identifiers import Micros, Offset
     from streaming.contracts.observations import CauseRevised, PartitionObserved
 
 SECOND: Final = 1_000_000
-_SEEN_BY_ALL: Final = ("replicas", "isr", "leader")
-_SEEN_IN_THE_LOG: Final = (
-    *_SEEN_BY_ALL,
+_POLLED_FIELDS: Final = ("replicas", "isr", "leader")
+_LOG_FIELDS: Final = (
+    *_POLLED_FIELDS,
     "elr",
     "last_known_elr",
     "adding_replicas",
@@ -30,13 +34,24 @@ _SEEN_IN_THE_LOG: Final = (
 )
 
 
-def _told_by(observed: PartitionObserved) -> tuple[str, ...]:
-    """Name the fields that a source can see: what a poll does not tell is not cleared by it."""
-    return _SEEN_BY_ALL if observed.authority is Authority.POLL else _SEEN_IN_THE_LOG
+# By whether a poll reports: the fields in which a repetition equals the state, and the same of a row of a block.
+_BLOCK_FIELDS: Final = {
+    is_poll: (*(_POLLED_FIELDS if is_poll else _LOG_FIELDS), "leader_epoch", "partition_epoch")
+    for is_poll in (False, True)
+}
+_BLOCK_FIELDS_OF: Final = {is_poll: attrgetter(*names) for is_poll, names in _BLOCK_FIELDS.items()}
+_BLOCK_ROW_OF: Final = {
+    is_poll: itemgetter(*map(FIELDS_IN_BLOCK.index, names)) for is_poll, names in _BLOCK_FIELDS.items()
+}
+
+
+def _reported_fields(observed: PartitionObserved) -> tuple[str, ...]:
+    """Return the fields that a source reports. A poll reports fewer, and does not clear the others."""
+    return _POLLED_FIELDS if observed.authority is SourceKind.POLL else _LOG_FIELDS
 
 
 def is_news(before: PartitionState, observed: PartitionObserved) -> bool:
-    """Tell whether an observation is newer than the state and differs from it."""
+    """Return whether an observation is newer than the state and differs from it."""
     if before.is_deleted:
         return _is_later(before, observed)
     if observed.partition_epoch is None or before.partition_epoch is None:
@@ -47,12 +62,25 @@ def is_news(before: PartitionState, observed: PartitionObserved) -> bool:
 
 
 def is_repeated(state: PartitionState, observed: PartitionObserved) -> bool:
-    """Tell whether an observation says what is true already, and cannot be news until the state changes."""
+    """Return whether an observation repeats the state, so it is not accepted until the state changes."""
     return not state.is_deleted and _same_content(state, observed) and not is_news(state, observed)
 
 
+def news(block: PartitionsObserved, states: Mapping[int, PartitionState]) -> Iterator[PartitionObserved]:
+    """Yield the partitions of a block but those that plainly repeat the state: most do, and cost no object.
+
+    What is left out has the state's epochs and content, so ``is_repeated`` would be true of it.
+    """
+    of_state = _BLOCK_FIELDS_OF[block.authority is SourceKind.POLL]
+    of_row = _BLOCK_ROW_OF[block.authority is SourceKind.POLL]
+    for row in block.rows():
+        state = states.get(row[0])
+        if state is None or state.is_deleted or of_row(row) != of_state(state):
+            yield block.observation(row)
+
+
 def is_proof(before: PartitionState, observed: CauseRevised) -> bool:
-    """Tell whether the proof of a cause is newer than the state, which the log must have told."""
+    """Return whether the proof of a cause is newer than the state, which must be from the metadata log."""
     if before.is_deleted or before.metadata_offset is None:
         return False
     return (observed.metadata_offset, observed.metadata_index) > (before.metadata_offset, before.metadata_index)
@@ -63,19 +91,19 @@ def _is_later(before: PartitionState, observed: PartitionObserved) -> bool:
         return (observed.metadata_offset, observed.metadata_index) > (before.metadata_offset, before.metadata_index)
     if (observed.leader_epoch or 0) < (before.leader_epoch or 0) and observed.leader_epoch is not None:
         return False
-    at, known = observed.occurred_not_after, before.changed_at
-    # Two polls may bear one time where a clock was set back; what is gone comes back only later.
-    return known is None or at > known or (at == known and not before.is_deleted)
+    at, changed_at = observed.occurred_not_after, before.changed_at
+    # After a clock was set back, two polls may have the same time. A deleted partition reappears at a later time only.
+    return changed_at is None or at > changed_at or (at == changed_at and not before.is_deleted)
 
 
 def _same_content(before: PartitionState, observed: PartitionObserved) -> bool:
     if observed.leader_epoch is not None and observed.leader_epoch != before.leader_epoch:
-        return False  # it was elected between, and came back; from now on older epochs are stale
-    return all(getattr(before, name) == getattr(observed, name) for name in _told_by(observed))
+        return False  # there were elections, even if leader and ISR are the same again: older epochs are stale now
+    return all(getattr(before, name) == getattr(observed, name) for name in _reported_fields(observed))
 
 
 def missed_between(before: PartitionState | None, observed: PartitionObserved) -> int:
-    """Count the changes between a state and an observation that nobody saw: epochs grow by one a change (KIP-631)."""
+    """Count the changes between a state and an observation: each raises the partition epoch by one (KIP-631)."""
     if observed.partition_epoch is None:
         return 0
     if before is None or before.is_deleted:
@@ -85,34 +113,34 @@ def missed_between(before: PartitionState | None, observed: PartitionObserved) -
     return max(0, observed.partition_epoch - before.partition_epoch - 1)
 
 
-def first_sight(observed: PartitionObserved, min_isr: int | None) -> PartitionState:
-    """Make the state of a partition that was not known."""
+def first_state(observed: PartitionObserved, min_isr: int | None) -> PartitionState:
+    """Return the state of a new partition."""
     state = PartitionState(
         cluster_id=observed.cluster_id,
         topic_id=observed.topic_id,
         topic=observed.topic,
         partition=observed.partition,
         leader_epoch=observed.leader_epoch,
-        **_told(observed),
+        **_reported_values(observed),
     )
     return with_health(state, min_isr, observed.occurred_not_after)
 
 
 def next_state(before: PartitionState, observed: PartitionObserved, min_isr: int | None) -> PartitionState:
-    """Take over what was observed; health, sinces and durations follow. Totals are counted by ``counted``."""
+    """Return the state after an observation, with health and durations; ``updated_totals`` are added to it."""
     epoch = observed.leader_epoch if observed.leader_epoch is not None else before.leader_epoch
-    state = replace(before, **_told(observed), leader_epoch=epoch, is_deleted=False)
+    state = before._replace(**_reported_values(observed), leader_epoch=epoch, is_deleted=False)
     return with_health(state, min_isr, observed.occurred_not_after)
 
 
-def _told(observed: PartitionObserved) -> dict[str, Any]:
-    """Give what an observation says of the state, but for its leader epoch, which a poll may not know."""
-    names = ("cluster", "partition_epoch", "metadata_offset", "metadata_index", *_told_by(observed))
+def _reported_values(observed: PartitionObserved) -> dict[str, Any]:
+    """Return the reported part of a state, without the leader epoch, which a poll may not report."""
+    names = ("cluster", "partition_epoch", "metadata_offset", "metadata_index", *_reported_fields(observed))
     return {name: getattr(observed, name) for name in names}
 
 
 def with_health(state: PartitionState, min_isr: int | None, at: Micros) -> PartitionState:
-    """Derive the health of a state at a moment: episodes begin or end then."""
+    """Return a state with its health derived; episodes begin or end at ``at``."""
     effective = health.effective_min_isr(min_isr, state.replicas)
     is_offline = health.is_offline(state.leader) and not state.is_deleted
     is_under = health.is_under_replicated(state.replicas, state.isr, state.adding_replicas) and not state.is_deleted
@@ -120,8 +148,7 @@ def with_health(state: PartitionState, min_isr: int | None, at: Micros) -> Parti
     offline = _episode(state.offline_since, state.offline_seconds, is_offline, at)
     under = _episode(state.under_replicated_since, state.under_replicated_seconds, is_under, at)
     under_min = _episode(state.under_min_isr_since, state.under_min_isr_seconds, bool(is_under_min), at)
-    return replace(
-        state,
+    return state._replace(
         min_isr_configured=min_isr,
         min_isr_effective=effective,
         is_offline=is_offline,
@@ -139,14 +166,15 @@ def with_health(state: PartitionState, min_isr: int | None, at: Micros) -> Parti
     )
 
 
-def _episode(since: Micros | None, seconds: float, is_open: bool, at: Micros) -> tuple[Micros | None, float]:  # noqa: FBT001 - called by position, thrice
+def _episode(since: Micros | None, seconds: float, is_open: bool, at: Micros) -> tuple[Micros | None, float]:  # noqa: FBT001 - three calls below, all positional
+    """Return since when an episode is open (None: closed), and the seconds of its closed predecessors."""
     if is_open:
         return (at if since is None else since), seconds
     return None, seconds if since is None else seconds + max(0, at - since) / SECOND
 
 
-def out_of_sight(before: PartitionState, last_seen: Micros, seen_again: Micros) -> PartitionState:
-    """Close the episodes where sight was lost: what came between is unknown, neither healthy nor not."""
+def with_unobserved_gap(before: PartitionState, last_seen: Micros, seen_again: Micros) -> PartitionState:
+    """Close open episodes where an observation gap begins and reopen them at its end: its time counts as unknown."""
     if seen_again <= last_seen:
         return before
     closed = {
@@ -160,13 +188,12 @@ def out_of_sight(before: PartitionState, last_seen: Micros, seen_again: Micros) 
             fields[f"{name}_seconds"] = seconds + max(0, last_seen - since) / SECOND
             fields[f"{name}_since"] = seen_again
     unknown = before.unknown_seconds + (seen_again - last_seen) / SECOND
-    return replace(before, **fields, unknown_seconds=unknown)  # type: ignore[arg-type]
+    return before._replace(**fields, unknown_seconds=unknown)  # type: ignore[arg-type]
 
 
-def deleted(before: PartitionState, at: Micros, offset: int | None) -> PartitionState:
-    """Make a tombstone: nothing of a deleted partition is unhealthy, its totals stay."""
-    gone = replace(
-        before,
+def deleted(before: PartitionState, at: Micros, offset: Offset | None) -> PartitionState:
+    """Return the tombstone of a partition: it is never unhealthy, and keeps its totals."""
+    gone = before._replace(
         is_deleted=True,
         isr=(),
         elr=(),

@@ -1,8 +1,9 @@
-"""Did we see every ISR change that the leaders made? A broker's own meters against what was recorded of it.
+"""Was every ISR change that the leaders made recorded? A broker's own meters, compared with the change log.
 
 ``IsrShrinksPerSec`` and ``IsrExpandsPerSec`` of ``ReplicaManager`` count, on the leader, each change that the leader
 asked for and got (AlterPartition); what a controller does on its own moves no meter. Both sides are compared over one
-window, from the first sample on. Whatever may have been counted is taken for recorded, so ``missed`` is a lower bound.
+window, from the first sample on. A change that the meter may have counted is taken as counted, so ``missed`` is a lower
+bound.
 Pure: values in, values out.
 """
 
@@ -41,8 +42,8 @@ class Reconciliation:
         until: when the newest one was.
         meter_value: the newest sample.
         counted: changes that the broker counted in this window.
-        recorded: changes in it that we recorded and the broker may have counted.
-        resets: how often the meter began anew, with its broker.
+        recorded: changes in it that the change log holds and the broker may have counted.
+        resets: how often the meter was reset to 0, with its broker.
         ahead: recorded changes that began after ``until``: the newest sample cannot have counted them.
     """
 
@@ -56,7 +57,7 @@ class Reconciliation:
 
     @property
     def missed(self) -> int:
-        """How many changes happened, at the least, that nobody recorded."""
+        """How many changes, at the least, happened that the change log does not hold."""
         return max(0, self.counted - self.recorded)
 
 
@@ -67,14 +68,14 @@ def may_have_counted(
     causes: Iterable[str],
     evidence: str | None,
 ) -> frozenset[BrokerId]:
-    """Name the brokers whose meter one recorded change may have moved.
+    """Return the brokers whose meter one recorded change may have moved.
 
     Args:
         meter: which meter.
         moved: the brokers that left the ISR (shrinks), or joined it (expands).
         leaders: who led before and after.
         causes: the cause and the candidates beside it.
-        evidence: how they are known. A poll merges steps, so it cannot tell who led when.
+        evidence: of the cause. A poll merges steps, so it does not show who led when.
     """
     if not moved:
         return frozenset()
@@ -85,32 +86,32 @@ def may_have_counted(
     return frozenset({after} - {NO_LEADER}) if before == after and is_of_leader else frozenset()
 
 
-def begun(at: Micros, meter_value: int) -> Reconciliation:
-    """Open a window at a first sample."""
+def open_window(at: Micros, meter_value: int) -> Reconciliation:
+    """Return the window that a first sample opens."""
     return Reconciliation(since=at, until=at, meter_value=meter_value)
 
 
-def recorded(it: Reconciliation, not_before: Micros, not_after: Micros) -> Reconciliation:
-    """Take one recorded change over that this meter may have counted, with the window in which it happened."""
-    if not_after < it.since:
-        return it
-    if not_before > it.until:
-        return replace(it, ahead=(*it.ahead, not_before))
-    return replace(it, recorded=it.recorded + 1)
+def with_recorded_change(window: Reconciliation, not_before: Micros, not_after: Micros) -> Reconciliation:
+    """Add one recorded change that this meter may have counted, with the time window in which it happened."""
+    if not_after < window.since:
+        return window
+    if not_before > window.until:
+        return replace(window, ahead=(*window.ahead, not_before))
+    return replace(window, recorded=window.recorded + 1)
 
 
-def sampled(it: Reconciliation, at: Micros, meter_value: int) -> Reconciliation:
-    """Take a newer sample over; a meter that stands lower than before began anew from 0. Older samples say nothing."""
-    if at <= it.until:
-        return it
-    is_reset = meter_value < it.meter_value
-    reached = [moment for moment in it.ahead if moment <= at]
+def with_sample(window: Reconciliation, at: Micros, meter_value: int) -> Reconciliation:
+    """Add a newer sample; a meter that is lower than before was reset to 0. Older samples change nothing."""
+    if at <= window.until:
+        return window
+    is_reset = meter_value < window.meter_value
+    reached = [moment for moment in window.ahead if moment <= at]
     return replace(
-        it,
+        window,
         until=at,
         meter_value=meter_value,
-        counted=it.counted + (meter_value if is_reset else meter_value - it.meter_value),
-        recorded=it.recorded + len(reached),
-        resets=it.resets + is_reset,
-        ahead=tuple(moment for moment in it.ahead if moment > at),
+        counted=window.counted + (meter_value if is_reset else meter_value - window.meter_value),
+        recorded=window.recorded + len(reached),
+        resets=window.resets + is_reset,
+        ahead=tuple(moment for moment in window.ahead if moment > at),
     )

@@ -1,4 +1,4 @@
-"""The steps of a partition, written into a draft: it appeared, changed, vanished, or its minimum became another."""
+"""The steps of a partition, written into a draft: it appeared, changed, vanished, or got another min ISR."""
 
 from __future__ import annotations
 
@@ -6,43 +6,43 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streaming.changes import partitions
-from streaming.changes.change import Change, Subject
-from streaming.changes.happened import counted, happenings, left_isr, named
+from streaming.changes.change import Change
+from streaming.changes.invariants import violations
 from streaming.changes.min_isr import configured_min_isr
-from streaming.changes.protocol import violations
-from streaming.contracts.events import Cause, EventKind, Evidence
+from streaming.changes.partition_events import IsrStep, events_between, isr_step, updated_totals, with_event_ids
+from streaming.contracts.events import Cause, EventKind, Evidence, Subject
 from streaming.contracts.observations import Observation
 from streaming.contracts.totals import TOTALS
 
 if TYPE_CHECKING:
     from streaming.changes.draft import Draft
-    from streaming.changes.happened import Happening
-    from streaming.changes.state import ClusterState, PartitionState
+    from streaming.changes.partition_events import PendingEvent
     from streaming.contracts.identifiers import Micros, TopicId
     from streaming.contracts.observations import CauseRevised, ConfigObserved, PartitionObserved
+    from streaming.contracts.state import ClusterState, PartitionState
 
-Seen = TypeVar("Seen", bound=Observation)
+AnyObservation = TypeVar("AnyObservation", bound=Observation)
 
 
 def appeared(before: PartitionState | None, observed: PartitionObserved, draft: Draft) -> None:
-    """Take a partition over that was not known, or came back: created, or first seen."""
+    """Add a partition that is new (created, or observed for the first time), or that exists again."""
     minimum = configured_min_isr(draft.min_isr, observed.cluster_id, observed.topic)
-    after = partitions.first_sight(observed, minimum)
-    observed = _since_last_sight(observed, draft)
+    after = partitions.first_state(observed, minimum)
+    observed = _since_last_observation(observed, draft)
     is_baseline = observed.in_snapshot and not draft.cluster(observed).has_baseline
     missed = 0 if is_baseline else partitions.missed_between(None, observed)
     cause, evidence = (observed.cause, observed.evidence) if observed.cause else (None, None)
     if not is_baseline and cause is None:
         cause, evidence = Cause.CREATED, Evidence.INFERRED
-    after = replace(after, missed_changes=missed, **_why(cause, evidence, observed))
+    after = after._replace(missed_changes=missed, **_cause_columns(cause, evidence, observed))
     if before is not None:
-        after = replace(after, **{name: getattr(before, name) + getattr(after, name) for name in TOTALS})
-        after = replace(after, change_number=before.change_number + 1)
-    happened: list[Happening] = [] if is_baseline else [(EventKind.TOPIC_CREATED, None, None)]
+        after = after._replace(**{name: getattr(before, name) + getattr(after, name) for name in TOTALS})
+        after = after._replace(change_number=before.change_number + 1)
+    events: list[PendingEvent] = [] if is_baseline else [(EventKind.TOPIC_CREATED, None, None)]
     if missed:
-        happened.append((EventKind.CHANGES_MISSED, None, f"{missed} changes were not seen"))
+        events.append((EventKind.CHANGES_MISSED, None, f"{missed} changes were not seen"))
     if not is_baseline:
-        happened += [(EventKind.PROTOCOL_VIOLATION, None, sentence) for sentence in violations(None, after, cause)]
+        events += [(EventKind.PROTOCOL_VIOLATION, None, sentence) for sentence in violations(None, after, cause)]
     draft.put_partition(after)
     draft.changes.append(
         Change(
@@ -53,7 +53,7 @@ def appeared(before: PartitionState | None, observed: PartitionObserved, draft: 
             evidence=evidence,
             candidates=observed.candidates,
             missed=missed,
-            events=named(_identity(after), iter(happened)),
+            events=with_event_ids(_identity(after), iter(events)),
             before=before,
             after=after,
         )
@@ -61,21 +61,23 @@ def appeared(before: PartitionState | None, observed: PartitionObserved, draft: 
 
 
 def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -> None:
-    """Take one accepted change of a known partition over."""
+    """Add one accepted change of an existing partition."""
     missed = partitions.missed_between(before, observed)
-    was, seen = before, _last_sight(draft.cluster(observed), observed, missed)
-    if seen is not None:
-        was = partitions.out_of_sight(before, seen, observed.occurred_not_after)
-        observed = replace(observed, occurred_not_before=min(seen, observed.occurred_not_before))
+    base, last_seen = before, _last_observed(draft.cluster(observed), observed, missed)
+    if last_seen is not None:
+        base = partitions.with_unobserved_gap(before, last_seen, observed.occurred_not_after)
+        observed = replace(observed, occurred_not_before=min(last_seen, observed.occurred_not_before))
     minimum = configured_min_isr(draft.min_isr, observed.cluster_id, observed.topic)
-    after = partitions.next_state(was, observed, minimum)
+    after = partitions.next_state(base, observed, minimum)
     cause, evidence = observed.cause, observed.evidence
     if cause is None:
         cause, evidence = Cause.UNKNOWN, Evidence.INFERRED
-    after = counted(before, after, cause, missed)
-    left, joined = left_isr(before, after), left_isr(after, before)
-    if left or joined or before.leader != after.leader:
-        after = replace(after, **_why(cause, evidence, observed))
+    isr = isr_step(before, after)
+    is_of_isr_or_leader = isr != IsrStep() or before.leader != after.leader
+    after = after._replace(
+        **updated_totals(before, after, isr, cause, missed),
+        **(_cause_columns(cause, evidence, observed) if is_of_isr_or_leader else {}),
+    )
     draft.put_partition(after)
     draft.changes.append(
         Change(
@@ -85,37 +87,39 @@ def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -
             evidence=evidence,
             candidates=observed.candidates,
             missed=missed,
-            left_isr=left,
-            joined_isr=joined,
-            events=named(_identity(after), happenings(before, after, cause, missed)),
+            left_isr=isr.left,
+            joined_isr=isr.joined,
+            events=with_event_ids(_identity(after), events_between(before, after, isr, cause, missed)),
             before=before,
             after=after,
         )
     )
 
 
-def _last_sight(cluster: ClusterState, observed: PartitionObserved, missed: int) -> Micros | None:
-    """Give the moment up to which a partition was in sight, None where it was in sight all the time.
+def _last_observed(cluster: ClusterState, observed: PartitionObserved, missed: int) -> Micros | None:
+    """Return the time at which an observation gap of a partition began; None if it was observed all the time.
 
-    Epochs tell whether something was missed. Where a source sees none, a snapshot after lost sight tells.
+    With partition epochs, missed changes prove the gap. Without them, the first full report after it does.
     """
     if missed:
         return cluster.authority_watermark if cluster.sight_until is None else cluster.sight_until
     return cluster.sight_until if observed.partition_epoch is None else None
 
 
-def _since_last_sight(observed: Seen, draft: Draft) -> Seen:
-    """Widen the window of what a snapshot after lost sight tells: it can have happened at any moment since."""
-    seen = draft.cluster(observed).sight_until
-    return observed if seen is None else replace(observed, occurred_not_before=min(seen, observed.occurred_not_before))
+def _since_last_observation(observed: AnyObservation, draft: Draft) -> AnyObservation:
+    """Widen the time window of an observation that ends a gap: the change can have occurred at any time in the gap."""
+    gap_begin = draft.cluster(observed).sight_until
+    if gap_begin is None:
+        return observed
+    return replace(observed, occurred_not_before=min(gap_begin, observed.occurred_not_before))
 
 
 def vanished(before: PartitionState, observed: Observation, evidence: Evidence, draft: Draft) -> None:
-    """Make a tombstone of a partition that does not exist any more."""
-    observed = _since_last_sight(observed, draft)
+    """Replace a partition that does not exist any more by its tombstone."""
+    observed = _since_last_observation(observed, draft)
     offset = getattr(observed, "metadata_offset", None)
     after = partitions.deleted(before, observed.occurred_not_after, offset)
-    after = replace(after, change_number=before.change_number + 1, **_why(Cause.DELETED, evidence, observed))
+    after = after._replace(change_number=before.change_number + 1, **_cause_columns(Cause.DELETED, evidence, observed))
     draft.put_partition(after)
     draft.changes.append(
         Change(
@@ -123,7 +127,7 @@ def vanished(before: PartitionState, observed: Observation, evidence: Evidence, 
             observation=observed,
             cause=Cause.DELETED,
             evidence=evidence,
-            events=named(_identity(after), iter([(EventKind.TOPIC_DELETED, None, None)])),
+            events=with_event_ids(_identity(after), iter([(EventKind.TOPIC_DELETED, None, None)])),
             before=before,
             after=after,
         )
@@ -131,18 +135,17 @@ def vanished(before: PartitionState, observed: Observation, evidence: Evidence, 
 
 
 def revised(before: PartitionState, observed: CauseRevised, draft: Draft) -> None:
-    """Tell that the cause of an earlier step is proven; nothing that was counted by cause is counted anew."""
-    was = before.last_cause if before.last_cause_offset == observed.revised_offset else "another cause"
-    after = replace(
-        before,
+    """Record that the cause of an earlier step is proven; counts by cause do not change."""
+    earlier = before.last_cause if before.last_cause_offset == observed.revised_offset else "another cause"
+    after = before._replace(
         change_number=before.change_number + 1,
         metadata_offset=observed.metadata_offset,
         metadata_index=observed.metadata_index,
     )
     if before.last_cause_offset == observed.revised_offset:
-        after = replace(after, last_cause=observed.cause, last_evidence=observed.evidence)
-    detail = f"the change at offset {observed.revised_offset}: {was} to {observed.cause}"
-    happened: list[Happening] = [(EventKind.CAUSE_REVISED, None, detail)]
+        after = after._replace(last_cause=observed.cause, last_evidence=observed.evidence)
+    detail = f"the change at offset {observed.revised_offset}: {earlier} to {observed.cause}"
+    events: list[PendingEvent] = [(EventKind.CAUSE_REVISED, None, detail)]
     draft.put_partition(after)
     draft.changes.append(
         Change(
@@ -150,27 +153,27 @@ def revised(before: PartitionState, observed: CauseRevised, draft: Draft) -> Non
             observation=observed,
             cause=observed.cause,
             evidence=observed.evidence,
-            events=named(_identity(after), iter(happened)),
+            events=with_event_ids(_identity(after), iter(events)),
             before=before,
             after=after,
         )
     )
 
 
-def _why(cause: Cause | None, evidence: Evidence | None, observed: Observation) -> dict[str, Any]:
-    """Give the columns that tell of the last ISR or leader change."""
+def _cause_columns(cause: Cause | None, evidence: Evidence | None, observed: Observation) -> dict[str, Any]:
+    """Return the columns about the last ISR or leader change."""
     offset = getattr(observed, "metadata_offset", None)
     return {"last_cause": cause, "last_evidence": evidence, "last_cause_offset": offset}
 
 
 def reconfigured(topic_id: TopicId, observed: ConfigObserved, draft: Draft) -> None:
-    """Take a new minimum over into every partition of a topic; nothing where it stays the same."""
+    """Apply a new configured minimum to the partitions of a topic; where it stays the same, there is no change."""
     for before in draft.partitions_of(observed.cluster_id, topic_id):
         minimum = configured_min_isr(draft.min_isr, before.cluster_id, before.topic)
         if before.is_deleted or minimum == before.min_isr_configured:
             continue
-        after = partitions.with_health(before, minimum, _in_sight(before, observed, draft))
-        after = replace(after, change_number=before.change_number + 1, changed_at=before.changed_at)
+        after = partitions.with_health(before, minimum, _effective_from(before, observed, draft))
+        after = after._replace(change_number=before.change_number + 1, changed_at=before.changed_at)
         draft.put_partition(after)
         draft.changes.append(
             Change(
@@ -181,21 +184,20 @@ def reconfigured(topic_id: TopicId, observed: ConfigObserved, draft: Draft) -> N
                 is_baseline=before.min_isr_configured is None,
                 events=()
                 if before.min_isr_configured is None
-                else named(_identity(after), happenings(before, after, Cause.CONFIG, 0)),
+                else with_event_ids(_identity(after), events_between(before, after, IsrStep(), Cause.CONFIG, 0)),
                 before=before,
                 after=after,
             )
         )
 
 
-def _in_sight(before: PartitionState, observed: ConfigObserved, draft: Draft) -> Micros:
-    """Give the moment from which a minimum counts: nobody has seen the partition later than its authority told.
+def _effective_from(before: PartitionState, observed: ConfigObserved, draft: Draft) -> Micros:
+    """Return the time from which a minimum counts: within the last change and the primary source's watermark.
 
-    A broker that is asked for its configuration may answer minutes after that, or tell what held before the partition
-    came to be as it is.
+    A broker may report its configuration minutes after that watermark, or a value from before the last change.
     """
-    seen = draft.cluster(observed).authority_watermark
-    at = observed.occurred_not_after if seen is None else min(observed.occurred_not_after, seen)
+    watermark = draft.cluster(observed).authority_watermark
+    at = observed.occurred_not_after if watermark is None else min(observed.occurred_not_after, watermark)
     return at if before.changed_at is None else max(at, before.changed_at)
 
 

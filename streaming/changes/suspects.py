@@ -1,8 +1,8 @@
-"""Who is to blame for shrunk ISRs, and how sure that is. Pure; knows one partition's state and the causes.
+"""Which brokers to blame for shrunk ISRs, and with which score. Pure; knows one partition's state and the causes.
 
-A broker that is missing from an ISR is usually the one in trouble. There is one trap: a leader that stood still for
-longer than ``replica.lag.time.max.ms`` believes, when it wakes up, that its followers stopped fetching, and expels
-healthy ones. The source calls that ``leader_stall``; then the leader is to blame and not those it threw out.
+A broker that is missing from an ISR is usually the one in trouble. The exception: a leader that stalled for longer than
+``replica.lag.time.max.ms`` believes, when it resumes, that its followers stopped fetching, and expels healthy ones. The
+source gives that the cause ``leader_stall``; then the leader is to blame, not the followers that it expelled.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from streaming.contracts.identifiers import NO_LEADER
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from streaming.changes.state import PartitionState
     from streaming.contracts.identifiers import BrokerId
+    from streaming.contracts.state import PartitionState
+    from streaming.contracts.tally import Shape
 
 
-def expelled_by(
+def removal_suspects(
     left: Collection[BrokerId], leader: BrokerId, cause: str | None
 ) -> tuple[tuple[BrokerId, ...], BrokerId | None]:
-    """Tell whom to blame for one step in which brokers left an ISR, and who accused them.
+    """Return whom to blame for one step in which brokers left an ISR, and the leader that reported their lag.
 
     Args:
         left: the brokers that left.
@@ -30,34 +31,34 @@ def expelled_by(
         cause: why they left.
 
     Returns:
-        the brokers to blame, in the order of ``left``; and the leader that expelled them where lag is its word alone
-        (the controller's own removals need no witness, and a leader that stood still blames only itself).
+        the brokers to blame, in the order of ``left``; and the leader that expelled them where only that leader claims
+        that they lag (the controller's own removals are certain, and a leader that stalled blames only itself).
     """
     if cause == Cause.LEADER_STALL and leader != NO_LEADER:
         return (leader,), None
     return tuple(left), leader if cause == Cause.LAG and leader != NO_LEADER else None
 
 
-def blamed(after: PartitionState) -> tuple[BrokerId, ...]:
-    """Name the brokers to blame for the ISR being as small as it is now.
+def partition_suspects(after: PartitionState | Shape) -> tuple[BrokerId, ...]:
+    """Return the brokers to blame for the ISR being as small as it is now.
 
     Args:
         after: a partition; ``last_cause`` is that of its last ISR or leader change.
 
     Returns:
         The assigned brokers that are missing, in the order of assignment; the leader where it expelled them because it
-        had stood still itself. None for a full ISR and for a deleted partition. A replica that a reassignment adds is
-        not missing before it has caught up, and one that it removes is not missed.
+        had stalled itself. None for a full ISR and for a deleted partition. A replica that a reassignment adds is not
+        missing before it has caught up, and one that it removes does not count.
     """
     if after.is_deleted:
         return ()
     moving = {*after.adding_replicas, *after.removing_replicas}
     missing = tuple(broker for broker in after.replicas if broker not in after.isr and broker not in moving)
-    return expelled_by(missing, after.leader, after.last_cause)[0] if missing else ()
+    return removal_suspects(missing, after.leader, after.last_cause)[0] if missing else ()
 
 
 def score(blamed_for: int, blamed_alone_for: int, shrunk: int) -> float:
-    """Tell how much a broker explains of everything that is shrunk: coverage times exclusivity, 0 to 1.
+    """Return how much of all shrunk partitions a broker explains: coverage times exclusivity, 0 to 1.
 
     Args:
         blamed_for: shrunk partitions that the broker is blamed for, alone or with others.
@@ -66,7 +67,7 @@ def score(blamed_for: int, blamed_alone_for: int, shrunk: int) -> float:
 
     Returns:
         1.0 where every shrunk partition lacks this broker and no other; 0.0 where nothing is shrunk, where the broker
-        is blamed for nothing, and where another one is always blamed beside it (either may be the cause).
+        is blamed for nothing, and where another one is always blamed with it (either may be the cause).
     """
     if not shrunk or not blamed_for:
         return 0.0

@@ -1,9 +1,9 @@
 """How long a deleted partition is remembered, and where its totals go then.
 
-A tombstone keeps late news of a deleted topic from making it appear again. After ``KEPT`` no collector can be that
-late: it would have been out of sight for as long, and begins with a snapshot then. So the tombstones of a day go when
-the next but one begins, by the time of what the cluster's authority tells; their totals are folded into the cluster's
-own, in the same commit. Pure.
+A tombstone prevents a late observation of a deleted topic from making it appear again. After ``KEPT`` no collector can
+be that late: it would have been silent for as long, and then begins with a full report. So the tombstones of a day are
+dropped when the next day but one begins, by the watermark of the cluster's primary source; their totals are added to
+the cluster's own, in the same commit. Pure.
 """
 
 from __future__ import annotations
@@ -11,48 +11,51 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.changes.change import Change, Subject
-from streaming.changes.fold import Folded
+from streaming.changes.change import Change, Folded
+from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.totals import TOTALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from streaming.changes.state import ClusterState, PartitionState, ReplicationState
+    from streaming.changes.state import ReplicationState
     from streaming.contracts.identifiers import ClusterId
+    from streaming.contracts.state import ClusterState, PartitionState
 
 KEPT: Final = Micros(86_400_000_000)
-_DAY: Final = 86_400_000_000  # they are looked for once a day: it takes a look at every partition
+_DAY: Final = 86_400_000_000  # they are searched once a day, because that visits every partition
 
 
 def without_expired(state: ReplicationState, folded: Folded) -> Folded:
-    """Let go the tombstones whose time is over after a fold; one change of the cluster tells it.
+    """Drop the expired tombstones after a fold, with one change of the cluster.
 
     Args:
-        state: what the fold began with.
-        folded: what it gave; its ``touched`` is changed.
+        state: the state before the fold.
+        folded: its result; ``touched`` is modified.
     """
     changes = list(folded.changes)
     for cluster_id, cluster in folded.touched.clusters.items():
         until = due(state.clusters.get(cluster_id), cluster)
         if until is None:
             continue
-        buried = replace(cluster, tombstones_until=until)
-        expired = [it for it in _remembered(state, folded.touched, cluster_id) if buried.has_expired(it)]
+        updated = cluster._replace(tombstones_until=until)
+        expired = [
+            tombstone for tombstone in _remembered(state, folded.touched, cluster_id) if updated.has_expired(tombstone)
+        ]
         if not expired:
             continue
-        buried = with_totals(buried, expired)
-        folded.touched.clusters[cluster_id] = buried
-        seen = next(it.observation for it in reversed(changes) if it.observation.cluster_id == cluster_id)
-        changes.append(Change(subject=Subject.CLUSTER, observation=seen, cluster_after=buried))
+        updated = with_totals(updated, expired)
+        folded.touched.clusters[cluster_id] = updated
+        seen = next(change.observation for change in reversed(changes) if change.observation.cluster_id == cluster_id)
+        changes.append(Change(subject=Subject.CLUSTER, observation=seen, cluster_after=updated))
     return replace(folded, changes=tuple(changes))
 
 
 def due(before: ClusterState | None, after: ClusterState) -> Micros | None:
-    """Give the moment up to which tombstones expire, None where no day of the cluster began since they last did.
+    """Return the time up to which tombstones expire; None if no day began since the last time.
 
-    It is told from the begin of the day, so that it does not depend on how observations are cut into batches.
+    It is counted from the begin of the day, so that it does not depend on how observations are divided into batches.
     """
     now = after.authority_watermark
     if now is None or not after.has_baseline:
@@ -67,7 +70,7 @@ def with_totals(cluster: ClusterState, expired: Iterable[PartitionState]) -> Clu
     for partition in expired:
         for name in TOTALS:
             sums[name] = round(sums[name] + getattr(partition, name), 6)
-    return replace(cluster, **{f"expired_{name}": value for name, value in sums.items()})
+    return cluster._replace(**{f"expired_{name}": value for name, value in sums.items()})
 
 
 def _remembered(state: ReplicationState, touched: ReplicationState, cluster_id: ClusterId) -> Iterator[PartitionState]:

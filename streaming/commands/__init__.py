@@ -1,10 +1,21 @@
 """The command line: ``isrwatch COMMAND``.
 
-A command is loaded only when it is called, so ``isrwatch --help`` imports no room, and a machine that only exports
-needs neither Spark nor Java. This file knows names and one-line helps, nothing of what the commands do.
+A command is imported only when it is called, so ``isrwatch --help`` imports none, and a machine that only exports
+needs neither Spark nor Java. This file contains the names and one-line help texts of the commands.
 
-An error that is meant for the user is one red sentence and an exit code: 2 for what the user wrote (options,
-configuration), 1 for everything else. ``--debug`` adds the traceback.
+- ``collect``          ``isrwatch collect``
+- ``job``              ``isrwatch job``
+- ``jars``             ``isrwatch jars``
+- ``simulate``         ``isrwatch simulate``
+- ``simulate_output``  a simulated timeline as text and as JSON
+- ``simulate_swarm``   ``isrwatch simulate --swarm`` and ``--presets``
+- ``explain``          ``isrwatch explain``
+- ``conform``          ``isrwatch conform``
+- ``conform_logs``     a metadata log as batches: files of a controller, or a running cluster
+- ``conform_output``   deviations as text and as JSON
+
+An error for the user is one red sentence and an exit code: 2 for wrong options or configuration, 1 for everything else.
+``--debug`` shows the traceback.
 """
 
 from __future__ import annotations
@@ -28,7 +39,7 @@ HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"]}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One line of the table: where the command lives, and which extra brings what it imports."""
+    """A command: its import path, its help, and the extra with the packages that it imports."""
 
     target: str
     help: str
@@ -37,53 +48,58 @@ class Command:
 
 COMMANDS: Final[dict[str, Command]] = {
     "demo": Command(
-        target="streaming.commands.demo:demo",
-        help="Run everything on a simulated cluster and watch it live.",
+        target="exporters.demo.command:demo",
+        help="Run everything on a simulated cluster and show it live.",
         extra="all",
     ),
     "collect": Command(
         target="streaming.commands.collect:collect",
-        help="Read a Kafka cluster (or simulate one) and write what it sees to the bus.",
+        help="Read a Kafka cluster, or a simulated one, and write observations to the bus.",
         extra="collect",
     ),
     "job": Command(
         target="streaming.commands.job:job",
-        help="Run the Spark streaming job: bus in, Delta tables out.",
+        help="Run the Spark streaming job, from the bus to the Delta tables.",
         extra="job",
     ),
     "export": Command(
-        target="exporters.command:export",
-        help="Serve the Delta tables to Prometheus, and as JSON.",
+        target="exporters.web.command:export",
+        help="Serve the Delta tables to Prometheus and as JSON.",
         extra="export",
     ),
     "events": Command(
-        target="exporters.history.command:events",
-        help="What happened, and why: the recorded events, and those to come.",
+        target="exporters.terminal.events_command:events",
+        help="Show replication events with their causes; --follow adds new ones.",
         extra="export",
     ),
     "state": Command(
-        target="exporters.history.state_command:state",
-        help="How partitions, brokers, topics and groups are, or were.",
+        target="exporters.terminal.state_command:state",
+        help="Show the state of partitions, brokers, topics and groups, now or in the past.",
         extra="export",
     ),
     "incidents": Command(
-        target="exporters.history.incidents_command:incidents",
-        help="What went wrong: one line a thing that happened, however much it touched.",
+        target="exporters.terminal.incidents_command:incidents",
+        help="Show incidents: one line per incident, however many partitions it affected.",
         extra="export",
     ),
     "tables": Command(
-        target="exporters.history.tables_command:tables",
-        help="What the tables mean, and how large and how old they are.",
+        target="exporters.terminal.tables_command:tables",
+        help="Describe the tables, with their sizes and ages.",
         extra="export",
     ),
     "simulate": Command(
         target="streaming.commands.simulate:simulate",
-        help="Play a scenario in the model of a cluster: what happens, and why.",
+        help="Run a scenario in the model of a Kafka cluster and print its events with their causes.",
         extra="all",
+    ),
+    "conform": Command(
+        target="streaming.commands.conform:conform",
+        help="Check a metadata log, record by record, against the model of Kafka's controller.",
+        extra="collect",
     ),
     "explain": Command(
         target="streaming.commands.explain:explain",
-        help="What people are told about Kafka's replication, and what Kafka does.",
+        help="Compare popular statements about Kafka's replication with what Kafka does.",
         extra="all",
     ),
     "dashboards": Command(
@@ -93,19 +109,19 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "jars": Command(
         target="streaming.commands.jars:app",
-        help="Show, fetch and verify the jars of the Spark job and the sandbox.",
+        help="Show, download and verify the jars of the Spark job and the sandbox.",
         extra="job",
     ),
     "sandbox": Command(
         target="deploy.sandbox.command:app",
-        help="Start a real Kafka cluster on this machine, and break it (in a checkout).",
+        help="Run a real Kafka cluster on this machine and inject faults (in a checkout only).",
         extra="all",
     ),
 }
 
 
 def load(name: str) -> Any:  # noqa: ANN401 - typer's command type is not public
-    """Import one command and give it in typer's own form."""
+    """Import one command and return it as a typer command."""
     module, attribute = COMMANDS[name].target.split(":")
     target = getattr(importlib.import_module(module), attribute)
     if isinstance(target, typer.Typer):
@@ -116,53 +132,53 @@ def load(name: str) -> Any:  # noqa: ANN401 - typer's command type is not public
 
 
 def explained(name: str, error: ModuleNotFoundError) -> Exception:
-    """Turn a missing package into the pip command that brings it; a missing file of our own stays a bug."""
+    """Turn a missing package into a message with the pip command; a missing module of isrwatch stays a bug."""
     extra = COMMANDS[name].extra
     package = (error.name or "").partition(".")[0]
     if package in OUR_PACKAGES:
         return error
     if package == "deploy":
-        return MissingTool(f"isrwatch {name} runs in a checkout of the project only: call it from there")
+        return MissingTool(f"isrwatch {name} runs in a checkout of the project only: run it from there")
     return MissingTool(f"isrwatch {name} needs {package}: pip install 'isrwatch[{extra}]'")
 
 
 class LazyGroup(TyperGroup):
-    """A group whose commands are names until one is called."""
+    """A group that imports a command only when it is called."""
 
-    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - handed on to typer
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - passed on to typer
         settings["commands"] = {name: TyperCommand(name, help=line.help) for name, line in COMMANDS.items()}
         super().__init__(**settings)
 
-    def main(self, *args: Any, **settings: Any) -> Any:  # noqa: ANN401 - handed on to typer
-        """Run; a wrong usage is one plain line where no terminal shows typer's box."""
+    def main(self, *args: Any, **settings: Any) -> Any:  # noqa: ANN401 - passed on to typer
+        """Run; a usage error is one plain line unless stderr is a terminal."""
         if sys.stderr.isatty():
             return super().main(*args, **settings)
         try:
             code = super().main(*args, **(settings | {"standalone_mode": False}))
-        except typer.TyperException as wrong:
-            sentence, context = " ".join(wrong.format_message().split()), getattr(wrong, "ctx", None)
-            if sentence:  # without one, the help was printed instead
+        except typer.TyperException as error:
+            sentence, context = " ".join(error.format_message().split()), getattr(error, "ctx", None)
+            if sentence:  # without a message the help was printed
                 typer.echo(f"{sentence} (see {context.command_path} --help)" if context else sentence, err=True)
-            code = wrong.exit_code
+            code = error.exit_code
         sys.exit(code)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer's types are not public
-        """Swap the name for the command, now that it is called."""
+        """Import the command that is called."""
         name, command, rest = super().resolve_command(ctx, args)
-        ctx.invoked_subcommand = name  # typer says so only after the import, which is what may fail
+        ctx.invoked_subcommand = name  # typer sets it only after the import, which may fail
         return name, command if name is None else load(name), rest
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - typer's types are not public
-        """Run the command; tell a user's error in one sentence."""
+        """Run the command; print an error for the user as one sentence."""
         try:
             return super().invoke(ctx)
         except (IsrwatchError, ModuleNotFoundError) as error:
-            told = explained(ctx.invoked_subcommand, error) if isinstance(error, ModuleNotFoundError) else error
-            if ctx.params["debug"] or not isinstance(told, IsrwatchError):
+            shown = explained(ctx.invoked_subcommand, error) if isinstance(error, ModuleNotFoundError) else error
+            if ctx.params["debug"] or not isinstance(shown, IsrwatchError):
                 raise
-            sentence, line_end, log = str(told).partition("\n")
+            sentence, line_end, log = str(shown).partition("\n")
             Console(stderr=True).print(Text.assemble((sentence, "red"), line_end, log), soft_wrap=True)
-            raise typer.Exit(2 if isinstance(told, ConfigurationError) else 1) from None
+            raise typer.Exit(2 if isinstance(shown, ConfigurationError) else 1) from None
 
 
 def _print_version(value: bool) -> None:
@@ -188,9 +204,9 @@ def _options(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", envvar="ISRWATCH_DEBUG", help="Show tracebacks.")] = False,
 ) -> None:
-    """Every Kafka leader and in-sync-replica change, with its cause, in Delta tables, Prometheus and Grafana."""
+    """Record every Kafka leader and in-sync-replica change, with its cause, in Delta tables, Prometheus and Grafana."""
 
 
 def main() -> None:
-    """Run the console script."""
+    """Run the command line; the entry point of the console script."""
     app(prog_name="isrwatch")

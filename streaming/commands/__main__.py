@@ -1,4 +1,4 @@
-"""``python -m streaming.commands`` is ``isrwatch``, wherever the script was installed."""
+"""``python -m streaming.commands`` is ``isrwatch``."""
 
 from streaming.commands import main
 

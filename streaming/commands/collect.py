@@ -1,4 +1,4 @@
-"""``isrwatch collect``: sources in, bus out. Chooses the sources that a configuration asks for and runs them."""
+"""``isrwatch collect``: create the sources of a configuration and write their observations to the bus."""
 
 from __future__ import annotations
 
@@ -20,37 +20,38 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from streaming.contracts.identifiers import ClusterId, Micros
-    from streaming.contracts.observations import Authority
+    from streaming.contracts.observations import SourceKind
     from streaming.errors import IsrwatchError
     from streaming.settings import Settings
     from streaming.sources.collector import Collector
     from streaming.sources.metadata_log.source import MetadataLogSource
     from streaming.sources.source import Source
 
-# Whoever takes over from a silent log begins with a snapshot, so a poller offers one often.
+# When the metadata log falls silent, a poller becomes the primary source with its next full report: so it sends many.
 POLL_SNAPSHOT_SECONDS: Final = 30.0
-PATIENCE_SECONDS: Final = 10.0  # a controller fail-over takes two or three
+CONNECT_SECONDS: Final = 10.0  # a controller failover takes two or three
 
 
 def collect(
     *,
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
     bootstrap_servers: Annotated[
-        str | None, typer.Option(help="Brokers as host:port,host:port; default: cluster.bootstrap_servers.")
+        str | None, typer.Option(help="Bootstrap servers as host:port,host:port; default: cluster.bootstrap_servers.")
     ] = None,
-    bus: Annotated[Path | None, typer.Option(help="Directory of the bus; default: bus.directory.")] = None,
+    bus: Annotated[Path | None, typer.Option(help="Bus directory; default: bus.directory.")] = None,
     simulate: Annotated[
-        str | None, typer.Option(metavar="SCENARIO", help="Simulate a cluster instead: a scenario's name or file.")
+        str | None,
+        typer.Option(metavar="SCENARIO", help="Simulate a cluster instead: a scenario or its file."),
     ] = None,
-    speed: Annotated[float, typer.Option(help="How much faster than real time a simulation runs.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Seed of a simulation.")] = 1,
+    speed: Annotated[float, typer.Option(help="Speed of a simulation relative to real time.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Random seed of a simulation.")] = 1,
 ) -> None:
-    """Read a Kafka cluster (or simulate one) and write what it sees to the bus, until Ctrl-C.
+    """Read a Kafka cluster, or a simulated one, and write observations to the bus, until Ctrl-C.
 
-    Follows the KRaft metadata log, which needs ClusterAction on the cluster; where it may not, it says why and polls
-    the brokers, which needs Describe.
+    Follows the KRaft metadata log where it is authorised (ClusterAction on the cluster); otherwise it prints the reason
+    and polls the brokers (Describe).
 
-    Kill it at any moment and start it again: where the metadata log is read, nothing is missed.
+    It can be killed and restarted at any time: with the metadata log no change is missed.
 
     Example: isrwatch collect --bootstrap-servers broker-1:9092
     """
@@ -65,13 +66,13 @@ def collect(
     )
     _stop_on_signal(collector)
     collector.start()
-    _say(f"{', '.join(source.name for source in sources)}: writing to {directory}; Ctrl-C stops cleanly")
+    _say(f"{', '.join(source.name for source in sources)}: writing to {directory}; Ctrl-C stops it cleanly")
     collector.wait()
-    _say("stopped; the next start goes on from here")
+    _say("stopped; the next start continues here")
 
 
 def _overridden(settings: Settings, bootstrap_servers: str | None, bus: Path | None) -> Settings:
-    """Let options win over the configuration file."""
+    """Apply the options, which override the configuration file."""
     if bootstrap_servers is not None:
         settings = replace(settings, cluster=replace(settings.cluster, bootstrap_servers=bootstrap_servers))
     if bus is not None:
@@ -80,7 +81,7 @@ def _overridden(settings: Settings, bootstrap_servers: str | None, bus: Path | N
 
 
 def _simulated(scenario: str, settings: Settings, speed: float, seed: int) -> Source:
-    """Make a simulated cluster. Each start is another cluster, as it begins anew: its id says so."""
+    """Create a simulated cluster. It starts from scratch each time, so every start has a cluster id of its own."""
     from streaming.contracts.identifiers import ClusterId, topic_id_from_uuid
     from streaming.sources.metadata_log.source import wall_clock
     from streaming.sources.pace import Paced
@@ -89,7 +90,7 @@ def _simulated(scenario: str, settings: Settings, speed: float, seed: int) -> So
     if speed <= 0:
         raise ConfigurationError(f"--speed is {speed:g}; it must be above 0")
     start = wall_clock()
-    identity = random.Random(f"{seed} {start}").getrandbits(128)  # noqa: S311 - a name, not a secret
+    identity = random.Random(f"{seed} {start}").getrandbits(128)  # noqa: S311 - an identifier, not a secret
     source = SimulatedSource(
         load_scenario(scenario),
         seed=seed,
@@ -102,46 +103,46 @@ def _simulated(scenario: str, settings: Settings, speed: float, seed: int) -> So
 
 
 def _observing(settings: Settings, bus: Path) -> list[Source]:
-    """Make the sources for a real cluster: who orders its partitions, and who adds to that."""
-    from streaming.contracts.observations import Authority
+    """Create the sources for a real cluster, the primary one first."""
+    from streaming.contracts.observations import SourceKind
 
     log = _metadata_log(settings, bus)
     if log is None:
-        return [_admin(settings, Authority.POLL), *_broker_metrics(settings, None)]
-    return [log, _admin(settings, Authority.NONE), *_broker_metrics(settings, log.cluster_id)]
+        return [_admin(settings, SourceKind.POLL), *_broker_metrics(settings, None)]
+    return [log, _admin(settings, SourceKind.NONE), *_broker_metrics(settings, log.cluster_id)]
 
 
 def _metadata_log(settings: Settings, bus: Path) -> MetadataLogSource | None:
-    """Open the metadata log, or tell why the brokers are polled instead."""
+    """Open the metadata log; print why and return None when the brokers are polled instead."""
     from streaming.sources.metadata_log.security import UnsupportedMechanism
     from streaming.sources.metadata_log.source import checkpoint_path, open_metadata_log
 
-    wanted = settings.collect.authority
-    if wanted == "poll":
+    configured = settings.collect.primary_source
+    if configured == "poll":
         return None
     name = f"metadata_log:{settings.collect.collector}"
     try:
         source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=_say)
     except UnsupportedMechanism as refusal:
-        _fall_back(wanted, refusal)
+        _fall_back(configured, refusal)
         return None
     try:
-        source.connect(seconds=PATIENCE_SECONDS)
+        source.connect(seconds=CONNECT_SECONDS)
     except ConnectionRefused as refusal:
         source.close()
-        _fall_back(wanted, refusal)
+        _fall_back(configured, refusal)
         return None
     return source
 
 
-def _fall_back(wanted: str, refusal: IsrwatchError) -> None:
-    """Tell why there is no metadata log; whoever insists on it gets the refusal."""
-    if wanted != "auto":
+def _fall_back(configured: str, refusal: IsrwatchError) -> None:
+    """Print why the brokers are polled; raise the refusal unless primary_source is auto."""
+    if configured != "auto":
         raise refusal
     _say(f"polling the brokers, because the metadata log cannot be read: {refusal}")
 
 
-def _admin(settings: Settings, authority: Authority) -> Source:
+def _admin(settings: Settings, source_kind: SourceKind) -> Source:
     from streaming.sources.admin import AdminSource
 
     collect = settings.collect
@@ -154,12 +155,12 @@ def _admin(settings: Settings, authority: Authority) -> Source:
         offsets_micros=_micros(collect.offsets_seconds),
         config_micros=_micros(collect.config_seconds),
         snapshot_micros=_micros(min(collect.snapshot_seconds, POLL_SNAPSHOT_SECONDS)),
-        authority=authority,
+        source_kind=source_kind,
     )
 
 
 def _broker_metrics(settings: Settings, cluster_id: ClusterId | None) -> list[Source]:
-    """Make the scraper of JMX exporters, where there are any; an exporter does not tell which cluster it is of."""
+    """Create the scraper of JMX exporters, if any; their metrics do not contain the cluster id."""
     from streaming.sources.broker_metrics import BrokerMetricsSource, endpoints_from
 
     endpoints = endpoints_from(settings.collect.broker_metrics)
@@ -177,7 +178,7 @@ def _broker_metrics(settings: Settings, cluster_id: ClusterId | None) -> list[So
 
 
 def _cluster_id(settings: Settings) -> ClusterId:
-    """Ask the brokers, by the client that can log in wherever librdkafka can."""
+    """Read the cluster id with librdkafka, which supports every configured login."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -186,10 +187,10 @@ def _cluster_id(settings: Settings) -> ClusterId:
     servers = settings.cluster.bootstrap_servers
     client = AdminClient({**settings.cluster.client, "bootstrap.servers": servers, "log_level": "2"})
     try:
-        found = client.list_topics(timeout=PATIENCE_SECONDS).cluster_id
+        cluster_id = client.list_topics(timeout=CONNECT_SECONDS).cluster_id
     except KafkaException as failure:
-        raise ConnectionRefused(f"no broker of cluster.bootstrap_servers ({servers}) answers: {failure}") from None
-    return ClusterId(found or settings.cluster.name)
+        raise ConnectionRefused(f"no broker of cluster.bootstrap_servers ({servers}) responds: {failure}") from None
+    return ClusterId(cluster_id or settings.cluster.name)
 
 
 def _micros(seconds: float) -> Micros:
@@ -207,5 +208,5 @@ def _stop_on_signal(collector: Collector) -> None:
 
 
 def _say(line: str) -> None:
-    """Tell people one fact: coloured on a terminal, plain in a pipe."""
+    """Print a line on stderr: coloured on a terminal, plain in a pipe."""
     Console(stderr=True).print(Text.assemble(("isrwatch collect: ", "dim"), line), soft_wrap=True)

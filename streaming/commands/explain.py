@@ -1,4 +1,4 @@
-"""``isrwatch explain``: what people are told about Kafka's replication, what Kafka does, where the two differ."""
+"""``isrwatch explain``: popular statements about Kafka's replication, what Kafka does, and the difference."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
 
 def explain(
     words: Annotated[
-        list[str] | None, typer.Argument(help="Numbers, or words to look for; without any, all statements.")
+        list[str] | None, typer.Argument(help="Numbers, or words to search for; default: all statements.")
     ] = None,
 ) -> None:
-    """Print the statements of popular texts about replication beside what Kafka really does."""
-    found = dict(_matching(words or []))
-    if not found:
-        raise ConfigurationError(f"no statement has all of: {' '.join(words or [])}; try other words, or a number")
+    """Print popular statements about Kafka's replication, and what Kafka does."""
+    matching = dict(_matching(words or []))
+    if not matching:
+        raise ConfigurationError(f"no statement contains all of: {' '.join(words or [])}; try other words, or a number")
     console = Console()
-    for number, statement in found.items():
+    for number, statement in matching.items():
         _print(console, number, statement)
 
 
 def _matching(words: list[str]) -> Iterator[tuple[int, Statement]]:
-    """Numbers choose statements; without a number, words must all occur in one."""
+    """Select statements by number; without a number, those that contain all words."""
     numbers = {int(word) for word in words if word.isdigit()}
     others = [word.lower() for word in words if not word.isdigit()]
     for number, statement in STATEMENTS.items():
-        text = f"{statement.told} {statement.does} {statement.differs}".lower()
+        text = f"{statement.claim} {statement.does} {statement.differs}".lower()
         if number in numbers or (not numbers and all(word in text for word in others)):
             yield number, statement
 
 
 def _print(console: Console, number: int, statement: Statement) -> None:
-    told = [(f"{number:2}  {statement.told}", "bold"), (f"    {statement.does}", "")]
+    lines = [(f"{number:2}  {statement.claim}", "bold"), (f"    {statement.does}", "")]
     if statement.differs:
-        told.append((f"    {statement.differs}", "yellow"))
-    for text, style in told:
+        lines.append((f"    {statement.differs}", "yellow"))
+    for text, style in lines:
         console.print(Text(text, style=style), soft_wrap=not console.is_terminal)

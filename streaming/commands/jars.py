@@ -1,4 +1,4 @@
-"""``isrwatch jars``: which jars are used, which are here, fetch them, lock them anew."""
+"""``isrwatch jars``: show, download, verify and lock the jars."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from streaming.resources import conf_path
 from streaming.runtime import jars
 from streaming.runtime.folders import exclusive
 
-_WIDE: Final = 1_000  # nobody's terminal ends there: in a pipe no line is cut or broken
+_WIDE: Final = 1_000  # in a pipe no line is wrapped or truncated
 app = typer.Typer(no_args_is_help=False, add_completion=False, context_settings={"help_option_names": ["-h", "--help"]})
 
 
 @app.callback(invoke_without_command=True)
 def show(context: typer.Context) -> None:
-    """Show the jars that Spark and the sandbox use, and which of them are on this disk."""
+    """Show the jars of Spark and the sandbox, and which of them are cached."""
     if context.invoked_subcommand is not None:
         return
     table = Table("group", "coordinate", "kB", "cached")
@@ -42,23 +42,22 @@ def _console() -> Console:
 
 @app.command()
 def fetch(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="All groups by default.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[GROUP]...", help="Default: all groups.")] = None,
 ) -> None:
-    """Fetch the jars of some groups, and verify those that are here."""
+    """Download the missing jars of the groups, and verify those in the cache."""
     console = _console()
-    known = jars.groups()
-    wanted = tuple(names or known)
+    selected = tuple(names or jars.groups())
     with console.status("fetching jars") as status:
-        paths = jars.jar_paths(*wanted, progress=lambda file: status.update(f"fetched {file}"))
-        repaired = _repair(wanted)
+        paths = jars.jar_paths(*selected, progress=lambda file: status.update(f"fetched {file}"))
+        repaired = _repair(selected)
     console.print(f"{len(paths)} jars in {jars.jars_folder()}{f', {repaired} fetched again' if repaired else ''}")
 
 
 def _repair(names: tuple[str, ...]) -> int:
-    """Fetch again what is on the disk but is not what the lock says."""
-    known = jars.groups()
+    """Download again the cached jars that do not match the lock file; return their number."""
+    groups = jars.groups()
     damaged = {
-        jar: checksum for name in names for jar, checksum in known[name].jars.items() if not jars.intact(jar, checksum)
+        jar: checksum for name in names for jar, checksum in groups[name].jars.items() if not jars.intact(jar, checksum)
     }
     with exclusive(jars.jars_folder()):
         jars.install(damaged, lambda _: None)
@@ -67,7 +66,7 @@ def _repair(names: tuple[str, ...]) -> int:
 
 @app.command()
 def lock() -> None:
-    """Resolve the wishes of conf/jars.lock anew and write what they came to. For developers of isrwatch."""
+    """Resolve "resolve" and "exact" of conf/jars.lock again and write the result. For developers of isrwatch."""
     console = _console()
     with console.status("resolving") as status:
         text = jars.relock(lambda file: status.update(f"resolving, fetched {file}"))

@@ -1,4 +1,4 @@
-"""``isrwatch job``: the Spark streaming job. Also what ``deploy/spark/main.py`` runs under spark-submit."""
+"""``isrwatch job``: the Spark streaming job. ``deploy/spark/main.py`` runs the same under spark-submit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from streaming import settings as configuration
-from streaming.delta.upkeep import Keep
+from streaming.delta.maintenance import RetentionPolicy
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -26,35 +26,35 @@ if TYPE_CHECKING:
 def job(
     *,
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
-    bus: Annotated[Path | None, typer.Option(help="Directory of the bus; default: bus.directory.")] = None,
+    bus: Annotated[Path | None, typer.Option(help="Bus directory; default: bus.directory.")] = None,
     tables: Annotated[
         Path | None, typer.Option(help="Directory of the Delta tables; default: tables.directory.")
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Directory of Spark's checkpoints; default: job.checkpoint.")
+        Path | None, typer.Option(help="Spark's checkpoint directory; default: job.checkpoint.")
     ] = None,
     query: Annotated[
-        list[str] | None, typer.Option(help="Run this query only; repeat it for several; default: job.queries.")
+        list[str] | None, typer.Option(help="Run only this query; repeatable; default: job.queries.")
     ] = None,
     listen: Annotated[
-        str | None, typer.Option(help='host:port of its own /metrics, "" for none; default: job.listen.')
+        str | None, typer.Option(help='host:port of /metrics and /-/healthy, "" for none; default: job.listen.')
     ] = None,
 ) -> None:
-    """Fold what sources saw into Delta tables, with Spark Structured Streaming, until Ctrl-C.
+    """Fold the observations on the bus into Delta tables, with Spark Structured Streaming, until Ctrl-C.
 
-    Kill it at any moment and start it again: nothing is lost and nothing is doubled, even without its checkpoint.
+    It can be killed and restarted at any time: nothing is lost or duplicated, even without its checkpoint.
 
-    Pages: /metrics, /-/healthy (503 while a query is down), on 127.0.0.1:9309 unless job.listen says otherwise.
+    Serves /metrics and /-/healthy (503 while a query is down) on job.listen, by default 127.0.0.1:9309.
 
-    A query that fails starts again by itself and leaves the others alone. The exit code is 1 when one was lost.
+    A query that fails is restarted without affecting the others. The exit code is 1 when a query failed for good.
 
     Example: isrwatch job --config isrwatch.toml
 
-    Each query may have a job of its own: isrwatch job --query replication --listen 127.0.0.1:9310
+    One query in a job of its own: isrwatch job --query replication --listen 127.0.0.1:9310
 
-    With Spark's own launcher: spark-submit --driver-memory 4g deploy/spark/main.py --config isrwatch.toml
+    With spark-submit: spark-submit --driver-memory 4g deploy/spark/main.py --config isrwatch.toml
     """
-    from streaming.delta.writing import sole_writer
+    from streaming.delta.table_lock import sole_writer
     from streaming.jobs.queries import Places
     from streaming.jobs.registry import chosen
 
@@ -62,17 +62,17 @@ def job(
     places = Places(
         bus=bus or Path(settings.bus.directory),
         tables=tables or Path(settings.tables.directory),
-        keep=Keep(settings.tables.history_days, settings.tables.versions),
+        retention=RetentionPolicy(settings.tables.history_days, settings.tables.reader_minutes),
         checkpoint=checkpoint or Path(settings.job.checkpoint),
     )
-    wanted = replace(
+    job_settings = replace(
         settings.job,
         queries=tuple(query) if query else settings.job.queries,
         listen=settings.job.listen if listen is None else listen,
     )
-    with sole_writer(places.tables, chosen(wanted.queries)):
-        _run(wanted, places)
-    _say("stopped; everything that was applied is in the tables")
+    with sole_writer(places.tables, chosen(job_settings.queries)):
+        _run(job_settings, places)
+    _say("stopped; everything applied is in the tables")
 
 
 def _run(settings: JobSettings, places: Places) -> None:
@@ -81,7 +81,8 @@ def _run(settings: JobSettings, places: Places) -> None:
     from streaming.runtime.jars import DELTA, jar_paths
     from streaming.runtime.java import java_environment
 
-    application = Application(settings, places, _warn)  # whatever is wrong with the places, before Spark takes its time
+    # Before Spark, which takes seconds to start: this verifies the bus, the tables and the checkpoint.
+    application = Application(settings, places, _warn)
     _say("starting Spark")
     os.environ.update(java_environment())
     spark = build_session("isrwatch", jars=jar_paths(DELTA, progress=_say))
@@ -102,10 +103,10 @@ def _stop_on_signal(application: Application) -> None:
 
 
 def _say(line: str) -> None:
-    """Tell people one fact: coloured on a terminal, plain in a pipe."""
+    """Print a line on stderr: coloured on a terminal, plain in a pipe."""
     Console(stderr=True).print(Text.assemble(("isrwatch job: ", "dim"), line), soft_wrap=True)
 
 
 def _warn(line: str) -> None:
-    """Tell people what went wrong."""
+    """Print a problem on stderr."""
     Console(stderr=True).print(Text.assemble(("isrwatch job: ", "dim"), (line, "red")), soft_wrap=True)

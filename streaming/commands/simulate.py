@@ -1,6 +1,6 @@
-"""``isrwatch simulate``: play a scenario in the model and print what happens, why, and who is to blame. No Java.
+"""``isrwatch simulate``: run a scenario in the model and print its events with their causes. Requires no Java.
 
-Knows scenarios and their timelines, nothing of the bus or of tables.
+Depends on scenarios and their timelines, not on the bus or tables.
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ if TYPE_CHECKING:
 def simulate(
     scenario: Annotated[
         str | None,
-        typer.Argument(help="A scenario that comes with isrwatch, or a .toml file; without one, all are listed."),
+        typer.Argument(help="Name of a built-in scenario, or a .toml file; without one, list the scenarios."),
     ] = None,
     *,
     seconds: Annotated[
-        float | None, typer.Option("--for", min=0.001, metavar="SECONDS", help="Simulated seconds; default: one round.")
+        float | None,
+        typer.Option("--for", min=0.001, metavar="SECONDS", help="Seconds to simulate; default: all of it."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Another seed, another run; 1 if it is not given.")] = None,
-    steps: Annotated[bool, typer.Option("--steps", help="A line for every step of every partition.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line, for machines.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Say which invariants broke; exit code 1 if one did.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Random seed; default: 1.")] = None,
+    steps: Annotated[bool, typer.Option("--steps", help="Print a line for every step of every partition.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Report violated invariants; exit with 1 if any.")] = False,
     swarm: Annotated[
         bool,
-        typer.Option("--swarm", help="Random runs for --for real seconds, every step checked; with --seed, that run."),
+        typer.Option("--swarm", help="Check random runs for --for seconds of real time; with --seed only that run."),
     ] = False,
-    preset: Annotated[str, typer.Option(help="The version of Kafka that a swarm plays.")] = NEWEST,
-    presets: Annotated[bool, typer.Option("--presets", help="Print in what the versions differ.")] = False,
+    preset: Annotated[str, typer.Option(help="The Kafka version of a swarm.")] = NEWEST,
+    presets: Annotated[bool, typer.Option("--presets", help="Print the differences between the versions.")] = False,
 ) -> None:
-    """Play a scenario in the model of a Kafka cluster: what happens to leaders and ISRs, and the true cause of it."""
+    """Run a scenario in the model of a Kafka cluster and print all leader and ISR changes with their true causes."""
     console = Console(highlight=False)
     if presets:
         print_presets(console)
@@ -56,18 +57,18 @@ def simulate(
     elif scenario is None:
         _list(console)
     else:
-        told: Timeline = JsonLines() if as_json else Lines(console)
-        _play(scenario, told, seed=1 if seed is None else seed, seconds=seconds, steps=steps or as_json, check=check)
+        output: Timeline = JsonLines() if as_json else Lines(console)
+        _play(scenario, output, seed=1 if seed is None else seed, seconds=seconds, steps=steps or as_json, check=check)
 
 
-def _play(scenario: str, told: Timeline, *, seed: int, seconds: float | None, steps: bool, check: bool) -> None:
+def _play(scenario: str, output: Timeline, *, seed: int, seconds: float | None, steps: bool, check: bool) -> None:
     played = load_scenario(scenario)
-    told.begin(played, seed)
+    output.begin(played, seed)
     simulation = Simulation(played, seed=seed, origin=Micros(0), watched=True)
     for entry in _entries(simulation, played.duration if seconds is None else seconds, each_step=steps):
-        told.entry(entry)
-    told.end(simulation, check=check)
-    if check and simulation.watch is not None and simulation.watch.violations:
+        output.entry(entry)
+    output.end(simulation, check=check)
+    if check and simulation.watch is not None and (simulation.watch.violations or simulation.group_violations):
         raise typer.Exit(1)
 
 
@@ -78,7 +79,7 @@ def _list(console: Console) -> None:
 
 
 def _entries(simulation: Simulation, seconds: float, *, each_step: bool) -> Iterator[Entry]:
-    """Play second after second, so that a long run is seen while it goes on."""
+    """Simulate one second at a time, so that a long run prints while it is running."""
     simulation.play(WARM_UP_MS - 1, lambda: None)
     simulation.cluster.take_commits()
     losses: list[Entry] = []
@@ -93,7 +94,7 @@ def _entries(simulation: Simulation, seconds: float, *, each_step: bool) -> Iter
 
 
 def _losses(simulation: Simulation) -> Iterator[Entry]:
-    """Tell which acknowledged records are gone."""
+    """Return the losses of acknowledged records since the last call."""
     watch = simulation.watch
     if watch is None or not watch.losses:
         return

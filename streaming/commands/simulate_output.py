@@ -1,4 +1,4 @@
-"""How ``isrwatch simulate`` tells a timeline: lines for people, JSON objects for machines."""
+"""Output of ``isrwatch simulate``: aligned lines, or JSON objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import typer
 from rich.text import Text
 
-from streaming.model.coordinators.transactions_view import hanging
+from streaming.model.descriptions.transactions import hanging
+from streaming.model.invariants import groups
 from streaming.model.invariants.watch import INVARIANTS, OTHERS
 from streaming.sources.simulated.simulation import WARM_UP_MS
 
@@ -35,25 +36,25 @@ _COLOURS: Final = {
 
 
 class Timeline(Protocol):
-    """Where the entries of a run go."""
+    """Receives the entries of a run."""
 
     def begin(self, scenario: Scenario, seed: int) -> None:
-        """A run begins."""
+        """Begin a run."""
 
     def entry(self, entry: Entry) -> None:
-        """Something happened."""
+        """Print one entry."""
 
     def end(self, simulation: Simulation, *, check: bool) -> None:
-        """The run is over; ``check``: say what the invariants say."""
+        """End the run; with ``check``, report violated invariants."""
 
 
 def seconds(at: int) -> float:
-    """Give the seconds since the begin of the scenario."""
+    """Return the seconds since the begin of the scenario."""
     return (at - WARM_UP_MS) / 1_000
 
 
 class Lines:
-    """For people: aligned, coloured on a terminal, never wrapped in a pipe."""
+    """Aligned lines, coloured on a terminal, never wrapped in a pipe."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -62,7 +63,7 @@ class Lines:
         self._console.print(text, soft_wrap=not self._console.is_terminal)
 
     def begin(self, scenario: Scenario, seed: int) -> None:
-        """Print what is played."""
+        """Print the scenario."""
         partitions = sum(topic.partitions for topic in scenario.topics)
         size = f"{len(scenario.brokers)} brokers, {partitions} partitions, seed {seed}; times in seconds"
         self._print(Text(f"{scenario.name}: {scenario.description} ({size})", style="bold"))
@@ -70,12 +71,12 @@ class Lines:
     def entry(self, entry: Entry) -> None:
         """Print one line."""
         cause = f"  [{entry.cause}]" if entry.cause else ""
-        told = f"{entry.subject:16} {entry.what}{cause}"
+        line = f"{entry.subject:16} {entry.what}{cause}"
         colour = _COLOURS.get(entry.cause or entry.subject, "")
-        self._print(Text.assemble((f"{seconds(entry.at):9.3f}  ", "dim"), (told, colour)))
+        self._print(Text.assemble((f"{seconds(entry.at):9.3f}  ", "dim"), (line, colour)))
 
     def end(self, simulation: Simulation, *, check: bool) -> None:
-        """Print what is still wrong, what writers were refused, and what the invariants say."""
+        """Print the partitions that are not in sync, rejected records, and violated invariants."""
         cluster = simulation.cluster
         partitions = cluster.controller.registry.partitions.values()
         short = sum(1 for partition in partitions if len(partition.isr) < len(partition.replicas))
@@ -91,11 +92,20 @@ class Lines:
             self._print(Text(str(violation), style="bold red"))
         kept = len(INVARIANTS) + len(OTHERS) - len(broken)
         self._print(Text(f"{kept} invariants held after every step, {len(broken)} did not", style="bold"))
+        if simulation.group_watch is not None:
+            self._end_of_groups(simulation)
+
+    def _end_of_groups(self, simulation: Simulation) -> None:
+        broken = simulation.group_violations.values()
+        for violation in broken:
+            self._print(Text(str(violation), style="bold red"))
+        kept = len(groups.INVARIANTS) + len(groups.OTHERS) - len(broken)
+        self._print(Text(f"{kept} invariants of groups held each second, {len(broken)} did not", style="bold"))
 
 
 def _undecided(simulation: Simulation) -> Iterator[str]:
-    """Tell where readers of committed transactions wait for a decision that nobody will take."""
-    open_in = [key for it in hanging(simulation.cluster).values() for key in it.partitions]
+    """Return a line for each partition where a hanging transaction blocks readers of committed records."""
+    open_in = [key for transaction in hanging(simulation.cluster).values() for key in transaction.partitions]
     for broker in simulation.cluster.reachable():
         for key in open_in:
             led = broker.leadership.led.get(key)
@@ -106,10 +116,10 @@ def _undecided(simulation: Simulation) -> Iterator[str]:
 
 
 class JsonLines:
-    """For machines: the scenario with its truth, then an object an entry, then the end."""
+    """One JSON object per line: the scenario with its truth, then one per entry, then the end."""
 
     def begin(self, scenario: Scenario, seed: int) -> None:
-        """Print what is played and what a monitor ought to find."""
+        """Print the scenario, with what a monitor is expected to report."""
         self._print(
             {
                 "kind": "scenario",
@@ -117,7 +127,8 @@ class JsonLines:
                 "seed": seed,
                 "brokers": scenario.brokers,
                 "faults": [
-                    {name: value for name, value in asdict(it).items() if value is not None} for it in scenario.faults
+                    {name: value for name, value in asdict(fault).items() if value is not None}
+                    for fault in scenario.faults
                 ],
                 "truth": asdict(scenario.truth),
             }
@@ -125,11 +136,11 @@ class JsonLines:
 
     def entry(self, entry: Entry) -> None:
         """Print one entry."""
-        told = entry._asdict() | {"at": seconds(entry.at), "after": entry.after and entry.after._asdict()}
-        self._print({"kind": "entry"} | {name: value for name, value in told.items() if value not in ("", None)})
+        fields = entry._asdict() | {"at": seconds(entry.at), "after": entry.after and entry.after._asdict()}
+        self._print({"kind": "entry"} | {name: value for name, value in fields.items() if value not in ("", None)})
 
     def end(self, simulation: Simulation, *, check: bool) -> None:
-        """Print the state of every partition, and what is broken."""
+        """Print the state of every partition, and violated invariants."""
         cluster = simulation.cluster
         states = {
             f"{simulation.topic_name(key.topic_id)}-{key.partition}": state._asdict()
@@ -137,7 +148,8 @@ class JsonLines:
         }
         end: dict[str, Any] = {"kind": "end", "refused": cluster.refused, "partitions": states}
         if check and simulation.watch is not None:
-            end["violations"] = [str(violation) for violation in simulation.watch.violations]
+            broken = (*simulation.watch.violations, *simulation.group_violations.values())
+            end["violations"] = [str(violation) for violation in broken]
         self._print(end)
 
     @staticmethod

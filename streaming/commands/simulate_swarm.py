@@ -1,4 +1,4 @@
-"""``isrwatch simulate --swarm`` looks for a broken promise in random runs; ``--presets`` compares versions of Kafka."""
+"""``isrwatch simulate --swarm`` checks random runs against the invariants; ``--presets`` compares versions of Kafka."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BUDGET_SECONDS: Final = 60.0
 
 
 def swarm(console: Console, seed: int | None, seconds: float | None, preset: str) -> None:
-    """Play random runs until the time is over or one breaks a promise; with a seed, that run alone.
+    """Simulate random runs until the time is over or one violates an invariant; with a seed, only that run.
 
     Raises:
         ConfigurationError: there is no such preset.
@@ -34,7 +34,7 @@ def swarm(console: Console, seed: int | None, seconds: float | None, preset: str
     for failure in report.failures:
         console.print(Text(f"{failure} --preset {preset}", style="bold red"), soft_wrap=True)
     simulated = f"{report.simulated_ms / 1_000:.0f} simulated seconds, {report.acts} faults"
-    held = "every promise held" if not report.failures else "a promise is broken"
+    held = "no violation" if not report.failures else "violated"
     console.print(
         Text(f"{report.runs} runs, {simulated}, {len(NAMES)} invariants after every step: {held}"), soft_wrap=True
     )
@@ -43,7 +43,7 @@ def swarm(console: Console, seed: int | None, seconds: float | None, preset: str
 
 
 def print_presets(console: Console) -> None:
-    """Print in what the versions differ; a cell is empty where one does as the newest does."""
+    """Print the differences between versions; an empty cell means the value of the newest version."""
     heading, *rows = presets.table()
     if not console.is_terminal:
         for row in (heading, *rows):

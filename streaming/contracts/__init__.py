@@ -1,12 +1,20 @@
-"""What we talk about. Standard library only, so that every room and every installation has it.
+"""Shared definitions. Standard library only, so that every package and every installation has them.
 
-- ``identifiers``   the numbers and names of Kafka, as types that do not mix
-- ``records``       KRaft metadata records: what a controller writes (KIP-631, KIP-966)
-- ``observations``  what a source saw
-- ``fields``        every field of every observation, with its plain type
-- ``events``        what happened, and why
-- ``health``        the definitions: under-replicated, under min ISR, offline
-- ``totals``        what is counted of a partition, and how an open episode adds to it
-- ``codec``         observation to bytes and back, with a schema version
-- ``tables``        every Delta table: columns, key, partitioning. The only place that spells a column name
+- ``identifiers``    Kafka's numbers and names, as types that do not mix
+- ``records``        KRaft metadata records: what a controller writes (KIP-631, KIP-966)
+- ``observations``   what a source reports
+- ``blocks``         several partitions of one topic, reported or changed together, as one observation
+- ``samples``        observations of sampled values: offsets, groups, transactions, directories, quorum, metrics
+- ``sample_blocks``  what one broker reports at one moment, as one observation
+- ``fields``         every field of every observation, with its plain type
+- ``codec``          observation to bytes and back, with a schema version
+- ``events``         the kinds of events, causes and evidence
+- ``incidents``      the classes of incidents
+- ``health``         the definitions of under-replicated, under min ISR, offline, lag
+- ``totals``         counters of a partition, and how an open episode adds to them
+- ``state``          the state of partitions, brokers, clusters and sources; most columns are derived from it
+- ``tally``          counts of partitions per broker and per cluster, updated change by change
+- ``columns``        the columns of the tables, in groups that several tables share
+- ``sample_tables``  the tables of sampled values
+- ``tables``         every Delta table: columns, key, partitioning
 """

@@ -1,8 +1,8 @@
 """Observation to bytes and back: one JSON object, with a schema version.
 
 The version is raised when a reader of the old one would misunderstand; new optional fields do not raise it.
-Fields that are None are left out. A reader ignores fields it does not know and refuses kinds and versions it does
-not know: those go to quarantine whole, to be replayed by a newer program.
+Fields that are None are left out. A reader ignores fields it does not know, and quarantines what it cannot parse, kinds
+it does not know included. A record of a newer version is no such thing: its reader stops until it is upgraded.
 """
 
 from __future__ import annotations
@@ -10,31 +10,29 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.fields import KINDS, REQUIRED, plain_types
 from streaming.contracts.observations import (
     SCHEMA_VERSION,
-    Authority,
     ConfigOrigin,
+    Heartbeat,
     Observation,
     SnapshotReason,
+    SourceKind,
 )
-from streaming.errors import Quarantined
+from streaming.errors import NewerFormat, Quarantined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 # What a source itself could not decode travels whole, to be quarantined with the source's reason.
 UNDECODABLE: Final = "undecodable"
 
-_SEQUENCE: Final = b',"sequence":'
-_IN_SNAPSHOT: Final = b',"in_snapshot":true,'
-_DIGITS: Final = b"0123456789"
-
 _ENUMS: Final[dict[str, type[StrEnum]]] = {
-    "authority": Authority,
+    "authority": SourceKind,
     "origin": ConfigOrigin,
     "reason": SnapshotReason,
     "cause": Cause,
@@ -43,12 +41,18 @@ _ENUMS: Final[dict[str, type[StrEnum]]] = {
 
 
 def _is_text(value: Any) -> bool:  # noqa: ANN401 - any value of a JSON object
-    """Tell whether this is text that can be written as UTF-8: JSON can escape half a character."""
+    """Return whether this is text that can be written as UTF-8: JSON can escape half a character."""
     return isinstance(value, str) and (value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value))
 
 
 def _is_integer(value: Any, bits: int) -> bool:  # noqa: ANN401 - any value of a JSON object
     return isinstance(value, int) and not isinstance(value, bool) and -(1 << bits - 1) <= value < 1 << bits - 1
+
+
+def _are_integers(values: Sequence[Any], bits: int = 32) -> bool:
+    """Return whether these are integers of so many bits; of a block all at once, because it has thousands."""
+    limit = 1 << bits - 1
+    return not values or (set(map(type, values)) == {int} and min(values) >= -limit and max(values) < limit)
 
 
 _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
@@ -57,14 +61,22 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "long": lambda value: _is_integer(value, 64),
     "double": lambda value: isinstance(value, float) or _is_integer(value, 1024),
     "boolean": lambda value: isinstance(value, bool),
-    "int[]": lambda value: isinstance(value, (list, tuple)) and all(_is_integer(x, 32) for x in value),
+    "boolean[]": lambda value: isinstance(value, (list, tuple)) and set(map(type, value)) <= {bool},
+    "int[]": lambda value: isinstance(value, (list, tuple)) and _are_integers(value),
+    "long[]": lambda value: isinstance(value, (list, tuple)) and _are_integers(value, 64),
+    "double[]": lambda value: isinstance(value, (list, tuple)) and all(map(_CHECKS["double"], value)),
+    "int[][]": lambda value: (
+        isinstance(value, (list, tuple))
+        and set(map(type, value)) <= {list, tuple}
+        and _are_integers([*chain.from_iterable(value)])
+    ),
     "string[]": lambda value: isinstance(value, (list, tuple)) and all(map(_is_text, value)),
 }
 
 
 def encode(observation: Observation) -> bytes:
     """Write one observation as compact JSON in UTF-8."""
-    payload: dict[str, Any] = {"v": SCHEMA_VERSION, "kind": observation.kind}
+    payload: dict[str, Any] = {"v": observation.format, "kind": observation.kind}
     for name, *_ in _SIGNATURES[observation.kind]:
         value = getattr(observation, name)
         if value is not None:
@@ -72,18 +84,13 @@ def encode(observation: Observation) -> bytes:
     return json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def halves(payload: bytes) -> tuple[bytes, bytes, bytes] | None:
-    """Cut a partition within a snapshot in what is around its sequence, and what it says of the partition.
-
-    The fields stand in the order of their class, so all that changes from one snapshot to the next comes first.
-
-    Returns:
-        what is before and behind the digits of the sequence, and the rest; None for anything else.
-    """
-    head, mark, body = payload.partition(_IN_SNAPSHOT)
-    before, name, rest = head.partition(_SEQUENCE)
-    digits = len(rest) - len(rest.lstrip(_DIGITS))
-    return (before + name, rest[digits:] + mark, body) if mark and digits else None
+def envelope_of(head: bytes) -> Heartbeat | None:
+    """Read the envelope of a block (:func:`blocks.cut_block`) as an observation without content; None if it is none."""
+    try:
+        values = json.loads(head + b"}")
+        return Heartbeat(**_arguments(Heartbeat, values)) if values.keys() <= _OF_ENVELOPE else None
+    except (AttributeError, ValueError, RecursionError, Quarantined):
+        return None
 
 
 def decode(value: bytes) -> Observation:
@@ -91,6 +98,7 @@ def decode(value: bytes) -> Observation:
 
     Raises:
         Quarantined: with the reason, for bytes that are not a valid observation of a known version.
+        NewerFormat: a newer program wrote them. They are not for quarantine: that program will read them as they are.
     """
     try:
         payload = json.loads(value.decode())
@@ -99,8 +107,13 @@ def decode(value: bytes) -> Observation:
     if not isinstance(payload, dict):
         raise Quarantined("not a JSON object")
     version = payload.get("v")
-    if type(version) is not int or version != SCHEMA_VERSION:  # true and 1.0 equal 1 in Python only
-        raise Quarantined(f"schema version {version!r}, this program reads {SCHEMA_VERSION}")
+    if type(version) is int and version > SCHEMA_VERSION:
+        raise NewerFormat(
+            f"the bus holds records of format {version}, this program reads {SCHEMA_VERSION}; "
+            "upgrade isrwatch job before the collector"
+        )
+    if type(version) is not int or version < 1:  # true and 1.0 equal 1 in Python only
+        raise Quarantined(f"schema version {version!r}, this program reads up to {SCHEMA_VERSION}")
     return from_fields(payload)
 
 
@@ -116,25 +129,33 @@ def from_fields(values: Mapping[str, Any]) -> Observation:
         raise Quarantined(f"undecodable at its source: {values.get('reason')}")
     if cls is None:
         raise Quarantined(f"unknown kind {kind!r}")
+    return cls(**_arguments(cls, values))
+
+
+def _arguments(cls: type[Observation], values: Mapping[str, Any]) -> dict[str, Any]:
     arguments: dict[str, Any] = {}
     for name, plain, required, is_right, typed in _SIGNATURES[cls.kind]:
         value = values.get(name)
         if value is None:
             if required:
-                raise Quarantined(f"{kind}: {name} is missing")
+                raise Quarantined(f"{cls.kind}: {name} is missing")
             continue
         if not is_right(value):
-            raise Quarantined(f"{kind}: {name} is not {plain}: {value!r}"[:200])
+            raise Quarantined(f"{cls.kind}: {name} is not {plain}: {value!r}"[:200])
         arguments[name] = value if typed is None else typed(value)
-    return cls(**arguments)
+    return arguments
 
 
 def _typed(name: str, plain: str) -> Callable[[Any], Any] | None:
-    """Give what makes the value of a field out of that of a JSON object; None where they are the same."""
+    """Return the function that converts a JSON value to a field; None where they are the same."""
     if name == "candidates":
         return lambda value: tuple(_member(Cause, name, item) for item in value)
     if name in _ENUMS:
         return partial(_member, _ENUMS[name], name)
+    if plain.endswith("[][]"):
+        return lambda value: tuple(map(tuple, value))
+    if plain == "double[]":
+        return lambda value: tuple(map(float, value))
     return tuple if plain.endswith("[]") else float if plain == "double" else None
 
 
@@ -153,3 +174,4 @@ _SIGNATURES: Final = {
     )
     for kind, cls in KINDS.items()
 }
+_OF_ENVELOPE: Final = {"v", "kind", *(name for name, *_ in _SIGNATURES[Heartbeat.kind])}

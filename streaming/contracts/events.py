@@ -1,8 +1,17 @@
-"""What happened, and why: the closed sets of event kinds, causes and evidence."""
+"""What a change is about, what happened in it and why: closed sets of subjects, event kinds, causes and evidence."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+
+class Subject(StrEnum):
+    """What a change is about."""
+
+    PARTITION = "partition"
+    BROKER = "broker"
+    CLUSTER = "cluster"
+    SOURCE = "source"
 
 
 class EventKind(StrEnum):

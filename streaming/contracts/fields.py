@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, fields
 from typing import Final
 
+from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
 from streaming.contracts.observations import (
     BrokerObserved,
     CauseRevised,
@@ -17,6 +18,7 @@ from streaming.contracts.observations import (
     SnapshotEnd,
     TopicRemoved,
 )
+from streaming.contracts.sample_blocks import BrokerMetricsObserved, BrokerOffsetsObserved
 from streaming.contracts.samples import (
     BrokerMetricObserved,
     GroupOffsetsObserved,
@@ -30,6 +32,8 @@ KINDS: Final[dict[str, type[Observation]]] = {
     cls.kind: cls
     for cls in (
         PartitionObserved,
+        PartitionsObserved,
+        PartitionsChanged,
         CauseRevised,
         TopicRemoved,
         BrokerObserved,
@@ -44,12 +48,14 @@ KINDS: Final[dict[str, type[Observation]]] = {
         LogDirectoryObserved,
         QuorumMemberObserved,
         BrokerMetricObserved,
+        BrokerOffsetsObserved,
+        BrokerMetricsObserved,
     )
 }
 
 # Annotation -> plain type. "int" is 32 bits (Kafka's ids, epochs and indices), "long" 64 bits.
 _PLAIN: Final = {
-    "ClusterId": "string", "str": "string", "TopicId": "string", "Authority": "string", "ConfigOrigin": "string",
+    "ClusterId": "string", "str": "string", "TopicId": "string", "SourceKind": "string", "ConfigOrigin": "string",
     "SnapshotReason": "string", "str | None": "string",
     "Cause": "string", "Cause | None": "string", "Evidence": "string", "Evidence | None": "string",
     "int": "int", "int | None": "int", "BrokerId": "int", "BrokerId | None": "int",
@@ -57,7 +63,10 @@ _PLAIN: Final = {
     "bool": "boolean", "bool | None": "boolean",
     "tuple[BrokerId, ...]": "int[]", "tuple[int, ...]": "int[]",
     "tuple[Cause, ...]": "string[]", "tuple[TopicId, ...]": "string[]",
-    "tuple[str, ...]": "string[]", "tuple[str, ...] | None": "string[]",
+    "tuple[int, ...] | None": "int[]", "tuple[bool, ...] | None": "boolean[]",
+    "tuple[tuple[BrokerId, ...], ...]": "int[][]", "tuple[tuple[BrokerId, ...], ...] | None": "int[][]",
+    "tuple[Offset, ...] | None": "long[]", "tuple[float, ...]": "double[]", "tuple[str, ...]": "string[]",
+    "tuple[str, ...] | None": "string[]",
 }  # fmt: skip
 _LONGS: Final = frozenset({
     "sequence", "broker_epoch", "producer_id", "size_bytes", "replica_bytes", "total_bytes", "usable_bytes",
@@ -65,10 +74,10 @@ _LONGS: Final = frozenset({
 
 
 def plain_types(cls: type[Observation]) -> dict[str, str]:
-    """Give the plain type of each field of one kind, in the order of the class.
+    """Return the plain type of each field of one kind, in the order of the class.
 
     Returns:
-        field name to one of string, int, long, double, boolean, int[], string[].
+        field name to one of string, int, long, double, boolean, int[], long[], double[], int[][], string[], boolean[].
     """
     return {field.name: "long" if field.name in _LONGS else _PLAIN[str(field.type)] for field in fields(cls)}
 

@@ -1,8 +1,7 @@
 """When a partition is healthy: Kafka's own definitions, each stated once.
 
 Source: ``Partition.isUnderReplicated``, ``isUnderMinIsr``, ``isAtMinIsr`` of Apache Kafka; KIP-352 (original replica
-count during a reassignment), KIP-427 (at min ISR), KAFKA-15583 (effective minimum). ``transforms.partition_health``
-repeats them as Spark columns, compared on generated rows.
+count during a reassignment), KIP-427 (at min ISR), KAFKA-15583 (effective minimum).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ STATES: Final = (
 
 
 class Health(Protocol):
-    """What the states of a partition are told from: a state of the job, or a row of the exporter."""
+    """What the states of a partition are derived from: a state of the job, or a row of the exporter."""
 
     @property
     def adding_replicas(self) -> Collection[int]:
@@ -83,12 +82,12 @@ def effective_min_isr(configured: int | None, replicas: Collection[int]) -> int 
 
 
 def is_offline(leader: int) -> bool:
-    """Tell whether nobody leads: no reads, no writes."""
+    """Return whether nobody leads: no reads, no writes."""
     return leader == NO_LEADER
 
 
 def is_under_replicated(replicas: Collection[int], isr: Collection[int], adding_replicas: Collection[int]) -> bool:
-    """Tell whether fewer replicas are in sync than the partition is meant to have.
+    """Return whether fewer replicas are in sync than the partition is meant to have.
 
     A leaderless partition counts as under-replicated, too: it is never healthy.
     """
@@ -96,23 +95,23 @@ def is_under_replicated(replicas: Collection[int], isr: Collection[int], adding_
 
 
 def is_under_min_isr(min_isr_effective: int | None, isr: Collection[int]) -> bool | None:
-    """Tell whether writes with ``acks=all`` are refused; None where the minimum is unknown."""
+    """Return whether writes with ``acks=all`` are refused; None where the minimum is unknown."""
     return None if min_isr_effective is None else len(isr) < min_isr_effective
 
 
 def is_at_min_isr(min_isr_effective: int | None, isr: Collection[int]) -> bool | None:
-    """Tell whether the loss of one more replica stops writes; None where the minimum is unknown."""
+    """Return whether the loss of one more replica stops writes; None where the minimum is unknown."""
     return None if min_isr_effective is None else len(isr) == min_isr_effective
 
 
 def is_off_preferred_leader(replicas: tuple[int, ...], leader: int) -> bool:
-    """Tell whether somebody other than the first replica leads (false while nobody leads)."""
+    """Return whether somebody other than the first replica leads (false while nobody leads)."""
     return leader != NO_LEADER and bool(replicas) and leader != replicas[0]
 
 
 def states_of(partition: Health) -> tuple[str, ...]:
     """Name the states that a live partition is in; every one is in ``partitions``."""
-    told = (
+    reported = (
         (PARTITIONS, True),
         (UNDER_REPLICATED, partition.is_under_replicated),
         (UNDER_MIN_ISR, partition.is_under_min_isr),
@@ -122,11 +121,11 @@ def states_of(partition: Health) -> tuple[str, ...]:
         (OFF_PREFERRED_LEADER, partition.is_off_preferred_leader),
         (REASSIGNING, bool(partition.adding_replicas or partition.removing_replicas)),
     )
-    return tuple([name for name, holds in told if holds])
+    return tuple([name for name, holds in reported if holds])
 
 
 def known_by_minimum(count: int, partitions: int, unknown: int) -> int | None:
-    """Give a count that needs the minimum; None while the minimum of every partition is unknown."""
+    """Return a count that needs the minimum; None while the minimum of every partition is unknown."""
     return None if 0 < partitions == unknown else count
 
 
@@ -145,19 +144,19 @@ def records_lost_unread(committed: int | None, log_start: int | None) -> int | N
 
 
 def behind_since(
-    known: Micros | None,
+    before: Micros | None,
     leader_end_before: int | None,
     collected_at: Micros,
     log_end: int | None,
     leader_end: int | None,
 ) -> Micros | None:
-    """Tell since when samples have found a replica behind without its catching up; None while it is not, or unknown.
+    """Return since when samples have shown a replica behind without its catching up; None while it is not, or unknown.
 
     Kafka's rule of ``lastCaughtUpTimeMs``: a follower of a busy partition never has the newest record, so it counts as
     caught up, too, when it has what its leader had at the look before.
 
     Args:
-        known: the answer at the sample before, None for none.
+        before: the answer at the sample before, None for none.
         leader_end_before: the leader's log end at the sample before, None for unknown.
         collected_at: when this sample was taken.
         log_end: where the replica's log ends in it.
@@ -165,6 +164,6 @@ def behind_since(
     """
     if not lag(log_end, leader_end):
         return None
-    if known is None or lag(log_end, leader_end_before) == 0:
+    if before is None or lag(log_end, leader_end_before) == 0:
         return collected_at
-    return known
+    return before

@@ -18,11 +18,13 @@ from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, Offset, TopicId
 from streaming.errors import Quarantined
 
-SCHEMA_VERSION: Final = 1
+# The newest format of a record that this program reads. A record carries the format in which its kind appeared, so a
+# program that is too old for one stops there, and not before.
+SCHEMA_VERSION: Final = 2
 END_OF_TIME: Final = 253_402_300_800_000_000  # year 10000, where dates end
 
 
-class Authority(StrEnum):
+class SourceKind(StrEnum):
     """Who orders a cluster's partitions; everybody else corroborates."""
 
     METADATA_LOG = "metadata_log"
@@ -79,12 +81,13 @@ class Observation:
     """
 
     kind: ClassVar[str] = ""
+    format: ClassVar[int] = 1
     channel: ClassVar[Channel] = Channel.REPLICATION
 
     cluster_id: ClusterId
     cluster: str
     source: str
-    authority: Authority
+    authority: SourceKind
     sequence: int = 0
     occurred_not_before: Micros
     occurred_not_after: Micros
@@ -107,7 +110,7 @@ class PartitionObserved(Observation):
     """The state of one partition after a step, or in a snapshot or poll.
 
     ``partition_epoch``, ``leader_epoch`` and the metadata position are None for pollers that cannot see them.
-    ``cause`` is what the source can tell of the step that led here; None within snapshots.
+    ``cause`` is what the source can prove about the step that led here; None within full reports.
     """
 
     kind: ClassVar[str] = "partition"
@@ -143,7 +146,7 @@ class PartitionObserved(Observation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseRevised(Observation):
-    """What was told as ambiguous has been proven by a later record.
+    """A later record proves a cause that was reported as ambiguous.
 
     ``revised_offset`` is the metadata offset of the partition's step that it is about.
     """
@@ -221,7 +224,7 @@ class ConfigObserved(Observation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat(Observation):
-    """Nothing happened up to ``occurred_not_after``: sight of the cluster is fresh."""
+    """Nothing changed up to ``occurred_not_after``: the data of the cluster are fresh."""
 
     kind: ClassVar[str] = "heartbeat"
 

@@ -21,10 +21,10 @@ def _not_negative(observation: Observation, *names: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaOffsetsObserved(Observation):
-    """Log positions of one replica, and where it lies. None = not told.
+    """Log positions of one replica, and where it lies. None = not reported.
 
     All are offsets; the last four are exclusive ends. ``leader_log_end_offset`` is the leader's at the same moment, of
-    the leader itself its own. ``log_dir`` and ``size_bytes`` are told by DescribeLogDirs (KIP-113).
+    the leader itself its own. ``log_dir`` and ``size_bytes`` are reported by DescribeLogDirs (KIP-113).
     """
 
     kind: ClassVar[str] = "replica_offsets"
@@ -82,7 +82,7 @@ class GroupOffsetsObserved(Observation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionObserved(Observation):
-    """One producer's transaction, as its coordinator tells it (KIP-664).
+    """One producer's transaction, as its coordinator reports it (KIP-664).
 
     ``transaction_partitions`` are written ``orders-0``. ``is_hanging``: a partition has it open and no coordinator
     knows of it, so nothing will ever end it.
@@ -104,7 +104,7 @@ class TransactionObserved(Observation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirectoryObserved(Observation):
-    """One log directory of one broker (KIP-113, KIP-827). Bytes are None where the broker does not tell."""
+    """One log directory of one broker (KIP-113, KIP-827). Bytes are None where the broker does not report them."""
 
     kind: ClassVar[str] = "log_directory"
     channel: ClassVar[Channel] = Channel.OFFSETS
@@ -120,7 +120,7 @@ class LogDirectoryObserved(Observation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumMemberObserved(Observation):
-    """One member of the metadata quorum, as its leader tells it (DescribeQuorum, KIP-836)."""
+    """One member of the metadata quorum, as its leader reports it (DescribeQuorum, KIP-836)."""
 
     kind: ClassVar[str] = "quorum_member"
     channel: ClassVar[Channel] = Channel.OFFSETS

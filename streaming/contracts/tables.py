@@ -1,8 +1,9 @@
 """Every Delta table: columns, key, partitioning.
 
-The truth is ``partition_changes``: append only, one row an accepted change. A batch of observations is one commit to
-it, and that commit carries the last bus position of every source. Every other table of partitions, brokers and
-clusters derives from it: *state = the state table + the changes after its ``as_of_version``*.
+The change log is ``partition_changes``: append only, one row per accepted change. A batch of observations is one commit
+to it, and that commit carries the last bus position of every source. ``version`` and ``ordinal`` are the order of
+everything that follows. Every other table of partitions, brokers and clusters derives from it: *state = the state table
++ the changes after its ``as_of_version``*.
 """
 
 from __future__ import annotations
@@ -12,44 +13,43 @@ from typing import Final
 from streaming.contracts.columns import (
     BROKER_ADVICE,
     BROKER_COUNTS,
-    BROKER_STATE,
     CLUSTER,
     CLUSTER_COUNTS,
-    CLUSTER_STATE,
     CLUSTER_TOTALS,
+    COMMIT_ORDER,
     EVENT,
     INCIDENT,
     OCCURRENCE,
     PARTITION_IDENTITY,
-    PARTITION_STATE,
-    SOURCE_LAG,
-    SOURCE_STATE,
     WHY,
     Column,
     Table,
     required,
 )
 from streaming.contracts.sample_tables import SAMPLE_TABLES
+from streaming.contracts.state import BROKER_STATE, CLUSTER_STATE, PARTITION_STATE, SOURCE_LAG, SOURCE_STATE
 
 PARTITION_CHANGES: Final = Table(
     name="partition_changes",
-    comment="The truth: one row an accepted change, in the order they were applied",
+    comment="The change log: one row per accepted change; version and ordinal are its order",
     columns=(
         required("date", "date", "UTC day of occurred_not_after"),
+        *COMMIT_ORDER,
+        required("committed_at", "timestamp", "when the row was committed: from then on readers can see it"),
         *CLUSTER,
         required("subject", "string", "partition, broker, cluster or source: which columns are set"),
-        required("is_baseline", "boolean", "first sight of a cluster: a state without events"),
+        required("is_baseline", "boolean", "first full report of a cluster: a state without events"),
         *PARTITION_IDENTITY,
-        Column("broker", "int", "the broker a broker row is about"),
+        Column("broker", "int", "broker id, if the subject is a broker"),
         *OCCURRENCE,
-        Column("authority", "string", "rank of the source"),
+        Column("authority", "string", "kind of the source: metadata_log, poll or none"),
         Column("sequence", "long", "number of the observation in its source"),
         Column("offset", "long", "metadata log offset of the observation"),
         *WHY,
-        Column("missed", "long", "changes between before and after that nobody saw"),
+        Column("missed", "long", "changes between before and after that were not observed"),
         Column("left_isr", "int[]", "brokers that left the ISR"),
         Column("joined_isr", "int[]", "brokers that joined the ISR"),
-        Column("events", [EVENT], "what happened"),
+        Column("events", [EVENT], "the events of the change"),
         Column("before", PARTITION_STATE, "the partition before"),
         Column("after", PARTITION_STATE, "the partition after"),
         Column("broker_after", BROKER_STATE, "the broker after"),
@@ -59,13 +59,15 @@ PARTITION_CHANGES: Final = Table(
     key=("cluster_id", "topic_id", "partition"),
     partitioned_by=("date",),
     append_only=True,
+    layout=2,
 )
 
 REPLICATION_EVENTS: Final = Table(
     name="replication_events",
-    comment="One row an event, for people and SQL",
+    comment="One row per event, for people and SQL",
     columns=(
         required("date", "date", "UTC day of occurred_not_after"),
+        *COMMIT_ORDER,
         *EVENT,
         *CLUSTER,
         required("subject", "string", "partition, broker, cluster or source"),
@@ -85,6 +87,7 @@ REPLICATION_EVENTS: Final = Table(
     key=("event_id",),
     partitioned_by=("date",),
     append_only=True,
+    layout=2,
 )
 
 AS_OF: Final = (required("as_of_version", "long", "version of partition_changes up to which this row is true"),)
@@ -106,9 +109,9 @@ BROKER_STATE_TABLE: Final = Table(
         *BROKER_COUNTS,
         *BROKER_ADVICE,
         Column("isr_departures", [(
-            Column("cause", "string", "why it left"),
-            Column("departures", "long", "how often"),
-        )], "how often it left an ISR, by cause as told then; a revised cause moves no count"),
+            Column("cause", "string", "cause of these removals"),
+            Column("departures", "long", "number of removals"),
+        )], "how often it left an ISR, by cause as first recorded; revisions do not change the counts"),
         *AS_OF,
     ),
     key=("cluster_id", "broker"),
@@ -129,21 +132,21 @@ CLUSTER_STATE_TABLE: Final = Table(
 
 INCIDENTS: Final = Table(
     name="incidents",
-    comment="One row an incident: one thing that happened, however many partitions it touched",
+    comment="One row per incident, however many partitions it affected",
     columns=(*CLUSTER, *INCIDENT, *AS_OF),
     key=("incident_id",),
 )
 
 QUARANTINE: Final = Table(
     name="quarantine",
-    comment="What could not be understood, whole, with the reason",
+    comment="Unparseable records, kept verbatim, with the reason",
     columns=(
         required("channel", "string", "channel of the bus"),
-        required("source", "string", "folder of the bus"),
-        required("position", "long", "where it stands there"),
+        required("source", "string", "name of the source, and its folder on the bus"),
+        required("position", "long", "position in the log of the source"),
         required("reason", "string", "why it was refused"),
-        Column("raw", "binary", "the bytes"),
-        required("quarantined_at", "timestamp", "when"),
+        Column("raw", "binary", "bytes of the record"),
+        required("quarantined_at", "timestamp", "when it was refused"),
     ),
     key=("channel", "source", "position"),
     append_only=True,
@@ -155,8 +158,8 @@ SOURCE_PROGRESS: Final = Table(
     columns=(
         *CLUSTER,
         required("channel", "string", "channel of the bus"),
-        required("source", "string", "folder of the bus"),
-        Column("authority", "string", "rank of the source"),
+        required("source", "string", "name of the source, and its folder on the bus"),
+        Column("authority", "string", "kind of the source: metadata_log, poll or none"),
         *SOURCE_STATE,
         *SOURCE_LAG,
         Column("as_of_version", "long", "version of partition_changes up to which this is true; null for samples"),

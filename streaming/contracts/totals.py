@@ -16,12 +16,12 @@ TOTALS: Final = (*COUNTS, *SECONDS)
 
 
 def seconds_until(closed: float, since: int | None, watermark: int | None) -> float:
-    """Add an open episode, told up to the watermark and never past it, to the closed ones.
+    """Add an open episode, counted up to the watermark and never past it, to the closed ones.
 
     Args:
         closed: seconds of the closed episodes.
         since: begin of the open one in microseconds, None where there is none.
-        watermark: newest moment that the cluster's authority has told, None before it spoke.
+        watermark: newest time that the cluster's primary source has reported, None before its first report.
     """
     if since is None or watermark is None:
         return closed
@@ -29,19 +29,19 @@ def seconds_until(closed: float, since: int | None, watermark: int | None) -> fl
 
 
 def durations_until(partition: Any, watermark: int | None) -> dict[str, float]:  # noqa: ANN401 - any row with these columns
-    """Give all the seconds of one partition, open episodes told up to the watermark.
+    """Return all the seconds of one partition, open episodes counted up to the watermark.
 
     Args:
         partition: a state of the job or a row of the exporter: the columns of ``partition_state`` as attributes.
-        watermark: newest moment that the cluster's authority has told.
+        watermark: newest time that the cluster's primary source has reported.
     """
-    told = {
+    totals = {
         f"{name}_seconds": seconds_until(
             getattr(partition, f"{name}_seconds"), getattr(partition, f"{name}_since"), watermark
         )
         for name in EPISODES
     }
-    return {**told, "unknown_seconds": partition.unknown_seconds}
+    return {**totals, "unknown_seconds": partition.unknown_seconds}
 
 
 def totals_until(partitions: Iterable[Any], watermark: int | None) -> dict[str, int | float]:

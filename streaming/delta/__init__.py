@@ -1,18 +1,40 @@
-"""The Delta tables: the only writers, and the tail that readers follow. No Spark, no JVM: delta-rs alone.
+"""Reads and writes the Delta tables. No Spark, no JVM: delta-rs alone.
 
-- ``definitions``   contracts.tables spelled in Arrow; create a table, or check that it is ours
-- ``writer``        one writer a table: commits stand exactly on the version that it knows; the loser stops
-- ``writing``       which process may write, and what a user is told when a disk refuses
-- ``truth``         the writer of ``partition_changes``: one commit a batch, exactly at version N + 1
-- ``rows``          changes as rows, rows as state
-- ``partitions``    rows of ``partition_state``, in Arrow
-- ``projections``   what derives from the truth: events, partition, broker and cluster state, source progress
-- ``progress``      how far the sources of one channel were applied
-- ``newest``        tables that keep the newest row of a key: replica offsets, broker metrics
-- ``lag``           lag of replicas and groups as columns
-- ``reconciled``    ISR changes that brokers counted against those recorded
-- ``incidents``     one row an incident; ``incident_rows`` changes as incidents need them, incidents as rows
-- ``quarantine``    what could not be understood
-- ``upkeep``        compaction, and what of the past stays; ``derived`` who still needs it
-- ``tail``          the rows that each new version added (the reading half, also the exporter's)
+Access:
+
+- ``storage``                   every access to the files of the tables
+- ``definitions``               ``contracts.tables`` spelled in Arrow
+- ``layouts``                   creates tables, and upgrades those of older layouts, one numbered step after the other
+- ``layout_2``                  the step to layout 2
+- ``layout_2_expired``          what that step adds where history had expired
+- ``table_lock``                which process may write; errors of the disk as errors for the user
+- ``writer``                    one writer per table: commits exactly on the version it knows; the loser of a race stops
+- ``compaction``                small files of a day into larger ones, at exactly the next version
+- ``maintenance``               compaction and retention
+- ``history``                   expiry of history by days, and the rows that must stay
+- ``queries``                   tables read as Arrow through DataFusion
+- ``arrow_values``              Arrow columns as Python values
+
+Reading (also the exporter's):
+
+- ``change_reader``             follows ``partition_changes`` by version
+- ``state_reader``              reads the state: state tables, then the changes after them
+- ``state_rows``                states as rows, and rows as states
+- ``events``                    changes as rows of ``replication_events``
+
+Writing:
+
+- ``change_log``                the writer of ``partition_changes``: one commit per batch, exactly at version N + 1
+- ``change_rows``               changes as rows of ``partition_changes``
+- ``projections``               writes the tables that derive from the change log
+- ``shared_state``              the job's state at one version, shared between the batches and the projections
+- ``partitions``                rows of ``partition_state``, in Arrow
+- ``summaries``                 rows of ``broker_state`` and ``cluster_state``
+- ``progress``                  rows of ``source_progress``: how far the sources of one channel were applied
+- ``newest``                    tables that keep the newest row per key: replica offsets, broker metrics
+- ``lag``                       lag of replicas and groups, as Arrow columns
+- ``isr_reconciliation_table``  ISR changes that brokers counted, compared with those recorded
+- ``incidents``                 the ``incidents`` table
+- ``incident_rows``             rows of ``partition_changes`` for incidents, and incidents as rows
+- ``quarantine``                unparseable records, kept verbatim with the reason
 """

@@ -1,31 +1,26 @@
-"""``contracts.tables`` spelled in Arrow: create a table, or refuse one that is not ours.
+"""``contracts.tables`` as Arrow schemas, and the check that a table is ours and has the layout that this program reads.
 
 Deletion vectors, column mapping and v2 checkpoints stay off, so that every reader without a JVM can follow.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema
-from deltalake.exceptions import CommitFailedError
+from deltalake import Schema
 
 from streaming.contracts.columns import Column, Table
-from streaming.delta.writing import writing
-from streaming.errors import ConfigurationError, TableRefused
+from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from deltalake import DeltaTable
 
-LAYOUT_VERSION: Final = 1
 APPEND_ONLY: Final = "delta.appendOnly"
-EXPIRED: Final = "expired"
-"""The transaction that tells, in days since 1970, before which day the rows of a table have expired."""
 LAYOUT_PROPERTY: Final = "isrwatch.layoutVersion"
+STATISTICS_PROPERTY: Final = "delta.dataSkippingStatsColumns"
 _FILTERED_BY: Final = frozenset(
-    {"cluster_id", "cluster", "topic", "partition", "broker", "event", "occurred_not_after", "collected_at"}
+    {"version", "cluster_id", "cluster", "topic", "partition", "broker", "event", "occurred_not_after", "collected_at"}
 )
 
 _ARROW: Final = {
@@ -43,7 +38,7 @@ _ARROW: Final = {
 
 
 def arrow_type(plain: str | tuple[Column, ...] | list[tuple[Column, ...]]) -> pa.DataType:
-    """Spell a column's type in Arrow."""
+    """Return a column's type in Arrow."""
     if isinstance(plain, str):
         return _ARROW[plain]
     if isinstance(plain, list):
@@ -52,53 +47,28 @@ def arrow_type(plain: str | tuple[Column, ...] | list[tuple[Column, ...]]) -> pa
 
 
 def arrow_schema(table: Table) -> pa.Schema:
-    """Spell a table in Arrow, in the order of its definition."""
+    """Return the Arrow schema of a table, its columns in the order of the definition."""
     return pa.schema([pa.field(column.name, arrow_type(column.type), column.nullable) for column in table.columns])
 
 
-def create_or_check(directory: Path, table: Table) -> DeltaTable:
-    """Open a table below ``directory``, creating it when it does not exist.
+def rows_to_arrow(rows: list[dict[str, object]], schema: pa.Schema) -> pa.Table:
+    """Convert rows, dictionaries by column name, to Arrow.
 
     Raises:
-        ConfigurationError: its folder cannot be made.
-        TableRefused: another program's table, or one that a newer isrwatch wrote.
+        AssertionError: a row lacks a column, or has one that the table does not have. Arrow alone would write null.
     """
-    path = directory / table.name
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot make the table {path}: {error.strerror}; point tables.directory (--tables) at a folder that can "
-            "be written"
-        ) from None
-    if not DeltaTable.is_deltatable(str(path)):
-        _create(path, table)
-    opened = DeltaTable(str(path))
-    _check(opened, table)
-    return opened
+    names = set(schema.names)
+    for row in rows:
+        if row.keys() != names:
+            raise AssertionError(f"columns {sorted(row.keys() ^ names)} are forgotten or unknown")
+    return pa.Table.from_pylist(rows, schema=schema)
 
 
-def _create(path: Path, table: Table) -> None:
-    """Make the first version; whoever comes second to it finds the table there, and changes nothing of it."""
-    with suppress(CommitFailedError), writing(str(path)):
-        DeltaTable.create(
-            str(path),
-            schema=arrow_schema(table),
-            partition_by=list(table.partitioned_by),
-            name=table.name,
-            description=table.comment,
-            mode="ignore",
-            configuration=_configuration(table),
-            raise_if_key_not_exists=False,
-            commit_properties=CommitProperties(max_commit_retries=0),
-        )
+def properties_of(table: Table) -> dict[str, str]:
+    """Return a table's properties. Its log and its old files are expired by the job (``maintenance``).
 
-
-def _configuration(table: Table) -> dict[str, str | None]:
-    """Set the table's properties. Its log and its old files are expired by the job, which knows who needs them.
-
-    Statistics are kept of the columns that people filter by: of all hundred and more, each commit would carry them on
-    for every file that there is.
+    Statistics are restricted to the columns that queries filter by: there are more than a hundred columns, and the log
+    holds the statistics of every file.
     """
     return {
         "delta.checkpointInterval": "50" if table.append_only else "5",
@@ -106,27 +76,47 @@ def _configuration(table: Table) -> dict[str, str | None]:
         "delta.enableExpiredLogCleanup": "false",
         "delta.logRetentionDuration": "interval 30 days",
         "delta.deletedFileRetentionDuration": "interval 10 minutes",
-        "delta.dataSkippingStatsColumns": ",".join(
+        STATISTICS_PROPERTY: ",".join(
             column.name
             for column in table.columns
             if column.name in _FILTERED_BY and column.name not in table.partitioned_by
         ),
-        LAYOUT_PROPERTY: str(LAYOUT_VERSION),
+        LAYOUT_PROPERTY: str(table.layout),
     }
 
 
-def _check(opened: DeltaTable, table: Table) -> None:
-    found = opened.metadata().configuration.get(LAYOUT_PROPERTY)
-    if found is None:
+def layout_of(opened: DeltaTable) -> int | None:
+    """Return the layout of a table; None where it is not ours."""
+    layout = opened.metadata().configuration.get(LAYOUT_PROPERTY) or ""
+    return int(layout) if layout.isdecimal() and int(layout) > 0 else None
+
+
+def check_layout(opened: DeltaTable, table: Table) -> None:
+    """Refuse a table that this program cannot read.
+
+    Raises:
+        TableRefused: another program's table, a newer isrwatch's, or an older one's that the job has not upgraded yet.
+    """
+    layout = layout_of(opened)
+    if layout is None:
         raise TableRefused(f"{opened.table_uri} is not a table of isrwatch; point tables.directory at another folder")
-    if int(found) > LAYOUT_VERSION:
+    if layout > table.layout:
         raise TableRefused(
-            f"{opened.table_uri} was written by a newer isrwatch (layout {found}, this program knows "
-            f"{LAYOUT_VERSION}); upgrade isrwatch"
+            f"{opened.table_uri} was written by a newer isrwatch (layout {layout}, this program reads {table.layout}); "
+            "upgrade isrwatch"
         )
-    expected = Schema.from_arrow(arrow_schema(table))
-    if opened.schema().to_json() != expected.to_json():
+    if layout < table.layout:
+        raise TableRefused(
+            f"{opened.table_uri} has the layout {layout} of an older isrwatch, this program reads {table.layout}; "
+            "start isrwatch job of this version once: it upgrades the tables"
+        )
+    if _columns_of(opened.schema()) != _columns_of(Schema.from_arrow(arrow_schema(table))):
         raise TableRefused(
             f"the columns of {opened.table_uri} are not those of isrwatch's {table.name}; "
             "move the folder away or point tables.directory at another one"
         )
+
+
+def _columns_of(schema: Schema) -> dict[str, str]:
+    """Return each column as text. Their order does not matter: an upgrade adds columns behind all others."""
+    return {field.name: field.to_json() for field in schema.fields}

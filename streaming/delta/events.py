@@ -1,4 +1,4 @@
-"""Changes as rows of ``replication_events``: one row an event. Knows Arrow and the definitions; also the exporter's."""
+"""Changes as rows of ``replication_events``: one row per event. Knows Arrow and definitions; the exporter uses it."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ _OF_STATE: Final = {
 
 def events_of(changes: pa.Table) -> pa.Table:
     """Explode rows of ``partition_changes`` into their events, in order."""
-    told = changes["events"].combine_chunks()
-    owners, events = changes.take(pc.list_parent_indices(told)), pc.list_flatten(told)
-    columns = [_column(name, owners, events) for name in _SCHEMA.names]
+    lists = changes["events"].combine_chunks()
+    events, owners = pc.list_flatten(lists), pc.list_parent_indices(lists)
+    columns = [_column(name, changes, owners, events) for name in _SCHEMA.names]
     return pa.Table.from_arrays(columns, names=_SCHEMA.names).cast(_SCHEMA)
 
 
-def _column(name: str, owners: pa.Table, events: Any) -> Any:  # noqa: ANN401 - pyarrow ships no types
+def _column(name: str, changes: pa.Table, owners: pa.Array, events: Any) -> Any:  # noqa: ANN401 - pyarrow ships no types
+    """Take one column of the owners at a time: whole rows have two states each, which events do not show."""
     if name in _OF_EVENT:
         return pc.struct_field(events, name)
     if name in _OF_STATE:
         part, field = _OF_STATE[name]
-        return pc.struct_field(owners[part], field)
-    return owners[name]
+        return pc.struct_field(changes[part], field).take(owners)
+    return changes[name].take(owners)

@@ -5,18 +5,19 @@ Columns are taken out of the nested rows in Arrow, because a storm of a hundred 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.changes.change import Subject
 from streaming.changes.incident_classes import class_of, summary_of, suspects_of
-from streaming.changes.incident_document import written
-from streaming.changes.incident_signals import Row
+from streaming.changes.incident_document import encode_incident
+from streaming.changes.incident_signals import ChangeRow
+from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import NO_LEADER
-from streaming.contracts.observations import Authority
+from streaming.contracts.observations import SourceKind
 from streaming.contracts.tables import INCIDENTS
 from streaming.delta.definitions import arrow_schema
 
@@ -31,18 +32,18 @@ _MICROS: Final = 1e6
 _FLAGS: Final = ("is_under_replicated", "is_under_min_isr", "is_offline", "is_deleted")
 
 
-def rows_of(changes: pa.Table, version: int) -> Iterator[Row]:
-    """Read the rows that one version added, in order; states of a first sight tell of no trouble.
+def rows_of(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
+    """Read the rows that one version added, in order, without baselines.
 
     Args:
         changes: rows as in ``partition_changes``.
         version: the version that added them.
     """
     is_source = pc.equal(changes["subject"], Subject.SOURCE)
-    is_bystander = pc.and_(is_source, pc.equal(changes["authority"], Authority.NONE))
+    is_bystander = pc.and_(is_source, pc.equal(changes["authority"], SourceKind.NONE))
     fresh = changes.filter(pc.invert(pc.or_(changes["is_baseline"], is_bystander))).combine_chunks()
     columns = {"version": [version] * fresh.num_rows, **_columns(fresh)}
-    return map(Row._make, zip(*(columns[name] for name in Row._fields), strict=True))
+    return map(ChangeRow._make, zip(*(columns[name] for name in ChangeRow._fields), strict=True))
 
 
 def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
@@ -81,8 +82,8 @@ def _lengths(lists: pa.Array) -> pa.Array:
 
 
 def _filled(column: pa.Array, value: object) -> list[Any]:
-    found: list[Any] = pc.fill_null(column, value).to_pylist()
-    return found
+    values: list[Any] = pc.fill_null(column, value).to_pylist()
+    return values
 
 
 def _within(events: pa.ListArray, name: str) -> pa.ListArray:
@@ -98,22 +99,8 @@ def _tuples(lists: pa.Array) -> list[tuple[Any, ...]]:
     return [tuple(values[begin:end]) for begin, end in pairwise([0, *ends])]
 
 
-def incidents_to_arrow(incidents: Iterable[Incident], remembered: frozenset[str], version: int) -> pa.Table:
-    """Write incidents as rows of their table.
-
-    Args:
-        incidents: what was told of.
-        remembered: the ids of those that may go on.
-        version: version of ``partition_changes`` up to which they are true.
-    """
-    rows = [incident_row(incident, version, may_go_on=incident.incident_id in remembered) for incident in incidents]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
-
-
 def incident_row(incident: Incident, version: int, *, may_go_on: bool) -> dict[str, Any]:
     """Write one incident as a row of its table."""
-    for tally in incident.tallies:
-        tally.advance(incident.updated_at)
     kind = class_of(incident)
     suspects = suspects_of(incident, kind)
     names = sorted(set(incident.topics.values()))
@@ -134,22 +121,24 @@ def incident_row(incident: Incident, version: int, *, may_go_on: bool) -> dict[s
         "topics": names[:TOPICS_NAMED],
         "causes": [{"cause": cause, "changes": count} for cause, count in sorted(incident.causes.items())],
         **_tallied(incident),
-        **{name: incident.counts[name] for name in _COUNTED},
+        **{name: incident.counts[name] for name in _TOTALS},
         "evidence_events": incident.evidence_count,
         "event_ids": incident.evidence,
-        "carried": written(incident) if may_go_on else None,
+        "carried": encode_incident(incident) if may_go_on else None,
         "as_of_version": version,
     }
 
 
-_COUNTED: Final = ("isr_shrinks", "isr_expands", "leader_changes", "unclean_elections")
+_TOTALS: Final = ("isr_shrinks", "isr_expands", "leader_changes", "unclean_elections")
 
 
 def _tallied(incident: Incident) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, tally in zip(("under_replicated", "under_min_isr", "offline"), incident.tallies, strict=True):
-        found[f"{name}_now"] = tally.now
-        found[f"{name}_peak"] = tally.peak
-        found[f"{name}_seconds"] = tally.wall_micros / _MICROS
-        found[f"{name}_partition_seconds"] = tally.partition_micros / _MICROS
-    return found
+    fields_read: dict[str, Any] = {}
+    for name, live in zip(("under_replicated", "under_min_isr", "offline"), incident.tallies, strict=True):
+        tally = replace(live)  # a row must not move what the fold goes on with
+        tally.advance(incident.updated_at)
+        fields_read[f"{name}_now"] = tally.now
+        fields_read[f"{name}_peak"] = tally.peak
+        fields_read[f"{name}_seconds"] = tally.wall_micros / _MICROS
+        fields_read[f"{name}_partition_seconds"] = tally.partition_micros / _MICROS
+    return fields_read

@@ -1,6 +1,6 @@
-"""The rules of lag of ``contracts.health`` as Arrow columns, for a million rows at once; compared on generated rows.
+"""The lag rules of ``contracts.health`` on Arrow columns, for a million rows at once.
 
-Knows Arrow and the columns of the tables of samples.
+A property test compares both on generated rows. Depends on Arrow and the columns of the sample tables.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Column -> the column it counts from, and the one it counts to: what lies between, never below 0.
+# Column -> (begin, end): its value is end - begin, at least 0.
 DISTANCES: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "replica_offsets": {"lag": ("log_end_offset", "leader_log_end_offset")},
     "group_offsets": {
@@ -35,10 +35,10 @@ def behind_since(rows: pa.Table, is_same: pa.Array, is_known: pa.Array) -> pa.Ar
     Args:
         rows: samples of ``replica_offsets`` by replica, then by time, in one chunk.
         is_same: whether a row is of the same replica as the row above it.
-        is_known: whether a row was told before: its own ``behind_since`` stands, whatever is above it.
+        is_known: whether a row was computed before: it keeps its ``behind_since``, whatever is above it.
 
     Returns:
-        the answer at each row, microseconds; null for none.
+        ``behind_since`` of each row, microseconds; null for none.
     """
     columns = {item.name: rows[item.name].combine_chunks() for item in rows.schema}
     is_behind = pc.greater(columns["lag"], 0).fill_null(False)

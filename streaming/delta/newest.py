@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.delta import lag
-from streaming.delta.definitions import arrow_schema, create_or_check
-from streaming.delta.rows import plain_type, read_all
-from streaming.delta.truth import applied_position, moved
-from streaming.delta.upkeep import Upkeep
+from streaming.delta.arrow_values import plain_type
+from streaming.delta.change_log import applied_position, moved
+from streaming.delta.definitions import arrow_schema
+from streaming.delta.layouts import create_or_upgrade
+from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
+from streaming.delta.queries import read_all
 from streaming.delta.writer import OVERWRITE, Writer
 
 if TYPE_CHECKING:
@@ -34,12 +36,12 @@ _LARGEST: Final = 1 << 62
 class NewestRows:
     """The one writer of such a table."""
 
-    def __init__(self, directory: Path, table: Table) -> None:
+    def __init__(self, directory: Path, table: Table, policy: RetentionPolicy = KEEP_ALL) -> None:
         self._definition = table
-        self._table = create_or_check(directory, table)
+        self._table = create_or_upgrade(directory, table)
         self._writer = Writer(self._table)
         self._positions: dict[str, int] = {}
-        self._upkeep = Upkeep(self._table, directory / table.name)
+        self._maintenance = Maintenance(self._table, directory / table.name, policy)
         # Names repeat a million times: in memory each stands once, beside numbers. Times are microseconds.
         schema = arrow_schema(table)
         self._schema = pa.schema([_in_memory(item) for item in schema])
@@ -61,50 +63,50 @@ class NewestRows:
 
     @property
     def positions(self) -> dict[str, int]:
-        """The positions of the sources that were heard since the start."""
+        """The positions of the sources that reported since the start."""
         return dict(self._positions)
 
     def position(self, source: str) -> int:
-        """Give the position of the last applied observation of a source, -1 for none."""
+        """Return the position of the last applied observation of a source, -1 for none."""
         if source not in self._positions:
             self._positions[source] = applied_position(self._table, source)
         return self._positions[source]
 
     def check_ours(self) -> None:
-        """Look whether somebody else writes the table since.
+        """Check that no other writer has claimed the table.
 
         Raises:
-            TableRefused: somebody does.
+            TableRefused: another one has.
         """
         self._writer.check_ours()
 
     def put(self, samples: pa.Table, positions: Mapping[str, int]) -> None:
-        """Take newer samples over and write the whole table; without any, remember the positions until the next time.
+        """Apply newer samples and write the whole table; without any, remember the positions until the next time.
 
         Args:
             samples: columns of the table by name, times in microseconds; what is absent is null.
             positions: last position of every source in them.
         """
         if samples.num_rows:
-            told = pa.table(all_columns(samples, self._definition.name, self._schema), schema=self._schema)
-            merged = newest(self._rows, told, self._definition.key)
+            reported = pa.table(all_columns(samples, self._definition.name, self._schema), schema=self._schema)
+            merged = newest(self._rows, reported, self._definition.key)
             self._rows = remembered(merged)
             if len(self) < merged.num_rows:
                 self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of what was forgotten
             self._writer.write(self._rows.cast(self._on_disk), OVERWRITE, moved(positions))
-            self._upkeep.after_commit()
+            self._maintenance.after_commit()
         self._positions.update(positions)
 
 
-def newest(known: pa.Table, told: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Give the newest row of each key; of equally old ones the first, and the known one before the told one.
+def newest(current: pa.Table, reported: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Return the newest row of each key; of equally old ones the first, and the current one before a reported one.
 
     Args:
-        known: at most one row a key.
-        told: any number a key, in any order.
+        current: at most one row per key.
+        reported: any number per key, in any order.
         key: names of columns.
     """
-    rows = pa.concat_tables([known, told]).unify_dictionaries().combine_chunks()
+    rows = pa.concat_tables([current, reported]).unify_dictionaries().combine_chunks()
     number, moment, row = key_numbers(rows, key), rows["collected_at"].combine_chunks(), pa.array(range(len(rows)))
     by_key_and_time = [("key", "ascending"), ("at", "ascending")]
     order = pc.sort_indices(pa.table({"key": number, "at": moment}), by_key_and_time)
@@ -115,13 +117,13 @@ def newest(known: pa.Table, told: pa.Table, key: Sequence[str]) -> pa.Table:
     rows = rows.take(row).combine_chunks()
     is_same = _is_as_above(number)
     if BEHIND_SINCE in rows.column_names:
-        since = lag.behind_since(rows, is_same, pc.less(row, known.num_rows))
+        since = lag.behind_since(rows, is_same, pc.less(row, current.num_rows))
         rows = rows.set_column(rows.column_names.index(BEHIND_SINCE), BEHIND_SINCE, since)
     return rows.filter(pa.concat_arrays([pc.invert(is_same).slice(1), pa.array([True])]))
 
 
 def key_numbers(rows: pa.Table, key: Sequence[str]) -> pa.Array:
-    """Give rows of equal keys an equal number."""
+    """Number the rows by key: equal keys have equal numbers."""
     numbers, bound = pa.repeat(0, rows.num_rows), 1
     for name in key:
         column = rows[name].combine_chunks()
@@ -137,13 +139,13 @@ def key_numbers(rows: pa.Table, key: Sequence[str]) -> pa.Array:
 
 def remembered(rows: pa.Table) -> pa.Table:
     """Drop what its source has left out since: a hung broker's last answer is no newest sample."""
-    keep = None
+    mask = None
     newest_of = rows.group_by("cluster_id").aggregate([("collected_at", "max")])
     for cluster_id, moment in zip(*(newest_of[name].to_pylist() for name in newest_of.column_names), strict=True):
         other = pc.not_equal(rows["cluster_id"], cluster_id)
         kept = pc.or_(other, pc.greater_equal(rows["collected_at"], moment - FORGOTTEN_AFTER))
-        keep = kept if keep is None else pc.and_(keep, kept)
-    return rows if keep is None or pc.all(keep).as_py() else rows.filter(keep)
+        mask = kept if mask is None else pc.and_(mask, kept)
+    return rows if mask is None or pc.all(mask).as_py() else rows.filter(mask)
 
 
 def _is_as_above(column: pa.Array) -> pa.Array:
@@ -151,13 +153,13 @@ def _is_as_above(column: pa.Array) -> pa.Array:
 
 
 def all_columns(samples: pa.Table, name: str, schema: pa.Schema) -> dict[str, pa.ChunkedArray]:
-    """Give every column of a table: what the samples tell, what follows from it, and nulls."""
-    told = dict(zip(samples.column_names, samples.columns, strict=True))
+    """Return every column of a table: those of the samples, those computed from them, and nulls."""
+    columns = dict(zip(samples.column_names, samples.columns, strict=True))
     for distance, (begin, end) in lag.DISTANCES.get(name, {}).items():
-        told[distance] = lag.distance(told[begin], told[end])
-    nothing = (item for item in schema if item.name not in told)
-    told |= {item.name: pa.nulls(samples.num_rows, item.type) for item in nothing}
-    return {item.name: told[item.name].cast(item.type) for item in schema}
+        columns[distance] = lag.distance(columns[begin], columns[end])
+    nothing = (item for item in schema if item.name not in columns)
+    columns |= {item.name: pa.nulls(samples.num_rows, item.type) for item in nothing}
+    return {item.name: columns[item.name].cast(item.type) for item in schema}
 
 
 def _in_memory(item: pa.Field) -> pa.Field:

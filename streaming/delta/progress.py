@@ -1,25 +1,29 @@
 """The rows of one channel in ``source_progress``. Each channel is a partition of that table with a writer of its own.
 
-A write replaces the channel's rows and nothing else, so the queries of several jobs write beside each other; they
-only take turns, which delta-rs does by itself. Two writers of one channel do not mix: one of them is told to stop.
+A write replaces the channel's rows and nothing else, so the queries of several jobs can write concurrently: delta-rs
+rebases and retries their commits. Of two writers of one channel, one is refused.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from streaming.contracts.state import SourceLag, SourceState
 from streaming.contracts.tables import PARTITION_CHANGES, SOURCE_PROGRESS
-from streaming.delta.definitions import arrow_schema, create_or_check
-from streaming.delta.rows import read_all
-from streaming.delta.upkeep import Upkeep
+from streaming.delta.definitions import arrow_schema, rows_to_arrow
+from streaming.delta.layouts import create_or_upgrade
+from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
+from streaming.delta.queries import select
+from streaming.delta.state_reader import as_of_version
+from streaming.delta.state_rows import states_of
+from streaming.delta.storage import identity_of
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from streaming.contracts.observations import Channel
@@ -31,49 +35,56 @@ _SCHEMA: Final = arrow_schema(SOURCE_PROGRESS)
 class ProgressTable:
     """The rows of one channel."""
 
-    def __init__(self, directory: Path, channel: Channel) -> None:
+    def __init__(self, directory: Path, channel: Channel, policy: RetentionPolicy = KEEP_ALL) -> None:
         """Open the table.
 
         Raises:
             TableRefused: it is not ours, or newer than this program.
         """
-        self._table = create_or_check(directory, SOURCE_PROGRESS)
-        self._channel = channel
-        self._upkeep = Upkeep(self._table, directory / SOURCE_PROGRESS.name)
+        self._directory, self._channel, self._policy = directory, channel, policy
+        self._open()
+
+    def _open(self) -> None:
+        path = self._directory / SOURCE_PROGRESS.name
+        self._table = create_or_upgrade(self._directory, SOURCE_PROGRESS)
+        self._maintenance = Maintenance(self._table, path, self._policy)
 
     @property
     def as_of_version(self) -> int:
-        """The version of ``partition_changes`` that the rows of the replication channel are true of, -1 for none."""
-        told = self._table.transaction_version(PARTITION_CHANGES.name)
-        return -1 if told is None else told
+        """The version of ``partition_changes`` up to which the replication channel is computed, -1 for none."""
+        return as_of_version(self._table)
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Read the channel's rows; times are microseconds."""
-        return [row for row in read_all(self._table).to_pylist() if row["channel"] == self._channel]
+    def sources(self) -> list[SourceState]:
+        """Read how far the channel's sources were applied."""
+        return list(states_of(SourceState, select(self._table, SOURCE_PROGRESS, f"channel = '{self._channel}'")))
 
-    def replace(self, rows: Sequence[Mapping[str, Any]], as_of_version: int | None) -> None:
-        """Write the channel's rows anew.
+    def replace(self, rows: Sequence[tuple[SourceState, SourceLag]], as_of_version: int | None) -> None:
+        """Replace the channel's rows.
 
         Args:
-            rows: columns by name; what is absent is null.
-            as_of_version: what they are true of; None where they do not follow from ``partition_changes``.
+            rows: how far each source was applied, and how far it is behind.
+            as_of_version: the version of ``partition_changes`` they are computed up to; None if from samples.
 
         Raises:
             TableRefused: another job has written this channel meanwhile; the next call sees what it wrote.
         """
-        data = pa.Table.from_pylist([{**row, "channel": self._channel} for row in rows], schema=_SCHEMA)
-        told = [] if as_of_version is None else [Transaction(PARTITION_CHANGES.name, as_of_version)]
+        # The writers of other channels expire the log: after a long suspension it cannot be followed any more.
+        if identity_of(self._directory / SOURCE_PROGRESS.name, self._table.version()) is None:
+            self._open()
+        beside = {"channel": self._channel, "as_of_version": as_of_version}
+        data = rows_to_arrow([{**state._asdict(), **lag._asdict(), **beside} for state, lag in rows], _SCHEMA)
+        transactions = [] if as_of_version is None else [Transaction(PARTITION_CHANGES.name, as_of_version)]
         try:
             write_deltalake(
                 self._table,
                 data,
                 mode="overwrite",
                 predicate=f"channel = '{self._channel}'",
-                commit_properties=CommitProperties(max_commit_retries=TURNS, app_transactions=told),
+                commit_properties=CommitProperties(max_commit_retries=TURNS, app_transactions=transactions),
             )
         except CommitFailedError as error:
             self._table.update_incremental()
             raise TableRefused(
                 f"another job writes the channel {self._channel} of {self._table.table_uri}; stop one of the two"
             ) from error
-        self._upkeep.after_commit()
+        self._maintenance.after_commit()

@@ -1,4 +1,4 @@
-"""What could not be understood: kept whole, with the reason and the place where it stood."""
+"""Unparseable records, kept verbatim, with the reason and their position on the bus."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake.exceptions import DeltaError
 
 from streaming.contracts.tables import QUARANTINE
-from streaming.delta.definitions import arrow_schema, create_or_check
-from streaming.delta.rows import read_all
-from streaming.delta.truth import NOTHING_APPLIED, applied_position, moved
-from streaming.delta.writer import APPEND, Writer
+from streaming.delta.change_log import NOTHING_APPLIED, applied_position, moved
+from streaming.delta.definitions import arrow_schema
+from streaming.delta.layouts import create_or_upgrade
+from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
+from streaming.delta.queries import read_all
+from streaming.delta.storage import has_moved
+from streaming.delta.writer import APPEND, Writer, lost_race
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 
 
 # Every query writes this table, each a few rows now and then: whoever comes second looks again and tries again.
-TRIES: Final = 20
+TRIES: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,7 @@ class Refused:
 
 
 def reason_kind(reason: str) -> str:
-    """Give the kind of a reason: one of a few words.
+    """Return the kind of a reason: one of a few words.
 
     >>> reason_kind("unknown kind 'dream'"), reason_kind("partition: leader is missing")
     ('unknown_kind', 'field')
@@ -60,9 +64,13 @@ _KINDS: Final = {
 class Quarantine:
     """A writer of ``quarantine``, for one channel. A replayed record is not written twice."""
 
-    def __init__(self, directory: Path, channel: str) -> None:
-        self._table = create_or_check(directory, QUARANTINE)
+    def __init__(self, directory: Path, channel: str, policy: RetentionPolicy = KEEP_ALL) -> None:
+        self._table = create_or_upgrade(directory, QUARANTINE)
+        self._path = directory / QUARANTINE.name
         self._writer = Writer(self._table)
+        # Neither compacted, because several streams append to it, nor expired: a record that could not be read stays
+        # until somebody has looked at it.
+        self._maintenance = Maintenance(self._table, self._path, policy)
         self._channel = channel
         self._there: dict[str, int] | None = None
 
@@ -83,8 +91,8 @@ class Quarantine:
         """
         outrun: TableRefused | None = None
         for _ in range(TRIES):
-            fresh = self._fresh(refused)
             try:
+                fresh = self._fresh(refused)
                 return self._append(fresh, now) if fresh else 0
             except TableRefused as error:
                 outrun = error
@@ -97,6 +105,7 @@ class Quarantine:
             log = self._log(record.source)
             newest[log] = max(newest.get(log, record.position), record.position)
         self._writer.write(pa.Table.from_pylist(rows, schema=_SCHEMA), APPEND, moved(newest))
+        self._maintenance.after_commit()
         return len(rows)
 
     def _fresh(self, refused: Sequence[Refused]) -> list[Refused]:
@@ -104,13 +113,22 @@ class Quarantine:
         if not refused:
             return []
         self._table.update_incremental()
-        if self._there is None:  # rows of the cluster form came with no position
-            self._there = dict(sorted(self._rows()))
-        applied = {
-            source: max(applied_position(self._table, self._log(source)), self._there.get(source, NOTHING_APPLIED))
-            for source in {record.source for record in refused}
-        }
+        try:
+            applied = self._applied({record.source for record in refused})
+        except DeltaError as error:
+            if not has_moved(self._path, self._table.version()):
+                raise
+            raise lost_race(self._table.table_uri, "the log that it looked at has expired meanwhile") from error
         return [record for record in refused if record.position > applied[record.source]]
+
+    def _applied(self, sources: set[str]) -> dict[str, int]:
+        """Return up to which position each source has its refused records in the table."""
+        if self._there is None:  # rows that the distributed mode wrote came with no position
+            self._there = dict(sorted(self._rows()))
+        return {
+            source: max(applied_position(self._table, self._log(source)), self._there.get(source, NOTHING_APPLIED))
+            for source in sources
+        }
 
     def _log(self, source: str) -> str:
         return f"{self._channel}/{source}"

@@ -2,52 +2,47 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from streaming.changes.headroom import is_safe_to_stop, restart_order
-from streaming.contracts.columns import BROKER_COUNTS, CLUSTER_COUNTS, CLUSTER_TOTALS
+from streaming.changes.restart_safety import is_safe_to_stop, restart_order
+from streaming.contracts.columns import BROKER_ADVICE, BROKER_COUNTS, CLUSTER_COUNTS, CLUSTER_TOTALS
 from streaming.contracts.health import known_by_minimum
-from streaming.delta.rows import min_isr_rows, state_row
+from streaming.delta.state_rows import min_isr_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from streaming.changes.state import BrokerKey, ClusterState, ReplicationState
-    from streaming.changes.tally import Tally
+    from streaming.changes.state import BrokerKey, ReplicationState
+    from streaming.changes.tally import SuspectTally
+    from streaming.contracts.state import ClusterState
+    from streaming.delta.shared_state import IsrRemovals
 
-Departures = Counter[tuple[str, int, str]]
-
-
-def count_departures(departures: Departures, changes: Iterable[Mapping[str, Any]]) -> None:
-    """Count who left an ISR, and why, from rows of ``partition_changes``."""
-    for change in changes:
-        for broker in change["left_isr"] or ():
-            departures[change["cluster_id"], broker, change["cause"]] += 1
+# A cluster that was never reported completely has no advice: what is not known of could be what goes offline.
+_NO_ADVICE = {column.name: None for column in BROKER_ADVICE}
 
 
-def broker_rows(state: ReplicationState, tally: Tally, departures: Departures, version: int) -> list[dict[str, Any]]:
+def broker_rows(
+    state: ReplicationState, tally: SuspectTally, removals: IsrRemovals, version: int
+) -> list[dict[str, Any]]:
     """Write every broker, with its counts, and whether and when it may be restarted."""
-    left: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-    for (cluster_id, broker, cause), count in sorted(departures.items()):
-        left[cluster_id, broker].append({"cause": cause, "departures": count})
+    causes: defaultdict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
+    for (cluster_id, broker, cause), count in sorted(removals.items()):
+        causes[cluster_id, broker].append({"cause": cause, "departures": count})
     advice = _advice(state, tally)
     return [
         {
-            "cluster_id": broker.cluster_id,
-            "cluster": broker.cluster,
-            "broker": broker.broker,
-            **(state_row(broker) or {}),
+            **broker._asdict(),
             **{column.name: tally.of_broker(*key, column.name) for column in BROKER_COUNTS},
-            **advice.get(key, {}),  # none while the cluster was never seen whole
-            "isr_departures": left[key],
+            **advice.get(key, _NO_ADVICE),
+            "isr_departures": causes[key],
             "as_of_version": version,
         }
         for key, broker in state.brokers.items()
     ]
 
 
-def _advice(state: ReplicationState, tally: Tally) -> dict[BrokerKey, dict[str, Any]]:
+def _advice(state: ReplicationState, tally: SuspectTally) -> dict[BrokerKey, dict[str, Any]]:
     advice: dict[BrokerKey, dict[str, Any]] = {}
     for cluster in state.clusters.values():
         brokers = [broker for broker in state.brokers.values() if broker.cluster_id == cluster.cluster_id]
@@ -61,20 +56,18 @@ def _advice(state: ReplicationState, tally: Tally) -> dict[BrokerKey, dict[str, 
     return advice
 
 
-def cluster_rows(state: ReplicationState, tally: Tally, version: int) -> list[dict[str, Any]]:
+def cluster_rows(state: ReplicationState, tally: SuspectTally, version: int) -> list[dict[str, Any]]:
     """Write every cluster, with its counts and totals."""
     return [_cluster_row(cluster, state, tally, version) for cluster in state.clusters.values()]
 
 
-def _cluster_row(cluster: ClusterState, state: ReplicationState, tally: Tally, version: int) -> dict[str, Any]:
+def _cluster_row(cluster: ClusterState, state: ReplicationState, tally: SuspectTally, version: int) -> dict[str, Any]:
     cluster_id, watermark = cluster.cluster_id, cluster.authority_watermark
-    known = [item for item in sorted(state.min_isr.items()) if item[0].cluster_id == cluster_id]
+    minima = [item for item in sorted(state.min_isr.items()) if item[0].cluster_id == cluster_id]
     counts = {column.name: tally.of_cluster(cluster_id, column.name) for column in CLUSTER_COUNTS}
     return {
-        "cluster_id": cluster_id,
-        "cluster": cluster.cluster,
-        **(state_row(cluster) or {}),
-        "topic_min_isr": min_isr_rows(known),
+        **cluster._asdict(),
+        "topic_min_isr": min_isr_rows(minima),
         **counts,
         **{name: _by_minimum(name, counts) for name in ("under_min_isr_partitions", "at_min_isr_partitions")},
         **{

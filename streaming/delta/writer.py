@@ -1,7 +1,8 @@
-"""One writer a table: each commit stands exactly on the version that its writer knows, and carries its generation.
+"""One writer per table: each commit is made exactly on top of the version that its writer read last.
 
-It is never rebased: whoever finds another version than the one it built on has lost a race and must stop, because what
-it was about to write was derived from something that is not true any more. Knows Delta's commits, no row.
+A commit is never rebased. If another writer has committed in between, this one must stop, because its rows were derived
+from a version that is no longer the newest. Each commit carries its writer's generation, which distinguishes writers.
+Depends on Delta's commits, on no row.
 """
 
 from __future__ import annotations
@@ -9,17 +10,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, Literal
 
-from deltalake import CommitProperties, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
 
-from streaming.delta.writing import writing
+from streaming.delta.table_lock import writing
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import pyarrow as pa
-    from deltalake import DeltaTable
 
 GENERATION: Final = "generation"
 Mode = Literal["append", "overwrite"]
@@ -28,20 +28,20 @@ APPEND: Final = "append"
 
 
 class Writer:
-    """The one writer of a table, until somebody else writes it."""
+    """The only writer of a table, until another one commits to it."""
 
     def __init__(self, table: DeltaTable) -> None:
-        """Take the next generation; the table says so from the first commit on."""
+        """Take the next generation; the table holds it from the first commit of this writer on."""
         self._table = table
         self._generation = next_generation(table)
 
     def write(self, rows: pa.Table, mode: Mode, transactions: Mapping[str, int]) -> int:
-        """Commit rows at exactly the next version; give that version.
+        """Commit rows at exactly the next version; return that version.
 
         Args:
             rows: in the table's schema.
             mode: ``OVERWRITE`` or ``APPEND``.
-            transactions: what the table is to remember in the same commit.
+            transactions: numbers by name that the same commit stores in the table.
 
         Raises:
             TableRefused: another writer came first; nothing was written.
@@ -51,37 +51,60 @@ class Writer:
         try:
             with writing(self._table.table_uri):
                 write_deltalake(self._table, rows, mode=mode, commit_properties=self._properties(transactions))
-        except CommitFailedError as error:
-            raise self._refused(f"version {expected} exists already") from error
+        except DeltaError as error:
+            self._check_race(error, expected)
+            raise
         if self._table.version() != expected:
             raise AssertionError(f"committed version {self._table.version()} on top of {expected - 1}")
         return expected
 
-    def tidy(self, work: Callable[[CommitProperties], object], transactions: Mapping[str, int] | None = None) -> None:
-        """Commit upkeep on exactly the version that this writer knows.
-
-        Args:
-            work: makes the commit, if there is anything to do, with these properties.
-            transactions: what the table is to remember in the same commit.
+    def replace_where(self, rows: pa.Table, where: str, transactions: Mapping[str, int]) -> None:
+        """Replace the rows of a condition by others that meet it, at exactly the next version.
 
         Raises:
             TableRefused: another writer came first; nothing was done.
         """
-        begin = self._table.version()
-        try:
-            work(self._properties(transactions or {}))
-        except CommitFailedError as error:
-            raise self._refused(f"version {begin + 1} exists already") from error
+        self.tidy(
+            lambda properties: write_deltalake(
+                self._table, rows, mode=OVERWRITE, predicate=where, commit_properties=properties
+            ),
+            transactions,
+        )
 
-    def _properties(self, transactions: Mapping[str, int]) -> CommitProperties:
-        told = [Transaction(name, value) for name, value in {**transactions, GENERATION: self._generation}.items()]
-        return CommitProperties(max_commit_retries=0, app_transactions=told)
+    def tidy(self, work: Callable[[CommitProperties], object], transactions: Mapping[str, int] | None = None) -> None:
+        """Commit maintenance exactly on top of the version that this writer read last.
 
-    def check_ours(self) -> None:
-        """Look whether the newest commit is still of this writer or of an earlier one, before it is opened again.
+        Args:
+            work: makes the commit, if there is anything to do, with these properties.
+            transactions: numbers by name that the same commit stores in the table.
 
         Raises:
-            TableRefused: somebody else has begun to write since.
+            TableRefused: another writer came first; nothing was done.
+        """
+        expected: int = self._table.version() + 1
+        try:
+            work(self._properties(transactions or {}))
+        except DeltaError as error:
+            self._check_race(error, expected)
+            raise
+
+    def _properties(self, transactions: Mapping[str, int]) -> CommitProperties:
+        written = [Transaction(name, value) for name, value in {**transactions, GENERATION: self._generation}.items()]
+        return CommitProperties(max_commit_retries=0, app_transactions=written)
+
+    def _check_race(self, error: DeltaError, expected: int) -> None:
+        """Refuse a writer whose version was taken.
+
+        Where the log entries since have expired, delta-rs does not see a conflict but fails to read them.
+        """
+        if isinstance(error, CommitFailedError) or DeltaTable(self._table.table_uri).version() >= expected:
+            raise self._refused(f"version {expected} exists already") from error
+
+    def check_ours(self) -> None:
+        """Check that the newest commit is of this writer or of an earlier one, before the table is opened again.
+
+        Raises:
+            TableRefused: a later writer has committed.
         """
         self._table.update_incremental()
         if (self._table.transaction_version(GENERATION) or 0) > self._generation:
@@ -92,16 +115,15 @@ class Writer:
 
 
 def next_generation(table: DeltaTable) -> int:
-    """Give the generation of a writer that opens a table now.
+    """Return the generation of a writer that opens a table now.
 
-    Generations are microseconds since 1970, so two writers that open a table at once have two of them, and a writer
-    that counts on from its own does not reach the next one's.
+    Generations are microseconds since 1970, so two writers that open a table at the same time get different ones.
     """
     return max(int(table.transaction_version(GENERATION) or 0) + 1, time.time_ns() // 1000)
 
 
 def lost_race(uri: str, why: str) -> TableRefused:
-    """Make the refusal of a writer that is not the only one."""
+    """Return the error of a writer that is not the only one."""
     return TableRefused(
         f"another job writes {uri} ({why}); stop one of the two, "
         "then start this one again: it goes on where the other stopped"

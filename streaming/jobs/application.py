@@ -1,4 +1,4 @@
-"""The application: the queries that run here, each for itself, and a clean end."""
+"""The application: the queries of this process, independent of each other, from start to clean stop."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # sh
 
 from streaming.bus.directory import DirectoryReader
 from streaming.errors import ConfigurationError, IsrwatchError
-from streaming.jobs.metrics import JobMetrics, Listener
+from streaming.jobs.metrics import JobMetrics, ProgressListener
 from streaming.jobs.registry import chosen, register_sources
 from streaming.jobs.reporting import Reporter
-from streaming.jobs.serving import JobPages
-from streaming.jobs.supervised import Supervised
+from streaming.jobs.serving import JobServer
+from streaming.jobs.supervised import SupervisedQuery
 from streaming.runtime.listening import listen
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from streaming.jobs.queries import Places
     from streaming.settings import JobSettings
 
-SECONDS_BETWEEN_LOOKS: Final = 0.2
-SECONDS_BETWEEN_CLEANINGS: Final = 60.0
-SECONDS_BETWEEN_LINES: Final = 10.0
+SECONDS_BETWEEN_CHECKS: Final = 0.2
+SECONDS_BETWEEN_DELETIONS: Final = 60.0
+SECONDS_BETWEEN_PROGRESS: Final = 10.0
 
 
 class Application:
-    """Runs until it is told to stop, or until none of its queries can go on."""
+    """Runs until a stop is requested, or until none of its queries can continue."""
 
     def __init__(self, settings: JobSettings, places: Places, report: Callable[[str], None]) -> None:
         """Check the places and open the tables, which needs no Spark; nothing runs yet.
@@ -40,7 +40,7 @@ class Application:
         Args:
             settings: of the job.
             places: where the bus, the tables and the checkpoints are.
-            report: tells people one sentence.
+            report: shows one sentence to the user.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
@@ -50,94 +50,96 @@ class Application:
         self._bus = DirectoryReader(places.bus)
         self._stopping = threading.Event()
         self.queries = tuple(
-            Supervised(name, definition, settings, places, report)
+            SupervisedQuery(name, definition, settings, places, report)
             for name, definition in chosen(settings.queries).items()
         )
         self.reporter = Reporter(self.queries, places)
         self.metrics = JobMetrics()
         self.metrics.watch(self.queries, self.reporter, places.tables)
-        self._pages = _serving(settings.listen, self)
+        self._server = _server(settings.listen, self)
 
     def start(self, spark: SparkSession) -> None:
         """Start the queries, one after the other."""
         self._spark = spark
         register_sources(spark)
-        spark.streams.addListener(Listener(self.metrics))
+        spark.streams.addListener(ProgressListener(self.metrics))
         for query in self.queries:
             query.start(spark)
         self.reporter.start()
 
-    def ailing(self) -> list[str]:
-        """Tell what does not run, a sentence each."""
-        return [told for query in self.queries if (told := query.ailing)]
+    def problems(self) -> list[str]:
+        """List what does not run now, one sentence per query."""
+        return [problem for query in self.queries if (problem := query.problem)]
 
     def request_stop(self) -> None:
-        """Ask for a clean end; safe in a signal handler."""
+        """Request a clean stop; safe in a signal handler."""
         self._stopping.set()
 
     def progress(self) -> str:
-        """Tell in one line what was applied since the start, and how much is not yet; empty before the first batch."""
-        told = [
+        """Return one line: what was applied since the start, and how much is not yet; empty before the first batch."""
+        totals = [
             f"{query} {observations:,} observations, {changes:,} changes"
             for query, (observations, changes) in sorted(self.metrics.totals.items())
         ]
         behind = sum(lag.behind_bytes for lag in self.reporter.lags.values())
-        return "; ".join((*told, f"{behind:,} bytes behind")) if told else ""
+        return "; ".join((*totals, f"{behind:,} bytes behind")) if totals else ""
 
-    def wait(self, tell: Callable[[str], None] = lambda _: None) -> None:
-        """Run until asked to stop.
+    def wait(self, show_progress: Callable[[str], None] = lambda _: None) -> None:
+        """Run until a stop is requested.
 
         Args:
-            tell: is told the progress every now and then, when there was any.
+            show_progress: gets the line of ``progress`` every few seconds when it changed.
 
         Raises:
-            IsrwatchError: a query was lost on the way, none is left, or Spark died; what was committed stays.
+            IsrwatchError: a query stopped for good, none is left, or Spark died; what was committed stays.
         """
         try:
             try:
-                self._watch(tell)
+                self._supervise(show_progress)
             finally:
                 self._stop()
-        except (Py4JNetworkError, ConnectionError) as error:  # of the stop, too, which must not hide it
-            raise IsrwatchError("Spark's Java process ended; start the job again: it goes on where it was") from error
-        if unfinished := [told for query in self.queries if (told := query.unfinished)]:
+        except (Py4JNetworkError, ConnectionError) as error:  # from the stop, too, which must not hide that Spark died
+            raise IsrwatchError(
+                "Spark's Java process ended; start the job again: it continues where it stopped"
+            ) from error
+        if unfinished := [sentence for query in self.queries if (sentence := query.unfinished)]:
             raise IsrwatchError("; ".join(unfinished))
 
-    def _watch(self, tell: Callable[[str], None]) -> None:
-        cleaned = told_at = time.monotonic()
-        told = ""
-        while not self._stopping.wait(SECONDS_BETWEEN_LOOKS) and not all(query.is_lost for query in self.queries):
+    def _supervise(self, show_progress: Callable[[str], None]) -> None:
+        deleted_at = shown_at = time.monotonic()
+        shown = ""
+        while not self._stopping.wait(SECONDS_BETWEEN_CHECKS) and not all(query.is_lost for query in self.queries):
             for query in self.queries:
-                query.look(self._spark)
-            if time.monotonic() - cleaned > SECONDS_BETWEEN_CLEANINGS:
-                cleaned = time.monotonic()
+                query.check(self._spark)
+            if time.monotonic() - deleted_at > SECONDS_BETWEEN_DELETIONS:
+                deleted_at = time.monotonic()
                 for query in self.queries:
-                    query.clean(self._bus)
-            if time.monotonic() - told_at > SECONDS_BETWEEN_LINES:
-                told_at = time.monotonic()
-                if (line := self.progress()) != told:
-                    tell(told := line)
+                    query.delete_applied(self._bus)
+            if time.monotonic() - shown_at > SECONDS_BETWEEN_PROGRESS:
+                shown_at = time.monotonic()
+                if (line := self.progress()) != shown:
+                    show_progress(shown := line)
 
-    def _close(self) -> None:
-        if self._pages is not None:
-            self._pages.close()
+    def _close_server(self) -> None:
+        if self._server is not None:
+            self._server.close()
 
     def _stop(self) -> None:
-        """Stop every query, whatever the others say."""
+        """Stop every query, even if stopping another one fails."""
         failures: list[Exception] = []
-        for stop in (*(query.stop for query in self.queries), self.reporter.stop, self._close):
+        for stop in (*(query.stop for query in self.queries), self.reporter.stop, self._close_server):
             try:
                 stop()
-            except Exception as failure:  # noqa: BLE001 - the others are to be stopped, too
+            except Exception as failure:  # noqa: BLE001 - the others must be stopped, too
                 failures.append(failure)
         if failures:
             raise failures[0]
 
 
-def _serving(address: str, application: Application) -> JobPages | None:
+def _server(address: str, application: Application) -> JobServer | None:
     if not address:
         return None
-    return JobPages(listen(address, "--listen (job.listen)"), application.metrics.registry, application.ailing)
+    return JobServer(listen(address, "--listen (job.listen)"), application.metrics.registry, application.problems)
 
 
 def _check_checkpoint(places: Places) -> None:

@@ -1,4 +1,4 @@
-"""The job's own metrics: what Spark reports of each batch, what our part of it costs, lag, health of each query.
+"""The job's own metrics: what Spark reports of each batch, what our stages of it cost, lag and health of each query.
 
 In a registry of their own; knows queries, no HTTP.
 """
@@ -12,8 +12,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from streaming.delta.tail import newest_version
-from streaming.jobs.batch import MICROS, now
+from streaming.contracts.tables import TABLES
+from streaming.delta.storage import BEFORE_FIRST, newest_version
+from streaming.jobs.applied import MICROS, now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
     from pyspark.sql.streaming.listener import QueryProgressEvent
 
-    from streaming.jobs.batch import Applied
+    from streaming.jobs.applied import Applied
     from streaming.jobs.reporting import Reporter
-    from streaming.jobs.supervised import Supervised
+    from streaming.jobs.supervised import SupervisedQuery
 
 PREFIX: Final = "isrwatch_job_"
 BUCKETS: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -33,44 +34,49 @@ QUERY: Final = ("query",)
 
 
 class JobMetrics:
-    """What happened, counted; ask ``registry`` for it."""
+    """Counts batches; ``registry`` exposes them.
+
+    Attributes:
+        registry: what a scrape collects.
+        totals: observations and changes since the start, by query.
+    """
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series of each counter, which nobody asks for
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter, unused
         self.registry = CollectorRegistry()
-        self.totals: dict[str, tuple[int, int]] = {}  # of each query: observations, changes
-        told: dict[str, Any] = {"registry": self.registry}
+        self.totals: dict[str, tuple[int, int]] = {}
+        ours: dict[str, Any] = {"registry": self.registry}
         self._batches = Histogram(
             f"{PREFIX}batch_duration_seconds", "Duration of a micro-batch, planning included.", QUERY,
-            buckets=BUCKETS, **told,
+            buckets=BUCKETS, **ours,
         )  # fmt: skip
         self._stages = Summary(
             f"{PREFIX}batch_stage_seconds",
             "Duration of a stage of a micro-batch: Spark's own names, and within its addBatch toArrow, then ours.",
-            ("query", "stage"), **told,
+            ("query", "stage"), **ours,
         )  # fmt: skip
-        self._rows = Counter(f"{PREFIX}rows", "Rows that Spark read.", QUERY, **told)
-        self._changes = Counter(f"{PREFIX}changes", "Rows that batches brought to the tables.", QUERY, **told)
-        self._rate = Gauge(f"{PREFIX}processed_rows_per_second", "As of the last batch with rows.", QUERY, **told)
-        self._commits = Counter(f"{PREFIX}applied_batches", "Batches that were applied.", QUERY, **told)
+        self._rows = Counter(f"{PREFIX}rows", "Rows that Spark read.", QUERY, **ours)
+        self._changes = Counter(f"{PREFIX}changes", "Rows that batches brought to the tables.", QUERY, **ours)
+        self._rate = Gauge(f"{PREFIX}processed_rows_per_second", "As of the last batch with rows.", QUERY, **ours)
+        self._commits = Counter(f"{PREFIX}applied_batches", "Batches that were applied.", QUERY, **ours)
         self._success = Gauge(
-            f"{PREFIX}last_success_timestamp_seconds", "When a batch was applied last, since 1970.", QUERY, **told
+            f"{PREFIX}last_success_timestamp_seconds", "When a batch was applied last, since 1970.", QUERY, **ours
         )
         self._quarantined = Counter(
-            f"{PREFIX}quarantined", "Records that could not be understood, by kind of reason.", ("query", "reason"),
-            **told,
+            f"{PREFIX}quarantined", "Unparseable records, by kind of reason.", ("query", "reason"),
+            **ours,
         )  # fmt: skip
 
-    def watch(self, queries: Sequence[Supervised], reporter: Reporter, tables: Path) -> None:
-        """Ask these at each scrape how they are, and tell what they apply."""
-        self.registry.register(_Present(queries, reporter, tables))
+    def watch(self, queries: Sequence[SupervisedQuery], reporter: Reporter, tables: Path) -> None:
+        """Read the state of these at each scrape, and count what the queries apply."""
+        self.registry.register(_CurrentState(queries, reporter, tables))
         for query in queries:
             query.applied = self.applied
             for counter in (self._rows, self._changes, self._commits, self._batches):
                 counter.labels(query.name)
 
     def applied(self, query: str, applied: Applied, stages: Mapping[str, float]) -> None:
-        """Count one batch that our part has applied."""
+        """Count one batch that a query has applied."""
         for stage, seconds in {**stages, **applied.stages}.items():
             self._stages.labels(query, stage).observe(seconds)
         observations, changes = self.totals.get(query, (0, 0))
@@ -93,41 +99,41 @@ class JobMetrics:
                 self._stages.labels(query, stage).observe(taken / 1000)
 
 
-class Listener(StreamingQueryListener):
-    """Takes over what Spark reports of each micro-batch."""
+class ProgressListener(StreamingQueryListener):
+    """Counts what Spark reports of each micro-batch."""
 
     def __init__(self, metrics: JobMetrics) -> None:
         self._metrics = metrics
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """Count a batch."""
-        told = event.progress
-        rate = told.processedRowsPerSecond
-        self._metrics.progressed(told.name or "", told.numInputRows, rate, told.durationMs)
+        progress = event.progress
+        rate = progress.processedRowsPerSecond
+        self._metrics.progressed(progress.name or "", progress.numInputRows, rate, progress.durationMs)
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: ANN401, N802 - Spark's name
-        """Nothing to count: whether a query runs is asked at each scrape."""
+        """Count nothing: each scrape reads whether a query runs."""
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: ANN401, N802 - Spark's name
-        """Nothing to count."""
+        """Count nothing."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: ANN401, N802 - Spark's name
-        """Nothing to count: whoever supervises the query counts its restarts."""
+        """Count nothing: the supervision of a query counts its restarts."""
 
 
-class _Present(Collector):
-    """What is true at the moment of a scrape."""
+class _CurrentState(Collector):
+    """What is read at each scrape."""
 
-    def __init__(self, queries: Sequence[Supervised], reporter: Reporter, tables: Path) -> None:
+    def __init__(self, queries: Sequence[SupervisedQuery], reporter: Reporter, tables: Path) -> None:
         self._queries, self._reporter, self._tables = queries, reporter, tables
 
     def collect(self) -> Iterator[Metric]:
-        """Ask the queries, the reporter and the tables."""
+        """Read the queries, the lags and the versions of the tables."""
         up = GaugeMetricFamily(f"{PREFIX}query_up", "1 while the query runs and its tables are written.", labels=QUERY)
-        lost = GaugeMetricFamily(f"{PREFIX}query_lost", "1 once no restart mends the query.", labels=QUERY)
-        restarts = CounterMetricFamily(f"{PREFIX}query_restarts", "How often it was started again.", labels=QUERY)
+        lost = GaugeMetricFamily(f"{PREFIX}query_lost", "1 once the query has stopped for good.", labels=QUERY)
+        restarts = CounterMetricFamily(f"{PREFIX}query_restarts", "Restarts of the query.", labels=QUERY)
         round_seconds = GaugeMetricFamily(
-            f"{PREFIX}projection_duration_seconds", "Duration of the last writing of the derived tables.", labels=QUERY
+            f"{PREFIX}projection_duration_seconds", "Duration of the last write of the derived tables.", labels=QUERY
         )
         for query in self._queries:
             up.add_metric((query.name,), int(query.is_up))
@@ -152,7 +158,7 @@ class _Present(Collector):
 
     def _versions(self) -> Metric:
         versions = GaugeMetricFamily(f"{PREFIX}table_version", "Newest version of a table.", labels=("table",))
-        for path in sorted(self._tables.iterdir()) if self._tables.is_dir() else ():
-            if (version := newest_version(path)) is not None:
-                versions.add_metric((path.name,), version)
+        for name in sorted(TABLES):
+            if (version := newest_version(self._tables / name)) > BEFORE_FIRST:
+                versions.add_metric((name,), version)
         return versions

@@ -1,4 +1,4 @@
-"""What a query of the job is, and one run of it in Spark: a stream in, one callback a micro-batch. No rule inside."""
+"""The protocols of a query, and one run of it in Spark: a stream in, one callback per micro-batch. No rule inside."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
 
-from streaming.delta.upkeep import EVERYTHING, Keep
-from streaming.delta.writing import is_disk_full
-from streaming.errors import IsrwatchError
+from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
+from streaming.delta.table_lock import is_disk_full
+from streaming.errors import IsrwatchError, NewerFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,128 +22,147 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streaming.changes.state import SourceState
     from streaming.contracts.observations import Channel
-    from streaming.jobs.batch import Applied
+    from streaming.contracts.state import SourceState
+    from streaming.jobs.applied import Applied
     from streaming.settings import JobSettings
 
 
 SECONDS_TO_START: Final = 60.0
 SECONDS_TO_FINISH_A_BATCH: Final = 30.0
 POOL: Final = "spark.scheduler.pool"
-OURS: Final = re.compile(r"^\W*streaming\.errors\.\w+: (.+)$", re.MULTILINE)
+OUR_ERROR: Final = re.compile(r"^\W*streaming\.(?:\w+\.)+(?P<name>[A-Z]\w+): (?P<sentence>.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where the job reads and writes: the bus, the Delta tables and what they keep, Spark's checkpoints."""
+    """Where the job reads and writes: the bus, the Delta tables and their retention, Spark's checkpoints."""
 
     bus: Path
     tables: Path
     checkpoint: Path
-    keep: Keep = EVERYTHING
+    retention: RetentionPolicy = KEEP_ALL
 
 
-class Tables(Protocol):
-    """What a query writes, whatever its form. The one writer of its tables."""
-
-    @property
-    def positions(self) -> dict[str, int]:
-        """How far each source was applied."""
-
-    def position(self, source: str) -> int:
-        """Give the position of the last applied observation of a source, -1 for none."""
-
-    def sources(self) -> tuple[list[SourceState], int | None]:
-        """Tell how far every source came, and the version of the truth that says so, if it follows from one."""
+class QueryTables(Protocol):
+    """What a query writes, in either execution mode. The one writer of its tables."""
 
     def check_ours(self) -> None:
-        """Look whether somebody else writes the tables since; before they are opened again after a failure.
+        """Check that no other writer has claimed the tables; before they are opened again after a failure.
 
         Raises:
-            TableRefused: somebody does.
+            TableRefused: another one has.
         """
 
 
-class Batch(Tables, Protocol):
-    """What a query does with each micro-batch, in the driver."""
+class BusProgress(Protocol):
+    """How far a query that reads the bus has applied it."""
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Position of the last applied record of each source."""
+
+    def position(self, source: str) -> int:
+        """Return the position of the last applied record of a source, -1 for none."""
+
+    def sources(self) -> tuple[list[SourceState], int | None]:
+        """Return the state of every source, and the change log version it follows from; None if from none."""
+
+
+class Batch(QueryTables, Protocol):
+    """Applies each micro-batch in the driver."""
 
     def apply(self, rows: pa.Table) -> Applied:
         """Apply rows of the stream; a batch that comes again changes nothing."""
 
 
 @runtime_checkable
-class ClusterBatch(Tables, Protocol):
-    """What a query does with each micro-batch, on executors."""
+class DistributedBatch(QueryTables, Protocol):
+    """Applies each micro-batch on executors."""
 
     def apply_frame(self, frame: DataFrame) -> Applied:
         """Apply rows of the stream, where they are; a batch that comes again changes nothing."""
 
 
-class Watch(Protocol):
-    """Whoever is told of every batch that was applied."""
+class BatchListener(Protocol):
+    """Called for every batch that was applied."""
 
     def __call__(self, query: str, applied: Applied, stages: Mapping[str, float]) -> None:
-        """Take note; ``stages`` in seconds went before."""
+        """Count a batch; ``stages`` are the seconds of what was done before it was applied."""
 
 
-class Follower(Protocol):
-    """A thread that works behind a query's batches."""
+class BackgroundWriter(Protocol):
+    """A thread that writes derived tables behind the batches of a query."""
 
     @property
     def seconds(self) -> float:
-        """What the last round took."""
+        """Seconds that the last round took."""
 
     @property
     def error(self) -> Exception | None:
-        """What the last round failed with; None while it works. It tries again by itself, unless it was refused."""
+        """What the last round failed with; None after a success. It retries by itself, unless it was refused."""
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
 
     def stop(self) -> None:
-        """Do what is left, and end."""
+        """Run a last round, and join the thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
-    """One query: what it reads, and what it does with that.
+class OpenedQuery:
+    """The tables of a query, opened.
+
+    Attributes:
+        batch: applies micro-batches.
+        progress: how far ``batch`` has applied the bus; None: the query reads no bus.
+        follower: what runs behind the batches; None: nothing does.
+    """
+
+    batch: Batch | DistributedBatch
+    progress: BusProgress | None = None
+    follower: BackgroundWriter | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryDefinition:
+    """One query: what it reads, and how its tables are opened.
 
     Attributes:
         stream: makes the streaming DataFrame.
         open: opens the tables that it writes; again after each failure, because what failed may be half done.
         trigger_seconds: pause between micro-batches, 0 for none.
-        channel: the channel of the bus that it reads, and may delete what was applied of; None: it reads no bus.
-        follow: makes what runs behind the batches.
+        channel: the channel of the bus that it reads, and whose applied records it may delete; None: it reads no bus.
     """
 
     stream: Callable[[SparkSession, Places, JobSettings], DataFrame]
-    open: Callable[[Places, JobSettings], Batch | ClusterBatch]
+    open: Callable[[Places, JobSettings], OpenedQuery]
     trigger_seconds: Callable[[JobSettings], float]
     channel: Channel | None = None
-    follow: Callable[[Any, JobSettings], Follower] | None = None
 
 
-class Run:
-    """One run of a query. A run that ended is followed by another one, never started again."""
+class QueryRun:
+    """One run of a query. A run that ended is replaced by a new one, never restarted."""
 
     def __init__(  # noqa: PLR0913 - what a stream needs, once
         self,
         name: str,
         rows: DataFrame,
-        batch: Batch | ClusterBatch,
-        applied: Watch,
+        batch: Batch | DistributedBatch,
+        applied: BatchListener,
         *,
         checkpoint: Path,
         trigger_seconds: float,
     ) -> None:
-        """Start, and wait until the first trigger: Spark gives each new Python reader ten seconds to appear.
+        """Start, and wait for the first trigger: Spark gives each new Python reader ten seconds to appear.
+
+        So queries that start at once, on a busy machine, would time out; they start one after the other.
 
         Args:
             name: of the query, of its scheduler pool, and of its folder in the checkpoint.
             rows: the stream.
-            batch: what to do with it.
-            applied: is told of every batch that was applied.
+            batch: applies its micro-batches.
+            applied: called for every batch that was applied.
             checkpoint: the folder of all checkpoints.
             trigger_seconds: pause between micro-batches, 0 for none.
 
@@ -164,10 +183,18 @@ class Run:
         try:
             self._query: StreamingQuery = stream.start()
         except (PySparkException, Py4JJavaError) as error:
-            raise sparks_own(error) from error
+            raise spark_failure(error) from error
         deadline = time.monotonic() + SECONDS_TO_START
-        while self._query.isActive and "nitializ" in self._query.status["message"] and time.monotonic() < deadline:
+        while self._query.isActive and not self._has_triggered() and time.monotonic() < deadline:
             time.sleep(0.02)
+
+    def _has_triggered(self) -> bool:
+        """Return whether Spark has made the readers of this stream: only then does the first trigger begin.
+
+        No listener reports that moment (``onQueryStarted`` comes before the readers). A first trigger that was too
+        short to be seen active has left its progress.
+        """
+        return self._query.status["isTriggerActive"] or self._query.lastProgress is not None
 
     def _apply(self, frame: DataFrame, _batch_id: int) -> None:
         try:
@@ -176,12 +203,12 @@ class Run:
         except PySparkException:
             raise
         except Exception as error:
-            self._raised = error  # Spark keeps only a trace of text
+            self._raised = error  # Spark keeps only the text of its traceback
             raise
 
     def _outcome(self, frame: DataFrame) -> tuple[Applied, dict[str, float]]:
-        """Apply a batch where it is to be applied; give what it did, and what stages went before, in seconds."""
-        if isinstance(self._batch, ClusterBatch):
+        """Apply a batch; return what it did, and the seconds of the stages before."""
+        if isinstance(self._batch, DistributedBatch):
             return self._batch.apply_frame(frame), {}
         began = time.perf_counter()
         rows = frame.toArrow()
@@ -189,18 +216,18 @@ class Run:
         return self._batch.apply(rows), {"toArrow": seconds}
 
     @property
-    def came_further(self) -> bool:
-        """Whether it came further than its first batch, which may only repeat the last one of the run before it."""
+    def made_progress(self) -> bool:
+        """Whether it applied more than its first batch, which may only repeat the last one of the run before it."""
         return self._batches > 1
 
     def failure(self) -> Exception | None:
-        """Tell why the query does not run; None while it does."""
+        """Return why the query does not run; None while it does."""
         if self._query.isActive:
             return None
         if self._raised is not None:
             return self._raised
         failure = self._query.exception()
-        return sparks_own(failure) if failure else IsrwatchError("it was stopped from outside")
+        return spark_failure(failure) if failure else IsrwatchError("it was stopped from outside")
 
     def stop(self) -> None:
         """Stop while no batch runs: stopping in the middle of one has overflowed the stack of Spark's own thread."""
@@ -211,18 +238,22 @@ class Run:
 
 
 class SparkEnded(IsrwatchError):
-    """Spark ended a stream, or did not begin it, for a reason of its own."""
+    """Spark ended a stream, or did not start it, for a reason of its own."""
 
 
-def sparks_own(error: BaseException) -> IsrwatchError:
-    """Tell what Spark failed with; an error of ours from within a Python worker stays one of ours."""
+def spark_failure(error: BaseException) -> IsrwatchError:
+    """Return what Spark failed with; an error of ours, raised within a Python worker, is not Spark's."""
     if is_disk_full(error):
         return IsrwatchError("a disk is full, that of the checkpoint or of Spark's temporary files; free space")
-    return IsrwatchError(sentence_of(error)) if OURS.search(str(error)) else SparkEnded(sentence_of(error))
+    ours = _our_error_in(str(error))
+    if ours is None:
+        return SparkEnded(sentence_of(error))
+    # Of all errors in a worker only this one must not lose its class: no restart mends it.
+    return (NewerFormat if ours["name"] == NewerFormat.__name__ else IsrwatchError)(sentence_of(error))
 
 
 def sentence_of(error: BaseException) -> str:
-    r"""Tell an error in one sentence: our own where it is one of ours, even from within a Python worker of Spark.
+    r"""Return an error in one sentence: our own where it is one of ours, even from within a Python worker of Spark.
 
     >>> sentence_of(RuntimeError("[FAILED] Traceback: ...\nstreaming.errors.IsrwatchError: it was cut\n at Spark"))
     'it was cut'
@@ -230,5 +261,10 @@ def sentence_of(error: BaseException) -> str:
     '[Errno 28] No space left on device'
     """
     text = str(error).strip()
-    ours = OURS.findall(text)
-    return ours[-1] if ours else (text.splitlines() or [type(error).__name__])[0]
+    ours = _our_error_in(text)
+    return ours["sentence"] if ours else (text.splitlines() or [type(error).__name__])[0]
+
+
+def _our_error_in(text: str) -> re.Match[str] | None:
+    """Return the last error of ours in a traceback: it was raised because of those before it."""
+    return next(reversed(list(OUR_ERROR.finditer(text))), None)

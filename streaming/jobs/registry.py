@@ -1,6 +1,6 @@
-"""The queries of the job, by name: each is one line of the table, runs alone or beside the others.
+"""The queries of the job, by name: each is one entry of ``QUERIES``, and runs alone or beside the others.
 
-A new query is a line here and a file that knows what to do with a micro-batch.
+A new query is an entry here and a module that applies its micro-batches.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Final
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
+from streaming.delta.state_reader import as_of_version
+from streaming.delta.storage import BEFORE_FIRST, open_table
 from streaming.errors import ConfigurationError
-from streaming.jobs import bus_source, changes_source
-from streaming.jobs.batch import ReplicationBatch
-from streaming.jobs.cluster_batch import ClusterReplicationBatch
-from streaming.jobs.cluster_newest import ClusterNewestBatch
-from streaming.jobs.cluster_projections import ClusterProjections
-from streaming.jobs.incidents import IncidentsBatch
-from streaming.jobs.newest import NewestBatch
-from streaming.jobs.projecting import ProjectionThread
-from streaming.jobs.queries import Definition
-from streaming.settings import CLUSTER
+from streaming.jobs.distributed.batch import DistributedReplicationBatch
+from streaming.jobs.distributed.newest import DistributedNewestBatch
+from streaming.jobs.distributed.projections import DistributedProjections
+from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.driver.incidents import IncidentsBatch
+from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.driver.projecting import ProjectionThread
+from streaming.jobs.queries import OpenedQuery, QueryDefinition
+from streaming.jobs.streams import bus_source, changes_source
+from streaming.settings import DISTRIBUTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,17 +32,17 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming.jobs.queries import Batch, ClusterBatch, Places
+    from streaming.jobs.queries import Places
     from streaming.settings import JobSettings
 
 SAMPLES_TRIGGER_SECONDS: Final = 1.0
-# Each batch of samples rewrites tables as large as the cluster, so its batches are larger than job.batch_bytes.
+# Each batch of samples rewrites tables as large as the Kafka cluster, so its batches exceed job.batch_bytes.
 SAMPLES_BATCH_FACTOR: Final = 4
 INCIDENTS_TRIGGER_SECONDS: Final = 1.0
 
 
 def register_sources(spark: SparkSession) -> None:
-    """Make the formats that the queries read known to a session."""
+    """Register the stream formats that the queries read with a session."""
     bus_source.register(spark)
     changes_source.register(spark)
 
@@ -56,30 +58,39 @@ def _bus(channel: Channel, spark: SparkSession, places: Places, settings: JobSet
 
 
 def _changes(spark: SparkSession, places: Places, _settings: JobSettings) -> DataFrame:
-    truth = places.tables / PARTITION_CHANGES.name
-    return spark.readStream.format(changes_source.FORMAT).option(changes_source.PATH, str(truth)).load()
+    incidents = open_table(places.tables / INCIDENTS.name)
+    options = {
+        changes_source.PATH: str(places.tables / PARTITION_CHANGES.name),
+        changes_source.AFTER: str(BEFORE_FIRST if incidents is None else as_of_version(incidents)),
+    }
+    return spark.readStream.format(changes_source.FORMAT).options(**options).load()
 
 
-def _open_incidents(places: Places, settings: JobSettings) -> IncidentsBatch:
-    batch = IncidentsBatch(places.tables, settings.incident_gap_seconds, settings.incident_rolling_gap_seconds)
-    # Of versions that the log may have lost since; the table knows better how far it is, and skips what comes again.
-    _forget(places.checkpoint / INCIDENTS.name)
-    return batch
-
-
-def _open_replication(places: Places, settings: JobSettings) -> ReplicationBatch | ClusterReplicationBatch:
-    batch = (
-        ClusterReplicationBatch(places.tables, settings.buckets)
-        if settings.execution == CLUSTER
-        else ReplicationBatch(places.tables, places.keep)
+def _open_incidents(places: Places, settings: JobSettings) -> OpenedQuery:
+    batch = IncidentsBatch(
+        places.tables, settings.incident_gap_seconds, settings.incident_rolling_gap_seconds, places.retention
     )
-    if batch.is_empty:
-        _forget(places.checkpoint / Channel.REPLICATION)
-    return batch
+    # The table holds the version up to which it is complete, and the stream begins after that version: a checkpoint of
+    # an earlier run could only name another one.
+    _delete_checkpoint(places.checkpoint / INCIDENTS.name)
+    return OpenedQuery(batch=batch)
 
 
-def _forget(checkpoint: Path) -> None:
-    """Delete the checkpoint of empty tables: it would skip what they lack, and the bus still holds."""
+def _open_replication(places: Places, settings: JobSettings) -> OpenedQuery:
+    batch: ReplicationBatch | DistributedReplicationBatch
+    project: Callable[[], object]
+    if settings.execution == DISTRIBUTED:
+        batch = DistributedReplicationBatch(places.tables, settings.buckets, places.retention)
+        project = DistributedProjections(places.tables, places.retention).project
+    else:
+        batch = ReplicationBatch(places.tables, places.retention)
+        project = partial(batch.projections.project, batch.shared)
+    if batch.is_empty:  # with its old checkpoint the query would skip what the bus still holds and the tables lack
+        _delete_checkpoint(places.checkpoint / Channel.REPLICATION)
+    return OpenedQuery(batch=batch, progress=batch, follower=ProjectionThread(project, settings.projection_seconds))
+
+
+def _delete_checkpoint(checkpoint: Path) -> None:
     try:
         shutil.rmtree(checkpoint)
     except FileNotFoundError:
@@ -90,65 +101,63 @@ def _forget(checkpoint: Path) -> None:
         ) from None
 
 
-def _open_newest(channel: Channel, places: Places, settings: JobSettings) -> NewestBatch | ClusterNewestBatch:
-    if settings.execution == CLUSTER:
-        return ClusterNewestBatch(places.tables, channel, settings.buckets)
-    return NewestBatch(places.tables, channel)
+def _open_newest(channel: Channel, places: Places, settings: JobSettings) -> OpenedQuery:
+    batch: NewestBatch | DistributedNewestBatch
+    if settings.execution == DISTRIBUTED:
+        batch = DistributedNewestBatch(places.tables, channel, settings.buckets, places.retention)
+    else:
+        batch = NewestBatch(places.tables, channel, places.retention)
+    return OpenedQuery(batch=batch, progress=batch)
 
 
-def _project(batch: ReplicationBatch | ClusterReplicationBatch, settings: JobSettings) -> ProjectionThread:
-    if isinstance(batch, ClusterReplicationBatch):
-        return ProjectionThread(ClusterProjections(batch.directory).project, settings.projection_seconds)
-    return ProjectionThread(partial(batch.projections.project, batch.shared), settings.projection_seconds)
-
-
-def _checked(
+def _open_on_same_bus(
     channel: Channel,
-    opened: Callable[[Places, JobSettings], Batch | ClusterBatch],
+    open_query: Callable[[Places, JobSettings], OpenedQuery],
     places: Places,
     settings: JobSettings,
-) -> Batch | ClusterBatch:
+) -> OpenedQuery:
     """Open, and refuse a bus that was replaced: what was applied must still be in it, or have been deleted from it."""
-    batch = opened(places, settings)
+    opened = open_query(places, settings)
     for source, end in DirectoryReader(places.bus).end_positions(channel).items():
-        if 0 < end <= batch.position(source):
+        if opened.progress is not None and 0 < end <= opened.progress.position(source):
             raise ConfigurationError(
                 f"the bus holds less of {source} (up to {end}) than the tables have applied: it was replaced; "
                 "bring the old bus back, or point tables.directory and job.checkpoint at new folders"
             )
-    return batch
+    return opened
 
 
-def _samples(channel: Channel) -> Definition:
-    return Definition(
+def _samples(channel: Channel) -> QueryDefinition:
+    return QueryDefinition(
         stream=partial(_bus, channel),
-        open=partial(_checked, channel, partial(_open_newest, channel)),
+        open=partial(_open_on_same_bus, channel, partial(_open_newest, channel)),
         trigger_seconds=lambda _: SAMPLES_TRIGGER_SECONDS,
         channel=channel,
     )
 
 
-QUERIES: Final[dict[str, Definition]] = {
-    "replication": Definition(
+QUERIES: Final[dict[str, QueryDefinition]] = {
+    "replication": QueryDefinition(
         stream=partial(_bus, Channel.REPLICATION),
-        open=partial(_checked, Channel.REPLICATION, _open_replication),
+        open=partial(_open_on_same_bus, Channel.REPLICATION, _open_replication),
         trigger_seconds=lambda settings: settings.trigger_seconds,
         channel=Channel.REPLICATION,
-        follow=_project,
     ),
     "offsets": _samples(Channel.OFFSETS),
     "metrics": _samples(Channel.METRICS),
-    "incidents": Definition(stream=_changes, open=_open_incidents, trigger_seconds=lambda _: INCIDENTS_TRIGGER_SECONDS),
+    "incidents": QueryDefinition(
+        stream=_changes, open=_open_incidents, trigger_seconds=lambda _: INCIDENTS_TRIGGER_SECONDS
+    ),
 }
 
 
-def chosen(names: Iterable[str]) -> dict[str, Definition]:
-    """Give the queries of these names, all of them for none.
+def chosen(names: Iterable[str]) -> dict[str, QueryDefinition]:
+    """Return the queries of these names; all of them if no name is given.
 
     Raises:
         ConfigurationError: there is no such query.
     """
-    wanted = set(names) or set(QUERIES)
-    for name in sorted(wanted - set(QUERIES)):
+    selected = set(names) or set(QUERIES)
+    for name in sorted(selected - set(QUERIES)):
         raise ConfigurationError(f"job.queries (--query): there is no query {name!r}; choose of {', '.join(QUERIES)}")
-    return {name: definition for name, definition in QUERIES.items() if name in wanted}
+    return {name: definition for name, definition in QUERIES.items() if name in selected}

@@ -1,4 +1,4 @@
-"""HTTP for the job's own metrics: ``/metrics``, ``/-/healthy``, and a page of links. Knows no query."""
+"""HTTP server of the job: its own metrics at ``/metrics``, ``/-/healthy``, and links to both at ``/``."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-_PAGE: Final = (
+_INDEX: Final = (
     "<!doctype html><html lang=en><title>isrwatch job</title><h1>isrwatch job</h1><ul>"
     "<li><a href=/metrics>/metrics</a> the job's own metrics, for Prometheus"
-    "<li><a href=/-/healthy>/-/healthy</a> does every query run</ul></html>"
+    "<li><a href=/-/healthy>/-/healthy</a> 200 while every query runs, else 503</ul></html>"
 )
-Answer = tuple[HTTPStatus, str, bytes]
+Response = tuple[HTTPStatus, str, bytes]
+"""Status, content type, body."""
 
 
-class JobPages:
-    """Answers from a thread of its own."""
+class JobServer:
+    """Serves from its own thread."""
 
-    def __init__(self, opened: socket.socket, registry: CollectorRegistry, ailing: Callable[[], list[str]]) -> None:
+    def __init__(self, opened: socket.socket, registry: CollectorRegistry, problems: Callable[[], list[str]]) -> None:
         """Serve on a socket.
 
         Args:
-            opened: listens already.
-            registry: what ``/metrics`` shows.
-            ailing: tells, a sentence each, what does not run.
+            opened: a listening socket.
+            registry: the metrics of ``/metrics``.
+            problems: returns one sentence per query that does not run.
         """
-        self._registry, self._ailing = registry, ailing
-        pages = self
+        self._registry, self._problems = registry, problems
+        respond = self.respond
 
-        class Handler(BaseHTTPRequestHandler):
+        class JobRequestHandler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                status, kind, body = pages.answer(self.path.partition("?")[0])
+                status, kind, body = respond(self.path.partition("?")[0])
                 self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
@@ -47,23 +48,23 @@ class JobPages:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the signature of the library
-                """Say nothing: a scrape is no news."""
+                """Log nothing: scrapes come every few seconds."""
 
-        self._server = ThreadingHTTPServer(opened.getsockname()[:2], Handler, bind_and_activate=False)
+        self._server = ThreadingHTTPServer(opened.getsockname()[:2], JobRequestHandler, bind_and_activate=False)
         self._server.socket.close()
         self._server.socket = opened
-        threading.Thread(target=self._server.serve_forever, name="job pages", daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, name="job server", daemon=True).start()
 
-    def answer(self, path: str) -> Answer:
-        """Give status, content type and body of one page."""
+    def respond(self, path: str) -> Response:
+        """Return the response to a GET of one path."""
         if path == "/metrics":
             return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._registry)
         if path == "/-/healthy":
-            ailing = self._ailing()
-            status = HTTPStatus.SERVICE_UNAVAILABLE if ailing else HTTPStatus.OK
-            return status, "text/plain; charset=utf-8", ("\n".join(ailing or ["every query runs"]) + "\n").encode()
+            problems = self._problems()
+            status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
+            return status, "text/plain; charset=utf-8", ("\n".join(problems or ["every query runs"]) + "\n").encode()
         if path == "/":
-            return HTTPStatus.OK, "text/html; charset=utf-8", _PAGE.encode()
+            return HTTPStatus.OK, "text/html; charset=utf-8", _INDEX.encode()
         return HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", b"no such page\n"
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The Spark session. What the user gave to Spark wins; ``conf/spark-defaults.conf`` fills the rest.
+"""The Spark session. What the user configured in Spark wins; ``conf/spark-defaults.conf`` fills the rest.
 
 Knows Spark's configuration and the environment of the process.
 """
@@ -20,7 +20,7 @@ from streaming.runtime.java import java_environment
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# A cluster manager knows better: addresses of the driver, and an atomic rename that object stores do not have.
+# Set in local mode only: a Spark cluster has its own driver addresses, and object stores have no atomic rename.
 LOCAL_ONLY: Final = frozenset({
     "spark.driver.bindAddress",
     "spark.driver.host",
@@ -40,12 +40,12 @@ def build_session(
 ) -> SparkSession:
     """Start the Spark session, or join the running one.
 
-    Without spark-submit it first finds a Java, and gives Spark's workers this very Python.
+    Without spark-submit it first looks for a Java, and makes Spark's workers use this Python.
 
     Args:
-        app_name: what Spark calls the application, unless ``spark.app.name`` is given.
-        jars: put on the class path; Delta's extension and catalog are switched on when Delta's are among them.
-        extra: more configuration of our own; like all of it, it yields to what the user gave to Spark.
+        app_name: name of the application in Spark, unless ``spark.app.name`` is given.
+        jars: added to the class path; Delta's extension and catalog are enabled when Delta's jars are among them.
+        extra: more configuration of our own; like all of it, overridden by what the user configured in Spark.
 
     Raises:
         MissingTool: there is no Java that Spark runs on.
@@ -63,14 +63,14 @@ def build_session(
 def configuration(
     app_name: str, given: Mapping[str, str], jars: Sequence[Path], extra: Mapping[str, str]
 ) -> dict[str, str]:
-    """Give what is to be set beside what the user gave."""
-    wanted = {**measured_configuration(), "spark.app.name": app_name, **_of_jars(jars), **extra}
-    is_local = given.get("spark.master", wanted["spark.master"]).startswith("local")
-    return {key: value for key, value in wanted.items() if key not in given and (is_local or key not in LOCAL_ONLY)}
+    """Return what to set beside what the user configured."""
+    defaults = {**measured_configuration(), "spark.app.name": app_name, **_of_jars(jars), **extra}
+    is_local = given.get("spark.master", defaults["spark.master"]).startswith("local")
+    return {key: value for key, value in defaults.items() if key not in given and (is_local or key not in LOCAL_ONLY)}
 
 
 def measured_configuration() -> dict[str, str]:
-    """Read our reference configuration, and point Spark to its log's and its scheduler's."""
+    """Read our reference configuration, which names our configuration of Spark's log and scheduler."""
     log4j2 = f"-Dlog4j2.configurationFile={conf_path('log4j2.properties').as_uri()}"
     return {
         **parse_properties(conf_path("spark-defaults.conf").read_text(encoding="utf-8")),
@@ -93,12 +93,12 @@ def parse_properties(text: str) -> dict[str, str]:
     {'spark.master': 'local[2]', 'spark.ui.enabled': 'false'}
     """
     lines = (line.strip() for line in text.splitlines())
-    found = (re.match(r"([^\s=:]+)\s*[=:]?\s*(.*)", line) for line in lines if not line.startswith(("#", "!")))
-    return {match[1]: match[2] for match in found if match}
+    matches = (re.match(r"([^\s=:]+)\s*[=:]?\s*(.*)", line) for line in lines if not line.startswith(("#", "!")))
+    return {match[1]: match[2] for match in matches if match}
 
 
 def _of_jars(jars: Sequence[Path]) -> dict[str, str]:
     if not jars:
         return {}
-    listed = {"spark.jars": ",".join(str(jar.resolve()) for jar in jars)}
-    return listed | DELTA if any("delta-spark" in jar.name for jar in jars) else listed
+    with_jars = {"spark.jars": ",".join(str(jar.resolve()) for jar in jars)}
+    return with_jars | DELTA if any("delta-spark" in jar.name for jar in jars) else with_jars

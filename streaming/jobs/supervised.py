@@ -1,6 +1,7 @@
-"""One query, kept running: what failed is opened and started again after a pause that grows.
+"""Supervision of one query: after a failure its tables are opened again and it is restarted, after a growing pause.
 
-What a restart cannot mend stops it for good: another writer of its tables, a wrong configuration, a broken invariant.
+What no restart can fix stops it for good: another writer of its tables, records of a newer format on the bus, a wrong
+configuration, a broken invariant.
 Knows queries and time, nothing of what they do.
 """
 
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 
-from streaming.errors import ConfigurationError, TableRefused
-from streaming.jobs.queries import Run, SparkEnded, sentence_of
+from streaming.errors import ConfigurationError, NewerFormat, TableRefused
+from streaming.jobs.queries import QueryRun, SparkEnded, sentence_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,37 +23,38 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from streaming.bus.directory import DirectoryReader
-    from streaming.jobs.batch import Applied
-    from streaming.jobs.queries import Definition, Places, Watch
+    from streaming.jobs.applied import Applied
+    from streaming.jobs.queries import BatchListener, Places, QueryDefinition
     from streaming.settings import JobSettings
 
 FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
-# Who has run for so long has recovered: its next failure is a new one, and its pauses begin anew.
-STEADY_SECONDS: Final = 300.0
-# One start may fail because a Python worker came too late on a busy machine.
-FUTILE_STARTS: Final = 2
-FOR_GOOD: Final = (TableRefused, ConfigurationError, AssertionError)
+# A query that has run for this long has recovered: its next failure is a new one, and its pauses are short again.
+RECOVERED_AFTER_SECONDS: Final = 300.0
+# Not the first failed start, which may be a Python worker that came too late on a busy machine.
+FAILED_STARTS_UNTIL_NEW_CHECKPOINT: Final = 2
+NOT_RETRIED: Final = (TableRefused, NewerFormat, ConfigurationError, AssertionError)
 
 
-class Supervised:
+class SupervisedQuery:
     """One query of the application.
 
     Attributes:
         name: of the query.
         batch: what it does; another one after each restart.
+        progress: how far it has applied the bus; None: it reads no bus. Another one after each restart.
         restarts: how often it was started again.
         last_error: the newest failure in one sentence; it stays after the query has recovered.
-        applied: is told of every batch that was applied.
+        applied: called for every batch that was applied.
         follower: what runs behind its batches, if anything does.
-        is_lost: it failed with something that a restart does not mend.
-        is_outrun: it is lost because another job writes its tables.
+        is_lost: it has stopped for good.
+        is_superseded: it has stopped for good because another job writes its tables.
     """
 
     def __init__(
         self,
         name: str,
-        definition: Definition,
+        definition: QueryDefinition,
         settings: JobSettings,
         places: Places,
         report: Callable[[str], None],
@@ -61,10 +63,10 @@ class Supervised:
 
         Args:
             name: of the query.
-            definition: what it is.
+            definition: its stream, its trigger and how its tables are opened.
             settings: of the job.
             places: where the bus, the tables and the checkpoints are.
-            report: tells people one sentence.
+            report: shows one sentence to the user.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
@@ -74,122 +76,128 @@ class Supervised:
         self._settings, self._places, self._report = settings, places, report
         self.restarts = 0
         self.last_error: str | None = None
-        self.is_lost = self.is_outrun = False
-        self.applied: Watch = _unwatched
-        self._run: Run | None = None
+        self.is_lost = self.is_superseded = False
+        self.applied: BatchListener = _ignore
+        self._run: QueryRun | None = None
         self._began = self._again_at = 0.0
         self._pause = FIRST_PAUSE_SECONDS
-        self._futile_starts = 0
+        self._failed_starts = 0
         self._applied_before: dict[str, int] = {}
         self._open()
 
     def _open(self) -> None:
-        self.batch = self.definition.open(self._places, self._settings)
-        self.follower = self.definition.follow(self.batch, self._settings) if self.definition.follow else None
+        opened = self.definition.open(self._places, self._settings)
+        self.batch, self.progress, self.follower = opened.batch, opened.progress, opened.follower
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs, and what follows it works."""
+        """Whether it runs, and the last round of its follower succeeded."""
         return self._run is not None and (self.follower is None or self.follower.error is None)
 
     @property
-    def ailing(self) -> str | None:
-        """Tell in one sentence what is wrong now; None while all is well."""
+    def problem(self) -> str | None:
+        """What is wrong now, in one sentence; None while nothing is."""
         if self._run is None:
             return f"the query {self.name} is down: {self.last_error or 'it has not started yet'}"
         behind = self.follower.error if self.follower is not None else None
-        return None if behind is None else f"the tables behind the query {self.name} are not written: {behind}"
+        return None if behind is None else f"the tables derived by the query {self.name} are not written: {behind}"
 
     @property
     def unfinished(self) -> str | None:
-        """Tell in one sentence what it could not do; None for nothing."""
+        """What it could not finish, in one sentence; None for nothing."""
         if self.is_lost:
             return f"the query {self.name} was stopped by: {self.last_error}"
         behind = self.follower.error if self.follower is not None else None
         if behind is not None:
-            return f"the tables behind the query {self.name} are behind, the next start makes it good: {behind}"
+            return f"the tables derived by the query {self.name} lag; the next start writes the rest: {behind}"
         return None
 
     def start(self, spark: SparkSession) -> None:
-        """Start the query and what follows it; what cannot start is tried again later."""
+        """Start the query and its follower; a start that fails is retried later."""
         try:
             self._start(spark)
         except SparkEnded as error:
             self._fail(error)
 
     def _start(self, spark: SparkSession) -> None:
-        self._applied_before = {}  # a query that ended may plan its last batch again
+        self._applied_before = {}  # a query that ended may plan its last batch again, and reads that from the bus
         rows = self.definition.stream(spark, self._places, self._settings)
         pause = self.definition.trigger_seconds(self._settings)
         checkpoint = self._places.checkpoint
-        self._run = Run(self.name, rows, self.batch, self.applied, checkpoint=checkpoint, trigger_seconds=pause)
+        self._run = QueryRun(self.name, rows, self.batch, self.applied, checkpoint=checkpoint, trigger_seconds=pause)
         self._began = time.monotonic()
         if self.follower is not None:
             self.follower.start()
 
-    def look(self, spark: SparkSession) -> None:
-        """Notice a failure; start again what has waited long enough."""
+    def check(self, spark: SparkSession) -> None:
+        """Handle a failure; start again after the pause."""
         if self.is_lost:
             return
         if self._run is None:
             if time.monotonic() >= self._again_at:
                 self._start_again(spark)
             return
-        refused = self.follower.error if self.follower is not None else None
-        failure = self._run.failure() or (refused if isinstance(refused, FOR_GOOD) else None)
+        # A follower retries by itself. Only what no retry can fix ends the query whose tables it derives from.
+        behind = self.follower.error if self.follower is not None else None
+        failure = self._run.failure() or (behind if isinstance(behind, NOT_RETRIED) else None)
         if failure is not None:
             self._fail(failure)
 
     def _start_again(self, spark: SparkSession) -> None:
         self.restarts += 1
         try:
-            self.batch.check_ours()
+            self.batch.check_ours()  # before opening takes the next generation: a job that came later keeps the tables
             self._open()
             self._start(spark)
-        except Py4JNetworkError:  # there is no Spark any more
+        except Py4JNetworkError:  # Spark itself is gone: nothing can be restarted
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other queries go on
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other queries continue
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        if self._run is not None and time.monotonic() - self._began > STEADY_SECONDS:
+        if self._run is not None and time.monotonic() - self._began > RECOVERED_AFTER_SECONDS:
             self._pause = FIRST_PAUSE_SECONDS
-        came_further = self._run is not None and self._run.came_further
+        made_progress = self._run is not None and self._run.made_progress
         self.stop()
         self.last_error = sentence_of(error)
-        self.is_lost, self.is_outrun = isinstance(error, FOR_GOOD), isinstance(error, TableRefused)
+        self.is_lost, self.is_superseded = isinstance(error, NOT_RETRIED), isinstance(error, TableRefused)
         if self.is_lost:
             self._report(f"the query {self.name} stopped for good: {self.last_error}")
             return
         self._report(f"the query {self.name} failed: {self.last_error}; it starts again in {self._pause:g} s")
-        self._futile_starts = self._futile_starts + 1 if isinstance(error, SparkEnded) and not came_further else 0
-        if self._futile_starts == FUTILE_STARTS:
+        # An error of Spark's own before anything was applied, twice in a row, points at a broken checkpoint.
+        self._failed_starts = self._failed_starts + 1 if isinstance(error, SparkEnded) and not made_progress else 0
+        if self._failed_starts == FAILED_STARTS_UNTIL_NEW_CHECKPOINT:
             self._set_checkpoint_aside()
         self._again_at = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
 
     def _set_checkpoint_aside(self) -> None:
-        """Give Spark a new checkpoint in place of one that a crash or a full disk broke: the tables know positions."""
+        """Replace a checkpoint that a crash or a full disk broke: the tables hold the positions, so nothing is lost."""
         checkpoint = self._places.checkpoint / self.name
         aside = checkpoint.with_name(f"{self.name}.broken")
         shutil.rmtree(aside, ignore_errors=True)
         with suppress(OSError):
             checkpoint.rename(aside)
             self._report(
-                f"Spark cannot go on from the checkpoint of {self.name}: a new one begins, nothing is lost; "
+                f"Spark cannot continue from the checkpoint of {self.name}: a new one is used, nothing is lost; "
                 f"the old one is in {aside}"
             )
 
-    def clean(self, bus: DirectoryReader) -> None:
-        """Delete what was applied already at the last call: Spark, too, has left that behind since."""
-        if self.definition.channel is None:
+    def delete_applied(self, bus: DirectoryReader) -> None:
+        """Delete from the bus what was applied at the previous call already.
+
+        Not what was applied since: Spark plans a batch again that its checkpoint has not committed, and must be able to
+        read it.
+        """
+        if self.definition.channel is None or self.progress is None:
             return
         for source, position in self._applied_before.items():
             bus.delete_below(self.definition.channel, source, position)
-        self._applied_before = self.batch.positions
+        self._applied_before = self.progress.positions
 
     def stop(self) -> None:
-        """Stop the query after its batch, and what follows it after its last round."""
+        """Stop the query after its batch, and its follower after a last round."""
         run, self._run = self._run, None
         try:
             if run is not None:
@@ -199,5 +207,5 @@ class Supervised:
                 self.follower.stop()
 
 
-def _unwatched(query: str, applied: Applied, stages: Mapping[str, float]) -> None:
-    """Nobody wants to know."""
+def _ignore(query: str, applied: Applied, stages: Mapping[str, float]) -> None:
+    """Do nothing."""

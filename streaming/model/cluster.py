@@ -11,7 +11,7 @@ from streaming.contracts.identifiers import BrokerId, Micros, TopicPartition
 from streaming.model.admin import Admin
 from streaming.model.control_plane import ControlPlane, broker_class, control_plane
 from streaming.model.delivery import Address, Event, EventQueue, Link, Network, Pause, Process
-from streaming.model.messages.errors import Error, Refused
+from streaming.model.errors import Error, Refused
 from streaming.model.messages.fetch import FetchResponse
 from streaming.model.messages.membership import BrokerRegistrationRequest
 from streaming.model.messages.outbox import Disconnected, Message, Timer
@@ -21,11 +21,11 @@ from streaming.model.storage.disk import Disk
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from streaming.model.broker.broker import Broker
     from streaming.model.constants import Constants
     from streaming.model.control_plane import ControlProcess
-    from streaming.model.controller.metadata_writer import Commit
+    from streaming.model.controller.commit import Commit
     from streaming.model.probe import Probe
+    from streaming.model.server.broker import Broker
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Cluster:
         self.brokers: dict[BrokerId, Broker] = {}
         self.clients: dict[BrokerId, Process] = {}
         self.disks: dict[BrokerId, Disk] = {}
-        self.admin = Admin(self)
+        self.admin = Admin(self.ask)
         self.refused = 0
         self.events_taken = 0
         self.constants = constants
@@ -116,11 +116,11 @@ class Cluster:
             self._refuse_connection(event)
         elif node in self._paused:
             self._paused[node].events.append(event)
-        elif node not in self.controllers.running or self._is_heard(sender, event.payload):
+        elif node not in self.controllers.running or self._is_process_alive(sender, event.payload):
             self._nodes[node].receive(self.now, event.payload)
             self.flush(node)
 
-    def _is_heard(self, sender: Address, request: Message | Timer) -> bool:
+    def _is_process_alive(self, sender: Address, request: Message | Timer) -> bool:
         """A request dies with its process; without the check on incarnations the next one gets the answer to it."""
         outlives = isinstance(request, BrokerRegistrationRequest) and not self.constants.switches.incarnation_check
         return outlives or self._processes.get(sender.node) == sender.process
@@ -167,8 +167,8 @@ class Cluster:
             controller.start(self.now, self.constants.start_up_ms)
             self.flush(node)
         elif node not in self._nodes:
-            disk, known = self.disks.setdefault(node, Disk(self.constants.log_dirs)), self.controller.registry
-            broker = broker_class(self.constants)(node, incarnation_id, self.constants, disk, known)
+            disk, registry = self.disks.setdefault(node, Disk(self.constants.log_dirs)), self.controller.registry
+            broker = broker_class(self.constants)(node, incarnation_id, self.constants, disk, registry)
             self.brokers[node] = broker
             self._run(node, broker)
             broker.lifecycle.rack = rack
@@ -257,7 +257,7 @@ class Cluster:
             broker.leadership.stalled = (pause.since, self.now)
             self.refused += broker.append(self.now, pause.appends.items(), acks_all=False)
             self.flush(node)
-        for event in sorted(pause.events, key=lambda it: it.sender != it.receiver):
+        for event in sorted(pause.events, key=lambda event: event.sender != event.receiver):
             self._deliver(event)
 
     def release(self, link: Link) -> None:

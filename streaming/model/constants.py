@@ -121,11 +121,17 @@ class Constants:
         return self.eligible_leader_replicas and self.metadata_mode is MetadataMode.KRAFT
 
     @property
+    def leaders_add_partitions(self) -> bool:
+        """Whether leaders add partitions to a transaction, and every decision raises the epoch (KIP-890)."""
+        return self.transaction_version >= _LEADERS_ADD_PARTITIONS_SINCE
+
+    @property
     def session_check_ms(self) -> int:
         """Period in which the controller looks for expired sessions: an eighth of the session (4.x)."""
         return max(1, self.broker_session_timeout_ms // 8)
 
 
+_LEADERS_ADD_PARTITIONS_SINCE: Final = 2
 _LEAST: Final = {
     "start_up_ms": 0,
     "log_dirs": 1,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from streaming.model.broker.broker import Broker
 from streaming.model.constants import MetadataMode
 from streaming.model.controller.controller import Controller
 from streaming.model.delivery import Process
 from streaming.model.quorum.controllers import Controllers, Jitter
+from streaming.model.server.broker import Broker
 from streaming.model.zookeeper.broker import ZooKeeperBroker
 from streaming.model.zookeeper.ensemble import Ensemble, ZooKeeper
 

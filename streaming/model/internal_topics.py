@@ -88,13 +88,6 @@ def changelog(
     return InternalTopic(f"{application}-{store}-changelog", partitions, replication_factor, cleanup)
 
 
-def repartition(
-    application: str, name: str, partitions: int, *, replication_factor: int | None = None
-) -> InternalTopic:
-    """Give the topic through which Kafka Streams sends records to where their new key belongs."""
-    return InternalTopic(f"{application}-{name}-repartition", partitions, replication_factor, DELETE)
-
-
 def connect(
     configs: str = "connect-configs", offsets: str = "connect-offsets", statuses: str = "connect-status"
 ) -> tuple[InternalTopic, InternalTopic, InternalTopic]:

@@ -60,7 +60,7 @@ class NetworkClient:
 
     def in_flight(self, receiver: BrokerId) -> int:
         """Count the requests that this node has not answered yet."""
-        return sum(it.receiver == receiver for it in self._open.values())
+        return sum(request.receiver == receiver for request in self._open.values())
 
     def answered(self, now: int, response: Any) -> None:  # noqa: ANN401 - any answer, as long as it names its request
         """An answer arrives; void if nobody waits for it any more."""
@@ -79,6 +79,6 @@ class NetworkClient:
         self._lose(now, message.peer)
 
     def _lose(self, now: int, peer: BrokerId) -> None:
-        lost = [number for number, it in self._open.items() if it.receiver == peer]
+        lost = [number for number, request in self._open.items() if request.receiver == peer]
         for request in [self._open.pop(number) for number in lost]:
             request.then(now, None)

@@ -11,7 +11,7 @@ from streaming.model.switches import Switches, Truncation
 NEWEST: Final = "kraft-4.x"
 
 # 3.x on ZooKeeper: the windows of 2.5 (KIP-537), the ISR changes of 2.7 (KIP-497). What came with KRaft alone is
-# missing: uptimes in proposals (KIP-903) and eligibility (KIP-841), ELR and what belongs to it (KIP-966).
+# missing: broker epochs in proposals (KIP-903) and eligibility (KIP-841), ELR and what belongs to it (KIP-966).
 _ZOOKEEPER_3: Final = Constants(
     metadata_mode=MetadataMode.ZOOKEEPER,
     broker_session_timeout_ms=18_000,

@@ -13,13 +13,13 @@ class Statement(NamedTuple):
     """One sentence of the popular texts.
 
     Attributes:
-        told: what people are told.
+        claim: what people are told.
         does: what Kafka does.
         differs: where the two part; empty where the sentence is simply right.
         rule: where the model says so, ``module:name``.
     """
 
-    told: str
+    claim: str
     does: str
     differs: str
     rule: str
@@ -33,7 +33,7 @@ STATEMENTS: Final[dict[int, Statement]] = {
         "A partition has one leader and replication factor minus one followers.",
         "The replica list has as many members as the replication factor, leader included. The leader is one of them.",
         "There may be no leader at all: then the partition is offline and its leader is -1.",
-        f"{_CONTROLLER}partition:PartitionRegistration",
+        "streaming.model.registrations:PartitionRegistration",
     ),
     2: Statement(
         "The replication factor is fixed when a topic is created.",

@@ -30,14 +30,14 @@ class Switches:
     Attributes:
         truncation: how logs are brought together after a change of leaders.
         epoch_fencing: fetches and appends carry a leader epoch that must match (2.1, KIP-320).
-        broker_epoch_check: a proposed ISR names the uptime of each member (3.5, KIP-903).
+        broker_epoch_check: a proposed ISR names the broker epoch of each member (3.5, KIP-903).
         eligibility_check: leaders and the controller keep fenced and leaving brokers out of an ISR (3.3, KIP-841).
         partition_epoch_check: a proposed ISR must build on the newest partition state.
         incarnation_check: a registration is answered to the process that asked, not to one before it.
         expand_needs_fetch_in_epoch: a follower joins the ISR only after a fetch in the current leader epoch.
         expand_needs_high_watermark: it must have everything below the high watermark.
-        expand_needs_epoch_start: and everything before the start of this term (KAFKA-7128).
-        reset_followers_at_new_epoch: a new term forgets where followers were.
+        expand_needs_epoch_start: and everything before the start of this leader epoch (KAFKA-7128).
+        reset_followers_at_new_epoch: a new leader epoch forgets where followers were.
         discard_stale_fetches: an answer to an older request or epoch is void (a position is checked by the log itself).
         restart_fetchers_on_higher_epoch_only: metadata of an equal or lower leader epoch disturbs no fetch.
         exclude_unclean_shutdown: who crashed leaves ISR and ELR when it registers again (4.0, KIP-966).
@@ -45,7 +45,7 @@ class Switches:
         recheck_high_watermark_after_isr: a smaller ISR may commit at once (KAFKA-13091).
         last_known_leader_check: the last known leader is elected only while it is active (KAFKA-19522).
         bump_leader_epoch_on_shrink: KRaft: a shrink begins a new leader epoch (before 3.6; KAFKA-15021).
-        monotonic_latest_offset: the latest offset is unknown until the high watermark reached this term (KIP-207).
+        monotonic_latest_offset: no latest offset before the high watermark reached this leader epoch (KIP-207).
         transaction_verification: a leader asks the coordinator before it opens a transaction (3.6, KIP-890).
         coordinator_waits_for_commit: an offset commit is acknowledged once it is committed (KAFKA-20634).
         epoch_cache_keeps_progress: a truncation always lowers the last epoch or ends (KAFKA-10706).

@@ -1,12 +1,13 @@
 """What isrwatch needs beside Python: a Java, the jars, and trust in the company's certificates.
 
-Everything is found or fetched once into one cache folder and only looked up from then on:
+What is fetched is found or fetched once into one cache folder and only looked up from then on:
 
-- ``folders``     the cache folder, one process at a time in it
+- ``folders``     the cache folder, used by one process at a time
 - ``java``        the Java that Spark and the sandbox run on
-- ``truststore``  the certificate authorities of the environment, in Java's form
+- ``truststore``  the certificate authorities of the environment, in Java's format
 - ``lockfile``    which jars, by coordinate and SHA-256
 - ``ivy``         the resolver that pyspark's wheel carries, run as a program
-- ``listening``   the socket that a server of ours listens on
 - ``jars``        the jars on this disk
+- ``listening``   the socket that one of our servers listens on
+- ``garbage``     when Python's garbage collector may run
 """

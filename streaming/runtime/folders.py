@@ -1,4 +1,4 @@
-"""Where files that can be fetched again live: the cache folder. Knows the environment and the disk only."""
+"""The cache folder, for files that can be downloaded or built again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def cache_folder() -> Path:
-    """Give the folder for everything that can be fetched or built again.
+    """Return the cache folder.
 
     ``ISRWATCH_CACHE``, else ``XDG_CACHE_HOME/isrwatch``, else ``~/.cache/isrwatch``. It may not exist yet.
     """
@@ -27,12 +27,12 @@ def cache_folder() -> Path:
 
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Let one process at a time work in a folder of the cache; the lock goes with its process, even a killed one.
+    """Lock a folder of the cache for this process; the kernel releases the lock with the process, even a killed one.
 
     Raises:
-        ConfigurationError: the folder cannot be made or written.
+        ConfigurationError: the folder cannot be created or written.
     """
-    with _blaming_the_cache(folder):
+    with _reporting_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("w")
     with lock:
@@ -41,13 +41,13 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Write a file of the cache that a reader sees whole or not at all.
+    """Write a file of the cache atomically.
 
     Raises:
         ConfigurationError: it cannot be written.
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with _blaming_the_cache(path):
+    with _reporting_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         draft.write_bytes(content)
         draft.chmod(mode)
@@ -55,10 +55,10 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
 
 
 @contextmanager
-def _blaming_the_cache(path: Path) -> Iterator[None]:
+def _reporting_write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise ConfigurationError(
-            f"cannot write {path}: {error.strerror}; name a folder that can be written in ISRWATCH_CACHE"
+            f"cannot write {path}: {error.strerror}; set ISRWATCH_CACHE to a writable folder"
         ) from None

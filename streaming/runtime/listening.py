@@ -1,4 +1,4 @@
-"""The socket that a server of ours listens on. Knows addresses, no HTTP."""
+"""The listening socket of a server. Depends on addresses only, not on HTTP."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ BACKLOG: Final = 128
 
 
 def listen(address: str, option: str) -> socket.socket:
-    """Open the socket to serve on.
+    """Open a listening socket.
 
     Args:
         address: ``host:port``, ``[ipv6]:port`` or ``:port`` (every interface).
-        option: the option of the command that chooses it.
+        option: the command-line option for the address, for the error message.
 
     Raises:
-        ConfigurationError: the address is none, or is taken.
+        ConfigurationError: the address is invalid or in use.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not (port.isascii() and port.isdecimal()) or int(port) > 65535:  # noqa: PLR2004 - TCP's own
@@ -41,6 +41,6 @@ def listen(address: str, option: str) -> socket.socket:
 
 
 def address_of(opened: socket.socket) -> str:
-    """Spell the address of a socket, as in a URL."""
+    """Return the address of a socket, as in a URL."""
     host, port = opened.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,7 +1,7 @@
-"""``conf/jars.lock``: which jars, by coordinate and SHA-256. Knows TOML, no network and no cache.
+"""``conf/jars.lock``: jars by coordinate and SHA-256. Depends on TOML only, not on the network or the cache.
 
-A group's ``resolve`` and ``exact`` are wishes, with and without what they depend on; its ``jars`` are what the wishes
-came to when the lock was last written. Only ``jars`` are ever fetched.
+A group requires the jars of ``resolve`` with their dependencies and those of ``exact`` without; its ``jars`` are the
+result of the last resolution. Only ``jars`` are ever downloaded.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _HEADER: Final = """\
-# The jars beside pyspark's own, by coordinate and SHA-256. Where they come from is the resolver's business:
-# conf/ivysettings.xml, or the file that ISRWATCH_IVY_SETTINGS names (a mirror, a folder without network).
-# "resolve" is taken with what it depends on, "exact" without: delta and kafka-connector are the sets that were run with
-# Spark, which carries the rest. After a change of these two write the sums anew: isrwatch jars lock
+# The jars that pyspark does not contain, by coordinate and SHA-256. The repository is configured in
+# conf/ivysettings.xml, or in the file that ISRWATCH_IVY_SETTINGS points at (a mirror, a local folder).
+# "resolve" includes the dependencies of a jar, "exact" does not: Spark already has the other dependencies of delta.
+# After a change of "resolve" or "exact" write the sums again: isrwatch jars lock
 """
 _COORDINATE: Final = re.compile(r"([\w.-]+):([\w.-]+):([\w.-]+)")
 _SUM: Final = re.compile(r"[0-9a-f]{64}")
@@ -40,13 +40,13 @@ class Coordinate:
 
     @property
     def path(self) -> str:
-        """Where the jar lies below a folder of jars."""
+        """The path of the jar below the folder of the jars."""
         return f"{self.group}/{self.artifact}-{self.version}.jar"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """One set of jars that is used together."""
+    """Jars that are used together."""
 
     resolve: tuple[Coordinate, ...] = ()
     exact: tuple[Coordinate, ...] = ()
@@ -54,10 +54,10 @@ class Group:
 
 
 def coordinate(text: str) -> Coordinate:
-    """Read ``group:artifact:version``.
+    """Parse ``group:artifact:version``.
 
     Raises:
-        ConfigurationError: it is not of that form.
+        ConfigurationError: it does not have that form.
     """
     parts = _COORDINATE.fullmatch(text)
     if parts is None or ".." in text:
@@ -77,11 +77,11 @@ def read(path: Path) -> dict[str, Group]:
     except OSError as error:
         raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, TypeError) as error:
-        raise ConfigurationError(f"{path} is not a lock of jars: {error}") from None
+        raise ConfigurationError(f"{path} is not a lock file of jars: {error}") from None
 
 
 def render(groups: Mapping[str, Group]) -> str:
-    """Write a lock file's text; the same groups always give the same bytes."""
+    """Return the text of a lock file; deterministic."""
     return "\n".join([_HEADER, *(_section(name, group) for name, group in groups.items())])
 
 
@@ -93,7 +93,7 @@ def _group(
 ) -> Group:
     for text, checksum in jars.items():
         if not _SUM.fullmatch(checksum):
-            raise ConfigurationError(f"{text} in jars.lock has no SHA-256; write it anew: isrwatch jars lock")
+            raise ConfigurationError(f"{text} in jars.lock has no SHA-256; write it again: isrwatch jars lock")
     return Group(
         resolve=tuple(map(coordinate, resolve or ())),
         exact=tuple(map(coordinate, exact or ())),
@@ -103,9 +103,9 @@ def _group(
 
 def _section(name: str, group: Group) -> str:
     lines = [f"[{name}]"]
-    for key, wishes in (("resolve", group.resolve), ("exact", group.exact)):
-        if wishes:
-            lines += [f"{key} = [", *(f'    "{wish}",' for wish in wishes), "]"]
+    for key, required in (("resolve", group.resolve), ("exact", group.exact)):
+        if required:
+            lines += [f"{key} = [", *(f'    "{jar}",' for jar in required), "]"]
     lines += ["", f"[{name}.jars]"]
     lines += [f'"{jar}" = "{group.jars[jar]}"' for jar in sorted(group.jars)]
     return "\n".join([*lines, ""])

@@ -1,8 +1,8 @@
-"""The certificate authorities of the environment, in Java's form.
+"""The certificate authorities of the environment as a Java trust store.
 
-Python, pip and curl follow ``SSL_CERT_FILE`` or ``REQUESTS_CA_BUNDLE``; Java does not, and behind a company's proxy it
-fails with "PKIX path building failed". A JKS trust store is simple enough to write here, in milliseconds; keytool
-takes one certificate a run, and bundles hold 150.
+Python, pip and curl use ``SSL_CERT_FILE`` or ``REQUESTS_CA_BUNDLE``; Java does not, and fails behind a company's proxy
+with "PKIX path building failed". The JKS format is simple enough to be written here, in milliseconds; keytool imports
+one certificate per run, and bundles contain 150.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _PASSWORD: Final = "changeit"  # noqa: S105 - Java's default; a list of public c
 
 
 def trust_options() -> tuple[str, ...]:
-    """Give the Java options that make it trust what Python trusts; none when the environment names no bundle.
+    """Return the Java options for the CA bundle of the environment; none when it sets no bundle.
 
     Raises:
-        ConfigurationError: the bundle that the environment names cannot be read or holds no certificate.
+        ConfigurationError: the bundle cannot be read or contains no certificate.
     """
     for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
         if bundle := os.environ.get(name):
@@ -39,25 +39,28 @@ def trust_options() -> tuple[str, ...]:
 
 
 def _trust_store(variable: str, bundle: Path) -> Path:
-    """Give the trust store of a bundle; its name carries the bundle's hash, so a changed bundle gives another."""
+    """Return the trust store of a bundle, with the hash of the bundle in its name, so that a change creates another."""
     try:
         pem = bundle.read_bytes()
     except OSError as error:
-        raise ConfigurationError(f"{variable} names {bundle}, which cannot be read: {error.strerror}") from None
+        raise ConfigurationError(f"{variable} is {bundle}, which cannot be read: {error.strerror}") from None
     path = cache_folder() / f"truststore-{hashlib.sha256(pem).hexdigest()[:16]}.jks"
     if not path.exists():
         try:
             certificates = [base64.b64decode(match[1]) for match in _PEM.finditer(pem)]
         except binascii.Error as error:
-            raise ConfigurationError(f"{variable} names {bundle}, which is not PEM: {error}") from None
+            raise ConfigurationError(f"{variable} is {bundle}, which is not PEM: {error}") from None
         if not certificates:
-            raise ConfigurationError(f"{variable} names {bundle}, which holds no PEM certificate")
+            raise ConfigurationError(f"{variable} is {bundle}, which contains no PEM certificate")
         write_atomically(path, jks(certificates))
     return path
 
 
 def jks(certificates: list[bytes]) -> bytes:
-    """Write DER certificates as a JKS trust store: header, entries, keyed SHA-1 over both."""
+    """Return DER certificates as a JKS trust store: header, entries, keyed SHA-1 over both.
+
+    The key is the password in UTF-16 and the constant "Mighty Aphrodite" (``sun.security.provider.JavaKeyStore``).
+    """
     body = struct.pack(">III", _MAGIC, _VERSION, len(certificates))
     for number, certificate in enumerate(certificates):
         body += struct.pack(">I", _TRUSTED_CERTIFICATE) + _text(f"authority-{number}") + struct.pack(">Q", 0)

@@ -1,12 +1,33 @@
-"""How we learn: every source is polled for observations and proves the causes it can.
+"""Sources: each is polled for observations and proves the causes it can.
 
-- ``source``          the interface, and nothing else
-- ``image``           a cluster's metadata, applied record by record (pure)
-- ``causes``          why an ISR or a leader changed, from the order of records (pure)
-- ``collector``       polls sources, each in a thread, and publishes what they saw
-- ``pace``            a source on another clock
-- ``simulated``       drives the model: clock, seed, network and faults are its own
-- ``metadata_log``    tails ``__cluster_metadata`` of a real KRaft cluster
-- ``admin``           polls the brokers, where no controller may be read
-- ``broker_metrics``  scrapes the brokers' JMX exporters
+- ``source``                the interface
+- ``collector``             polls sources, each in a thread, and publishes what they return
+- ``pace``                  a source on another clock
+
+The KRaft metadata log:
+
+- ``metadata_log``          tails ``__cluster_metadata`` of a real KRaft cluster
+- ``image``                 a cluster's metadata: record batches in, observations out (pure)
+- ``image_state``           the metadata as a value, and what each record does to it
+- ``image_observed``        a change of the metadata as an observation
+- ``image_document``        the metadata as JSON, for checkpoints
+- ``causes``                why an ISR or a leader changed, from the order of records (pure)
+- ``causes_context``        the records around a partition change in its batch
+- ``causes_revised``        ISR removals whose cause is in doubt until a later record proves it
+
+Polling:
+
+- ``admin``                 polls the brokers, where the metadata log cannot be read
+- ``admin_metadata``        the cluster's metadata, requested by a thread of its own
+- ``admin_view``            what one poll shows, and what changed since the one before
+- ``admin_configs``         ``min.insync.replicas`` as the brokers apply it
+- ``admin_offsets``         log positions, requested from each leader separately
+- ``admin_topic_ids``       the ids of topics
+- ``admin_refusals``        errors of librdkafka as one sentence with the fix
+- ``broker_metrics``        scrapes the brokers' JMX exporters
+- ``broker_metrics_names``  the broker metrics that are kept, in each dialect of JMX-exporter rules
+
+No cluster at all:
+
+- ``simulated``             drives the model: clock, seed, network and faults are its own
 """

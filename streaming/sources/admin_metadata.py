@@ -1,6 +1,6 @@
-"""The cluster's metadata, read by a thread of its own and believed with care.
+"""The cluster's metadata, read in a thread and verified with a second broker where a response may be stale.
 
-Knows confluent-kafka's admin client and the monotonic clock.
+Depends on confluent-kafka's admin client and the monotonic clock.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import Micros
 from streaming.sources.admin_topic_ids import TopicIds
-from streaming.sources.admin_view import ClusterView, is_doubtful, read_view
+from streaming.sources.admin_view import ClusterView, may_be_stale, read_view
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from confluent_kafka.admin import AdminClient
 
-_SECOND_LOOKS: Final = 3  # an answer that may be old is believed when two brokers give it, or after so many looks
-_SECOND_LOOK_AFTER: Final = Micros(300_000)  # longer than a healthy broker lags behind the metadata log
-_HELD: Final = Micros(1_000_000)  # how long the other topics wait for the id of a new one
-_IMPATIENT_AFTER: Final = Micros(1_000_000)  # then another broker is asked, too
-_READERS: Final = 4
+_RECHECKS: Final = 3  # a response that may be stale is accepted when two brokers agree, or after so many rechecks
+_RECHECK_AFTER: Final = Micros(300_000)  # longer than a healthy broker lags behind the metadata log
+_MAX_HOLD: Final = Micros(1_000_000)  # how long a view waits for the id of a new topic
+_SLOW_AFTER: Final = Micros(1_000_000)  # then another broker is asked, too
+_MAX_IN_FLIGHT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A view with the monotonic time of its request and of its answer."""
+    """A view with the monotonic times of its request and its response."""
 
     view: ClusterView
     began: Micros
@@ -36,18 +36,21 @@ class Read:
 
 
 class MetadataRound:
-    """One question at a time, asked of one broker, and of another and another one as long as none answers.
+    """Reads the metadata from one broker at a time, and from further brokers while none responds.
 
-    librdkafka asks the broker it last talked to, hung or not, but a client keeps to the broker that it was started
-    with. So each question that comes too late has a client of its own, and the one that answers first is used from
-    then on, for every other question as well: it knows the leaders that it was just told.
+    librdkafka sends a metadata request to the broker it used last, even when that hangs, and a client stays with the
+    broker it was created with. So every retry has a client of its own; the client with the first response is used from
+    then on, for all other requests too, because it has the current leaders.
+
+    Invariant: while ``_suspects`` is not empty, the last accepted view was received before all of them, and none of
+    them was returned by :meth:`take`.
 
     Args:
-        connect: makes a client of a list of addresses.
+        connect: creates a client for a list of addresses.
         bootstrap_servers: ``host:port``, comma-separated.
-        cluster: stands for the cluster id where the version has none.
-        name: of the threads.
-        seconds: limit of each request.
+        cluster: replaces the cluster id where the Kafka version has none.
+        name: prefix of the thread names.
+        seconds: timeout of each request.
     """
 
     def __init__(
@@ -66,43 +69,43 @@ class MetadataRound:
         self._cluster = cluster
         self._seconds = seconds
         self._ids = TopicIds(seconds)
-        self._reader = ThreadPoolExecutor(max_workers=_READERS, thread_name_prefix=name)
-        self._readings: dict[Future[Read], AdminClient] = {}
-        self._asked_at = Micros(0)
-        self._until = Micros(0)
+        self._threads = ThreadPoolExecutor(max_workers=_MAX_IN_FLIGHT, thread_name_prefix=name)
+        self._in_flight: dict[Future[Read], AdminClient] = {}
+        self._requested_at = Micros(0)
+        self._deadline = Micros(0)
         self._held: Read | None = None
-        self._doubts: list[ClusterView] = []
+        self._suspects: list[ClusterView] = []
 
     def ask(self) -> None:
-        """Send the question, unless an answer is still owed; to another broker while the last answer is in doubt."""
-        if not self._readings:
-            self._until = Micros(monotonic() + int(self._seconds * 1_000_000))
-            self._submit(self._another() if self._doubts else self.client)
+        """Send the request, unless one is in flight; to another broker while the last response may be stale."""
+        if not self._in_flight:
+            self._deadline = Micros(monotonic() + int(self._seconds * 1_000_000))
+            self._submit(self._another() if self._suspects else self.client)
 
     def ask_ids(self, view: ClusterView) -> None:
-        """Ask for every topic's id again: a topic that was made again may be placed as it was."""
+        """Request every topic id again: a topic that was recreated may have the same placement as before."""
         self._ids.ask(self.client, view.topics, everything=True)
 
-    def second_look_after(self) -> Micros | None:
-        """Tell how soon to ask again because the last answer is in doubt; None where it is not."""
-        return _SECOND_LOOK_AFTER if self._doubts else None
+    def recheck_after(self) -> Micros | None:
+        """Return how soon to ask again because the last response may be stale, None when it is not."""
+        return _RECHECK_AFTER if self._suspects else None
 
     def pending(self) -> list[Future[Any]]:
-        """Give what to wait for."""
-        return [*self._ids.pending(), *(reading for reading in self._readings if not reading.done())]
+        """Return the futures to wait for."""
+        return [*self._ids.pending(), *(reading for reading in self._in_flight if not reading.done())]
 
     def take(self, before: ClusterView | None) -> Read | None:
-        """Give the newest view when it is complete, with topic ids, and credible.
+        """Return the newest view once it has its topic ids and is not suspected to be stale.
 
         Raises:
-            KafkaException: nobody answered in time.
+            KafkaException: no broker responded in time.
         """
-        self._take_answer(before)
+        self._take_response(before)
         if self._held is None:
             return None
         view = self._held.view
         self._ids.take(view.cluster_id)
-        if self._ids.pending() and (before is None or monotonic() - self._held.ended < _HELD):
+        if self._ids.pending() and (before is None or monotonic() - self._held.ended < _MAX_HOLD):
             return None
         read, self._held = self._held, None
         self._ids.forget_others(view.topics)
@@ -114,73 +117,75 @@ class MetadataRound:
         return replace(read, view=self._completed(view, before, frozenset(unsettled)))
 
     def close(self) -> None:
-        """Let go of the thread; a request under way ends by its own limit."""
-        self._reader.shutdown(wait=False, cancel_futures=True)
+        """Stop the threads; a request in flight ends by its own timeout."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _submit(self, client: AdminClient) -> None:
-        self._asked_at = monotonic()
-        seconds = (self._until - self._asked_at) / 1_000_000
-        self._readings[self._reader.submit(self._read, client, seconds)] = client
+        self._requested_at = monotonic()
+        seconds = (self._deadline - self._requested_at) / 1_000_000
+        self._in_flight[self._threads.submit(self._read, client, seconds)] = client
 
     def _read(self, client: AdminClient, seconds: float) -> Read:
         began = monotonic()
         view = read_view(client, cluster=self._cluster, seconds=seconds)
         return Read(view, began, monotonic())
 
-    def _take_answer(self, before: ClusterView | None) -> None:
-        read = self._first_answer()
+    def _take_response(self, before: ClusterView | None) -> None:
+        read = self._first_response()
         if read is None:
             return
-        if before is not None and is_doubtful(before, read.view) and not self._is_confirmed(read.view):
-            self._doubts.append(read.view)
+        if before is not None and may_be_stale(before, read.view) and not self._is_corroborated(read.view):
+            self._suspects.append(read.view)
             return
-        self._doubts, self._held = [], read
+        self._suspects, self._held = [], read
         self._ids.ask(self.client, read.view.topics)
 
-    def _is_confirmed(self, view: ClusterView) -> bool:
-        """Tell whether another broker has said the same, or nobody will: where brokers differ, it takes more looks."""
-        is_alone = {view.answered_by} == {other.answered_by for other in self._doubts}
-        return len(self._doubts) >= (_SECOND_LOOKS if is_alone else 2 * _SECOND_LOOKS) or any(
+    def _is_corroborated(self, view: ClusterView) -> bool:
+        """Return whether another broker agrees, or there were enough rechecks: more of them where brokers disagree."""
+        is_alone = {view.answered_by} == {other.answered_by for other in self._suspects}
+        return len(self._suspects) >= (_RECHECKS if is_alone else 2 * _RECHECKS) or any(
             view.answered_by != other.answered_by and (view.brokers, view.topics) == (other.brokers, other.topics)
-            for other in self._doubts
+            for other in self._suspects
         )
 
-    def _first_answer(self) -> Read | None:
-        """Take the first answer that came; a failure counts when nothing else is under way."""
-        for reading in [reading for reading in self._readings if reading.done()]:
-            client = self._readings.pop(reading)
+    def _first_response(self) -> Read | None:
+        """Return the first response that arrived; raise a failure when no other request is in flight."""
+        for reading in [reading for reading in self._in_flight if reading.done()]:
+            client = self._in_flight.pop(reading)
             failure = reading.exception()
             if failure is None:
-                # Those still under way would tell something older, later.
-                self._readings.clear()
+                # Requests still in flight were sent earlier and may return older metadata later.
+                self._in_flight.clear()
                 self.client = client
                 read = reading.result()
                 self._addresses = [f"{host}:{port}" for host, port in read.view.brokers.values()] or self._addresses
                 return read
-            if not self._readings:
+            if not self._in_flight:
                 raise failure
         self._ask_another()
         return None
 
     def _ask_another(self) -> None:
-        is_slow = bool(self._readings) and monotonic() - self._asked_at > _IMPATIENT_AFTER
-        if is_slow and self._until - monotonic() > _IMPATIENT_AFTER and len(self._readings) < _READERS:
+        is_slow = bool(self._in_flight) and monotonic() - self._requested_at > _SLOW_AFTER
+        if is_slow and self._deadline - monotonic() > _SLOW_AFTER and len(self._in_flight) < _MAX_IN_FLIGHT:
             self._submit(self._another())
 
     def _another(self) -> AdminClient:
-        """Make a client of the next broker."""
+        """Create a client for the next broker."""
         self._next_address += 1
         return self._connect(self._addresses[self._next_address % len(self._addresses)])
 
     def _completed(self, view: ClusterView, before: ClusterView | None, unsettled: frozenset[str]) -> ClusterView:
-        """Add the topic ids; a topic whose id is not certain stays as it was before."""
+        """Add the topic ids; a topic whose id is not settled stays as it was before."""
         old = {} if before is None else {name: parts for name, parts in before.topics.items() if name in unsettled}
-        now = {name: parts for name, parts in view.topics.items() if name in self._ids.known and name not in unsettled}
-        ids = {name: self._ids.known[name] for name in now}
+        now = {
+            name: parts for name, parts in view.topics.items() if name in self._ids.by_name and name not in unsettled
+        }
+        ids = {name: self._ids.by_name[name] for name in now}
         kept = {} if before is None else {name: before.topic_ids[name] for name in old}
         return replace(view, topics={**now, **old}, topic_ids={**ids, **kept})
 
 
 def monotonic() -> Micros:
-    """Tell the time that never jumps."""
+    """Return the monotonic time."""
     return Micros(time.monotonic_ns() // 1000)

@@ -1,8 +1,8 @@
-"""The log positions that leaders tell, asked of each leader on its own, so that a hung one delays nobody.
+"""The offsets that leaders return to ListOffsets, requested from each leader separately: a hung one delays no other.
 
-Knows confluent-kafka's admin client and the contracts. ListOffsets: earliest = log start, latest with
-``read_uncommitted`` = high watermark, with ``read_committed`` = last stable offset (KIP-98). A leader's log end is not
-told to clients.
+Depends on confluent-kafka's admin client and the contracts. ListOffsets: earliest = log start, latest with
+``read_uncommitted`` = high watermark, with ``read_committed`` = last stable offset (KIP-98). Clients cannot read a
+leader's log end offset.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from confluent_kafka.admin import OffsetSpec
 
 from streaming.contracts.identifiers import BrokerId, Micros, Offset
 from streaming.contracts.observations import Observation
+from streaming.contracts.sample_blocks import offsets_in_blocks
 from streaming.contracts.samples import ReplicaOffsetsObserved
-from streaming.sources.admin_refusals import forbidden
+from streaming.sources.admin_refusals import missing_permission
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from streaming.errors import ConnectionRefused
     from streaming.sources.admin_view import ClusterView
 
-_QUESTIONS: Final[dict[str, tuple[OffsetSpec, IsolationLevel]]] = {
+_REQUESTS: Final[dict[str, tuple[OffsetSpec, IsolationLevel]]] = {
     "log_start_offset": (OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
     "high_watermark": (OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
     "last_stable_offset": (OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
@@ -35,84 +36,95 @@ _QUESTIONS: Final[dict[str, tuple[OffsetSpec, IsolationLevel]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What one leader was asked, and when. The client is held: one that is let go of may never give its answers."""
+class _Request:
+    """The requests to one leader. The client is referenced: one that is collected may not complete its futures."""
 
     client: AdminClient
     view: ClusterView
     at: Micros
-    answers: dict[str, dict[TopicPartition, Future[ListOffsetsResultInfo]]]
+    responses: dict[str, dict[TopicPartition, Future[ListOffsetsResultInfo]]]
 
     def futures(self) -> Iterator[Future[ListOffsetsResultInfo]]:
-        for answers in self.answers.values():
-            yield from answers.values()
+        for responses in self.responses.values():
+            yield from responses.values()
 
 
 @dataclass(slots=True)
 class OffsetsRound:
-    """Questions that are under way, one set a leader; a leader that still owes an answer is not asked again."""
+    """The requests in flight, one set per leader.
+
+    Invariant: a leader gets no new request while one of its responses is outstanding.
+    """
 
     seconds: float
     refusal: ConnectionRefused | None = None
-    _asked: dict[BrokerId, _Asked] = field(default_factory=dict)
+    _in_flight: dict[BrokerId, _Request] = field(default_factory=dict)
 
     def ask(self, client: AdminClient, view: ClusterView, now: Micros) -> None:
-        """Ask every leader that owes nothing for the positions of the partitions it leads."""
+        """Request the offsets of its partitions from every leader without outstanding responses."""
         for broker, partitions in view.led_by().items():
-            if broker not in self._asked:
-                self._asked[broker] = _Asked(client, view, now, self._questions(client, partitions))
+            if broker not in self._in_flight:
+                self._in_flight[broker] = _Request(client, view, now, self._requests(client, partitions))
 
-    def _questions(self, client: AdminClient, partitions: list[tuple[str, int]]) -> dict[str, Any]:
+    def _requests(self, client: AdminClient, partitions: list[tuple[str, int]]) -> dict[str, Any]:
         return {
             name: client.list_offsets(
                 {TopicPartition(topic, partition): spec for topic, partition in partitions},
                 isolation_level=isolation,
                 request_timeout=self.seconds,
             )
-            for name, (spec, isolation) in _QUESTIONS.items()
+            for name, (spec, isolation) in _REQUESTS.items()
         }
 
     def pending(self) -> list[Future[ListOffsetsResultInfo]]:
-        """Give what to wait for: one open answer a request is enough, they come together."""
+        """Return the futures to wait for: one per request is enough, because they complete together."""
         open_ones = (
-            next((future for future in answers.values() if not future.done()), None)
-            for asked in self._asked.values()
-            for answers in asked.answers.values()
+            next((future for future in responses.values() if not future.done()), None)
+            for request in self._in_flight.values()
+            for responses in request.responses.values()
         )
         return [future for future in open_ones if future is not None]
 
     def take(self, envelope: dict[str, Any], now: Micros) -> list[Observation]:
-        """Tell what leaders answered since the last call; partitions without an answer are absent."""
+        """Return the offsets of leaders that responded since the last call, without partitions that failed."""
         ready = {
-            broker: asked for broker, asked in self._asked.items() if all(future.done() for future in asked.futures())
+            broker: request
+            for broker, request in self._in_flight.items()
+            if all(future.done() for future in request.futures())
         }
         for broker in ready:
-            del self._asked[broker]
-        return [item for broker, asked in ready.items() for item in self._told(broker, asked, envelope, now)]
+            del self._in_flight[broker]
+        return [
+            block
+            for broker, request in ready.items()
+            for block in offsets_in_blocks(self._samples(broker, request, envelope, now))
+        ]
 
-    def _told(self, broker: BrokerId, asked: _Asked, envelope: dict[str, Any], now: Micros) -> Iterator[Observation]:
-        found: dict[tuple[str, int], dict[str, Any]] = {}
-        for name, answers in asked.answers.items():
-            for partition, offset in self._answered(answers.items()):
-                found.setdefault((partition.topic, partition.partition), {})[name] = offset
-        for (topic, number), offsets in found.items():
+    def _samples(
+        self, broker: BrokerId, request: _Request, envelope: dict[str, Any], now: Micros
+    ) -> Iterator[ReplicaOffsetsObserved]:
+        by_partition: dict[tuple[str, int], dict[str, Any]] = {}
+        for name, responses in request.responses.items():
+            for partition, offset in self._offsets(responses.items()):
+                by_partition.setdefault((partition.topic, partition.partition), {})[name] = offset
+        for (topic, number), offsets in by_partition.items():
             yield ReplicaOffsetsObserved(
-                **{**envelope, "occurred_not_before": asked.at, "occurred_not_after": max(asked.at, now)},
-                topic_id=asked.view.topic_ids[topic],
+                **{**envelope, "occurred_not_before": request.at, "occurred_not_after": max(request.at, now)},
+                topic_id=request.view.topic_ids[topic],
                 topic=topic,
                 partition=number,
                 broker=broker,
                 **offsets,
             )
 
-    def _answered(
-        self, answers: Iterable[tuple[TopicPartition, Future[ListOffsetsResultInfo]]]
+    def _offsets(
+        self, responses: Iterable[tuple[TopicPartition, Future[ListOffsetsResultInfo]]]
     ) -> Iterator[tuple[TopicPartition, Offset]]:
-        for partition, future in answers:
+        for partition, future in responses:
             failure = future.exception()
             if failure is None:
                 offset = future.result().offset  # type: ignore[attr-defined]
-                if offset >= 0:  # librdkafka spells "no answer" as a negative offset, without an error
+                if offset >= 0:  # librdkafka returns a negative offset, without an error, where there was no response
                     yield partition, Offset(offset)
             else:
-                self.refusal = forbidden(failure, "DESCRIBE", f"topic {partition.topic}") or self.refusal
+                self.refusal = missing_permission(failure, "DESCRIBE", f"topic {partition.topic}") or self.refusal

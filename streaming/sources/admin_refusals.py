@@ -1,6 +1,6 @@
-"""What librdkafka complains of, as one sentence that names the address or the permission, and the fix.
+"""librdkafka's errors as one sentence with the address or the permission, and the fix.
 
-Knows librdkafka's error codes only.
+Depends on librdkafka's error codes only.
 """
 
 from __future__ import annotations
@@ -14,49 +14,51 @@ from streaming.errors import ConnectionRefused
 
 # Prefix "ssl://127.0.0.1:9092/bootstrap: " and suffix "(after 0ms in state CONNECT, 3 identical errors ...)".
 _NOISE: Final = re.compile(r"^\S+/(?:bootstrap|\d+): |\s*\(after \d+ms in state .*$")
-# The most telling first: a refused login also brings the broker down.
-_TELLING: Final = (
+# The most specific first: a failed authentication is also reported as "broker down".
+_MOST_SPECIFIC: Final = (
     KafkaError._AUTHENTICATION,  # noqa: SLF001 - librdkafka's own codes carry an underscore
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError._SSL,  # noqa: SLF001 - librdkafka names its own errors so
     KafkaError._RESOLVE,  # noqa: SLF001 - librdkafka names its own errors so
     KafkaError._TRANSPORT,  # noqa: SLF001 - librdkafka names its own errors so
 )
-_FORBIDDEN: Final = frozenset({KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED})
+_AUTHORIZATION_FAILED: Final = frozenset(
+    {KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED}
+)
 
 
 def error_of(failure: KafkaException) -> KafkaError:
-    """Unwrap librdkafka's error."""
+    """Return librdkafka's error of an exception."""
     error = failure.args[0]
     return error if isinstance(error, KafkaError) else KafkaError(KafkaError._FAIL, str(error))  # noqa: SLF001 - librdkafka names its own errors so
 
 
-class Complaints:
-    """The newest complaint of each kind, as librdkafka's background threads report them."""
+class ClientErrors:
+    """The newest error of each code, as reported by librdkafka's background threads."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._newest: dict[int, str] = {}
 
     def __call__(self, error: KafkaError) -> None:
-        """Keep one; this is librdkafka's ``error_cb``."""
+        """Keep an error; this is librdkafka's ``error_cb``."""
         text = _NOISE.sub("", error.str())
-        # A hint at a mismatch of TLS is followed by mere disconnects.
+        # The hint at a TLS mismatch comes first, later errors of the same code are plain disconnects.
         if "SSL" in text or "SSL" not in self._newest.get(error.code(), ""):
             self._newest[error.code()] = text
 
     def clear(self) -> None:
-        """Forget: the cluster answers again."""
+        """Forget all errors, because the cluster responds again."""
         self._newest.clear()
 
     def refusal(self, failure: KafkaException) -> ConnectionRefused:
-        """Say why the cluster could not be read."""
+        """Return why the cluster could not be read."""
         servers = self._bootstrap_servers
-        code = next((code for code in _TELLING if code in self._newest), None)
+        code = next((code for code in _MOST_SPECIFIC if code in self._newest), None)
         detail = self._newest.get(code, "") if code is not None else ""
-        if code in _TELLING[:2]:
+        if code in _MOST_SPECIFIC[:2]:
             return ConnectionRefused(
-                f"Kafka at {servers} does not let us log in: {detail}; check sasl.* under [cluster.client]"
+                f"Kafka at {servers} refuses the login: {detail}; check sasl.* under [cluster.client]"
             )
         if code == KafkaError._SSL or "SSL handshake" in detail:  # noqa: SLF001 - librdkafka names its own errors so
             return ConnectionRefused(
@@ -71,8 +73,8 @@ class Complaints:
         )
 
 
-def forbidden(failure: BaseException, operation: str, resource: str) -> ConnectionRefused | None:
-    """Name the permission that is missing; None where the failure is of another kind."""
-    if isinstance(failure, KafkaException) and error_of(failure).code() in _FORBIDDEN:
-        return ConnectionRefused(f"Kafka does not let us: grant {operation} on {resource} to the user of isrwatch")
+def missing_permission(failure: BaseException, operation: str, resource: str) -> ConnectionRefused | None:
+    """Return the refusal that names the missing permission, None for any other failure."""
+    if isinstance(failure, KafkaException) and error_of(failure).code() in _AUTHORIZATION_FAILED:
+        return ConnectionRefused(f"Kafka denies access: grant {operation} on {resource} to the user of isrwatch")
     return None

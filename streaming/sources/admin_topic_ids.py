@@ -1,7 +1,7 @@
-"""The ids of topics, asked apart from their partitions: the request waits for one broker, which may hang.
+"""The ids of topics, requested separately from the metadata: the request depends on one broker, which may hang.
 
-Knows confluent-kafka's admin client. KRaft brokers name any live broker as the controller, and DescribeTopics goes
-there; the metadata themselves come from any broker at once.
+Depends on confluent-kafka's admin client. DescribeTopics goes to the controller, and KRaft brokers return any live
+broker as the controller; metadata can be requested from any broker.
 """
 
 from __future__ import annotations
@@ -26,79 +26,80 @@ if TYPE_CHECKING:
     Topics = Mapping[str, Mapping[int, PartitionView]]
     Placement = tuple[tuple[int, ...], ...]
 
-_BATCH: Final = 500  # topics in one request
+_BATCH: Final = 500  # topics per request
 _NO_ID: Final = topic_id_from_uuid(UUID(int=0))
 
 
 @dataclass(slots=True)
 class TopicIds:
-    """What is known, and the question that is under way.
+    """The known topic ids, and the requests in flight.
 
-    An id is settled as long as the topic's replicas are as they were when it was asked: a topic that is deleted and
-    made again is mostly placed elsewhere. ``failure`` is why the last question was not answered.
+    Invariant: an id is settled as long as the replicas of its topic are those of the time of the request, because a
+    topic that is deleted and recreated nearly always has another placement (:meth:`ask` with ``everything`` finds the
+    rest). ``failure`` is why the last request failed.
     """
 
     seconds: float
-    known: dict[str, TopicId] = field(default_factory=dict)
+    by_name: dict[str, TopicId] = field(default_factory=dict)
     failure: KafkaException | None = None
     _placed: dict[str, Placement] = field(default_factory=dict)
-    _gone: set[str] = field(default_factory=set)
-    _client: AdminClient | None = None  # held: one that is let go of may never give its answers
-    _answers: dict[str, Future[TopicDescription]] = field(default_factory=dict)
-    _asked: dict[str, Placement] = field(default_factory=dict)
+    _deleted: set[str] = field(default_factory=set)
+    _client: AdminClient | None = None  # referenced: a client that is collected may not complete its futures
+    _responses: dict[str, Future[TopicDescription]] = field(default_factory=dict)
+    _requested: dict[str, Placement] = field(default_factory=dict)
 
     def ask(self, client: AdminClient, topics: Topics, *, everything: bool = False) -> None:
-        """Ask for the ids that are not settled, or for all, unless an answer is still owed."""
-        if self._answers:
+        """Request the ids that are not settled, or all, unless a response is outstanding."""
+        if self._responses:
             return
-        self._gone.clear()
+        self._deleted.clear()
         names = list(topics) if everything else self.unsettled(topics)
-        self._asked = {name: _placement(topics[name]) for name in names}
+        self._requested = {name: _placement(topics[name]) for name in names}
         for start in range(0, len(names), _BATCH):
             batch = TopicCollection(names[start : start + _BATCH])
-            self._answers |= client.describe_topics(batch, request_timeout=self.seconds)
-        self._client = client if self._answers else None
+            self._responses |= client.describe_topics(batch, request_timeout=self.seconds)
+        self._client = client if self._responses else None
 
     def unsettled(self, topics: Topics) -> list[str]:
-        """Name the topics whose id is not known for certain."""
+        """Return the topics whose id is not settled."""
         return [
             name
             for name, parts in topics.items()
-            if name not in self._gone and (name not in self.known or self._placed[name] != _placement(parts))
+            if name not in self._deleted and (name not in self.by_name or self._placed[name] != _placement(parts))
         ]
 
     def forget_others(self, topics: Topics) -> None:
-        """Forget the topics that are not there: one that comes again under an old name is another."""
-        for name in self.known.keys() - topics.keys():
-            del self.known[name], self._placed[name]
+        """Forget all other topics: a new topic with an old name has another id."""
+        for name in self.by_name.keys() - topics.keys():
+            del self.by_name[name], self._placed[name]
 
     def pending(self) -> list[Future[TopicDescription]]:
-        """Give what to wait for."""
-        return [future for future in self._answers.values() if not future.done()]
+        """Return the futures to wait for."""
+        return [future for future in self._responses.values() if not future.done()]
 
     def take(self, cluster_id: ClusterId) -> None:
-        """Take over what was answered."""
-        if not self._answers or self.pending():
+        """Store the ids once all responses have arrived."""
+        if not self._responses or self.pending():
             return
         self.failure = None
-        answers, self._answers, self._client = self._answers, {}, None
-        for name, future in answers.items():
+        responses, self._responses, self._client = self._responses, {}, None
+        for name, future in responses.items():
             try:
-                self.known[name] = topic_id(str(future.result().topic_id), cluster_id, name)
-                self._placed[name] = self._asked[name]
+                self.by_name[name] = topic_id(str(future.result().topic_id), cluster_id, name)
+                self._placed[name] = self._requested[name]
             except KafkaException as failure:
                 if error_of(failure).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     self.failure = failure
                     continue
                 # Deleted since the list was read.
-                self._gone.add(name)
-                self.known.pop(name, None)
+                self._deleted.add(name)
+                self.by_name.pop(name, None)
                 self._placed.pop(name, None)
 
 
-def topic_id(told: str, cluster_id: ClusterId, topic: str) -> TopicId:
-    """Spell a topic id as Kafka does: librdkafka writes the other alphabet of base64. Make one up where none is."""
-    spelled = TopicId(told.replace("+", "-").replace("/", "_"))
+def topic_id(librdkafka_id: str, cluster_id: ClusterId, topic: str) -> TopicId:
+    """Return a topic id in Kafka's URL-safe base64 (librdkafka uses the other alphabet), a synthetic one for none."""
+    spelled = TopicId(librdkafka_id.replace("+", "-").replace("/", "_"))
     return synthetic_topic_id(cluster_id, topic) if spelled == _NO_ID else spelled
 
 

@@ -1,7 +1,7 @@
-"""What one poll shows of a cluster, and what changed since the poll before.
+"""The cluster as one poll returns it, and the difference between two polls.
 
-Knows confluent-kafka's admin client for reading and the contracts for telling. A poll shows leaders, replicas and ISR;
-epochs, eligible leader replicas and causes are not in this API.
+Depends on confluent-kafka's admin client and the contracts. A poll returns leaders, replicas and ISRs; epochs, eligible
+leader replicas and causes are not part of this API.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from streaming.contracts.blocks import in_blocks
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import (
     NO_LEADER,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class PartitionView(NamedTuple):
-    """One partition as a broker's metadata tell it."""
+    """One partition in a broker's metadata response."""
 
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
@@ -36,10 +37,10 @@ class PartitionView(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Everything one poll shows.
+    """The metadata that one poll returned.
 
-    ``answered_by`` is the broker whose view this is, negative where that is not known; ``topics`` maps a topic's name
-    to its partitions, ``brokers`` an id to its address.
+    ``answered_by`` is the broker that responded, negative if unknown; ``topics`` maps the name of a topic to its
+    partitions, ``brokers`` the id of a broker to its address.
     """
 
     cluster_id: ClusterId
@@ -49,7 +50,7 @@ class ClusterView:
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
 
     def led_by(self) -> dict[BrokerId, list[tuple[str, int]]]:
-        """Group the partitions by their leader; leaderless ones are left out."""
+        """Group the partitions by leader, without leaderless ones."""
         groups: dict[BrokerId, list[tuple[str, int]]] = {}
         for topic, parts in self.topics.items():
             for partition, view in parts.items():
@@ -59,27 +60,27 @@ class ClusterView:
 
 
 def read_view(client: AdminClient, *, cluster: str, seconds: float) -> ClusterView:
-    """Ask any broker for the metadata of the whole cluster; topic ids are not in it.
+    """Read the metadata of the whole cluster from any broker; topic ids are not included.
 
     Args:
         client: a connected admin client.
-        cluster: stands for the cluster id where the version has none (before Kafka 0.10.1).
-        seconds: limit of the request.
+        cluster: replaces the cluster id where the Kafka version has none (before 0.10.1).
+        seconds: timeout of the request.
 
     Raises:
-        KafkaException: nobody answers in time.
+        KafkaException: no broker responded in time.
     """
-    found = client.list_topics(timeout=seconds)
+    metadata = client.list_topics(timeout=seconds)
     return ClusterView(
-        cluster_id=ClusterId(found.cluster_id or cluster),
-        answered_by=found.orig_broker_id,
-        brokers=_brokers(found),
-        topics={name: parts for name, topic in found.topics.items() if (parts := _partitions(topic))},
+        cluster_id=ClusterId(metadata.cluster_id or cluster),
+        answered_by=metadata.orig_broker_id,
+        brokers=_brokers(metadata),
+        topics={name: parts for name, topic in metadata.topics.items() if (parts := _partitions(topic))},
     )
 
 
-def _brokers(found: ClusterMetadata) -> dict[BrokerId, tuple[str, int]]:
-    return {BrokerId(broker.id): (broker.host or "", broker.port) for _, broker in sorted(found.brokers.items())}
+def _brokers(metadata: ClusterMetadata) -> dict[BrokerId, tuple[str, int]]:
+    return {BrokerId(broker.id): (broker.host or "", broker.port) for _, broker in sorted(metadata.brokers.items())}
 
 
 def _partitions(topic: TopicMetadata) -> dict[int, PartitionView]:
@@ -93,47 +94,47 @@ def _partitions(topic: TopicMetadata) -> dict[int, PartitionView]:
 
 
 def _in_order(isr: Sequence[int], replicas: Sequence[int]) -> tuple[BrokerId, ...]:
-    """Brokers list an ISR in any order, and another order is no change."""
+    """Sort an ISR by the order of the replicas: brokers return it in any order, and the order is not a change."""
     return tuple(
         sorted(map(BrokerId, isr), key=lambda broker: (broker not in replicas, [*replicas, broker].index(broker)))
     )
 
 
-def is_doubtful(before: ClusterView, after: ClusterView) -> bool:
-    """Tell whether an answer may be older than the one before.
+def may_be_stale(before: ClusterView, after: ClusterView) -> bool:
+    """Return whether a response may be older than the previous one.
 
-    Brokers follow the metadata log each at its own pace, and one that is cut off from the controllers, or was frozen
-    until just now, goes on telling what it knew: others no longer list it. What is missing may not have arrived there
-    yet, and good news by another broker than before may be what was true before the bad: a poll shows no epochs that
-    would tell.
+    Brokers follow the metadata log at different speeds, and one that is partitioned from the controllers or was paused
+    returns old metadata; the other brokers no longer list it. A partition that is missing may not have been replicated
+    to that broker yet, and a recovery that another broker reports may be the state before the failure: a poll has no
+    epochs that would decide.
     """
     if any(len(after.topics.get(topic, ())) < len(parts) for topic, parts in before.topics.items()):
         return True
     if after.answered_by < 0 or after.answered_by == before.answered_by:
         return False
-    return after.answered_by not in before.brokers or _tells_of_recovery(before, after)
+    return after.answered_by not in before.brokers or _shows_recovery(before, after)
 
 
-def _tells_of_recovery(before: ClusterView, after: ClusterView) -> bool:
-    """Tell whether a broker came back, an ISR gained a member or a partition a leader."""
+def _shows_recovery(before: ClusterView, after: ClusterView) -> bool:
+    """Return whether a broker, a member of an ISR or a leader was added."""
     return not after.brokers.keys() <= before.brokers.keys() or any(
-        not set(view.isr) <= set(known.isr) or (known.leader == NO_LEADER != view.leader)
+        not set(view.isr) <= set(old.isr) or (old.leader == NO_LEADER != view.leader)
         for topic, parts in after.topics.items()
         if parts != before.topics.get(topic)
         for number, view in parts.items()
-        if (known := before.topics.get(topic, {}).get(number)) is not None
+        if (old := before.topics.get(topic, {}).get(number)) is not None
     )
 
 
-def is_same_cast(before: ClusterView, after: ClusterView) -> bool:
-    """Tell whether the same brokers and the same topics are there; else only a snapshot can say who vanished."""
+def has_same_members(before: ClusterView, after: ClusterView) -> bool:
+    """Return whether brokers and topics are the same; otherwise only a full report shows what was removed."""
     return before.brokers == after.brokers and all(
         name in after.topics and after.topic_ids[name] == topic_id for name, topic_id in before.topic_ids.items()
     )
 
 
 def steps(before: ClusterView, after: ClusterView, envelope: Mapping[str, Any]) -> list[Observation]:
-    """Tell the partitions that differ from the view before."""
+    """Return the partitions that differ from the previous view."""
     return [
         observed
         for topic, parts in after.topics.items()
@@ -151,18 +152,17 @@ def snapshot(
     snapshot_id: str,
     reason: SnapshotReason,
 ) -> list[Observation]:
-    """Tell the whole view between two markers; what differs from the view before carries its inferred cause."""
+    """Return a full report of a view, between two markers; a difference to the previous view has an inferred cause."""
+    inside = {**envelope, "in_snapshot": True}
+    partitions = [observed for topic in after.topics for observed in _topic_steps(topic, before, after, inside)]
     return [
         SnapshotBegin(**envelope, snapshot_id=snapshot_id, reason=reason),
         *(
             BrokerObserved(**envelope, in_snapshot=True, broker=broker, host=host, port=port)
             for broker, (host, port) in after.brokers.items()
         ),
-        *(
-            observed
-            for topic in after.topics
-            for observed in _topic_steps(topic, before, after, {**envelope, "in_snapshot": True})
-        ),
+        *(observed for observed in partitions if observed.cause is not None),
+        *in_blocks(partitions),
         SnapshotEnd(
             **envelope,
             snapshot_id=snapshot_id,
@@ -177,10 +177,10 @@ def _topic_steps(
     topic: str, before: ClusterView | None, after: ClusterView, envelope: Mapping[str, Any]
 ) -> Iterator[PartitionObserved]:
     topic_id = after.topic_ids[topic]
-    is_known = before is not None and before.topic_ids.get(topic) == topic_id
-    known = before.topics[topic] if before is not None and is_known else {}
+    is_same_topic = before is not None and before.topic_ids.get(topic) == topic_id
+    old = before.topics[topic] if before is not None and is_same_topic else {}
     for number, view in after.topics[topic].items():
-        cause = None if before is None else inferred_cause(known.get(number), view)
+        cause = None if before is None else inferred_cause(old.get(number), view)
         yield PartitionObserved(
             **envelope,
             topic_id=topic_id,
@@ -195,7 +195,7 @@ def _topic_steps(
 
 
 def inferred_cause(before: PartitionView | None, after: PartitionView) -> Cause | None:
-    """Tell what two polls allow to say: growth, a new placement, a new partition; None where nothing differs."""
+    """Return the cause that two polls allow to infer, None when nothing changed."""
     if before is None:
         return Cause.CREATED
     if before == after:

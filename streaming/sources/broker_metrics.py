@@ -1,8 +1,8 @@
 """The brokers' own metrics, scraped from their Prometheus JMX exporters over HTTP.
 
-Knows HTTP, Prometheus' text format and the contracts. Each endpoint has a thread of its own and a limit of its own, so
-a dead broker delays nobody. Only the aggregates of :mod:`broker_metrics_names` are kept: per-partition series are what
-makes JMX slow, and the other sources know the partitions better.
+Depends on HTTP, Prometheus' text format and the contracts. Each endpoint has its own thread and its own timeout, so a
+dead broker delays no other. Only the aggregates of :mod:`broker_metrics_names` are kept: per-partition series make JMX
+slow, and the other sources read partitions more precisely.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from urllib.request import ProxyHandler, build_opener
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.observations import Authority, Observation
-from streaming.contracts.samples import BrokerMetricObserved
+from streaming.contracts.observations import Observation, SourceKind
+from streaming.contracts.sample_blocks import BrokerMetricsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.broker_metrics_names import normalised
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_PATIENCE_SECONDS: Final = 1.0
-_LARGEST: Final = 64 * 1024 * 1024  # an exporter without an allow-list gives 4 MB at 3,000 partitions
-_CHUNK: Final = 64 * 1024
+_MAX_BLOCK_SECONDS: Final = 1.0
+_MAX_BODY_BYTES: Final = 64 * 1024 * 1024  # an exporter without an allow-list gives 4 MB at 3,000 partitions
+_CHUNK_BYTES: Final = 64 * 1024
 
 
 def endpoints_from(settings: Mapping[str, str]) -> dict[BrokerId, str]:
-    """Read ``collect.broker_metrics``: broker id to address.
+    """Parse ``collect.broker_metrics``: broker id to URL.
 
     Raises:
-        ConfigurationError: a key that is no broker id, or an address that is no HTTP address.
+        ConfigurationError: a key is not a broker id, or a URL is not an HTTP URL.
     """
     endpoints: dict[BrokerId, str] = {}
     for broker, url in settings.items():
@@ -51,30 +51,30 @@ def endpoints_from(settings: Mapping[str, str]) -> dict[BrokerId, str]:
 
 @dataclass(slots=True)
 class _Endpoint:
-    """One broker's exporter and how asking it stands."""
+    """One broker's exporter and its scrape in flight."""
 
     broker: BrokerId
     url: str
     due_at: int = 0
-    asked_at: Micros | None = None
-    answer: Future[dict[str, float]] | None = None
-    is_judged: bool = False  # found working once, or complained about
-    complaint: str = ""
+    requested_at: Micros | None = None
+    response: Future[dict[str, float]] | None = None
+    is_settled: bool = False  # it returned metrics once, or its problem was reported
+    problem: str = ""
 
 
 class BrokerMetricsSource:
-    """Scrapes every broker's exporter once a period; what does not answer in time is absent.
+    """Scrapes every broker's exporter once per period; a broker that does not respond in time is left out.
 
     Args:
-        endpoints: broker id to the address of its exporter.
-        cluster_id: the cluster's id.
-        cluster: the name people gave the cluster.
-        name: this source on the bus, for example ``broker_metrics:collector-1``.
-        period_micros: period of scrapes.
-        timeout_seconds: limit of one scrape.
+        endpoints: broker id to the URL of its exporter.
+        cluster_id: Kafka's cluster id.
+        cluster: the display name of the cluster.
+        name: name of the source on the bus, for example ``broker_metrics:collector-1``.
+        period_micros: scrape interval.
+        timeout_seconds: timeout of one scrape.
     """
 
-    def __init__(  # noqa: PLR0913 - one argument a setting
+    def __init__(  # noqa: PLR0913 - one argument per setting
         self,
         *,
         endpoints: Mapping[BrokerId, str],
@@ -89,7 +89,7 @@ class BrokerMetricsSource:
             "cluster_id": cluster_id,
             "cluster": cluster,
             "source": name,
-            "authority": Authority.NONE,
+            "authority": SourceKind.NONE,
         }
         self._endpoints = [_Endpoint(broker, url) for broker, url in endpoints.items()]
         self._period = period_micros
@@ -97,20 +97,20 @@ class BrokerMetricsSource:
         self._scrapers = ThreadPoolExecutor(max_workers=max(1, len(endpoints)), thread_name_prefix=name)
 
     def poll(self, now: Micros) -> Sequence[Observation]:
-        """Return the samples that have arrived, or wait for some for at most a second.
+        """Return the samples that have arrived, or wait for the next for at most a second.
 
         Raises:
-            ConnectionRefused: an exporter has never given a metric that we know; told once for each.
+            ConnectionRefused: an exporter has never returned a known metric; raised once per exporter.
         """
         began = time.monotonic()
-        until = began + _PATIENCE_SECONDS
+        until = began + _MAX_BLOCK_SECONDS
         while True:
             moment = Micros(now + int((time.monotonic() - began) * 1_000_000))
-            self._ask(moment)
-            found = [item for endpoint in self._endpoints for item in self._take(endpoint, moment)]
-            if found:
-                return found
-            self._refuse()
+            self._scrape_due(moment)
+            observations = [item for endpoint in self._endpoints for item in self._take(endpoint, moment)]
+            if observations:
+                return observations
+            self._raise_problem()
             left = until - time.monotonic()
             if left <= 0:
                 return []
@@ -120,87 +120,87 @@ class BrokerMetricsSource:
         """Do nothing: a scrape has no position."""
 
     def close(self) -> None:
-        """Let go of the threads; a scrape under way ends by its own limit."""
+        """Stop the threads; a scrape in flight ends by its own timeout."""
         self._scrapers.shutdown(wait=False, cancel_futures=True)
 
-    def _ask(self, now: Micros) -> None:
+    def _scrape_due(self, now: Micros) -> None:
         for endpoint in self._endpoints:
-            if endpoint.answer is None and now >= endpoint.due_at:
-                endpoint.due_at, endpoint.asked_at = now + self._period, now
-                endpoint.answer = self._scrapers.submit(scrape, endpoint.url, self._timeout)
+            if endpoint.response is None and now >= endpoint.due_at:
+                endpoint.due_at, endpoint.requested_at = now + self._period, now
+                endpoint.response = self._scrapers.submit(scrape, endpoint.url, self._timeout)
 
-    def _take(self, endpoint: _Endpoint, now: Micros) -> list[BrokerMetricObserved]:
-        if endpoint.answer is None or endpoint.asked_at is None or not endpoint.answer.done():
+    def _take(self, endpoint: _Endpoint, now: Micros) -> list[BrokerMetricsObserved]:
+        if endpoint.response is None or endpoint.requested_at is None or not endpoint.response.done():
             return []
-        answer, endpoint.answer = endpoint.answer, None
+        response, endpoint.response = endpoint.response, None
         try:
-            samples = answer.result()
+            samples = response.result()
         except (OSError, ValueError, HTTPException) as failure:
             reason = failure.reason if isinstance(failure, URLError) else failure
-            self._complain(endpoint, f"does not answer: {reason}; check the address in collect.broker_metrics")
+            self._note_problem(endpoint, f"does not respond: {reason}; check the URL in collect.broker_metrics")
             return []
         if not samples:
-            self._complain(endpoint, "has no metric that we know; give the JMX exporter conf/jmx-exporter.yml")
-        endpoint.is_judged = endpoint.is_judged or bool(samples)
+            self._note_problem(endpoint, "has no known metric; configure the JMX exporter with conf/jmx-exporter.yml")
+            return []
+        endpoint.is_settled = True
         return [
-            BrokerMetricObserved(
+            BrokerMetricsObserved(
                 **self._identity,
-                occurred_not_before=endpoint.asked_at,
+                occurred_not_before=endpoint.requested_at,
                 occurred_not_after=now,
                 collected_at=now,
                 broker=endpoint.broker,
-                metric=metric,
-                metric_value=value,
+                metric_by_sample=tuple(sorted(samples)),
+                metric_value_by_sample=tuple(samples[metric] for metric in sorted(samples)),
             )
-            for metric, value in sorted(samples.items())
         ]
 
-    def _complain(self, endpoint: _Endpoint, problem: str) -> None:
-        """Keep a complaint about an exporter that never worked; one that stops is a broker that stopped."""
-        if not endpoint.is_judged:
-            endpoint.is_judged = True
-            endpoint.complaint = f"the metrics endpoint {endpoint.url} of broker {endpoint.broker} {problem}"
+    def _note_problem(self, endpoint: _Endpoint, problem: str) -> None:
+        """Keep the problem of an exporter that has never worked; an exporter that stops means a broker that stopped."""
+        if not endpoint.is_settled:
+            endpoint.is_settled = True
+            endpoint.problem = f"the metrics endpoint {endpoint.url} of broker {endpoint.broker} {problem}"
 
-    def _refuse(self) -> None:
+    def _raise_problem(self) -> None:
         for endpoint in self._endpoints:
-            if endpoint.complaint:
-                complaint, endpoint.complaint = endpoint.complaint, ""
-                raise ConnectionRefused(complaint)
+            if endpoint.problem:
+                problem, endpoint.problem = endpoint.problem, ""
+                raise ConnectionRefused(problem)
 
     def _wait(self, now: Micros, left: float) -> None:
-        open_answers = [endpoint.answer for endpoint in self._endpoints if endpoint.answer is not None]
-        idle = [endpoint.due_at - now for endpoint in self._endpoints if endpoint.answer is None]
+        in_flight = [endpoint.response for endpoint in self._endpoints if endpoint.response is not None]
+        idle = [endpoint.due_at - now for endpoint in self._endpoints if endpoint.response is None]
         seconds = min([left, *(max(0.001, micros / 1_000_000) for micros in idle)])
-        if open_answers:
-            wait(open_answers, timeout=seconds, return_when=FIRST_COMPLETED)
+        if in_flight:
+            wait(in_flight, timeout=seconds, return_when=FIRST_COMPLETED)
         else:
             time.sleep(seconds)
 
 
 def scrape(url: str, timeout_seconds: float) -> dict[str, float]:
-    """Read one exporter: normalised metric name to value, non-numbers left out.
+    """Scrape one exporter: normalised metric name to value, without NaN and infinity.
 
     Raises:
-        OSError, HTTPException: it does not answer, or not within the limit, or breaks off.
-        ValueError: its answer is not Prometheus' text format.
+        OSError, HTTPException: it does not respond, exceeds the timeout, or closes the connection early.
+        ValueError: the response is not in Prometheus' text format.
     """
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for family in text_string_to_metric_families(_body(url, timeout_seconds)):
         for sample in family.samples:
             metric = normalised(sample.name, sample.labels)
             if metric is not None and math.isfinite(sample.value):
-                found[metric] = float(sample.value)
-    return found
+                values[metric] = float(sample.value)
+    return values
 
 
 def _body(url: str, timeout_seconds: float) -> str:
-    """Read within a limit for the whole answer: a socket's own limit starts anew with each byte."""
+    """Read a response within one timeout for all of it: a socket's own timeout starts again with every byte."""
     until = time.monotonic() + timeout_seconds
     parts: list[bytes] = []
-    # Brokers are neighbours: the proxy of the environment is for the world outside.
-    with build_opener(ProxyHandler({})).open(url, timeout=timeout_seconds) as answer:
-        while part := answer.read1(_CHUNK):
+    # Brokers are on the internal network, so the proxy of the environment is not used.
+    with build_opener(ProxyHandler({})).open(url, timeout=timeout_seconds) as response:
+        while part := response.read1(_CHUNK_BYTES):
             parts.append(part)
-            if time.monotonic() > until or sum(map(len, parts)) > _LARGEST:
-                raise TimeoutError(f"no complete answer within {timeout_seconds:g} s")
+            if time.monotonic() > until or sum(map(len, parts)) > _MAX_BODY_BYTES:
+                raise TimeoutError(f"no complete response within {timeout_seconds:g} s")
     return b"".join(parts).decode("utf-8", errors="replace")

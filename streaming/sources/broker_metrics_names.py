@@ -1,8 +1,8 @@
-"""Which broker metrics are kept, and how the dialects of JMX-exporter rules spell them.
+"""The broker metrics that are kept, and their names under the usual JMX exporter rules.
 
 Pure. The same MBean has many names: the exporter's own Kafka example and Strimzi write ``isrshrinks_total``, Grafana
 Cloud and Confluent ``isrshrinkspersec``, Bitnami ``total_isrshrinkspersec_count``, Strimzi's reporter
-``isrshrinkspersec_total``, and an exporter without rules ``Count{name="IsrShrinksPerSec"}``. We keep the first.
+``isrshrinkspersec_total``, and an exporter without rules ``Count{name="IsrShrinksPerSec"}``. The first one is stored.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _REPLICA_FETCHERS: Final = {"clientid": "replica"}
 
 
 def normalised(sample: str, labels: Mapping[str, str]) -> str | None:
-    """Give the one name of a sample; None where it is not kept.
+    """Return the stored name of a sample, None when it is not kept.
 
-    Labels disqualify a sample, because it is then not the aggregate of its broker; except the MBean's own name, which
-    an exporter without rules leaves in a label, and the client id of the replica fetchers.
+    A sample with labels is dropped, because it is not the aggregate of its broker; except for the MBean's own name,
+    which an exporter without rules leaves in a label, and the client id of the replica fetchers.
 
     >>> normalised("kafka_server_ReplicaManager_total_IsrShrinksPerSec_count", {})
     'kafka_server_replicamanager_isrshrinks_total'

@@ -1,11 +1,12 @@
-"""Why an ISR or a leader changed, from the order in which a controller wrote its records.
+"""Why an ISR or a leader changed, from the order in which the controller wrote its records.
 
-Pure: knows metadata records and the set of causes, nothing of time, files or networks. One batch may hold the records
-of several controller operations (``controller.quorum.append.linger.ms``), so the analysis goes by runs of neighbours,
-never by the whole batch. Source: record order of ``ReplicationControlManager`` (Apache Kafka), KIP-631, KIP-966.
+Pure; depends on metadata records and the set of causes. One batch may hold the records of several controller operations
+(``controller.quorum.append.linger.ms``), so a cause is derived from runs of adjacent records, never from the whole
+batch. Source: record order of ``ReplicationControlManager`` (Apache Kafka), KIP-631, KIP-966.
 
-An operation that takes a broker away writes the partition changes first and the registration record last; one that
-begins a controlled shutdown or unfences a broker writes the registration record first.
+Invariants: an operation that removes a broker (fencing, unregistration, a new registration, a failed log directory)
+writes the partition changes first and the registration record last; one that begins a controlled shutdown or unfences a
+broker writes the registration record first.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.records import RECOVERING
-from streaming.sources.causes_moves import Explanation, Move, Step, ambiguous, moves_of, proven
+from streaming.sources.causes_context import (
+    AppliedRecord,
+    ChangeInContext,
+    Explanation,
+    ambiguous,
+    changes_in_context,
+    proven,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,107 +35,107 @@ _UNKNOWN: Final = Explanation(Cause.UNKNOWN, Evidence.AMBIGUOUS)
 
 
 def explain(
-    steps: Sequence[Step],
+    steps: Sequence[AppliedRecord],
     *,
     shutting_down: Iterable[BrokerId],
     unclean_enabled: Callable[[TopicId], bool],
 ) -> list[Explanation | None]:
-    """Explain each step of one batch.
+    """Return the cause of each step of one batch.
 
     Args:
         steps: every record of the batch in log order.
         shutting_down: brokers in controlled shutdown before the batch.
-        unclean_enabled: whether ``unclean.leader.election.enable`` is known to be on for a topic.
+        unclean_enabled: whether the log enables ``unclean.leader.election.enable`` for a topic.
 
     Returns:
-        as many items as ``steps``: None for records that are no ``PartitionChange``, and for changes of neither ISR,
+        one item per step: None for records that are not a ``PartitionChange``, and for changes that affect neither ISR,
         leader, replicas nor eligible leader replicas (directories, the end of a leader's recovery).
     """
-    moves = moves_of(steps, shutting_down)
-    for move in moves:
-        if move is not None and move.after.leader_recovery_state == RECOVERING:
-            move.unclean_enabled = unclean_enabled(move.change.topic_id)
-    return [None if move is None else _explain(move) for move in moves]
+    changes = changes_in_context(steps, shutting_down)
+    for change in changes:
+        if change is not None and change.after.leader_recovery_state == RECOVERING:
+            change.unclean_enabled = unclean_enabled(change.record.topic_id)
+    return [None if change is None else _explain(change) for change in changes]
 
 
-def _explain(move: Move) -> Explanation | None:
-    """Take the first rule that applies."""
+def _explain(change: ChangeInContext) -> Explanation | None:
+    """Return the result of the first rule that applies."""
     for rule in _RULES:
-        found = rule(move)
-        if found is not None:
-            return found
-    changed = move.left or move.joined or move.leader_moved or move.before.elr != move.after.elr
-    return _UNKNOWN if changed else None
+        explanation = rule(change)
+        if explanation is not None:
+            return explanation
+    is_relevant = change.left or change.joined or change.leader_moved or change.before.elr != change.after.elr
+    return _UNKNOWN if is_relevant else None
 
 
-def _unclean(move: Move) -> Explanation | None:
-    """Somebody leads who may lack committed records: by permission, or as the last known leader (KIP-966)."""
-    if not move.elected or move.after.leader_recovery_state != RECOVERING:
+def _unclean(change: ChangeInContext) -> Explanation | None:
+    """A new leader may lack committed records: an unclean election, or the last known leader (KIP-966)."""
+    if not change.elected or change.after.leader_recovery_state != RECOVERING:
         return None
-    if move.before.last_known_elr != (move.after.leader,):
+    if change.before.last_known_elr != (change.after.leader,):
         return proven(Cause.UNCLEAN_ELECTION)
-    # Away from an unfencing it may also be an administrator's election, which leaves the same record.
-    if move.unclean_enabled or not move.broker_unfenced:
+    # Outside of an unfencing an administrator's unclean election leaves the same record.
+    if change.unclean_enabled or not change.broker_unfenced:
         return ambiguous(Cause.LAST_KNOWN_LEADER, Cause.UNCLEAN_ELECTION)
     return proven(Cause.LAST_KNOWN_LEADER)
 
 
-def _reassignment(move: Move) -> Explanation | None:
-    change = move.change
-    if change.replicas is None and change.adding_replicas is None and change.removing_replicas is None:
+def _reassignment(change: ChangeInContext) -> Explanation | None:
+    record = change.record
+    if record.replicas is None and record.adding_replicas is None and record.removing_replicas is None:
         return None
-    if move.departure is None:
+    if change.removal is None:
         return proven(Cause.REASSIGNMENT)
-    # The departure of a broker may complete a reassignment, and a reassignment may end next to a departure.
-    return ambiguous(Cause.REASSIGNMENT, move.departure.cause)
+    # The removal of a broker may complete a reassignment, and a reassignment may end directly before a removal.
+    return ambiguous(Cause.REASSIGNMENT, change.removal.cause)
 
 
-def _departure(move: Move) -> Explanation | None:
-    return move.departure
+def _removal(change: ChangeInContext) -> Explanation | None:
+    return change.removal
 
 
-def _controlled_shutdown(move: Move) -> Explanation | None:
-    if any(move.gives_up(broker) for broker in move.shutting_down):
+def _controlled_shutdown(change: ChangeInContext) -> Explanation | None:
+    if any(change.drops_from_isr(broker) for broker in change.shutting_down):
         return proven(Cause.CONTROLLED_SHUTDOWN)
     return None
 
 
-def _election(move: Move) -> Explanation | None:
-    """A leaderless partition gets a leader again without loss."""
-    if not move.elected or move.before.leader != NO_LEADER:
+def _election(change: ChangeInContext) -> Explanation | None:
+    """A leaderless partition gets a leader again, without data loss."""
+    if not change.elected or change.before.leader != NO_LEADER:
         return None
-    if not move.before.isr and move.after.leader in move.before.elr:
+    if not change.before.isr and change.after.leader in change.before.elr:
         return proven(Cause.ELR_ELECTION)
-    if move.left or move.joined:
+    if change.left or change.joined:
         return None
-    return proven(Cause.UNFENCED) if move.broker_unfenced else ambiguous(Cause.UNFENCED, Cause.PREFERRED_ELECTION)
+    return proven(Cause.UNFENCED) if change.broker_unfenced else ambiguous(Cause.UNFENCED, Cause.PREFERRED_ELECTION)
 
 
-def _preferred(move: Move) -> Explanation | None:
-    settled = not move.left and not move.joined
-    if move.elected and settled and move.after.leader == move.after.replicas[0]:
+def _preferred(change: ChangeInContext) -> Explanation | None:
+    is_isr_unchanged = not change.left and not change.joined
+    if change.elected and is_isr_unchanged and change.after.leader == change.after.replicas[0]:
         return proven(Cause.PREFERRED_ELECTION)
     return None
 
 
-def _by_leader(move: Move) -> Explanation | None:
-    """What a leader asks for (AlterPartition): it drops who lags and adds who caught up."""
-    if move.leader_moved or bool(move.left) == bool(move.joined):
+def _by_leader(change: ChangeInContext) -> Explanation | None:
+    """A leader's AlterPartition: it removes followers that lag and adds those that caught up."""
+    if change.leader_moved or bool(change.left) == bool(change.joined):
         return None
-    if move.joined:
+    if change.joined:
         return proven(Cause.EXPAND)
-    if move.change.leader is not None:
-        # With a new leader epoch: a leader's own shrink before 3.6, or a controller on ZooKeeper took a broker away.
+    if change.record.leader is not None:
+        # With a new leader epoch: a leader's own shrink before 3.6, or a ZooKeeper controller removed a broker.
         return ambiguous(Cause.LAG, Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
-    # A leader that was itself frozen or cut off finds every follower late at once.
-    alone = move.after.isr == (move.after.leader,) and len(move.left) > 1
+    # A leader that was itself paused or partitioned sees all followers lag at once.
+    alone = change.after.isr == (change.after.leader,) and len(change.left) > 1
     return ambiguous(Cause.LEADER_STALL, Cause.LAG) if alone else proven(Cause.LAG)
 
 
-_RULES: Final[tuple[Callable[[Move], Explanation | None], ...]] = (
+_RULES: Final[tuple[Callable[[ChangeInContext], Explanation | None], ...]] = (
     _unclean,
     _reassignment,
-    _departure,
+    _removal,
     _controlled_shutdown,
     _election,
     _preferred,

@@ -1,8 +1,8 @@
-"""The loop that asks sources and writes what they saw to the bus: one thread and one publisher a source.
+"""The loop that polls sources and publishes their observations: one thread and one publisher per source.
 
-Knows the interfaces of sources and publishers only. A source that cannot see its cluster is asked again, later and
-later; a bus that cannot be written stops everything, because what was read would be lost: the sources' checkpoints
-then still say where to go on.
+Depends on the interfaces of sources and publishers only. A source that cannot reach its cluster is polled again with a
+growing pause. A bus that cannot be written stops everything, because the observations would be lost; the checkpoints of
+the sources then still name the last acknowledged position.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from streaming.sources.source import Source
 
 _PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-_BREATH: Final = 0.01  # after a poll that came back at once with nothing
+_IDLE_PAUSE: Final = 0.01  # after a poll that returned nothing at once
 
 
 @runtime_checkable
 class KeepsUndecodable(Protocol):
-    """A source that also hands over what it could not read, as JSON for the quarantine."""
+    """A source that also returns the records it could not decode, as JSON for the quarantine."""
 
     def take_undecodable(self) -> list[bytes]:
-        """Hand over what could not be read since the last call."""
+        """Return and drop the records that could not be decoded since the last call."""
 
 
 class Collector:
     """Runs sources until it is stopped, or until one of them fails for good.
 
     Args:
-        sources: each is asked in a thread of its own.
+        sources: each is polled in a thread of its own.
         open_publisher: opens the bus for one source.
-        report: takes one line for people.
+        report: takes one line for the user.
     """
 
     def __init__(
@@ -58,19 +58,19 @@ class Collector:
         ]
 
     def start(self) -> None:
-        """Begin."""
+        """Start all threads."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Ask everything to end; may be called from a signal handler."""
+        """Request the end of all threads; may be called from a signal handler."""
         self._stopping.set()
 
     def wait(self) -> None:
-        """Wait for the end: every source is closed and its checkpoint written.
+        """Wait until every source is closed and its checkpoint written.
 
         Raises:
-            Exception: what made a source fail for good.
+            Exception: the first failure that ended a source.
         """
         for thread in self._threads:
             thread.join()
@@ -81,35 +81,35 @@ class Collector:
         try:
             publisher = self._open_publisher()
             try:
-                self._ask_on(source, publisher)
+                self._poll_until_stopped(source, publisher)
             finally:
                 source.close()
                 publisher.close()
-        except BaseException as failure:  # noqa: BLE001 - raised again by wait(), in the thread that people watch
+        except BaseException as failure:  # noqa: BLE001 - raised again by wait(), in the main thread
             self._failures.append(failure)
         finally:
             self._stopping.set()
 
-    def _ask_on(self, source: Source, publisher: Publisher) -> None:
+    def _poll_until_stopped(self, source: Source, publisher: Publisher) -> None:
         refusals = 0
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
-                found = source.poll(Micros(time.time_ns() // 1000))
+                observations = source.poll(Micros(time.time_ns() // 1000))
             except ConnectionRefused as refusal:
                 if not refusals:
                     self._report(f"{source.name}: {refusal}; trying again")
                 self._stopping.wait(_PAUSES[min(refusals, len(_PAUSES) - 1)])
                 refusals += 1
                 continue
-            if refusals and found:  # nothing may only mean that the answer is still under way
-                self._report(f"{source.name}: sees the cluster again")
+            if refusals and observations:  # an empty result may only mean that no response has arrived yet
+                self._report(f"{source.name}: reads the cluster again")
                 refusals = 0
             if isinstance(source, KeepsUndecodable):
                 for payload in source.take_undecodable():
                     publisher.publish_raw(Channel.REPLICATION, source.name, payload)
-            if found:
-                publisher.publish(found)
+            if observations:
+                publisher.publish(observations)
             source.acknowledge()
-            if not found and time.monotonic() - began < _BREATH:
-                self._stopping.wait(_BREATH)
+            if not observations and time.monotonic() - began < _IDLE_PAUSE:
+                self._stopping.wait(_IDLE_PAUSE)

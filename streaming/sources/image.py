@@ -1,22 +1,23 @@
 """A cluster's metadata, applied record batch by record batch: metadata records in, observations out.
 
-Pure: no clock, no IO. It knows contracts, :mod:`image_state` (what a record changes) and :mod:`causes` (why). Both the
-metadata-log source of a real cluster and the simulated source drive it.
+Pure: no clock, no IO. Depends on contracts, :mod:`image_state` (what a record changes) and :mod:`causes` (why). Used by
+the metadata log source of a real cluster and by the simulated source.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from streaming.contracts.blocks import in_blocks, with_changes_in_blocks
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import ClusterId, Micros, Offset
 from streaming.contracts.observations import (
-    Authority,
     Heartbeat,
     Observation,
     SnapshotBegin,
     SnapshotEnd,
     SnapshotReason,
+    SourceKind,
 )
 from streaming.contracts.records import (
     ClearElr,
@@ -27,30 +28,30 @@ from streaming.contracts.records import (
     Undecodable,
 )
 from streaming.sources.causes import explain
-from streaming.sources.causes_moves import Explanation, Step, proven
-from streaming.sources.causes_revised import Doubt, Doubts
+from streaming.sources.causes_context import AppliedRecord, Explanation, proven
+from streaming.sources.causes_revised import AmbiguousRemoval, AmbiguousRemovals
 from streaming.sources.image_document import state_document, state_from_document
-from streaming.sources.image_observed import observed
+from streaming.sources.image_observed import observed, partition_observed
 from streaming.sources.image_state import (
     MIN_ISR,
     BrokerStep,
+    CauseRevision,
     ConfigStep,
     Effect,
     MetadataState,
     PartitionStep,
-    Revision,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 DOCUMENT_VERSION: Final = 1
 HEARTBEAT_MICROS: Final = Micros(5_000_000)
 
 _BEGIN_TRANSACTION: Final = 23
 _END_TRANSACTION: Final = 24
-# Records whose partition steps explain themselves; a PartitionChange is explained by its neighbours.
-_FIXED: Final[dict[type, Explanation]] = {Partition: proven(Cause.CREATED), ClearElr: proven(Cause.CONFIG)}
+# Records with a fixed cause; the cause of a PartitionChange depends on the records around it.
+_FIXED_CAUSES: Final[dict[type, Explanation]] = {Partition: proven(Cause.CREATED), ClearElr: proven(Cause.CONFIG)}
 
 
 class _Entry(NamedTuple):
@@ -65,15 +66,17 @@ class _Position(NamedTuple):
 
 
 class ClusterImage:
-    """Everything a metadata log says about replication, and the observations each batch adds.
+    """The replication state of a metadata log, and the observations that each batch adds.
+
+    Invariants: ``image_offset`` and ``image_timestamp`` never decrease; a record at or below ``image_offset`` has no
+    effect, so a batch may be applied twice.
 
     Attributes:
-        image_offset: offset of the last record read, -1 before the first; older records are ignored, so a batch may
-            be applied twice. After :meth:`load` of a KRaft snapshot the caller sets it, because the records of a
-            snapshot are not numbered by the log.
-        image_epoch: raft epoch of that record.
-        image_timestamp: time of the image: the newest batch timestamp, never running backwards.
-        undecodable: records that could not be read or contradict the image, with their offsets; the caller drains it.
+        image_offset: offset of the last record read, -1 before the first. After :meth:`load` of a KRaft snapshot the
+            caller sets it, because the records of a snapshot do not carry offsets of the log.
+        image_epoch: leader epoch (of the metadata quorum) of that record.
+        image_timestamp: the newest batch timestamp.
+        undecodable: records that could not be decoded or contradict the image, with offsets; the caller drains it.
     """
 
     def __init__(
@@ -86,52 +89,49 @@ class ClusterImage:
         self._identity = {"cluster_id": cluster_id, "cluster": cluster, "source": source}
         self._heartbeat_micros = heartbeat_micros
         self._state = MetadataState()
-        self._doubts = Doubts()
-        self._spoke_at = Micros(0)
+        self._ambiguous_removals = AmbiguousRemovals()
+        self._last_observation_at = Micros(0)
         self._transaction: list[_Entry] | None = None
         self._before_transaction: _Position | None = None
 
     def apply(self, batch: RecordBatch, collected_at: Micros) -> list[Observation]:
-        """Apply one batch and return what it changed, in the order of its records.
+        """Apply one batch and return its observations, in the order of its records.
 
-        A batch that changes nothing gives a heartbeat when the last observation is ``heartbeat_micros`` of record
-        time ago. Records of an open metadata transaction (KIP-868) wait for its end.
+        A batch without effect gives a heartbeat when the last observation is ``heartbeat_micros`` of record time old.
+        Records of an open metadata transaction (KIP-868) are applied at its end.
         """
-        found = [item for unit in self._units(batch) for item in self._observe(unit, collected_at)]
-        if not found and self.image_timestamp - self._spoke_at >= self._heartbeat_micros:
-            found = [Heartbeat(**self._envelope(collected_at), metadata_offset=self._settled().offset)]
-        if found:
-            self._spoke_at = self.image_timestamp
-        return found
+        units = self._units(batch)
+        observations = [item for unit in units for item in with_changes_in_blocks(self._observe(unit, collected_at))]
+        if not observations and self.image_timestamp - self._last_observation_at >= self._heartbeat_micros:
+            observations = [Heartbeat(**self._envelope(collected_at), metadata_offset=self._settled().offset)]
+        if observations:
+            self._last_observation_at = self.image_timestamp
+        return observations
 
     def load(self, batches: Iterable[RecordBatch]) -> None:
-        """Apply a KRaft snapshot, or history that was told before, without observing it."""
+        """Apply a KRaft snapshot, or history that was reported before, without observations."""
         for batch in batches:
             for unit in self._units(batch):
                 for offset, record in unit:
-                    self._changes(offset, self._state.apply(record))
+                    self._without_undecodable(offset, self._state.apply(record))
 
     def snapshot(self, *, snapshot_id: str, reason: SnapshotReason, collected_at: Micros) -> list[Observation]:
-        """Tell the whole image between two markers; the image itself stays as it is."""
+        """Return a full report of the image, between two markers; the image does not change."""
         state = self._state
         common = {**self._envelope(collected_at), "metadata_offset": self._settled().offset}
         inside = {**common, "in_snapshot": True}
         counts = {topic_id: len(parts) for topic_id, parts in state.partitions.items()}
         settings: list[Effect] = [] if state.controller is None else [state.controller]
-        # A minimum that is unset is told, too: it may have been unset while nobody was looking.
-        told: dict[tuple[str, str], str | None] = {(topic, MIN_ISR): None for topic in ("", *state.topics.values())}
-        told |= state.configs
-        settings += [ConfigStep(topic, key, value) for (topic, key), value in sorted(told.items())]
+        # An unset min.insync.replicas is reported, too: it may have been unset while no collector was running.
+        configs: dict[tuple[str, str], str | None] = {(topic, MIN_ISR): None for topic in ("", *state.topics.values())}
+        configs |= state.configs
+        settings += [ConfigStep(topic, key, value) for (topic, key), value in sorted(configs.items())]
         members: list[Effect] = [BrokerStep(one) for _, one in sorted(state.brokers.items())]
-        members += [
-            PartitionStep(state.topics[topic_id], None, one)
-            for topic_id, parts in state.partitions.items()
-            for _, one in sorted(parts.items())
-        ]
         return [
             SnapshotBegin(**common, snapshot_id=snapshot_id, reason=reason),
             *(observed(effect, common, None, 0) for effect in settings),
             *(observed(effect, inside, None, 0) for effect in members),
+            *in_blocks(partition_observed(step, inside) for step in self._partitions()),
             SnapshotEnd(
                 **common,
                 snapshot_id=snapshot_id,
@@ -141,43 +141,48 @@ class ClusterImage:
             ),
         ]
 
+    def _partitions(self) -> Iterator[PartitionStep]:
+        for topic_id, partitions in self._state.partitions.items():
+            for _, one in sorted(partitions.items()):
+                yield PartitionStep(self._state.topics[topic_id], None, one)
+
     def to_document(self) -> dict[str, Any]:
-        """Write the image as JSON values; an open transaction is left out and read again."""
+        """Return the image as JSON values; an open transaction is left out and read again after a restart."""
         return {
             "version": DOCUMENT_VERSION,
             **self._identity,
             **self._settled()._asdict(),
-            "spoke_at": self._spoke_at,
+            "spoke_at": self._last_observation_at,
             "heartbeat_micros": self._heartbeat_micros,
             "state": state_document(self._state),
-            "doubts": self._doubts.to_rows(),
+            "doubts": self._ambiguous_removals.to_rows(),
         }
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> ClusterImage:
-        """Read an image back, to go on at ``image_offset + 1``.
+        """Restore an image that continues at ``image_offset + 1``.
 
         Raises:
-            ValueError: the document is not one of ours, or is of another version.
+            ValueError: it is not such a document, or one of another version.
         """
         try:
             if document["version"] != DOCUMENT_VERSION:
                 raise ValueError(f"image version {document['version']!r}, this program reads {DOCUMENT_VERSION}")
             image = cls(**{key: document[key] for key in ("cluster_id", "cluster", "source", "heartbeat_micros")})
             image.image_offset, image.image_epoch = document["offset"], document["epoch"]
-            image.image_timestamp, image._spoke_at = document["timestamp"], document["spoke_at"]
+            image.image_timestamp, image._last_observation_at = document["timestamp"], document["spoke_at"]
             image._state = state_from_document(document["state"])
-            image._doubts = Doubts(document["doubts"])
+            image._ambiguous_removals = AmbiguousRemovals(document["doubts"])
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"not a cluster image: {error!r}") from None
         return image
 
     def _settled(self) -> _Position:
-        """Give the last position whose records the image holds."""
+        """Return the last position whose records are applied: before an open transaction, if there is one."""
         return self._before_transaction or _Position(self.image_offset, self.image_epoch, self.image_timestamp)
 
     def _units(self, batch: RecordBatch) -> list[list[_Entry]]:
-        """Cut a batch into what took effect together, and advance the position."""
+        """Split a batch into runs of records that take effect together, and advance the position."""
         timestamp = Micros(max(self.image_timestamp, batch.timestamp))
         units: list[list[_Entry]] = [[]]
         for offset, record in enumerate(batch.records, start=batch.base_offset):
@@ -194,7 +199,7 @@ class ClusterImage:
         return [unit for unit in units if unit]
 
     def _mark(self, marker: TransactionMarker) -> list[_Entry]:
-        """Begin, end or abort a metadata transaction, and give what took effect."""
+        """Begin, end or abort a metadata transaction, and return the records that take effect."""
         finished = self._transaction or []
         if marker.marker == _BEGIN_TRANSACTION:
             self._before_transaction, self._transaction = self._settled(), []
@@ -203,45 +208,46 @@ class ClusterImage:
         return finished if marker.marker == _END_TRANSACTION else []
 
     def _observe(self, unit: list[_Entry], collected_at: Micros) -> list[Observation]:
-        """Apply records that took effect together; the cause of each depends on its neighbours."""
+        """Apply records that take effect together; the cause of each depends on the records around it."""
         shutting_down = self._state.shutting_down()
-        changes = [self._changes(offset, self._state.apply(record)) for offset, record in unit]
-        steps = [_step(record, effects) for (_, record), effects in zip(unit, changes, strict=True)]
+        effects_of = [self._without_undecodable(offset, self._state.apply(record)) for offset, record in unit]
+        steps = [_step(record, effects) for (_, record), effects in zip(unit, effects_of, strict=True)]
         why = explain(steps, shutting_down=shutting_down, unclean_enabled=self._state.unclean_enabled)
         common = self._envelope(collected_at)
-        found: list[Observation] = []
-        for (offset, record), effects, step, cause in zip(unit, changes, steps, why, strict=True):
+        observations: list[Observation] = []
+        for (offset, record), effects, step, cause in zip(unit, effects_of, steps, why, strict=True):
             envelope = {**common, "metadata_offset": offset}
-            cleared = [self._revision(doubt) for doubt in self._doubts.follow(offset, step, cause)]
-            told = (effect for effect in (*effects, *cleared) if effect is not None)
-            found += [
-                observed(effect, envelope, _FIXED.get(type(record), cause), index) for index, effect in enumerate(told)
+            proven_removals = self._ambiguous_removals.follow(offset, step, cause)
+            revisions = [revision for removal in proven_removals if (revision := self._revision(removal)) is not None]
+            observations += [
+                observed(effect, envelope, _FIXED_CAUSES.get(type(record), cause), index)
+                for index, effect in enumerate((*effects, *revisions))
             ]
-        return found
+        return observations
 
-    def _revision(self, doubt: Doubt) -> Revision | None:
-        """Tell what a proof is about; nothing where its topic is gone."""
-        topic = self._state.topics.get(doubt.topic_id)
-        return None if topic is None else Revision(topic, doubt.topic_id, doubt.partition, doubt.offset)
+    def _revision(self, removal: AmbiguousRemoval) -> CauseRevision | None:
+        """Return the revision of a removal's cause, None when its topic was deleted."""
+        topic = self._state.topics.get(removal.topic_id)
+        return None if topic is None else CauseRevision(topic, removal.topic_id, removal.partition, removal.offset)
 
-    def _changes(self, offset: Offset, effects: list[Effect]) -> list[Effect]:
-        """Put aside what could not be read."""
+    def _without_undecodable(self, offset: Offset, effects: list[Effect]) -> list[Effect]:
+        """Move effects that are undecodable records to ``undecodable``."""
         self.undecodable += [(offset, effect) for effect in effects if isinstance(effect, Undecodable)]
         return [effect for effect in effects if not isinstance(effect, Undecodable)]
 
     def _envelope(self, collected_at: Micros) -> dict[str, Any]:
         return {
             **self._identity,
-            "authority": Authority.METADATA_LOG,
+            "authority": SourceKind.METADATA_LOG,
             "occurred_not_before": self.image_timestamp,
             "occurred_not_after": self.image_timestamp,
             "collected_at": collected_at,
         }
 
 
-def _step(record: MetadataRecord, effects: list[Effect]) -> Step:
+def _step(record: MetadataRecord, effects: list[Effect]) -> AppliedRecord:
     match effects:
         case [PartitionStep(before=before, after=after)]:
-            return Step(record, before, after)
+            return AppliedRecord(record, before, after)
         case _:
-            return Step(record)
+            return AppliedRecord(record)

@@ -1,7 +1,7 @@
-"""A metadata state as a JSON document and back, for checkpoints.
+"""Conversion of a metadata state to a JSON document and back, for checkpoints.
 
 Pure. Partitions and brokers are rows under a header of field names, so that a document of 100,000 partitions stays
-small and one written by an older program is still read.
+small and a document of an older version can still be read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BROKER_FIELDS: Final = tuple(item.name for item in fields(RegisterBroker))
 
 
 def state_document(state: MetadataState) -> dict[str, Any]:
-    """Write everything a state holds as JSON values."""
+    """Return a state as JSON values."""
     partitions = (one for parts in state.partitions.values() for one in parts.values())
     return {
         "topics": dict(state.topics),
@@ -37,10 +37,10 @@ def state_document(state: MetadataState) -> dict[str, Any]:
 
 
 def state_from_document(document: Mapping[str, Any]) -> MetadataState:
-    """Read a state back.
+    """Restore a state from its document.
 
     Raises:
-        KeyError, TypeError, ValueError: the document is not one of ours.
+        KeyError, TypeError, ValueError: it is not such a document.
     """
     state = MetadataState()
     for topic_id, topic in document["topics"].items():

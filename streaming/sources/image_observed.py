@@ -1,4 +1,4 @@
-"""What an image's change looks like as an observation. Pure; the envelope is the caller's."""
+"""Conversion of effects on the image to observations. Pure; the caller provides the envelope."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from streaming.contracts.observations import (
     TopicRemoved,
 )
 from streaming.contracts.records import RECOVERING, LeaderChange
-from streaming.sources.image_state import BrokerStep, ConfigStep, Effect, PartitionStep, Revision, TopicGone
+from streaming.sources.image_state import BrokerStep, CauseRevision, ConfigStep, Effect, PartitionStep, TopicDeleted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming.sources.causes_moves import Explanation
+    from streaming.sources.causes_context import Explanation
 
 
 def observed(effect: Effect, envelope: Mapping[str, Any], why: Explanation | None, index: int) -> Observation:
-    """Tell one change; ``index`` counts the changes of one record, ``why`` is for partitions only."""
+    """Return the observation of one effect; ``index`` counts the effects of one record, ``why`` is for partitions."""
     match effect:
         case PartitionStep():
             return partition_observed(effect, envelope, why, index)
@@ -33,20 +33,20 @@ def observed(effect: Effect, envelope: Mapping[str, Any], why: Explanation | Non
             return broker_observed(effect, envelope)
         case ConfigStep(topic=topic, key=key, value=value):
             return ConfigObserved(**envelope, topic=topic, key=key, value=value, origin=ConfigOrigin.LOG)
-        case Revision():
+        case CauseRevision():
             return _cause_revised(effect, envelope, index)
-        case TopicGone(topic=topic, topic_id=topic_id):
+        case TopicDeleted(topic=topic, topic_id=topic_id):
             return TopicRemoved(**envelope, topic_id=topic_id, topic=topic)
         case LeaderChange(controller=controller, epoch=epoch):
             return ControllerObserved(**envelope, controller=controller, controller_epoch=epoch)
         case _:
-            raise AssertionError(f"nothing is observed of {effect!r}")
+            raise AssertionError(f"no observation for {effect!r}")
 
 
 def partition_observed(
     step: PartitionStep, envelope: Mapping[str, Any], why: Explanation | None = None, index: int = 0
 ) -> PartitionObserved:
-    """Tell the state of one partition, after a step or (without ``why``) in a snapshot."""
+    """Return the state of one partition, after a step or (without ``why``) in a full report."""
     after = step.after
     return PartitionObserved(
         **envelope,
@@ -70,7 +70,7 @@ def partition_observed(
     )
 
 
-def _cause_revised(revision: Revision, envelope: Mapping[str, Any], index: int) -> CauseRevised:
+def _cause_revised(revision: CauseRevision, envelope: Mapping[str, Any], index: int) -> CauseRevised:
     return CauseRevised(
         **envelope,
         metadata_index=index,
@@ -84,7 +84,7 @@ def _cause_revised(revision: Revision, envelope: Mapping[str, Any], index: int) 
 
 
 def broker_observed(step: BrokerStep, envelope: Mapping[str, Any]) -> BrokerObserved:
-    """Tell the state of one broker; of a removed one only that it is gone."""
+    """Return the state of one broker; of an unregistered one only that it is unregistered."""
     broker = step.broker
     if not step.registered:
         return BrokerObserved(**envelope, broker=broker.broker, broker_epoch=broker.broker_epoch, registered=False)

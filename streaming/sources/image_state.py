@@ -1,6 +1,6 @@
-"""A cluster's metadata as a value, and what each metadata record does to it.
+"""The state of a cluster's metadata, and the effect of each metadata record on it.
 
-Pure: knows metadata records only. Merging follows ``PartitionRegistration.merge``, ``ClusterControlManager`` and
+Pure; depends on metadata records only. Merging follows ``PartitionRegistration.merge``, ``ClusterControlManager`` and
 ``ReplicationControlManager`` of Apache Kafka (KIP-631; ELR fields KIP-966).
 """
 
@@ -46,14 +46,14 @@ class PartitionStep:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStep:
-    """A broker changed; its state is told in the fields of its registration."""
+    """A broker changed; ``broker`` is its registration after the change."""
 
     broker: RegisterBroker
     registered: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class TopicGone:
+class TopicDeleted:
     """A topic was deleted."""
 
     topic: str
@@ -70,8 +70,8 @@ class ConfigStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Revision:
-    """An earlier step of a partition, at this offset, is proven to belong to a clean stop."""
+class CauseRevision:
+    """The earlier step of a partition at this offset is proven to belong to a controlled shutdown."""
 
     topic: str
     topic_id: TopicId
@@ -79,11 +79,14 @@ class Revision:
     offset: Offset
 
 
-Effect = PartitionStep | BrokerStep | TopicGone | ConfigStep | Revision | LeaderChange | Undecodable
+Effect = PartitionStep | BrokerStep | TopicDeleted | ConfigStep | CauseRevision | LeaderChange | Undecodable
 
 
 class MetadataState:
-    """Topics, partitions, brokers and the configurations that matter. Partitions are whole ``Partition`` records."""
+    """Topics, partitions, brokers and the configurations of ``CONFIG_KEYS``.
+
+    Invariant: ``topics``, ``partitions`` and ``_ids`` always hold the same topics.
+    """
 
     def __init__(self) -> None:
         self.topics: dict[TopicId, str] = {}
@@ -94,26 +97,26 @@ class MetadataState:
         self._ids: dict[str, TopicId] = {}
 
     def shutting_down(self) -> frozenset[BrokerId]:
-        """Name the brokers in controlled shutdown."""
+        """Return the brokers in controlled shutdown."""
         return frozenset(broker for broker, state in self.brokers.items() if state.in_controlled_shutdown)
 
     def unclean_enabled(self, topic_id: TopicId) -> bool:
-        """Tell whether the log holds a permission for unclean elections (a static broker default is not in it)."""
+        """Return whether the log enables unclean elections for a topic (it does not contain static broker defaults)."""
         topic = self.topics.get(topic_id, "")
         value = self.configs.get((topic, UNCLEAN_ELECTION), self.configs.get(("", UNCLEAN_ELECTION)))
         return value == "true"
 
     def add_topic(self, topic_id: TopicId, topic: str) -> None:
-        """Make room for a topic's partitions."""
+        """Add a topic without partitions."""
         self.topics[topic_id] = topic
         self.partitions[topic_id] = {}
         self._ids[topic] = topic_id
 
     @singledispatchmethod
     def apply(self, record: MetadataRecord) -> list[Effect]:
-        """Apply one record and tell what it changed; records that say nothing about replication change nothing.
+        """Apply one record and return its effects; records that do not concern replication have none.
 
-        A record that contradicts the image is given back as ``Undecodable`` with the reason.
+        A record that contradicts the state is returned as ``Undecodable`` with the reason.
         """
         del record
         return []
@@ -121,7 +124,7 @@ class MetadataState:
     @apply.register
     def _(self, record: Topic) -> list[Effect]:
         if not record.topic or not record.topic_id:
-            return [_refused(record, "topic without name or id")]
+            return [_rejected(record, "topic without name or id")]
         self.add_topic(record.topic_id, record.topic)
         return []
 
@@ -129,21 +132,21 @@ class MetadataState:
     def _(self, record: RemoveTopic) -> list[Effect]:
         topic = self.topics.pop(record.topic_id, None)
         if topic is None:
-            return [_refused(record, "removal of an unknown topic")]
+            return [_rejected(record, "removal of an unknown topic")]
         del self.partitions[record.topic_id]
         self._ids.pop(topic, None)
         keys = sorted(key for name, key in self.configs if name == topic)
         for key in keys:
             del self.configs[topic, key]
-        return [TopicGone(topic, record.topic_id), *(ConfigStep(topic, key, None) for key in keys)]
+        return [TopicDeleted(topic, record.topic_id), *(ConfigStep(topic, key, None) for key in keys)]
 
     @apply.register
     def _(self, record: Partition) -> list[Effect]:
         topic = self.topics.get(record.topic_id)
         if topic is None:
-            return [_refused(record, "partition of an unknown topic")]
+            return [_rejected(record, "partition of an unknown topic")]
         if not record.replicas or record.partition < 0:
-            return [_refused(record, "partition without replicas or with a negative number")]
+            return [_rejected(record, "partition without replicas or with a negative number")]
         self.partitions[record.topic_id][record.partition] = record
         return [PartitionStep(topic, None, record)]
 
@@ -151,15 +154,15 @@ class MetadataState:
     def _(self, record: PartitionChange) -> list[Effect]:
         before = self.partitions.get(record.topic_id, {}).get(record.partition)
         if before is None:
-            return [_refused(record, "change of an unknown partition")]
+            return [_rejected(record, "change of an unknown partition")]
         if record.replicas == ():
-            return [_refused(record, "change that leaves no replica")]
+            return [_rejected(record, "change that leaves no replica")]
         return [self._merge(before, record)]
 
     @apply.register
     def _(self, record: ClearElr) -> list[Effect]:
         if record.topic and record.topic not in self._ids:
-            return [_refused(record, "clearing of an unknown topic's eligible leader replicas")]
+            return [_rejected(record, "clearing of an unknown topic's eligible leader replicas")]
         topic_ids = [self._ids[record.topic]] if record.topic else list(self.topics)
         holders = [
             partition
@@ -189,7 +192,7 @@ class MetadataState:
     def _(self, record: BrokerRegistrationChange) -> list[Effect]:
         before = self.brokers.get(record.broker)
         if before is None:
-            return [_refused(record, "change of an unregistered broker")]
+            return [_rejected(record, "change of an unregistered broker")]
         after = replace(
             before,
             broker_epoch=record.broker_epoch,
@@ -198,23 +201,23 @@ class MetadataState:
             log_dirs=before.log_dirs if record.log_dirs is None else record.log_dirs,
         )
         self.brokers[record.broker] = after
-        # After a clean stop a second fencing follows one session later: it repeats what is known.
+        # One session timeout after a controlled shutdown the controller fences the broker again, which changes nothing.
         return [BrokerStep(after)] if after != before else []
 
     @apply.register
     def _(self, record: UnregisterBroker) -> list[Effect]:
         before = self.brokers.pop(record.broker, None)
         if before is None:
-            return [_refused(record, "removal of an unregistered broker")]
+            return [_rejected(record, "removal of an unregistered broker")]
         return [BrokerStep(before, registered=False)]
 
     @apply.register
     def _(self, record: Config) -> list[Effect]:
-        topical = record.resource_type == RESOURCE_TOPIC
-        default = record.resource_type == RESOURCE_BROKER and not record.resource_name
-        if record.key not in CONFIG_KEYS or not (topical or default):
+        is_topic = record.resource_type == RESOURCE_TOPIC
+        is_default = record.resource_type == RESOURCE_BROKER and not record.resource_name
+        if record.key not in CONFIG_KEYS or not (is_topic or is_default):
             return []
-        name = record.resource_name if topical else ""
+        name = record.resource_name if is_topic else ""
         if record.value is None:
             self.configs.pop((name, record.key), None)
         else:
@@ -234,9 +237,10 @@ class MetadataState:
 def merge(before: Partition, change: PartitionChange) -> Partition:
     """Apply one change to one partition (``PartitionRegistration.merge``).
 
-    The partition epoch always grows by one, the leader epoch iff the change names a leader, itself included.
+    Invariant: every change increments the partition epoch by one; it increments the leader epoch by one if and only if
+    its leader field is set, even when the leader stays the same.
     """
-    led = change.leader is not None
+    sets_leader = change.leader is not None
     recovery = change.leader_recovery_state
     return Partition(
         topic_id=before.topic_id,
@@ -247,12 +251,12 @@ def merge(before: Partition, change: PartitionChange) -> Partition:
         adding_replicas=before.adding_replicas if change.adding_replicas is None else change.adding_replicas,
         leader=before.leader if change.leader is None else change.leader,
         leader_recovery_state=before.leader_recovery_state if recovery is None else recovery,
-        leader_epoch=before.leader_epoch + led,
+        leader_epoch=before.leader_epoch + sets_leader,
         partition_epoch=before.partition_epoch + 1,
         elr=before.elr if change.elr is None else change.elr,
         last_known_elr=before.last_known_elr if change.last_known_elr is None else change.last_known_elr,
     )
 
 
-def _refused(record: MetadataRecord, reason: str) -> Undecodable:
+def _rejected(record: MetadataRecord, reason: str) -> Undecodable:
     return Undecodable(reason=f"{type(record).__name__}: {reason}", value=repr(record).encode())

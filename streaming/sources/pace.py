@@ -1,4 +1,4 @@
-"""A source whose time runs faster or slower than ours. Knows the interface of sources only."""
+"""A source whose clock runs faster or slower than the wall clock. Depends on the interface of sources only."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 class Paced:
-    """Asks a source for a time that passes ``speed`` times as fast as ours, from ``start`` on."""
+    """Polls a source with a clock that runs ``speed`` times as fast as the wall clock, from ``start`` on."""
 
     def __init__(self, source: Source, *, start: Micros, speed: float) -> None:
         self.name = source.name
         self._source, self._start, self._speed = source, start, speed
 
     def poll(self, now: Micros) -> Sequence[Observation]:
-        """Ask for what was seen up to the paced time."""
+        """Poll the source at the paced time."""
         return self._source.poll(Micros(self._start + round((now - self._start) * self._speed)))
 
     def acknowledge(self) -> None:
-        """Hand on."""
+        """Acknowledge to the source."""
         self._source.acknowledge()
 
     def close(self) -> None:
-        """Hand on."""
+        """Close the source."""
         self._source.close()

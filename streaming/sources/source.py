@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Something that can be asked what it has seen.
+    """Something that can be polled for observations.
 
     ``name`` identifies the source on the bus, for example ``metadata_log:collector-1``.
     """
@@ -20,14 +20,14 @@ class Source(Protocol):
     name: str
 
     def poll(self, now: Micros) -> Sequence[Observation]:
-        """Return what was seen since the last call, oldest first; may block for at most a second.
+        """Return the observations since the last call, oldest first; block for at most a second.
 
         Raises:
-            ConnectionRefused: the cluster cannot be read; the caller backs off and asks again.
+            ConnectionRefused: the cluster cannot be read; the caller backs off and polls again.
         """
 
     def acknowledge(self) -> None:
-        """Everything returned so far is safe on the bus: a position may be checkpointed."""
+        """Note that everything returned so far is durable on the bus, so that a position may be checkpointed."""
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""

@@ -19,14 +19,21 @@ from typing import TYPE_CHECKING, Final
 
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.definitions import arrow_schema, create_or_check
-from streaming.delta.derived import ALWAYS
-from streaming.delta.rows import read_typed
-from streaming.delta.tail import ChangeTail
-from streaming.delta.truth import Truth
-from streaming.delta.upkeep import COMMITS_BETWEEN_ROUNDS, Upkeep
-from tests.delta.test_truth import changed
+from streaming.contracts.tables import (
+    BROKER_STATE_TABLE,
+    CLUSTER_STATE_TABLE,
+    PARTITION_CHANGES,
+    PARTITION_STATE_TABLE,
+    REPLICATION_EVENTS,
+    SOURCE_PROGRESS,
+)
+from streaming.delta.change_log import ChangeLog
+from streaming.delta.change_reader import ChangeReader
+from streaming.delta.definitions import arrow_schema
+from streaming.delta.layouts import create_or_upgrade
+from streaming.delta.maintenance import COMMITS_BETWEEN_ROUNDS, Maintenance
+from streaming.delta.queries import select
+from tests.delta.test_change_log import changed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +42,7 @@ WINDOW: Final = 50
 ROWS: Final = 10
 BETWEEN_PROJECTIONS: Final = 100
 POLLED: Final = 20
+DERIVED: Final = (REPLICATION_EVENTS, PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
 
 
 @dataclass
@@ -56,7 +64,7 @@ def run(directory: Path, commits: int, stops: set[int]) -> Measured:
     _, rows = changed()
     rows = rows.slice(0, ROWS)
     path = directory / PARTITION_CHANGES.name
-    truth, derived, measured = Truth(directory), Derived(directory), Measured()
+    truth, derived, measured = ChangeLog(directory), Derived(directory), Measured()
     for number in range(1, commits + 1):
         seconds = timed(lambda position=number: truth.commit(rows, {"a": position}))  # type: ignore[misc]  # typeshed
         (measured.plain if number % COMMITS_BETWEEN_ROUNDS else measured.rounds).append(seconds)
@@ -72,13 +80,14 @@ class Derived:
     """The tables that derive from the truth, told that they are true of a version: their rows do not matter here."""
 
     def __init__(self, directory: Path) -> None:
-        self._tables = [create_or_check(directory, table) for table in ALWAYS]
+        self._tables = [create_or_upgrade(directory, table) for table in DERIVED]
         self._upkeep = [
-            Upkeep(table, directory / definition.name) for table, definition in zip(self._tables, ALWAYS, strict=True)
+            Maintenance(table, directory / definition.name)
+            for table, definition in zip(self._tables, DERIVED, strict=True)
         ]
 
     def follow(self, version: int) -> None:
-        for table, definition, upkeep in zip(self._tables, ALWAYS, self._upkeep, strict=True):
+        for table, definition, upkeep in zip(self._tables, DERIVED, self._upkeep, strict=True):
             properties = CommitProperties(app_transactions=[Transaction(PARTITION_CHANGES.name, version)])
             rows = arrow_schema(definition).empty_table()
             write_deltalake(table, rows, mode="append", commit_properties=properties)
@@ -88,9 +97,9 @@ class Derived:
 def tell(number: int, median: float, path: Path) -> None:
     opened = timed(lambda: DeltaTable(str(path)))
     table = DeltaTable(str(path))
-    tail = ChangeTail(path, table.version() - POLLED)
+    tail = ChangeReader(path, table.version() - POLLED)
     polled = timed(tail.poll) / POLLED
-    read = timed(lambda: read_typed(table))
+    read = timed(lambda: select(table, PARTITION_CHANGES))
     files = [file for file in path.rglob("*") if file.is_file()]
     entries = sum(file.parent.name == "_delta_log" for file in files)
     print(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import plan_cluster
-from deploy.sandbox.writer import Writer
+from deploy.sandbox.writer import TopicWriter
 from tests.plugins.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -103,11 +103,11 @@ def report(pipeline: Pipeline, seen: dict[int, float]) -> None:
 
 def commit_times(pipeline: Pipeline) -> dict[int, float]:
     """When the commit that holds each observation became visible: its file in the log."""
-    from streaming.delta.tail import ChangeTail  # noqa: PLC0415
+    from streaming.delta.change_reader import ChangeReader  # noqa: PLC0415
 
     table = pipeline.tables / "partition_changes"
     times: dict[int, float] = {}
-    for version, rows in ChangeTail(table).poll():
+    for version, rows in ChangeReader(table).poll():
         at = (table / "_delta_log" / f"{version:020}.json").stat().st_mtime
         times.update(dict.fromkeys(rows["sequence"].to_pylist(), at))
     return times
@@ -131,7 +131,7 @@ def main() -> None:
         pipeline.export()
         watch = Watch(pipeline)
         threading.Thread(target=watch.run, daemon=True).start()
-        stack.enter_context(Writer(sandbox.bootstrap_servers, TOPIC))
+        stack.enter_context(TopicWriter(sandbox.bootstrap_servers, TOPIC))
         time.sleep(20)  # the JVM of a fresh job compiles its hot code: what is measured is a job that has been running
         flap(sandbox, arguments.changes // 2 + 5, arguments.seed)
         time.sleep(2)

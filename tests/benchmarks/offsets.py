@@ -2,17 +2,18 @@
 
     python -m tests.benchmarks.offsets [--replicas 100000 1000000]
 
-Two rounds: into an empty table, and again with every replica known. Beside them what a micro-batch of one sample costs,
-and what reading and decoding the same bytes costs alone, without Spark; and where the time of a round goes.
+Topics have 1 to 100 partitions. Two rounds: into an empty table, and again with every replica moved. Beside them what
+a micro-batch of one sample costs, and what reading and decoding the same bytes costs alone, without Spark; and where
+the time of a round goes.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import re
 import tempfile
 import time
+from collections import Counter
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,16 +24,18 @@ from streaming.bus.directory import DirectoryReader
 from streaming.bus.frames import encode_frame
 from streaming.bus.segments import folder_of
 from streaming.contracts.codec import encode
-from streaming.contracts.observations import Authority, Channel
+from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK, BrokerOffsetsObserved
 from streaming.contracts.samples import ReplicaOffsetsObserved
-from streaming.jobs import newest
-from streaming.jobs.bus_source import arrow_batches
-from streaming.jobs.newest import NewestBatch
-from streaming.jobs.queries import Places, Run
+from streaming.jobs.driver import newest
+from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.driver.samples import read_samples
+from streaming.jobs.queries import Places, QueryRun
 from streaming.jobs.registry import QUERIES, register_sources
-from streaming.jobs.samples import read_samples
 from streaming.jobs.session import build_session
+from streaming.jobs.streams.bus_source import arrow_batches
 from streaming.settings import JobSettings
+from tests.benchmarks._cluster import Topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,29 +44,39 @@ if TYPE_CHECKING:
 
 SOURCE: Final = "offsets:bench"
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
-PARTITIONS_OF_A_TOPIC: Final = 100
+BROKERS: Final = 30
 REPLICAS_OF_A_PARTITION: Final = 3
 PATIENCE_SECONDS: Final = 600.0
 MOMENT: Final = 1_700_000_000_000_000
 
 
 def payloads(replicas: int, moment: int) -> Iterator[bytes]:
-    """What a collector writes of that many replicas: one observation, spelled anew with other numbers."""
-    sample = ReplicaOffsetsObserved(
-        cluster_id="MkU3OEVBNTcwNTJENDM2Qk", cluster="bench", source=SOURCE, authority=Authority.NONE, sequence=11,
-        occurred_not_before=moment, occurred_not_after=moment, collected_at=moment,
-        topic_id="AAAAAAAAAAAAAAAAAA22", topic="orders-22", partition=33, broker=44,
-        log_start_offset=1, last_stable_offset=55, high_watermark=55, log_end_offset=55, leader_log_end_offset=66,
-    )  # fmt: skip
-    marks = {b"11": b"%(n)d", b"22": b"%(topic)06d", b"33": b"%(partition)d", b"44": b"%(broker)d",
-             b"55": b"%(offset)d", b"66": b"%(end)d"}  # fmt: skip
-    form = re.sub(rb"(?<![0-9])(?:11|22|33|44|55|66)(?![0-9])", lambda found: marks[found[0]], encode(sample))
+    """What a collector writes of that many replicas, each of which has moved since the last moment: blocks."""
+    topics = Topics(-(-replicas // REPLICAS_OF_A_PARTITION))
+    hosted: list[list[int]] = [[] for _ in range(BROKERS)]
     for number in range(replicas):
         partition, replica = divmod(number, REPLICAS_OF_A_PARTITION)
-        topic, index = divmod(partition, PARTITIONS_OF_A_TOPIC)
-        offset = 1_000_000 + number
-        yield form % {b"n": number + 1, b"topic": topic, b"partition": index, b"broker": (partition + replica) % 30,
-                      b"offset": offset, b"end": offset + replica}  # fmt: skip
+        hosted[(partition + replica) % BROKERS].append(partition)
+    sequence = 0
+    for broker, partitions in enumerate(hosted):
+        for start in range(0, len(partitions), SAMPLES_PER_BLOCK):
+            sequence += 1
+            yield encode(block(topics, broker, partitions[start : start + SAMPLES_PER_BLOCK], moment, sequence))
+
+
+def block(topics: Topics, broker: int, partitions: Sequence[int], moment: int, sequence: int) -> BrokerOffsetsObserved:
+    counts = Counter(map(topics.of, partitions))
+    ends = tuple(moment // 1000 + partition for partition in partitions)
+    return BrokerOffsetsObserved(
+        cluster_id="MkU3OEVBNTcwNTJENDM2Qk", cluster="bench", source=SOURCE, authority=SourceKind.NONE,
+        sequence=sequence, occurred_not_before=moment, occurred_not_after=moment, collected_at=moment, broker=broker,
+        topic_ids=tuple(f"AAAAAAAAAAAAAAAA{topic:06d}" for topic in counts),
+        topics=tuple(f"orders-{topic:06d}" for topic in counts), replica_counts=tuple(counts.values()),
+        partition_by_sample=tuple(partition - topics.firsts[topics.of(partition)] for partition in partitions),
+        log_start_offset_by_sample=(1,) * len(partitions), last_stable_offset_by_sample=ends,
+        high_watermark_by_sample=ends, log_end_offset_by_sample=ends,
+        leader_log_end_offset_by_sample=tuple(end + 5 for end in ends),
+    )  # fmt: skip
 
 
 class Bus:
@@ -192,11 +205,11 @@ def measure(spark: SparkSession, replicas: int, directory: Path) -> None:
     places = Places(bus=directory / "bus", tables=directory / "tables", checkpoint=directory / "checkpoint")
     bus, batch = Bus(places.bus), Timed(places.tables)
     rows = QUERIES["offsets"].stream(spark, places, JobSettings())
-    run = Run("offsets", rows, batch, lambda *_: None, checkpoint=places.checkpoint, trigger_seconds=0.0)
+    run = QueryRun("offsets", rows, batch, lambda *_: None, checkpoint=places.checkpoint, trigger_seconds=0.0)
     for number in range(5):  # the JVM of a fresh query compiles its hot code
         one = one_sample(bus, batch, MOMENT + number)
     first = one_round(bus, batch, payloads(replicas, MOMENT + 1_000_000), "first round")
-    again = one_round(bus, batch, payloads(replicas, MOMENT + 2_000_000), "every replica known")
+    again = one_round(bus, batch, payloads(replicas, MOMENT + 2_000_000), "every replica moved")
     run.stop()
     used = cpu_seconds()
     lone = alone(bus) / 2

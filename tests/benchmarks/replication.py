@@ -16,134 +16,33 @@ import statistics
 import tempfile
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from streaming.bus.directory import DirectoryReader
-from streaming.bus.frames import Frame, encode_frame
+from streaming.bus.frames import BusFrame
 from streaming.bus.log import WritableLog
 from streaming.bus.segments import folder_of
-from streaming.contracts.codec import decode, encode, halves
-from streaming.contracts.events import Cause, Evidence
-from streaming.contracts.observations import (
-    Authority,
-    BrokerObserved,
-    Channel,
-    Heartbeat,
-    Observation,
-    PartitionObserved,
-    SnapshotBegin,
-    SnapshotEnd,
-    SnapshotReason,
-)
+from streaming.contracts.codec import decode
+from streaming.contracts.observations import Channel, Heartbeat
 from streaming.jobs.application import Application
-from streaming.jobs.batch import ReplicationBatch
+from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.queries import Places
 from streaming.jobs.session import build_session
 from streaming.runtime.jars import DELTA, jar_paths
 from streaming.settings import JobSettings
+from tests.benchmarks._cluster import SOURCE, Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
-SOURCE: Final = "metadata_log:bench"
-BROKERS: Final = 30
-PER_TOPIC: Final = 100
 CHANGED_IN: Final = 1000
 SNAPSHOTS: Final = 5
 SEGMENT_BYTES: Final = 64 << 20
 STAGES: Final = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
-
-
-@dataclass
-class Cluster:
-    """A cluster of many partitions, and the log that tells of it."""
-
-    log: WritableLog
-    partitions: int
-    sequence: int = 0
-    offset: int = 0
-    epochs: dict[int, int] = field(default_factory=dict)
-    bodies: dict[int, tuple[int, bytes]] = field(default_factory=dict)
-
-    def envelope(self) -> dict[str, Any]:
-        now = time.time_ns() // 1000
-        return {
-            "cluster_id": "qHjCkR0xQyCbX0mYz3Yk3A",
-            "cluster": "bench",
-            "source": SOURCE,
-            "authority": Authority.METADATA_LOG,
-            "occurred_not_before": now,
-            "occurred_not_after": now,
-            "collected_at": now,
-            "metadata_offset": self.offset,
-        }
-
-    def partition(self, number: int, envelope: dict[str, Any], **fields: Any) -> PartitionObserved:
-        topic, partition = divmod(number, PER_TOPIC)
-        epoch = self.epochs.get(number, 0)
-        replicas = tuple((number + each) % BROKERS for each in range(3))
-        return PartitionObserved(
-            **envelope, topic_id=f"{topic:022d}", topic=f"orders-{topic:06d}", partition=partition, replicas=replicas,
-            isr=replicas[: 3 - epoch % 2], leader=replicas[0], leader_epoch=0, partition_epoch=epoch, **fields,
-        )  # fmt: skip
-
-    def send(self, payloads: Iterable[bytes]) -> None:
-        self.log.append(b"".join(map(encode_frame, payloads)))
-
-    def numbered(self, observed: Observation) -> bytes:
-        """Encode with the next number, without making a second object of it."""
-        self.sequence += 1
-        return encode(observed).replace(b'"sequence":0', b'"sequence":%d' % self.sequence, 1)
-
-    def changes(self, numbers: Iterable[int]) -> list[bytes]:
-        """Let the ISR of some partitions shrink or grow."""
-        self.offset += 1
-        envelope, told = self.envelope(), []
-        for number in numbers:
-            self.epochs[number] = self.epochs.get(number, 0) + 1
-            cause = Cause.LAG if self.epochs[number] % 2 else Cause.EXPAND
-            told.append(self.numbered(self.partition(number, envelope, cause=cause, evidence=Evidence.PROVEN)))
-        return told
-
-    def snapshot(self) -> list[bytes]:
-        """Tell everything; what changed since the last snapshot is spelled anew."""
-        self.offset += 1
-        envelope, name = self.envelope(), f"snapshot-{self.offset}"
-        inside = {**envelope, "in_snapshot": True}
-        topics = -(-self.partitions // PER_TOPIC)
-        brokers = tuple(range(BROKERS))
-        counts = tuple(min(PER_TOPIC, self.partitions - topic * PER_TOPIC) for topic in range(topics))
-        ids = tuple(f"{topic:022d}" for topic in range(topics))
-        begin = SnapshotBegin(**envelope, snapshot_id=name, reason=SnapshotReason.PERIODIC)
-        end = SnapshotEnd(**envelope, snapshot_id=name, topic_ids=ids, partition_counts=counts, brokers=brokers)
-        told = [self.numbered(begin)]
-        told += [self.numbered(BrokerObserved(**inside, broker=broker, fenced=False)) for broker in brokers]
-        front, behind, _ = halves(encode(self.partition(0, inside))) or (b"", b"", b"")
-        for number in range(self.partitions):
-            self.sequence += 1
-            told.append(b"%b%d%b%b" % (front, self.sequence, behind, self._body(number, inside)))
-        return [*told, self.numbered(end)]
-
-    def send_snapshot(self) -> float:
-        """Write a snapshot; give the moment of its first byte."""
-        framed = list(map(encode_frame, self.snapshot()))
-        pieces = [b"".join(framed[start : start + 10_000]) for start in range(0, len(framed), 10_000)]
-        began = time.time()
-        for piece in pieces:
-            self.log.append(piece)
-        return began
-
-    def _body(self, number: int, inside: dict[str, Any]) -> bytes:
-        epoch = self.epochs.get(number, 0)
-        if self.bodies.get(number, (-1, b""))[0] != epoch:
-            cut = halves(encode(self.partition(number, inside)))
-            self.bodies[number] = (epoch, cut[2] if cut else b"")
-        return self.bodies[number][1]
 
 
 class Job:
@@ -201,8 +100,8 @@ def snapshots(cluster: Cluster, job: Job, count: int) -> list[float]:
     """Send whole snapshots; give the seconds of each from its first byte to the commit of its last."""
     seconds: list[float] = []
     for turn in range(count):
-        cluster.changes(range(turn, cluster.partitions, CHANGED_IN))
-        cluster.sequence -= len(range(turn, cluster.partitions, CHANGED_IN))  # told by the snapshot alone
+        untold = cluster.changes(range(turn, cluster.partitions, CHANGED_IN))
+        cluster.sequence -= len(untold)  # the snapshot alone tells
         began = cluster.send_snapshot()
         seconds.append(job.committed(cluster.sequence) - began)
     return seconds
@@ -218,7 +117,7 @@ def alone(directory: Path, partitions: int) -> tuple[int, float, float]:
     frames = list(DirectoryReader(directory).read(Channel.REPLICATION, SOURCE, 0, end))
     read = time.perf_counter()
     for frame in frames:
-        if isinstance(frame, Frame):
+        if isinstance(frame, BusFrame):
             decode(frame.payload)
     return end // partitions, read - began, time.perf_counter() - read
 

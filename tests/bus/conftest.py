@@ -10,14 +10,14 @@ import pytest
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.bus.memory import MemoryBus
-from streaming.contracts.observations import Authority, Channel, Heartbeat
+from streaming.contracts.observations import Channel, Heartbeat, SourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from streaming.bus.publisher import Publisher
-    from streaming.bus.reader import Reader
+    from streaming.bus.reader import BusReader
     from streaming.contracts.identifiers import Micros
 
 SEGMENT_BYTES = 600  # two or three heartbeats
@@ -28,7 +28,7 @@ class Bus:
     """Both ends of a bus."""
 
     publisher: Publisher
-    reader: Reader
+    reader: BusReader
 
     def payloads(self, channel: Channel, source: str) -> list[bytes]:
         """Read a whole log, which must be whole."""
@@ -56,7 +56,7 @@ def heartbeat() -> Callable[..., Heartbeat]:
     def make(moment: int, source: str = "poll:a") -> Heartbeat:
         time: Micros = moment  # type: ignore[assignment]
         return Heartbeat(
-            cluster_id="c", cluster="prod", source=source, authority=Authority.POLL,
+            cluster_id="c", cluster="prod", source=source, authority=SourceKind.POLL,
             occurred_not_before=time, occurred_not_after=time, collected_at=time,
         )  # fmt: skip
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.bus.frames import Frame
+from streaming.bus.frames import BusFrame
 from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import BrokerId
-from streaming.contracts.observations import Authority, Channel
+from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import IsrwatchError
 
@@ -36,7 +36,7 @@ def test_what_is_published_is_read_in_order_and_numbered_from_one(
 
 def test_every_source_and_every_channel_has_a_log_of_its_own(bus: Any, heartbeat: Callable[..., Heartbeat]) -> None:
     metric = BrokerMetricObserved(
-        cluster_id="c", cluster="prod", source=A, authority=Authority.NONE, broker=BrokerId(1), metric="m",
+        cluster_id="c", cluster="prod", source=A, authority=SourceKind.NONE, broker=BrokerId(1), metric="m",
         metric_value=1.0, occurred_not_before=1, occurred_not_after=1, collected_at=1,
     )  # fmt: skip
     bus.publisher.publish([heartbeat(1), metric, heartbeat(2, source="../b/ß"), heartbeat(3)])
@@ -101,7 +101,7 @@ def test_deleting_below_a_position_keeps_everything_from_there(bus: Any, heartbe
     for moment in range(1, 12):
         bus.publisher.publish([heartbeat(moment)])
     end = bus.reader.end_positions(REPLICATION)[A]
-    frames = [item for item in bus.reader.read(REPLICATION, A, 0, end) if isinstance(item, Frame)]
+    frames = [item for item in bus.reader.read(REPLICATION, A, 0, end) if isinstance(item, BusFrame)]
     kept = frames[7].position
     bus.reader.delete_below(REPLICATION, A, kept)
 

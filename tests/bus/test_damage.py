@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
-from streaming.bus.frames import HEADER_BYTES, Damaged, Frame
+from streaming.bus.frames import HEADER_BYTES, BusFrame, Damaged
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import Channel
 
@@ -37,7 +37,7 @@ class Disk:
         self._moment = 0
         self._reader = DirectoryReader(self.directory)
         self._position = 0
-        self.followed: list[Frame | Damaged] = []
+        self.followed: list[BusFrame | Damaged] = []
 
     def publish(self, batches: list[int]) -> None:
         """Run a publisher that writes batches of these sizes."""
@@ -58,14 +58,14 @@ class Disk:
     def files(self) -> list[Path]:
         return sorted((self.directory / "replication").glob("*/*.log"))
 
-    def read(self) -> list[Frame | Damaged]:
+    def read(self) -> list[BusFrame | Damaged]:
         """Read everything with a reader that has seen nothing before."""
         reader = DirectoryReader(self.directory)
         return list(reader.read(REPLICATION, A, 0, reader.end_positions(REPLICATION)[A]))
 
 
-def frames(items: list[Frame | Damaged]) -> list[Frame]:
-    return [item for item in items if isinstance(item, Frame)]
+def frames(items: list[BusFrame | Damaged]) -> list[BusFrame]:
+    return [item for item in items if isinstance(item, BusFrame)]
 
 
 @settings(max_examples=60, deadline=None)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import subprocess
 import sys
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
-from streaming.bus.frames import Frame, encode_frame
+from streaming.bus.frames import BusFrame, encode_frame
 from streaming.bus.segments import folder_of, source_of
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import Channel
@@ -34,7 +36,7 @@ def opened(directory: Path, segment_bytes: int = 1 << 20) -> DirectoryPublisher:
 def sequences(directory: Path, source: str = A) -> list[int]:
     reader = DirectoryReader(directory)
     items = reader.read(REPLICATION, source, 0, reader.end_positions(REPLICATION)[source])
-    return [decode(item.payload).sequence for item in items if isinstance(item, Frame)]
+    return [decode(item.payload).sequence for item in items if isinstance(item, BusFrame)]
 
 
 def files(directory: Path) -> list[str]:
@@ -171,7 +173,7 @@ def test_an_observation_larger_than_a_segment_travels(tmp_path: Path) -> None:
     reader = DirectoryReader(tmp_path)
     found = list(reader.read(REPLICATION, A, 0, reader.end_positions(REPLICATION)[A]))
 
-    assert [payload, b"next"] == [item.payload for item in found if isinstance(item, Frame)]
+    assert [payload, b"next"] == [item.payload for item in found if isinstance(item, BusFrame)]
 
 
 @pytest.mark.parametrize("source", ["metadata_log:collector-1", "..", "a/b", "ä ö", "%2F", ".lock", "x.log"])
@@ -181,3 +183,31 @@ def test_a_source_is_a_folder_within_its_channel(source: str) -> None:
     assert source == source_of(folder)
     assert "/" not in folder
     assert not folder.startswith(".")
+
+
+def test_whether_a_channel_has_moved_is_told_after_each_kind_of_write(
+    tmp_path: Path, heartbeat: Callable[..., Heartbeat]
+) -> None:
+    reader = DirectoryReader(tmp_path)
+    assert reader.has_moved(REPLICATION)  # it was not looked at yet
+
+    def moved() -> bool:
+        """Return whether the channel moved since the last look, and look."""
+        news = reader.has_moved(REPLICATION)
+        reader.end_positions(REPLICATION)
+        reader.end_positions(Channel.OFFSETS)  # another channel's look is not this one's
+        return news
+
+    assert moved()
+    assert not moved()
+    with closing(opened(tmp_path, segment_bytes=1)) as publisher:  # each record begins a segment
+        publisher.publish([heartbeat(1)])
+        assert moved()
+        assert not moved()
+        publisher.publish([heartbeat(2)])
+        assert moved()
+        publisher.publish([replace(heartbeat(3), source="poll:b")])
+        assert moved()
+    assert not moved()
+    shutil.rmtree(tmp_path / REPLICATION / folder_of("poll:b"))
+    assert moved()

@@ -10,29 +10,29 @@ from streaming.bus.frames import (
     HEADER_BYTES,
     MAGIC,
     MAX_PAYLOAD,
+    BusFrame,
     Damaged,
-    Frame,
     encode_frame,
+    end_of_last_frame,
     last_frame_start,
     parse,
-    whole_up_to,
 )
 
 PAYLOADS = st.lists(st.binary(max_size=12).filter(lambda payload: MAGIC not in payload), min_size=1, max_size=6)
 
 
-def framed(payloads: list[bytes], position: int = 0) -> list[Frame]:
+def framed(payloads: list[bytes], position: int = 0) -> list[BusFrame]:
     """Frames as they must be found."""
     frames = []
     for payload in payloads:
-        frames.append(Frame(position, payload))
+        frames.append(BusFrame(position, payload))
         position = frames[-1].end
     return frames
 
 
-def parsed_in_pieces(data: bytes, cuts: list[int]) -> list[Frame | Damaged]:
+def parsed_in_pieces(data: bytes, cuts: list[int]) -> list[BusFrame | Damaged]:
     """Parse a log that grows piece by piece, and is closed at last."""
-    found: list[Frame | Damaged] = []
+    found: list[BusFrame | Damaged] = []
     done = 0
     for cut in sorted(cut % (len(data) + 1) for cut in cuts):
         items, covered = parse(data[done:cut], done, closed=False)
@@ -65,7 +65,7 @@ def test_a_damaged_byte_costs_its_own_frame_only(payloads: list[bytes], data: st
     items, covered = parse(bytes(whole), 0, closed=True)
 
     assert len(whole) == covered
-    assert undamaged == [item for item in items if isinstance(item, Frame)]
+    assert undamaged == [item for item in items if isinstance(item, BusFrame)]
     (damage,) = (item for item in items if isinstance(item, Damaged))
     assert damage.position <= at < damage.end
     assert bytes(whole[damage.position : damage.end]) == damage.raw
@@ -124,7 +124,7 @@ def test_the_end_of_what_is_whole_is_where_reading_from_the_front_comes_to(
         whole[at] ^= 0x55
     del whole[data.draw(st.integers(0, len(whole))) :]
 
-    assert parse(bytes(whole), 0, closed=False)[1] == whole_up_to(bytes(whole))
+    assert parse(bytes(whole), 0, closed=False)[1] == end_of_last_frame(bytes(whole))
 
 
 @given(payloads=st.lists(st.binary(max_size=30).filter(lambda raw: MAGIC not in raw), max_size=6), data=st.data())
@@ -135,7 +135,7 @@ def test_the_last_start_of_a_frame_is_one_that_reading_from_the_front_finds(
     if whole and data.draw(st.booleans()):
         whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1
     limit = data.draw(st.integers(0, len(whole)))
-    starts = [item.position for item in parse(bytes(whole), 0, closed=True)[0] if isinstance(item, Frame)]
+    starts = [item.position for item in parse(bytes(whole), 0, closed=True)[0] if isinstance(item, BusFrame)]
 
     expected = max((start for start in starts if 0 < start <= limit), default=None)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streaming.contracts.blocks import block_of
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.observations import (
-    Authority,
     BrokerObserved,
     ConfigObserved,
     ConfigOrigin,
@@ -19,12 +19,14 @@ from streaming.contracts.observations import (
     SnapshotBegin,
     SnapshotEnd,
     SnapshotReason,
+    SourceKind,
     TopicRemoved,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from streaming.contracts.blocks import PartitionsObserved
     from streaming.contracts.observations import Observation
 
 SECOND = 1_000_000
@@ -34,7 +36,7 @@ START = 1_700_000_000 * SECOND
 class Story:
     """Writes observations of one source, in order; every call is one second later and one offset further."""
 
-    def __init__(self, source: str = "metadata_log:a", authority: Authority = Authority.METADATA_LOG) -> None:
+    def __init__(self, source: str = "metadata_log:a", authority: SourceKind = SourceKind.METADATA_LOG) -> None:
         self.source, self.authority = source, authority
         self.offset, self.sequence, self.now = 10, 0, START
         self.seen: list[Observation] = []
@@ -71,14 +73,14 @@ class Story:
             "leader": 1,
             "leader_epoch": 0,
             "partition_epoch": 0,
-            "metadata_offset": self.offset if self.authority is Authority.METADATA_LOG else None,
+            "metadata_offset": self.offset if self.authority is SourceKind.METADATA_LOG else None,
         }
         observed = PartitionObserved(**self.envelope(), **{**told, **fields})
         self.add(observed)
         return observed
 
     def snapshot(self, partitions: Iterable[dict[str, Any]] = ({},), brokers: tuple[int, ...] = (1, 2, 3)) -> None:
-        offset = self.offset if self.authority is Authority.METADATA_LOG else None
+        offset = self.offset if self.authority is SourceKind.METADATA_LOG else None
         self.add(SnapshotBegin(**self.envelope(), metadata_offset=offset, snapshot_id="s", reason=SnapshotReason.START))
         for broker in brokers:
             self.add(
@@ -94,8 +96,8 @@ class Story:
                 )
             )
         listed = list(partitions)
-        for number, fields in enumerate(listed):
-            self.partition(number, in_snapshot=True, **fields)
+        if listed:
+            self.block(listed)
         self.add(
             SnapshotEnd(
                 **self.envelope(),
@@ -106,6 +108,18 @@ class Story:
                 brokers=brokers,
             )
         )
+
+    def block(self, partitions: Iterable[dict[str, Any]]) -> PartitionsObserved:
+        """Report partitions in a block, as the sources do; those with a cause also singly, before it."""
+        unnumbered = Story(self.source, self.authority)
+        unnumbered.offset, unnumbered.now = self.offset, self.now
+        seen = [unnumbered.partition(number, in_snapshot=True, **fields) for number, fields in enumerate(partitions)]
+        for observed in seen:
+            if observed.cause is not None:
+                self.add(replace(observed, sequence=self.envelope()["sequence"]))
+        block = replace(block_of(seen), sequence=self.envelope()["sequence"])
+        self.add(block)
+        return block
 
     def config(self, value: str | None, origin: ConfigOrigin = ConfigOrigin.LOG, topic: str = "orders") -> None:
         self.add(
@@ -148,7 +162,7 @@ def story() -> Story:
 
 @pytest.fixture
 def poll() -> Story:
-    return Story("admin:a", Authority.POLL)
+    return Story("admin:a", SourceKind.POLL)
 
 
 LAG = {"cause": Cause.LAG, "evidence": Evidence.PROVEN}

@@ -10,15 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.changes.buckets import THE_CLUSTERS, Router, Seen, own_drops, told_by
-from streaming.changes.change import Subject
-from streaming.changes.confirmed import Confirmed
+from streaming.changes.buckets import CLUSTER_BUCKET, Envelope, Router, owned_changes, owned_drops
 from streaming.changes.fold import fold
 from streaming.changes.min_isr import KEY
 from streaming.changes.state import ReplicationState
-from streaming.contracts.events import Cause, Evidence
+from streaming.changes.unchanged_run import UnchangedRun
+from streaming.contracts.events import Cause, Evidence, Subject
 from streaming.contracts.observations import (
-    Authority,
     BrokerObserved,
     ConfigObserved,
     ConfigOrigin,
@@ -28,9 +26,11 @@ from streaming.contracts.observations import (
     SnapshotBegin,
     SnapshotEnd,
     SnapshotReason,
+    SourceKind,
     TopicRemoved,
 )
-from streaming.delta.rows import changes_to_arrow, replay
+from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.state_reader import apply_changes
 from tests.changes.conftest import START, Story
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
 
 SOURCES = {
-    "admin:a": Authority.POLL,
-    "config:a": Authority.NONE,
-    "metadata_log:a": Authority.METADATA_LOG,
-    "metadata_log:b": Authority.METADATA_LOG,
+    "admin:a": SourceKind.POLL,
+    "config:a": SourceKind.NONE,
+    "metadata_log:a": SourceKind.METADATA_LOG,
+    "metadata_log:b": SourceKind.METADATA_LOG,
 }
 TOPICS = ("orders", "payments", "audit", "clicks", "returns")
 BUCKETS = 3
@@ -50,7 +50,7 @@ BUCKETS = 3
 
 def bucket_of(observed: Observation) -> int:
     topic = getattr(observed, "topic", None)
-    return 1 + TOPICS.index(topic) % BUCKETS if topic else THE_CLUSTERS
+    return 1 + TOPICS.index(topic) % BUCKETS if topic else CLUSTER_BUCKET
 
 
 def topic_id(topic: str, life: int) -> str:
@@ -77,7 +77,7 @@ def histories(draw: st.DrawFn) -> list[Observation]:
             "occurred_not_after": now,
             "collected_at": now + draw(st.sampled_from([1, 1, 1, 1, -3_600_000_000])),
         }
-        if SOURCES[source] is Authority.METADATA_LOG:
+        if SOURCES[source] is SourceKind.METADATA_LOG:
             envelope["metadata_offset"] = len(seen) + 10 - draw(st.sampled_from([0, 0, 0, 5]))
         seen.append(draw(_told(envelope)))
     return seen
@@ -89,7 +89,7 @@ def _told(draw: st.DrawFn, envelope: dict[str, Any]) -> Observation:
     topic, life = draw(st.sampled_from(TOPICS)), draw(st.sampled_from([1, 1, 1, 2]))
     if kind == "partition":
         isr = draw(st.sampled_from([(1, 2, 3), (1, 2), (2,)]))
-        epoch = draw(st.integers(0, 6)) if envelope["authority"] is Authority.METADATA_LOG else None
+        epoch = draw(st.integers(0, 6)) if envelope["authority"] is SourceKind.METADATA_LOG else None
         cause = draw(st.sampled_from([{}, {"cause": Cause.LAG, "evidence": Evidence.PROVEN}]))
         return PartitionObserved(
             **envelope, topic_id=topic_id(topic, life), topic=topic, partition=draw(st.integers(0, 1)),
@@ -102,7 +102,7 @@ def _told(draw: st.DrawFn, envelope: dict[str, Any]) -> Observation:
     if kind == "controller":
         return ControllerObserved(**envelope, controller=100, controller_epoch=draw(st.integers(1, 4)))
     if kind == "config":
-        is_log = envelope["authority"] is Authority.METADATA_LOG
+        is_log = envelope["authority"] is SourceKind.METADATA_LOG
         return ConfigObserved(
             **envelope, topic=draw(st.sampled_from(["", "", *TOPICS])), key=draw(st.sampled_from([KEY, KEY, "other"])),
             value=draw(st.sampled_from([None, "1", "2"])), origin=ConfigOrigin.LOG if is_log else ConfigOrigin.DESCRIBE,
@@ -123,10 +123,10 @@ def _markers(draw: st.DrawFn, envelope: dict[str, Any]) -> Observation:
 
 def cut(state: ReplicationState, observations: Sequence[Observation]) -> dict[int, list[Observation]]:
     """What each bucket sees."""
-    buckets = {THE_CLUSTERS, *range(1, BUCKETS + 1)}
+    buckets = {CLUSTER_BUCKET, *range(1, BUCKETS + 1)}
     router = Router(state, observations[0].cluster_id, sorted(buckets))
     views: dict[int, list[Observation]] = {bucket: [] for bucket in buckets}
-    for routed in router.route([Seen.of(observed, bucket_of(observed)) for observed in observations]):
+    for routed in router.route([Envelope.of(observed, bucket_of(observed)) for observed in observations]):
         views[routed.bucket].append(routed.instead or observations[routed.order])
     return views
 
@@ -134,7 +134,7 @@ def cut(state: ReplicationState, observations: Sequence[Observation]) -> dict[in
 def part_of(state: ReplicationState, bucket: int) -> ReplicationState:
     """What a bucket knows: its own topics, and everything that is few."""
     part = ReplicationState(clusters=state.clusters, sources=state.sources)
-    if bucket == THE_CLUSTERS:
+    if bucket == CLUSTER_BUCKET:
         part.brokers, part.min_isr = state.brokers, state.min_isr
         return part
     names = {topic for topic in TOPICS if 1 + TOPICS.index(topic) % BUCKETS == bucket}
@@ -149,9 +149,9 @@ def folded_in_buckets(state: ReplicationState, observations: Sequence[Observatio
     drops: Counter[str] = Counter()
     for bucket, view in cut(state, observations).items():
         folded = fold(part_of(state, bucket), view)
-        found += changes_to_arrow(told_by(bucket, folded)).to_pylist()
-        if bucket != THE_CLUSTERS:
-            drops.update(observed.source for observed in own_drops(folded.dropped))
+        found += changes_to_arrow(owned_changes(bucket, folded)).to_pylist()
+        if bucket != CLUSTER_BUCKET:
+            drops.update(observed.source for observed in owned_drops(folded.dropped))
     for row in found:
         if row["subject"] == Subject.SOURCE:
             row["source_after"]["duplicates"] += drops[row["source"]]
@@ -180,7 +180,7 @@ def test_a_fold_of_every_bucket_is_the_fold_of_everything(history: list[Observat
 
         expected = changes_to_arrow(folded.changes)
         assert in_order(found) == in_order(expected.to_pylist())
-        replay(rebuilt, expected)
+        apply_changes(rebuilt, expected)
 
 
 def test_a_bucket_sees_the_others_as_few_runs() -> None:
@@ -192,7 +192,7 @@ def test_a_bucket_sees_the_others_as_few_runs() -> None:
     views = cut(ReplicationState(), story.seen)
 
     assert [len(views[bucket]) for bucket in (2, 3)] == [3, 3]  # the two markers, and one run between them
-    assert len([seen for seen in views[THE_CLUSTERS] if not isinstance(seen, Confirmed)]) == 6
+    assert len([seen for seen in views[CLUSTER_BUCKET] if not isinstance(seen, UnchangedRun)]) == 6
 
 
 @pytest.mark.parametrize("bucket", range(1, BUCKETS + 1))

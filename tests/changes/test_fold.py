@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.changes.change import Change, Subject
+from streaming.changes.change import Change
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
-from streaming.contracts.events import Cause, EventKind, Evidence
-from streaming.contracts.observations import Authority, ConfigOrigin
+from streaming.contracts.events import Cause, EventKind, Evidence, Subject
+from streaming.contracts.observations import ConfigOrigin, SourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -149,7 +149,7 @@ def test_a_poller_corroborates_while_the_log_is_heard_and_takes_over_after_its_s
     poll.seen.clear()
     poll.later(31).heartbeat()
     state, changes = run(poll.seen, state)
-    assert state.clusters["cluster-1"].authority is Authority.METADATA_LOG, "a heartbeat tells no state to go on from"
+    assert state.clusters["cluster-1"].authority is SourceKind.METADATA_LOG, "a heartbeat tells no state to go on from"
 
     poll.seen.clear()
     poll.later()
@@ -158,7 +158,7 @@ def test_a_poller_corroborates_while_the_log_is_heard_and_takes_over_after_its_s
 
     assert [change.cause for change in steps(changes)] == [Cause.UNKNOWN]
     assert kinds(changes[0]) == [EventKind.AUTHORITY_CHANGE]
-    assert Authority.POLL is state.clusters["cluster-1"].authority
+    assert SourceKind.POLL is state.clusters["cluster-1"].authority
 
 
 def test_a_broker_that_polls_stop_listing_is_taken_for_fenced(poll: Any) -> None:

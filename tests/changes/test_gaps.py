@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.changes.change import Subject
-from streaming.contracts.events import EventKind
+from streaming.contracts.events import EventKind, Subject
 from tests.changes.worlds import WORLDS, applied, baseline, log_of, mixed, seen_by_another, told_of_kafka, truth_of
 
 if TYPE_CHECKING:

@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.changes.fold import fold
-from streaming.changes.incident_document import read, written
-from streaming.changes.incidents import Gaps, Incidents
+from streaming.changes.incident_document import decode_incident, encode_incident
+from streaming.changes.incidents import IncidentFold, IncidentGaps
 from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
+from streaming.delta.change_rows import changes_to_arrow
 from streaming.delta.incident_rows import incident_row, rows_of
-from streaming.delta.rows import changes_to_arrow
 from streaming.sources.simulated import SimulatedSource, load_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streaming.changes.incident_signals import Row
+    from streaming.changes.incident_signals import ChangeRow
 
 SCENARIOS = sorted(path.stem for path in (Path(__file__).parents[2] / "conf" / "scenarios").glob("*.toml"))
 SECOND = 1_000_000
@@ -33,7 +33,7 @@ NOTICED_WITHIN, LAST_CHANGE_WITHIN = 12 * SECOND, 25 * SECOND
 QUIET = 65  # between the incidents that `repeat` makes one and those it does not
 
 
-class Told(NamedTuple):
+class FoundIncident(NamedTuple):
     """One incident, as truth or table tell it. Times in seconds from the begin."""
 
     kind: str
@@ -43,7 +43,7 @@ class Told(NamedTuple):
 
 
 @cache
-def changes_of(name: str, seed: int = 1, times: float = 1) -> tuple[Row, ...]:
+def changes_of(name: str, seed: int = 1, times: float = 1) -> tuple[ChangeRow, ...]:
     scenario = load_scenario(name)
     source = SimulatedSource(
         scenario, seed=seed, cluster_id=ClusterId("c"), cluster="c", name="metadata_log:c", epoch=Micros(START)
@@ -53,22 +53,25 @@ def changes_of(name: str, seed: int = 1, times: float = 1) -> tuple[Row, ...]:
     return tuple(rows_of(changes_to_arrow(folded.changes), 1))
 
 
-def table_of(batches: Iterable[Sequence[Row]], gaps: Gaps, *, restart: bool = False) -> dict[str, dict[str, Any]]:
+def table_of(
+    batches: Iterable[Sequence[ChangeRow]], gaps: IncidentGaps, *, restart: bool = False
+) -> dict[str, dict[str, Any]]:
     """The table that batches give; with a restart before each of them, from what the table carries."""
-    incidents, table = Incidents(gaps), dict[str, dict[str, Any]]()
+    incidents, table = IncidentFold(gaps), dict[str, dict[str, Any]]()
     for batch in batches:
         if restart:
-            incidents = Incidents(gaps, [read(row["carried"]) for row in table.values() if row["carried"]])
+            carried = (row["carried"] for row in table.values() if row["carried"])
+            incidents = IncidentFold(gaps, map(decode_incident, carried))
         for incident in incidents.fold(batch):
             table[incident.incident_id] = incident_row(incident, 1, may_go_on=incidents.remembered(incident))
     return table
 
 
-def found_in(name: str, seed: int = 1, times: float = 1, quiet: int = 60) -> list[Told]:
-    table = table_of([changes_of(name, seed, times)], Gaps(usual=quiet * SECOND))
+def found_in(name: str, seed: int = 1, times: float = 1, quiet: int = 60) -> list[FoundIncident]:
+    table = table_of([changes_of(name, seed, times)], IncidentGaps(usual=quiet * SECOND))
     rows = sorted((row for row in table.values() if row["merged_into"] is None), key=lambda row: row["opened_at"])
     return [
-        Told(
+        FoundIncident(
             row["incident_class"],
             tuple(suspect["broker"] for suspect in row["suspects"]),
             (row["opened_at"] - START) / SECOND,
@@ -78,14 +81,14 @@ def found_in(name: str, seed: int = 1, times: float = 1, quiet: int = 60) -> lis
     ]
 
 
-def truth_of(name: str, times: int = 1, quiet: int = 60) -> list[Told]:
+def truth_of(name: str, times: int = 1, quiet: int = 60) -> list[FoundIncident]:
     """What a scenario says ought to be found; the same again within the gap is the same incident."""
     scenario = load_scenario(name)
-    told: list[Told] = []
+    told: list[FoundIncident] = []
     for turn in range(times):
         for it in scenario.truth.incidents:
             shift = turn * scenario.duration
-            one = Told(it.kind, it.suspects, it.begin + shift, it.end + shift)
+            one = FoundIncident(it.kind, it.suspects, it.begin + shift, it.end + shift)
             gap = 900 if it.kind == "rolling_restart" else quiet
             before = [other for other in told if other[:2] == one[:2] and one.begin - other.end <= gap]
             told = [other for other in told if other not in before]
@@ -93,8 +96,8 @@ def truth_of(name: str, times: int = 1, quiet: int = 60) -> list[Told]:
     return told
 
 
-def assert_equal(found: list[Told], truth: list[Told]) -> None:
-    key = Told.__getitem__
+def assert_equal(found: list[FoundIncident], truth: list[FoundIncident]) -> None:
+    key = FoundIncident.__getitem__
     found, truth = (sorted(it, key=lambda told: (key(told, 0), key(told, 1), told.begin)) for it in (found, truth))
     assert [told[:2] for told in found] == [told[:2] for told in truth]
     for ours, theirs in zip(found, truth, strict=True):
@@ -141,7 +144,7 @@ def test_a_clean_restart_after_a_crash_of_another_broker_is_an_incident_of_its_o
     story.later().broker(2, broker_epoch=12)
     rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
 
-    found = [row["incident_class"] for row in table_of([rows], Gaps()).values()]
+    found = [row["incident_class"] for row in table_of([rows], IncidentGaps()).values()]
 
     assert found == ["broker_loss", "controlled_shutdown"]
 
@@ -161,22 +164,22 @@ def test_batches_may_be_cut_anywhere_and_the_job_restarted_between_them(data: st
     cuts = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=12)))
     batches = [rows[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
 
-    expected = table_of([rows], Gaps())
+    expected = table_of([rows], IncidentGaps())
 
-    assert table_of(batches, Gaps()) == expected
-    assert table_of(batches, Gaps(), restart=True) == expected
+    assert table_of(batches, IncidentGaps()) == expected
+    assert table_of(batches, IncidentGaps(), restart=True) == expected
 
 
 @pytest.mark.parametrize("name", ["broker_loss", "network_split", "rolling_restart_unclean", "reassignment"])
 def test_an_incident_is_read_back_as_it_was_written_at_every_moment(name: str) -> None:
-    incidents = Incidents(Gaps())
+    incidents = IncidentFold(IncidentGaps())
     for row in changes_of(name):
         for incident in incidents.fold([row]):
-            assert read(written(incident)) == incident
+            assert decode_incident(encode_incident(incident)) == incident
 
 
 def test_the_sentence_says_what_a_person_must_know() -> None:
-    table = table_of([changes_of("under_min_isr")], Gaps())
+    table = table_of([changes_of("under_min_isr")], IncidentGaps())
 
     assert [row["summary"] for row in table.values()] == [
         "brokers 2 and 3 were lost: 12 partitions under-replicated for 36.9 s, 6 under min ISR for 17.6 s"
@@ -195,7 +198,7 @@ def test_seconds_are_those_of_the_partitions_states() -> None:
     )
     partitions = list(folded.touched.partitions())
 
-    (row,) = table_of([tuple(rows_of(changes_to_arrow(folded.changes), 1))], Gaps()).values()
+    (row,) = table_of([tuple(rows_of(changes_to_arrow(folded.changes), 1))], IncidentGaps()).values()
 
     for name in ("under_replicated", "under_min_isr", "offline"):
         expected = sum(getattr(partition, f"{name}_seconds") for partition in partitions)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.changes.authority import SILENCE
+from streaming.changes.primary_source import SILENCE
 from streaming.contracts.events import EventKind
 from streaming.contracts.observations import (
-    Authority,
     PartitionObserved,
     SnapshotBegin,
     SnapshotReason,
+    SourceKind,
     TopicRemoved,
 )
 from tests.changes.worlds import (
@@ -117,15 +117,16 @@ def steps_or_missed(changes: Sequence[Change]) -> Counter[Any]:
 
 def lasting(changes: Sequence[Change]) -> set[str]:
     """The topics that exist from the baseline to the end; of others only a part may have been seen."""
-    first = {it.after.topic_id for it in changes if it.after is not None and it.is_baseline}
+    # A first known minimum is written as a baseline row, too, also of a topic that was created meanwhile.
+    first = {it.after.topic_id for it in changes if it.after is not None and it.is_baseline and it.before is None}
     gone = {it.after.topic_id for it in changes if it.after is not None and it.after.is_deleted}
     return first - gone
 
 
 @checked
-@given(world=worlds, dice=dice, authority=st.sampled_from([Authority.POLL, Authority.NONE]))
+@given(world=worlds, dice=dice, authority=st.sampled_from([SourceKind.POLL, SourceKind.NONE]))
 def test_a_poller_changes_nothing_while_it_is_no_further_ahead_of_the_log_than_the_silence(
-    world: int, dice: Random, authority: Authority
+    world: int, dice: Random, authority: SourceKind
 ) -> None:
     log = stretched(log_of(world), SLOW)
     alone = applied([log])
@@ -145,12 +146,12 @@ def test_a_poller_that_is_further_ahead_takes_over_and_the_logs_next_snapshot_ma
 ) -> None:
     log = stretched(log_of(world), SLOW)
     alone = applied([log])
-    polls = [it for it in polls_of(log, Authority.POLL) if it.occurred_not_after < log[-1].occurred_not_after - 1]
+    polls = [it for it in polls_of(log, SourceKind.POLL) if it.occurred_not_after < log[-1].occurred_not_after - 1]
 
     both = applied(behind_the_log(log, polls, dice, lead=20 * SILENCE))
 
     assert seen_by_all(both.state) == seen_by_all(alone.state)
-    assert both.state.clusters["c1"].authority is Authority.METADATA_LOG
+    assert both.state.clusters["c1"].authority is SourceKind.METADATA_LOG
     assert {key: it.is_fenced for key, it in both.state.brokers.items()} == {
         key: it.is_fenced for key, it in alone.state.brokers.items()
     }
@@ -161,7 +162,7 @@ def test_a_poller_that_is_further_ahead_takes_over_and_the_logs_next_snapshot_ma
 @checked
 @given(world=worlds, dice=dice)
 def test_two_pollers_bring_the_state_of_one(world: int, dice: Random) -> None:
-    polls = polls_of(log_of(world), Authority.POLL)
+    polls = polls_of(log_of(world), SourceKind.POLL)
     alone = applied([polls])
 
     both = applied(mixed([polls, seen_by_another(polls, dice, "admin:b")], dice))
@@ -174,7 +175,7 @@ def test_two_pollers_bring_the_state_of_one(world: int, dice: Random) -> None:
 @given(world=worlds, dice=dice)
 def test_each_life_of_a_topic_is_its_own_for_a_poller_too(world: int, dice: Random) -> None:
     log = log_of(world)
-    polls = polls_of(log, Authority.POLL)
+    polls = polls_of(log, SourceKind.POLL)
     shown = {(it.topic_id, it.partition) for it in polls if isinstance(it, PartitionObserved)}
 
     told = applied(mixed([polls], dice))

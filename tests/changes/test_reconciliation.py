@@ -17,7 +17,7 @@ from streaming.sources.broker_metrics_names import METRICS
 ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 
 
-class Step(NamedTuple):
+class MeterStep(NamedTuple):
     """What happens at one moment, in this order."""
 
     changes: int
@@ -26,15 +26,15 @@ class Step(NamedTuple):
     is_sampled: bool
 
 
-STEPS = st.lists(st.builds(Step, st.integers(0, 3), st.integers(0, 2), st.booleans(), st.booleans()), max_size=30)
+STEPS = st.lists(st.builds(MeterStep, st.integers(0, 3), st.integers(0, 2), st.booleans(), st.booleans()), max_size=30)
 
 
 @given(before=st.integers(0, 5), steps=STEPS, delay=st.integers(0, 5))
 def test_what_was_missed_is_what_the_meter_counted_and_nobody_recorded(
-    before: int, steps: list[Step], delay: int
+    before: int, steps: list[MeterStep], delay: int
 ) -> None:
     """Records come late by some steps; restarts are noticed only where the meter then stands lower."""
-    meter, it = before, reconciliation.begun(Micros(0), before)
+    meter, it = before, reconciliation.open_window(Micros(0), before)
     told: list[int] = []  # the moments of recorded changes on their way to us
     true_missed = lost = 0
     for at, step in enumerate(steps, start=1):
@@ -43,14 +43,14 @@ def test_what_was_missed_is_what_the_meter_counted_and_nobody_recorded(
         told += [10 * at] * step.changes
         while told and told[0] <= 10 * (at - delay):
             moment = Micros(told.pop(0))
-            it = reconciliation.recorded(it, moment, moment)
+            it = reconciliation.with_recorded_change(it, moment, moment)
         if step.restarts:
             lost, meter = lost + meter, 0
         if step.is_sampled:
-            it = reconciliation.sampled(it, Micros(10 * at + 5), meter)
+            it = reconciliation.with_sample(it, Micros(10 * at + 5), meter)
     for moment in told:
-        it = reconciliation.recorded(it, Micros(moment), Micros(moment))
-    it = reconciliation.sampled(it, Micros(10 * len(steps) + 9), meter)
+        it = reconciliation.with_recorded_change(it, Micros(moment), Micros(moment))
+    it = reconciliation.with_sample(it, Micros(10 * len(steps) + 9), meter)
 
     restarts = sum(step.restarts for step in steps)
     assert it.missed <= true_missed
@@ -63,18 +63,18 @@ def test_what_was_missed_is_what_the_meter_counted_and_nobody_recorded(
 
 
 @given(STEPS)
-def test_samples_and_records_that_come_again_or_late_change_nothing(steps: list[Step]) -> None:
-    it = reconciliation.begun(Micros(100), 7)
+def test_samples_and_records_that_come_again_or_late_change_nothing(steps: list[MeterStep]) -> None:
+    it = reconciliation.open_window(Micros(100), 7)
     for at, step in enumerate(steps, start=101):
-        it = reconciliation.sampled(it, Micros(at), 7 + step.changes)
+        it = reconciliation.with_sample(it, Micros(at), 7 + step.changes)
 
-    assert reconciliation.sampled(it, it.until, 99) == it
-    assert reconciliation.sampled(it, Micros(100), 99) == it
-    assert reconciliation.recorded(it, Micros(10), Micros(99)) == it
+    assert reconciliation.with_sample(it, it.until, 99) == it
+    assert reconciliation.with_sample(it, Micros(100), 99) == it
+    assert reconciliation.with_recorded_change(it, Micros(10), Micros(99)) == it
 
 
 def test_a_change_within_a_poll_that_spans_the_first_sample_may_have_been_counted() -> None:
-    it = reconciliation.recorded(reconciliation.begun(Micros(100), 0), Micros(95), Micros(105))
+    it = reconciliation.with_recorded_change(reconciliation.open_window(Micros(100), 0), Micros(95), Micros(105))
 
     assert it.recorded == 1
 

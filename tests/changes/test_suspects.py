@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.changes.state import PartitionState
-from streaming.changes.suspects import blamed, score
+from streaming.changes.suspects import partition_suspects, score
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.state import PartitionState
 
 
 def partition(**fields: Any) -> PartitionState:
@@ -28,21 +28,21 @@ def partition(**fields: Any) -> PartitionState:
     ],
 )
 def test_the_missing_brokers_are_blamed(state: dict[str, Any], expected: tuple[int, ...]) -> None:
-    assert blamed(partition(**state)) == expected
+    assert partition_suspects(partition(**state)) == expected
 
 
 def test_a_leader_that_stood_still_is_blamed_and_not_the_healthy_followers_it_expelled() -> None:
-    assert blamed(partition(isr=(1,), last_cause=Cause.LEADER_STALL)) == (1,)
+    assert partition_suspects(partition(isr=(1,), last_cause=Cause.LEADER_STALL)) == (1,)
 
 
 def test_a_full_isr_blames_nobody_whatever_its_last_cause_was() -> None:
-    assert blamed(partition(last_cause=Cause.LEADER_STALL)) == ()
+    assert partition_suspects(partition(last_cause=Cause.LEADER_STALL)) == ()
 
 
 def test_replicas_on_the_move_are_not_missing() -> None:
     moving = partition(replicas=(1, 2, 3, 4), isr=(1, 2), adding_replicas=(4,), removing_replicas=(2,))
 
-    assert blamed(moving) == (3,)
+    assert partition_suspects(moving) == (3,)
 
 
 def test_who_alone_explains_everything_has_the_full_score() -> None:

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.changes.change import Change, Subject
+from streaming.changes.change import Change
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
-from streaming.changes.tally import Tally
+from streaming.changes.tally import SuspectTally
 from streaming.changes.tombstones import KEPT, without_expired
+from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.totals import COUNTS, SECONDS, TOTALS, durations_until, totals_until
 from streaming.delta.summaries import cluster_rows
@@ -27,9 +28,9 @@ CLUSTER = ClusterId("cluster-1")
 DAY = KEPT / SECOND
 
 
-def run(told: Sequence[Observation], size: int = 1) -> tuple[ReplicationState, Tally, list[Change]]:
+def run(told: Sequence[Observation], size: int = 1) -> tuple[ReplicationState, SuspectTally, list[Change]]:
     """Fold in batches of one size, as the job does."""
-    state, tally, changes = ReplicationState(), Tally(), list[Change]()
+    state, tally, changes = ReplicationState(), SuspectTally(), list[Change]()
     for start in range(0, len(told), size):
         folded = without_expired(state, fold(state, told[start : start + size]))
         tally.apply(state, folded.touched)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from streaming.changes.change import Change, Subject
+from streaming.changes.change import Change
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.changes.tombstones import without_expired
 from streaming.contracts.codec import encode
+from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import (
-    Authority,
     BrokerObserved,
     Channel,
     Observation,
@@ -28,10 +28,11 @@ from streaming.contracts.observations import (
     SnapshotBegin,
     SnapshotEnd,
     SnapshotReason,
+    SourceKind,
     TopicRemoved,
 )
-from streaming.jobs.repeats import Repeats
-from streaming.jobs.understood import understand
+from streaming.jobs.driver.decoded_batch import decode_batch
+from streaming.jobs.driver.repeated_blocks import RepeatedBlocks
 from streaming.model.constants import Constants
 from streaming.sources.simulated import Scenario, SimulatedSource
 from streaming.sources.simulated.fault import Action, Fault
@@ -83,7 +84,7 @@ def log_of(world: int, cluster_id: str = "c1") -> tuple[Observation, ...]:
     for second in (*sorted(dice.sample(range(1, SECONDS), 3)), SECONDS):
         told += source.poll(Micros(START + second * SECOND))
         source._snapshot(SnapshotReason.PERIODIC)
-    return numbered(it for it in told if it.channel is Channel.REPLICATION and it.authority is not Authority.NONE)
+    return numbered(it for it in told if it.channel is Channel.REPLICATION and it.authority is not SourceKind.NONE)
 
 
 def _topics() -> Iterable[TopicPlan]:
@@ -119,7 +120,7 @@ def seen_by_another(
     )
 
 
-def polls_of(told: Sequence[Observation], authority: Authority, source: str = "admin:a") -> tuple[Observation, ...]:
+def polls_of(told: Sequence[Observation], authority: SourceKind, source: str = "admin:a") -> tuple[Observation, ...]:
     """What a poller tells of the same world: all it can see, every few seconds, with the window it happened in."""
     state, found, before = ReplicationState(), list[Observation](), Micros(START)
     rest = list(told)
@@ -196,28 +197,28 @@ class _Nothing:
         return -1
 
 
-class Told(NamedTuple):
+class AppliedHistory(NamedTuple):
     """What the tables say after every batch."""
 
     state: ReplicationState
     changes: list[Change]
 
 
-def applied(batches: Iterable[Sequence[Observation]], *, quick: bool = True) -> Told:
+def applied(batches: Iterable[Sequence[Observation]], *, quick: bool = True) -> AppliedHistory:
     """Take batches the way of the job: bytes of the bus, read, folded, old tombstones let go, applied."""
-    state, changes, repeats = ReplicationState(), list[Change](), Repeats() if quick else None
+    state, changes, repeats = ReplicationState(), list[Change](), RepeatedBlocks() if quick else None
     for batch in batches:
         rows = pa.Table.from_pylist([
             {"source": it.source, "position": n, "payload": encode(it), "damage": None} for n, it in enumerate(batch)
         ], schema=BUS)  # fmt: skip
-        understood = understand(rows, _Nothing(), Channel.REPLICATION, repeats)
+        understood = decode_batch(rows, _Nothing(), Channel.REPLICATION, repeats)
         assert understood.refused == ()
         folded = without_expired(state, fold(state, understood.observations))
         state.apply(folded.touched)
         if repeats is not None:
-            repeats.learn(understood.snapshots, folded.touched, state)
+            repeats.learn(understood.blocks, folded.touched, state)
         changes += folded.changes
-    return Told(state, changes)
+    return AppliedHistory(state, changes)
 
 
 def told_of_kafka(changes: Iterable[Change]) -> Counter[str]:
@@ -236,7 +237,7 @@ def _of_kafka(change: Change) -> tuple[Any, ...]:
 
 def _steady(cluster: Any) -> Any:
     """A cluster without its watermarks, which are as far as its sources were heard."""
-    return None if cluster is None else replace(cluster, watermark=None, authority_watermark=None)
+    return None if cluster is None else cluster._replace(watermark=None, authority_watermark=None)
 
 
 def truth_of(state: ReplicationState) -> dict[str, Any]:

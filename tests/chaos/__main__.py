@@ -35,11 +35,11 @@ def main() -> int:
     for seed in range(given.seed, given.seed + given.runs):
         schedule = drawn(seed, tuple(name for name in given.harms.split(",") if name))
         start = time.monotonic()
-        found = played(schedule, Path(tempfile.mkdtemp(prefix="chaos-")))
+        result = played(schedule, Path(tempfile.mkdtemp(prefix="chaos-")))
         harms = ", ".join(act.harm for act in schedule.acts)
-        verdict, seconds = "DIFFERS" if found else "equal", time.monotonic() - start
-        print(f"{verdict} seed {seed} {schedule.scenario}: {harms} ({seconds:.0f} s)\n{found}".rstrip(), flush=True)
-        failed += bool(found)
+        verdict, seconds = "DIFFERS" if result else "equal", time.monotonic() - start
+        print(f"{verdict} seed {seed} {schedule.scenario}: {harms} ({seconds:.0f} s)\n{result}".rstrip(), flush=True)
+        failed += bool(result)
     print(f"{given.runs} runs, {failed} failed, {time.monotonic() - began:.0f} s")
     return bool(failed)
 

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
-from streaming.contracts.tables import TABLES
+from streaming.contracts.state import SourceLag
+from streaming.contracts.tables import PARTITION_CHANGES, TABLES
+from streaming.delta.change_reader import rows_between
 from streaming.delta.progress import ProgressTable
+from streaming.delta.storage import BEFORE_FIRST
 from streaming.delta.writer import GENERATION
-from streaming.jobs.batch import ReplicationBatch
-from streaming.jobs.bus_source import arrow_batches
-from streaming.jobs.incidents import IncidentsBatch
-from streaming.jobs.newest import NewestBatch
+from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.driver.incidents import IncidentsBatch
+from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.streams.bus_source import arrow_batches
 from streaming.settings import JobSettings
 from tests.end_to_end.model_trace import recorded, steps
 from tests.plugins.pipeline import rows_of
@@ -26,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.chaos.stage import Stage
+    from tests.chaos.stage import ChaosStage
 
-# How batches were cut, and which of two equal collectors was heard first, is told, and may differ.
-EVERYWHERE = frozenset({"as_of_version", "quarantined_at"})
+# How batches were cut, and which of two equal collectors was applied first, stands in the tables, and may differ.
+EVERYWHERE = frozenset({"as_of_version", "quarantined_at", "version", "ordinal", "committed_at"})
 SAMPLED = ("replica_offsets", "group_offsets", "transactions", "log_directories", "quorum_members", "broker_metrics")
 DIFFERS = {
     "partition_changes": frozenset({"source", "sequence", "cluster_after"}),
@@ -39,7 +41,7 @@ DIFFERS = {
     "incidents": frozenset({"carried"}),  # names versions
     **{name: frozenset({"source"}) for name in SAMPLED},
 }
-# Meters are counted from the moment that a job first saw both them and the truth.
+# Meters are counted from the moment that a job has both a first sample and the change log.
 NOT_COMPARED = frozenset({"isr_reconciliation"})
 
 
@@ -49,11 +51,10 @@ def undisturbed(bus: Path, tables: Path) -> None:
     replication.apply(_whole(bus, Channel.REPLICATION))
     replication.projections.project(replication.shared)
     states, version = replication.sources()
-    told = [{**asdict(state), "as_of_version": version} for state in states]
-    ProgressTable(tables, Channel.REPLICATION).replace(told, version)
+    ProgressTable(tables, Channel.REPLICATION).replace([(state, SourceLag()) for state in states], version)
     settings = JobSettings()
     incidents = IncidentsBatch(tables, settings.incident_gap_seconds, settings.incident_rolling_gap_seconds)
-    incidents.catch_up(replication.shared.version)
+    incidents.apply(rows_between(tables / PARTITION_CHANGES.name, BEFORE_FIRST, replication.shared.version))
     for channel in (Channel.OFFSETS, Channel.METRICS):
         NewestBatch(tables, channel).apply(_whole(bus, channel))
 
@@ -68,16 +69,16 @@ def _whole(bus: Path, channel: Channel) -> pa.Table:
     ])  # fmt: skip
 
 
-def differences(stage: Stage, expected: Path) -> Iterator[str]:
-    """Tell, table by table, what differs first."""
+def differences(stage: ChaosStage, expected: Path) -> Iterator[str]:
+    """Yield what differs first, table by table."""
     tables = stage.pipeline.tables
     for name in TABLES.keys() - NOT_COMPARED:
         yield from _of_table(name, tables, expected)
-    found, true = recorded(rows_of(tables, "partition_changes")), steps(stage.source)
-    yield from _first("trace of the model", [step[:-1] for step in found], [step[:-1] for step in true])
+    actual, expected_steps = recorded(rows_of(tables, "partition_changes")), steps(stage.source)
+    yield from _first("trace of the model", [step[:-1] for step in actual], [step[:-1] for step in expected_steps])
     yield from _of_events(tables)
     yield from _of_quarantine(stage)
-    if not stage.copies:  # else which of two equals came first decides between equal and older
+    if not stage.copies:  # with copies the order of equals decides which count as duplicates
         yield from _of_duplicates(tables, expected)
     yield from _of_generations(tables)
 
@@ -89,11 +90,11 @@ def _of_table(name: str, tables: Path, expected: Path) -> Iterator[str]:
 def _essence(name: str, rows: list[dict[str, Any]]) -> list[str]:
     dropped = EVERYWHERE | DIFFERS.get(name, frozenset())
     kept = [{key: value for key, value in row.items() if key not in dropped} for row in rows]
-    return [json.dumps(row, default=str) for row in kept if _is_told(row)]
+    return [json.dumps(row, default=str) for row in kept if _is_compared(row)]
 
 
-def _is_told(row: dict[str, Any]) -> bool:
-    """Leave out how batches were cut (rows of sources), and how snapshots interleaved (rows of clusters, no event).
+def _is_compared(row: dict[str, Any]) -> bool:
+    """Leave out how batches were cut (rows of sources), and how full reports interleaved (rows of clusters, no event).
 
     Progress on the channels of samples is written by the job as it runs, not by their batches.
     """
@@ -102,8 +103,8 @@ def _is_told(row: dict[str, Any]) -> bool:
     return row.get("channel") in (None, Channel.REPLICATION) or "raw" in row
 
 
-def _first(what: str, found: list[Any], expected: list[Any]) -> Iterator[str]:
-    surplus, missing = Counter(found) - Counter(expected), Counter(expected) - Counter(found)
+def _first(what: str, actual: list[Any], expected: list[Any]) -> Iterator[str]:
+    surplus, missing = Counter(actual) - Counter(expected), Counter(expected) - Counter(actual)
     if surplus or missing:
         yield (
             f"{what}: {surplus.total()} rows too many, {missing.total()} missing of {len(expected)}"
@@ -113,30 +114,31 @@ def _first(what: str, found: list[Any], expected: list[Any]) -> Iterator[str]:
 
 def _of_events(tables: Path) -> Iterator[str]:
     changes = rows_of(tables, "partition_changes")
-    told = [event["event_id"] for row in changes for event in row["events"] or ()]
-    yield from _first("events of the changes", [row["event_id"] for row in rows_of(tables, "replication_events")], told)
-    yield from (f"event {event} {count} times" for event, count in Counter(told).items() if count > 1)
+    expected = [event["event_id"] for row in changes for event in row["events"] or ()]
+    events = [row["event_id"] for row in rows_of(tables, "replication_events")]
+    yield from _first("events of the changes", events, expected)
+    yield from (f"event {event} {count} times" for event, count in Counter(expected).items() if count > 1)
 
 
-def _of_quarantine(stage: Stage) -> Iterator[str]:
-    found = [(row["channel"], row["raw"]) for row in rows_of(stage.pipeline.tables, "quarantine")]
-    yield from _first("what was refused", found, list(stage.refused.elements()))
+def _of_quarantine(stage: ChaosStage) -> Iterator[str]:
+    quarantined = [(row["channel"], row["raw"]) for row in rows_of(stage.pipeline.tables, "quarantine")]
+    yield from _first("what was refused", quarantined, list(stage.refused.elements()))
 
 
 def _of_duplicates(tables: Path, expected: Path) -> Iterator[str]:
-    found, wanted = (
+    actual, undisturbed_sum = (
         sum(row["duplicates"] for row in rows_of(place, "source_progress")) for place in (tables, expected)
     )
-    yield from _first("duplicates of all sources", [found], [wanted])
+    yield from _first("duplicates of all sources", [actual], [undisturbed_sum])
 
 
 def _of_generations(tables: Path) -> Iterator[str]:
     """A driver that was replaced never writes again: generations only grow."""
-    seen = 0
+    newest = 0
     for commit in sorted((tables / "partition_changes" / "_delta_log").glob("*.json")):
         for line in commit.read_text().splitlines():
-            told = json.loads(line).get("txn", {})
-            if told.get("appId") == GENERATION:
-                if told["version"] < seen:
-                    yield f"{commit.name} was written by generation {told['version']}, after {seen}"
-                seen = max(seen, told["version"])
+            transaction = json.loads(line).get("txn", {})
+            if transaction.get("appId") == GENERATION:
+                if transaction["version"] < newest:
+                    yield f"{commit.name} was written by generation {transaction['version']}, after {newest}"
+                newest = max(newest, transaction["version"])

@@ -1,4 +1,4 @@
-"""The harms: name -> what is done to a running installation. Each says itself what must follow at once."""
+"""The harms: name -> what is done to a running installation. Each one asserts what must follow at once."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ from tests.chaos.stage import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.chaos.stage import Stage
+    from tests.chaos.stage import ChaosStage
 
 WRITE = os.write
 
 
-def kill_python(stage: Stage) -> None:
+def kill_python(stage: ChaosStage) -> None:
     jvm = stage.running().jvm()
     os.kill(stage.running().pid, signal.SIGKILL)
-    stage.tell_until(lambda: not Path(f"/proc/{jvm}/exe").exists(), "no JVM is left behind")
+    stage.publish_until(lambda: not Path(f"/proc/{jvm}/exe").exists(), "no JVM is left behind")
     stage.ended()
 
 
-def kill_jvm(stage: Stage) -> None:
+def kill_jvm(stage: ChaosStage) -> None:
     os.kill(stage.running().jvm(), signal.SIGKILL)
-    told = stage.ended().text()
-    assert "Java process ended; start the job again" in told, told[-3000:]
+    output = stage.ended().text()
+    assert "Java process ended; start the job again" in output, output[-3000:]
 
 
-def kill_both(stage: Stage) -> None:
+def kill_both(stage: ChaosStage) -> None:
     stage.kill()
 
 
-def stop_cleanly(stage: Stage) -> None:
+def stop_cleanly(stage: ChaosStage) -> None:
     job = stage.running()
     stage.job = None
     assert job.stop() == 0, job.text()[-3000:]
 
 
-def lose_last_commit(stage: Stage) -> None:
+def lose_last_commit(stage: ChaosStage) -> None:
     stage.kill()
     for file in _newest(stage, "commits"):
         file.unlink()
 
 
-def lose_last_offsets(stage: Stage) -> None:
+def lose_last_offsets(stage: ChaosStage) -> None:
     stage.kill()
     for file in _newest(stage, "offsets"):
         file.unlink()
 
 
-def empty_last_offsets(stage: Stage) -> None:
+def empty_last_offsets(stage: ChaosStage) -> None:
     stage.kill()
     for file in _newest(stage, "offsets"):
         os.truncate(file, 0)
@@ -65,27 +65,27 @@ def empty_last_offsets(stage: Stage) -> None:
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
 
 
-def tear_metadata(stage: Stage) -> None:
+def tear_metadata(stage: ChaosStage) -> None:
     stage.kill()
     for file in stage.pipeline.checkpoint.glob("*/metadata"):
         os.truncate(file, file.stat().st_size // 2)
         file.with_name(".metadata.crc").unlink(missing_ok=True)
 
 
-def lose_checkpoint(stage: Stage) -> None:
+def lose_checkpoint(stage: ChaosStage) -> None:
     stage.kill()
     shutil.rmtree(stage.pipeline.checkpoint, ignore_errors=True)  # the folder itself may be a disk
 
 
-def fill_tables(stage: Stage) -> None:
+def fill_tables(stage: ChaosStage) -> None:
     _fill(stage, stage.pipeline.tables)
 
 
-def fill_checkpoint(stage: Stage) -> None:
+def fill_checkpoint(stage: ChaosStage) -> None:
     _fill(stage, stage.pipeline.checkpoint)
 
 
-def second_driver(stage: Stage) -> None:
+def second_driver(stage: ChaosStage) -> None:
     first = stage.running()
     second = stage.pipeline.start(f"second-{len(stage.pipeline.programs)}", "job", *stage.pipeline.job_arguments())
     code = second.wait(PATIENCE)
@@ -95,33 +95,33 @@ def second_driver(stage: Stage) -> None:
     assert first.process.poll() is None, first.text()[-3000:]
 
 
-def freeze_driver(stage: Stage) -> None:
-    """A driver sleeps, another machine (whose file system has no locks) takes over and commits, the first wakes up."""
+def freeze_driver(stage: ChaosStage) -> None:
+    """A driver is paused, another machine (its file system has no locks) takes over and commits, the first resumes."""
     old = stage.running()
     os.kill(old.pid, signal.SIGSTOP)
     for lock in stage.pipeline.tables.glob(".*.lock"):
         lock.unlink()
     stage.start()
     commits = stage.commits()
-    stage.tell_until(lambda: stage.commits() > commits, "the second driver commits")
+    stage.publish_until(lambda: stage.commits() > commits, "the second driver commits")
     os.kill(old.pid, signal.SIGCONT)
-    stage.tell_until(lambda: "another job writes" in old.text(), "the first driver stops")
+    stage.publish_until(lambda: "another job writes" in old.text(), "the first driver stops")
     old.kill()
     stage.kill()
 
 
-def copy_collector(stage: Stage) -> None:
-    """A second collector tells everything from the begin, under its own name."""
+def copy_collector(stage: ChaosStage) -> None:
+    """A second collector publishes everything from the beginning, under its own name."""
     copy = f"metadata_log:copy-{len(stage.copies)}"
-    told = [observed for piece in stage.pieces[: stage.told] for observed in piece]
-    stage.publisher.publish([replace(observed, source=copy) for observed in told])
+    published = [observed for piece in stage.pieces[: stage.published] for observed in piece]
+    stage.publisher.publish([replace(observed, source=copy) for observed in published])
     stage.copies.append(copy)
 
 
-def kill_collector(stage: Stage) -> None:
-    """The collector is killed in the middle of a record; the next one goes on a little before it."""
+def kill_collector(stage: ChaosStage) -> None:
+    """The collector is killed in the middle of a record; the next one begins a little before it."""
     stage.publisher.close()
-    piece = stage.pieces[min(stage.told, len(stage.pieces) - 1)]
+    piece = stage.pieces[min(stage.published, len(stage.pieces) - 1)]
     if child := os.fork():
         os.waitpid(child, 0)
     else:
@@ -132,16 +132,16 @@ def kill_collector(stage: Stage) -> None:
             publisher.publish(piece[len(piece) // 2 :])
         os._exit(1)
     stage.open_bus()
-    stage.told = max(stage.told - 2, 0)
+    stage.published = max(stage.published - 2, 0)
 
 
-def publish_nonsense(stage: Stage) -> None:
+def publish_nonsense(stage: ChaosStage) -> None:
     for channel in Channel:
         for payload in (b"no JSON at all", b'{"v": 1, "kind": "dream"}', b"\x00\xff"):
             stage.publish_refused(channel, payload)
 
 
-HARMS: dict[str, Callable[[Stage], None]] = {
+HARMS: dict[str, Callable[[ChaosStage], None]] = {
     harm.__name__: harm
     for harm in (
         kill_python,
@@ -164,21 +164,21 @@ HARMS: dict[str, Callable[[Stage], None]] = {
 }
 
 
-def _newest(stage: Stage, log_name: str) -> list[Path]:
-    """Name the newest file of a log of Spark's checkpoint, of every query."""
+def _newest(stage: ChaosStage, log_name: str) -> list[Path]:
+    """Return the newest file of a log of Spark's checkpoint, of every query."""
     logs = stage.pipeline.checkpoint.glob(f"*/{log_name}")
     numbered = [[file for file in folder.iterdir() if file.name.isdecimal()] for folder in logs]
     return [max(files, key=lambda file: int(file.name)) for files in numbered if files]
 
 
-def _fill(stage: Stage, folder: Path) -> None:
-    """Fill a disk: the job says so and waits; when there is room again it goes on by itself."""
+def _fill(stage: ChaosStage, folder: Path) -> None:
+    """Fill a disk: the job reports it and waits; when there is space again it continues by itself."""
     job = stage.running()
     ballast = stage.fill(folder)
-    stage.tell_until(lambda: "free space" in job.text(), f"the job notices that {folder.name} is full")
+    stage.publish_until(lambda: "free space" in job.text(), f"the job notices that {folder.name} is full")
     ballast.unlink()
     commits = stage.commits()
-    stage.tell_until(lambda: stage.commits() > commits, "the job goes on")
+    stage.publish_until(lambda: stage.commits() > commits, "the job continues")
     assert job.process.poll() is None, job.text()[-3000:]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.chaos.comparison import differences, undisturbed
 from tests.chaos.harms import HARMS
-from tests.chaos.stage import PATIENCE, Stage
+from tests.chaos.stage import PATIENCE, ChaosStage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 
 
 def played(schedule: Schedule, directory: Path) -> str:
-    """Play a schedule; give what differs, with the schedule that did it, or nothing."""
-    stage = Stage(directory, schedule)
+    """Play a schedule; return what differs, with the schedule that led to it; empty if nothing does."""
+    stage = ChaosStage(directory, schedule)
     try:
         for act in schedule.acts:
             if act.harm.startswith("fill_"):
                 stage.give_disk(getattr(stage.pipeline, act.harm.removeprefix("fill_")))
         for act in schedule.acts:
             stage.running()
-            stage.tell(act.pieces)
-            stage.tell(1, wait=False)
+            stage.publish_pieces(act.pieces)
+            stage.publish_pieces(1, wait=False)
             time.sleep(act.seconds)
             HARMS[act.harm](stage)
-        found = finished(stage)
+        result = finished(stage)
     except AssertionError as error:
-        found = f"{error}\n{stage.logs()}"
+        result = f"{error}\n{stage.logs()}"
     finally:
         stage.close()
-    return f"{schedule}\n{found}\nrepeat: python -m tests.chaos --seed {schedule.seed}" if found else ""
+    return f"{schedule}\n{result}\nrepeat: python -m tests.chaos --seed {schedule.seed}" if result else ""
 
 
-def finished(stage: Stage) -> str:
-    """Tell the rest, let a job apply it, and compare."""
+def finished(stage: ChaosStage) -> str:
+    """Publish the rest, let a job apply it, and compare."""
     job = stage.running()
-    stage.tell(len(stage.pieces) - stage.told, wait=False)
+    stage.publish_pieces(len(stage.pieces) - stage.published, wait=False)
     expected = stage.pipeline.directory / "undisturbed"
     undisturbed(stage.pipeline.bus, expected)
     deadline = time.monotonic() + PATIENCE

@@ -1,4 +1,4 @@
-"""What happens in one run, drawn from a seed: a scenario, when which harm strikes, how the job is started each time."""
+"""One run, drawn from a seed: a scenario, when which harm happens, how the job is started each time."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ SCENARIOS = sorted(path.stem for path in (Path(__file__).parents[2] / "conf" / "
 MOST_HARMS = 4
 
 
-class Act(NamedTuple):
-    """After so many pieces of the story and a moment, a harm."""
+class ChaosAct(NamedTuple):
+    """A harm, after some pieces of the history and a pause."""
 
     pieces: int
     seconds: float
     harm: str
 
 
-class Start(NamedTuple):
+class JobStart(NamedTuple):
     """How the job is started."""
 
     tasks: int
@@ -35,8 +35,8 @@ class Schedule(NamedTuple):
 
     seed: int
     scenario: str
-    acts: tuple[Act, ...]
-    starts: tuple[Start, ...]
+    acts: tuple[ChaosAct, ...]
+    starts: tuple[JobStart, ...]
 
     def __str__(self) -> str:
         acts = "".join(f"\n  {act.pieces} pieces, {act.seconds:.3f} s, {act.harm}" for act in self.acts)
@@ -45,19 +45,19 @@ class Schedule(NamedTuple):
 
 
 def drawn(seed: int, harms: tuple[str, ...] = ()) -> Schedule:
-    """Draw a run; with ``harms`` these are what strikes, in this order."""
+    """Draw a run; if ``harms`` are given, these happen in this order."""
     dice = Random(seed)
     chosen = harms or tuple(dice.choice(sorted(HARMS)) for _ in range(dice.randint(2, MOST_HARMS)))
     return Schedule(
         seed=seed,
         scenario=dice.choice(SCENARIOS),
-        acts=tuple(Act(dice.randint(2, 40 // len(chosen)), dice.random() * 0.4, harm) for harm in chosen),
+        acts=tuple(ChaosAct(dice.randint(2, 40 // len(chosen)), dice.random() * 0.4, harm) for harm in chosen),
         starts=tuple(_start(dice) for _ in range(2 * len(chosen) + 1)),
     )
 
 
-def _start(dice: Random) -> Start:
-    return Start(
+def _start(dice: Random) -> JobStart:
+    return JobStart(
         tasks=dice.choice((1, 2, 4)),
         partitions=dice.choice((1, 2, 7)),
         batch_bytes=dice.choice((2_000, 20_000, 1 << 25)),

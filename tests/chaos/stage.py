@@ -1,4 +1,4 @@
-"""One installation under harm: a cluster's story, the bus it is told on, and the real job that listens."""
+"""One installation under harm: the history of a Kafka cluster, the bus it is published on, and the real job."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.contracts.observations import Observation
-    from tests.chaos.schedule import Schedule, Start
+    from tests.chaos.schedule import JobStart, Schedule
 
 SECOND = 1_000_000
 EPOCH = 1_700_000_000 * SECOND
 SECONDS_PLAYED = 120
-SECONDS_A_PIECE = 2
+SECONDS_PER_PIECE = 2
 SOURCE = "metadata_log:first"
 DISK_BYTES = 64 << 20
 SECONDS_FOR_A_COMMIT = 0.5
 PATIENCE = 400.0  # seconds; a busy machine is no difference between tables
 
 
-class Stage:
-    """Where a schedule is played. ``job`` is the running one, None between two lives."""
+class ChaosStage:
+    """Where a schedule is played. ``job`` is the running one, None between two runs of it."""
 
     def __init__(self, directory: Path, schedule: Schedule) -> None:
         self.dice = Random(f"{schedule.seed} stage")
@@ -50,26 +50,26 @@ class Stage:
             name=SOURCE,
             epoch=Micros(EPOCH),
         )
-        moments = range(0, SECONDS_PLAYED, SECONDS_A_PIECE)
+        moments = range(0, SECONDS_PLAYED, SECONDS_PER_PIECE)
         self.pieces = [list(self.source.poll(Micros(EPOCH + second * SECOND))) for second in moments]
-        self.told = 0
+        self.published = 0
         self._starts = list(schedule.starts)
         self._disks: list[Path] = []
         self.publisher = self.open_bus()
 
     def open_bus(self) -> DirectoryPublisher:
-        """Open the bus as a collector does that starts again."""
+        """Open the bus as a restarted collector does."""
         self.publisher = DirectoryPublisher(self.pipeline.bus, segment_bytes=20_000, fsync=False)
         return self.publisher
 
-    # ------------------------------------------------------------------ telling
+    # ------------------------------------------------------------------ publishing
 
-    def tell(self, pieces: int, *, wait: bool = True) -> None:
-        """Publish the next pieces of the story, each after the one before was committed where a job runs."""
+    def publish_pieces(self, pieces: int, *, wait: bool = True) -> None:
+        """Publish the next pieces of the history; while a job runs, each after the one before was committed."""
         for _ in range(pieces):
             before = self.commits()
-            self.publish(self.pieces[self.told] if self.told < len(self.pieces) else [])
-            self.told = min(self.told + 1, len(self.pieces))
+            self.publish(self.pieces[self.published] if self.published < len(self.pieces) else [])
+            self.published = min(self.published + 1, len(self.pieces))
             deadline = time.monotonic() + SECONDS_FOR_A_COMMIT
             while wait and self.job and self.commits() == before and time.monotonic() < deadline:
                 time.sleep(0.005)
@@ -86,14 +86,14 @@ class Stage:
     def commits(self) -> int:
         return len(list((self.pipeline.tables / "partition_changes" / "_delta_log").glob("*.json")))
 
-    def tell_until(self, condition: Callable[[], object], what: str) -> None:
-        """Go on with the story until a condition holds; when it is over, bad records keep the job busy."""
+    def publish_until(self, condition: Callable[[], object], what: str) -> None:
+        """Publish until a condition holds; after the end of the history, unparseable records keep the job busy."""
         deadline = time.monotonic() + PATIENCE
         while not condition():
-            assert time.monotonic() < deadline, f"waited in vain for: {what}\n{self.logs()}"
-            if self.told == len(self.pieces):
+            assert time.monotonic() < deadline, f"timed out waiting for: {what}\n{self.logs()}"
+            if self.published == len(self.pieces):
                 self.publish_refused(Channel.REPLICATION, b"more")
-            self.tell(1)
+            self.publish_pieces(1)
 
     # ------------------------------------------------------------------ the job
 
@@ -106,7 +106,7 @@ class Stage:
         self.job = program
         return program
 
-    def job_arguments(self, start: Start) -> list[str]:
+    def job_arguments(self, start: JobStart) -> list[str]:
         directory = self.pipeline.directory
         spark = f"spark.master local[{start.tasks}]\nspark.sql.shuffle.partitions {start.partitions}\n"
         (directory / "spark-defaults.conf").write_text(spark)
@@ -147,7 +147,7 @@ class Stage:
         self._disks.append(folder)
 
     def fill(self, folder: Path) -> Path:
-        """Fill the disk under a folder up to the last byte; give what fills it."""
+        """Fill the disk under a folder up to the last byte; return the file that fills it."""
         ballast = folder / "ballast"
         with ballast.open("wb", buffering=0) as file:
             try:

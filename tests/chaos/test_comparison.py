@@ -1,4 +1,4 @@
-"""The judge of the chaos runs: it is content with tables that are right, and with no others."""
+"""The comparison after a chaos run accepts tables that are right, and no others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streaming.contracts.observations import Channel
 from tests.chaos.comparison import differences, undisturbed
 from tests.chaos.harms import copy_collector, kill_collector, publish_nonsense
 from tests.chaos.schedule import Schedule
-from tests.chaos.stage import Stage
+from tests.chaos.stage import ChaosStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,38 +21,38 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    """The tables of a story that was told twice, with nonsense and a torn record in it, applied piece by piece."""
-    with closing(Stage(tmp_path / "stage", Schedule(3, "broker_loss", (), ()))) as made:
-        made.tell(20)
+def stage(tmp_path: Path) -> Iterator[ChaosStage]:
+    """The tables of a history that two collectors published, with unparseable records, applied piece by piece."""
+    with closing(ChaosStage(tmp_path / "stage", Schedule(3, "broker_loss", (), ()))) as made:
+        made.publish_pieces(20)
         apply(made)
         publish_nonsense(made)
         kill_collector(made)
-        made.tell(20)
+        made.publish_pieces(20)
         copy_collector(made)
         apply(made)
-        made.tell(20)
+        made.publish_pieces(20)
         publish_nonsense(made)
-        made.tell(20)
+        made.publish_pieces(20)
         apply(made)
         undisturbed(made.pipeline.bus, tmp_path / "undisturbed")
         yield made
 
 
-def apply(stage: Stage) -> None:
-    """Open the tables anew and apply everything that was told so far."""
+def apply(stage: ChaosStage) -> None:
+    """Open the tables anew and apply everything that was published so far."""
     undisturbed(stage.pipeline.bus, stage.pipeline.tables)
 
 
-def test_tables_that_are_right_differ_in_nothing(stage: Stage, tmp_path: Path) -> None:
+def test_tables_that_are_right_differ_in_nothing(stage: ChaosStage, tmp_path: Path) -> None:
     assert list(differences(stage, tmp_path / "undisturbed")) == []
 
 
 @pytest.mark.parametrize("table", ["partition_changes", "quarantine"])
-def test_a_doubled_row_is_found(stage: Stage, tmp_path: Path, table: str) -> None:
+def test_a_doubled_row_is_found(stage: ChaosStage, tmp_path: Path, table: str) -> None:
     rows = DeltaTable(stage.pipeline.tables / table).to_pyarrow_table()
-    told = rows.filter(pc.field("subject") == "partition") if "subject" in rows.column_names else rows
-    write_deltalake(stage.pipeline.tables / table, told.slice(0, 1), mode="append")
+    partitions = rows.filter(pc.field("subject") == "partition") if "subject" in rows.column_names else rows
+    write_deltalake(stage.pipeline.tables / table, partitions.slice(0, 1), mode="append")
 
     found = list(differences(stage, tmp_path / "undisturbed"))
 
@@ -60,7 +60,7 @@ def test_a_doubled_row_is_found(stage: Stage, tmp_path: Path, table: str) -> Non
 
 
 @pytest.mark.parametrize("table", ["partition_state", "replica_offsets"])
-def test_a_lost_row_is_found(stage: Stage, tmp_path: Path, table: str) -> None:
+def test_a_lost_row_is_found(stage: ChaosStage, tmp_path: Path, table: str) -> None:
     rows = DeltaTable(stage.pipeline.tables / table).to_pyarrow_table()
     write_deltalake(stage.pipeline.tables / table, rows.slice(1), mode="overwrite")
 
@@ -69,7 +69,7 @@ def test_a_lost_row_is_found(stage: Stage, tmp_path: Path, table: str) -> None:
     assert any(sentence.startswith(f"{table}: 0 rows too many, 1 missing") for sentence in found), found
 
 
-def test_what_was_refused_and_is_not_in_quarantine_is_found(stage: Stage, tmp_path: Path) -> None:
+def test_what_was_refused_and_is_not_in_quarantine_is_found(stage: ChaosStage, tmp_path: Path) -> None:
     stage.publish_refused(Channel.METRICS, b"refused, and never applied")
 
     found = list(differences(stage, tmp_path / "undisturbed"))

@@ -63,8 +63,8 @@ def test_a_simulated_cluster_is_collected_until_it_is_stopped(
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told
     assert told.splitlines() == [
-        f"isrwatch collect: simulated:collector-1: writing to {tmp_path / 'bus'}; Ctrl-C stops cleanly",
-        "isrwatch collect: stopped; the next start goes on from here",
+        f"isrwatch collect: simulated:collector-1: writing to {tmp_path / 'bus'}; Ctrl-C stops it cleanly",
+        "isrwatch collect: stopped; the next start continues here",
     ]
 
 
@@ -93,14 +93,14 @@ def test_a_login_that_the_metadata_log_is_not_read_with_is_named_to_whoever_insi
 ) -> None:
     config = tmp_path / "isrwatch.toml"
     config.write_text(
-        '[collect]\nauthority = "metadata_log"\n'
+        '[collect]\nprimary_source = "metadata_log"\n'
         '[cluster.client]\n"security.protocol" = "SASL_SSL"\n"sasl.mechanism" = "GSSAPI"\n'
     )
     process = collect("--config", str(config), "--bootstrap-servers", "127.0.0.1:1")
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
     assert "cluster.client sasl.mechanism is 'GSSAPI'" in told
-    assert 'collect.authority = "poll"' in told
+    assert 'collect.primary_source = "poll"' in told
 
 
 def test_a_login_that_the_metadata_log_is_not_read_with_lets_the_brokers_be_polled(
@@ -140,6 +140,6 @@ def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
     assert checkpoint["cluster_id"] == cluster.cluster_id
 
     config = tmp_path / "isrwatch.toml"
-    config.write_text('[collect]\nauthority = "poll"\n')
+    config.write_text('[collect]\nprimary_source = "poll"\n')
     polling = collect("--config", str(config), "--bootstrap-servers", servers)
     wait_for(lambda: b'"snapshot_end"' in contents(admin), polling)

@@ -15,13 +15,13 @@ def explained(*words: str) -> list[str]:
     return run.output.splitlines()
 
 
-def test_without_words_every_statement_is_told() -> None:
+def test_without_words_every_statement_is_reported() -> None:
     assert [int(line[:2]) for line in explained() if line[:2].strip()] == list(STATEMENTS)
 
 
 def test_numbers_choose_statements() -> None:
     statement = STATEMENTS[8]
-    assert [f" 8  {statement.told}", f"    {statement.does}", f"    {statement.differs}"] == explained("8")
+    assert [f" 8  {statement.claim}", f"    {statement.does}", f"    {statement.differs}"] == explained("8")
 
 
 @pytest.mark.parametrize("words", [("ZooKeeper", "registers"), ("zookeeper REGISTERS",)])
@@ -31,4 +31,4 @@ def test_words_must_all_occur(words: tuple[str, ...]) -> None:
 
 def test_what_nobody_says_is_one_sentence() -> None:
     run = CliRunner().invoke(app, ["explain", "zork"])
-    assert (run.exit_code, run.stderr) == (2, "no statement has all of: zork; try other words, or a number\n")
+    assert (run.exit_code, run.stderr) == (2, "no statement contains all of: zork; try other words, or a number\n")

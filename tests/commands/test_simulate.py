@@ -51,7 +51,7 @@ def test_without_a_scenario_all_are_listed() -> None:
     assert [line.split()[0] for line in simulated()] == SCENARIOS
 
 
-def test_lost_records_are_told_with_their_excuse() -> None:
+def test_lost_records_are_reported_with_their_excuse() -> None:
     assert any("acknowledged records lost: unclean_election  [loss]" in line for line in simulated("unclean_election"))
 
 
@@ -64,10 +64,15 @@ def test_an_unknown_scenario_is_one_sentence() -> None:
     assert (run.exit_code, run.stderr.startswith("there is no scenario zork; use one of broker_loss, ")) == (2, True)
 
 
-def test_a_swarm_of_one_run_is_told_in_one_line() -> None:
+def test_a_swarm_of_one_run_is_reported_in_one_line() -> None:
     (line,) = simulated("--swarm", "--seed", "3")
     assert line.startswith("1 runs, ")
-    assert line.endswith(" invariants after every step: every promise held")
+    assert line.endswith(" invariants after every step: no violation")
+
+
+def test_the_promises_to_groups_are_checked_on_demand() -> None:
+    last = simulated("consumer_groups", "--for", "40", "--check")[-1]
+    assert last == "9 invariants of groups held each second, 0 did not"
 
 
 def test_versions_are_compared_in_a_table() -> None:

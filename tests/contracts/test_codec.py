@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 from streaming.contracts.codec import decode, encode, from_fields
 from streaming.contracts.fields import FIELDS, KINDS, REQUIRED, plain_types
 from streaming.contracts.observations import (
-    Authority,
+    SCHEMA_VERSION,
     Heartbeat,
     Observation,
+    SourceKind,
 )
-from streaming.errors import Quarantined
+from streaming.errors import NewerFormat, Quarantined
 from tests.strategies import observations, payloads
 
 HEARTBEAT = Heartbeat(
-    cluster_id="c", cluster="prod", source="poll:a", authority=Authority.POLL,
+    cluster_id="c", cluster="prod", source="poll:a", authority=SourceKind.POLL,
     occurred_not_before=1, occurred_not_after=2, collected_at=3,
 )  # fmt: skip
 PARTITION = {"topic_id": "t", "topic": "t", "partition": 0, "replicas": [1], "isr": [1], "leader": 1}
@@ -57,7 +58,7 @@ def test_a_field_of_a_newer_program_is_ignored(observation: Observation, name: s
 @given(payloads() | st.binary())
 def test_bytes_are_an_observation_or_quarantined_and_never_anything_else(payload: bytes) -> None:
     observation = None
-    with suppress(Quarantined):
+    with suppress(Quarantined, NewerFormat):
         observation = decode(payload)
 
     assert observation is None or observation == decode(encode(observation))
@@ -70,9 +71,13 @@ def test_bytes_are_an_observation_or_quarantined_and_never_anything_else(payload
         (b"\xff", "not JSON: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
         (encode(HEARTBEAT)[:-1], "not JSON: Expecting ',' delimiter: line 1 column 174 (char 173)"),
         (b"[]", "not a JSON object"),
-        (changed(v=2), "schema version 2, this program reads 1"),
-        (changed(v=True), "schema version True, this program reads 1"),
-        (changed(v=None), "schema version None, this program reads 1"),
+        (changed(v=0), "schema version 0, this program reads up to 2"),
+        (changed(v=-7), "schema version -7, this program reads up to 2"),
+        (changed(v=2.0), "schema version 2.0, this program reads up to 2"),
+        (changed(v="2"), "schema version '2', this program reads up to 2"),
+        (changed(v=[2]), "schema version [2], this program reads up to 2"),
+        (changed(v=True), "schema version True, this program reads up to 2"),
+        (changed(v=None), "schema version None, this program reads up to 2"),
         (changed(kind="weather"), "unknown kind 'weather'"),
         (changed(kind=["heartbeat"]), "unknown kind ['heartbeat']"),
         (changed(cluster=None), "heartbeat: cluster is missing"),
@@ -102,6 +107,21 @@ def test_what_is_refused_is_told_in_words(payload: bytes, reason: str) -> None:
         decode(payload)
 
     assert reason == str(refused.value)
+
+
+@given(observations(), st.integers(SCHEMA_VERSION + 1), st.dictionaries(st.text(), st.none() | st.integers()))
+def test_a_record_of_a_newer_format_stops_its_reader_whatever_else_it_says(
+    observation: Observation, version: int, fields: dict[str, Any]
+) -> None:
+    record = json.loads(encode(observation)) | fields | {"v": version, "kind": "news"}
+
+    with pytest.raises(NewerFormat) as stopped:
+        decode(json.dumps(record).encode())
+
+    assert str(stopped.value) == (
+        f"the bus holds records of format {version}, this program reads {SCHEMA_VERSION}; "
+        "upgrade isrwatch job before the collector"
+    )
 
 
 def test_a_row_of_the_spark_schema_is_an_observation_too() -> None:

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.prometheus
 
 IMPATIENT = AlertSettings(
     interval="1s",
-    departures_window="20s",
-    departures_keep_firing="1s",
+    removals_window="20s",
+    removals_keep_firing="1s",
     under_min_isr_for="1s",
     under_min_isr_keep_firing="1s",
     stale_ticket_for="1s",
@@ -26,12 +26,12 @@ IMPATIENT = AlertSettings(
 )
 
 
-def _departures(cause: str, count: int) -> str:
+def _removals(cause: str, count: int) -> str:
     return f'kafka_replication_broker_isr_departures_total{{cluster="prod",broker="3",cause="{cause}"}} {count}'
 
 
 def cluster_text(*, under_min_isr: int = 0, fenced: int = 0, age: float = 1) -> str:
-    """One cluster of three brokers with one topic, as the exporter words it."""
+    """One cluster of three brokers with one topic, in the exporter's format."""
     under = int(under_min_isr > 0)
     return f"""
 kafka_replication_cluster_under_min_isr_partitions{{cluster="prod"}} {under_min_isr}
@@ -42,8 +42,8 @@ kafka_replication_partition_under_min_isr{{cluster="prod",topic="orders",partiti
 kafka_replication_partition_offline{{cluster="prod",topic="orders",partition="0"}} 0
 kafka_replication_replica_isr_member{{cluster="prod",topic="orders",partition="0",broker="1"}} 1
 kafka_replication_replica_isr_member{{cluster="prod",topic="orders",partition="0",broker="3"}} {1 - under}
-{_departures("fenced", fenced)}
-{_departures("controlled_shutdown", fenced)}
+{_removals("fenced", fenced)}
+{_removals("controlled_shutdown", fenced)}
 kafka_replication_source_observed_timestamp_seconds{{cluster="prod",channel="replication",source="log"}} 1
 kafka_replication_source_age_seconds{{cluster="prod",channel="replication",source="log"}} {age}
 """
@@ -96,8 +96,8 @@ def test_an_exporter_that_dies_is_a_ticket_then_a_page_and_both_resolve_when_it_
 
     exporter.status = 503
     ticket = eventually(lambda: webhook.alerts("KafkaReplicationMonitorStale", severity="ticket", cluster="prod"))[0]
-    assert ticket["annotations"]["summary"] == "Replication of prod is not being watched"
-    assert "Sources: the exporter does not answer." in ticket["annotations"]["description"]
+    assert ticket["annotations"]["summary"] == "Replication of prod is not being monitored"
+    assert "Sources: the exporter is not responding." in ticket["annotations"]["description"]
     eventually(lambda: webhook.alerts("KafkaReplicationMonitorStale", severity="page", cluster="prod"))
 
     exporter.status = 200

@@ -55,7 +55,7 @@ SHRINK, QUERY_DOWN, STALE, MIN_ISR = (case.name for case in CASES)
 BREAKS = {
     "planned causes count": (SHRINK, r'\{cause!~"[^"]*"\}', ""),
     "one planned cause counts": (SHRINK, "controlled_shutdown|", ""),
-    "a departure is not enough": (SHRINK, r"\[5m\]\)\) > 0", "[5m])) > 2"),
+    "a removal is not enough": (SHRINK, r"\[5m\]\)\) > 0", "[5m])) > 2"),
     "a burst flaps": (SHRINK, "keep_firing_for: 15m", "keep_firing_for: 1m"),
     "a ticket never ends": (SHRINK, "keep_firing_for: 15m", "keep_firing_for: 1h"),
     "broker and cause are lost": (
@@ -72,12 +72,12 @@ BREAKS = {
         r"      or max by \(cluster\) \(kafka_replication_cluster_offline_partitions\) > 0\n",
         "",
     ),
-    "blindness resolves a page": (MIN_ISR, r"\[1h\]\)\) > 0", "[1h])) > 1e9"),
+    "stale data resolves a page": (MIN_ISR, r"\[1h\]\)\) > 0", "[1h])) > 1e9"),
     "the dead outlive the living": (MIN_ISR, r"\n\s*unless on \(cluster\) max by[^\n]*offline_partitions\)\)", ")"),
     "stale at a minute sharp": (STALE, r"state_age_seconds\) > 60", "state_age_seconds) >= 60"),
     "the oldest exporter counts": (STALE, r"min by \(cluster\) \(kafka_repl", "max by (cluster) (kafka_repl"),
-    "a vanished cluster is not missed": (STALE, r"\[1d\]\)\)", "[1m]))"),
-    "offsets count as sight": (STALE, '{channel="replication"}', ""),
+    "a cluster that disappeared is forgotten": (STALE, r"\[1d\]\)\)", "[1m]))"),
+    "offsets count as fresh data": (STALE, '{channel="replication"}', ""),
     "an empty Prometheus is fine": (STALE, r"\n\s*or absent_over_time[^\n]*", ""),
     "a failing query is fine": (QUERY_DOWN, r"\n\s*or min by \(cluster, channel\)[^\n]*", ""),
     "a dead job is fine": (QUERY_DOWN, "source_report_age_seconds) > 60", "source_report_age_seconds) > 1e9"),
@@ -151,7 +151,13 @@ def test_every_runbook_entry_answers_the_same_questions(alert: str, repository: 
 def test_the_runbook_names_only_panels_that_exist(repository: Path, overview: dict[str, Any]) -> None:
     text = (repository / "dashboards/runbook.md").read_text()
     titles = {panel["title"] for panel in overview["panels"]}
-    named = {"Suspects", "Causes in this time range", "Topics at risk", "Age of each source", "Is data at risk now?"}
-    named |= {"Incidents", "Which broker may be stopped", "Queries of the job", "Not applied yet"}
-    assert named <= titles
-    assert all(f"*{title}*" in text for title in named)
+    titles_used = {
+        "Suspects",
+        "Causes in this time range",
+        "Topics at risk",
+        "Age of each source",
+        "Is data at risk now?",
+    }
+    titles_used |= {"Incidents", "Brokers safe to stop", "Queries of the job", "Not applied yet"}
+    assert titles_used <= titles
+    assert all(f"*{title}*" in text for title in titles_used)

@@ -123,7 +123,7 @@ def test_every_expression_obeys_the_chosen_cluster_and_topic(panels: list[dict[s
 def test_the_variables_follow_each_other_and_the_time_range(overview: dict[str, Any]) -> None:
     datasource, cluster, topic = overview["templating"]["list"]
     assert [datasource["name"], datasource["label"], datasource["type"]] == ["datasource", "Data source", "datasource"]
-    assert "kafka_replication_cluster_state_age_seconds" in cluster["query"], "a cluster out of sight can be chosen"
+    assert "kafka_replication_cluster_state_age_seconds" in cluster["query"], "a stale cluster can be selected"
     assert "$cluster" in topic["query"]
     for variable in (cluster, topic):
         assert variable["refresh"] == 2
@@ -142,29 +142,29 @@ def test_panels_fill_the_grid_without_overlap(overview: dict[str, Any]) -> None:
                 assert (x, y) not in taken, f"{panel['title']} over {taken.get((x, y))}"
                 taken[x, y] = panel["title"]
     height = max(y for _, y in taken) + 1
-    assert len(taken) == GRID_WIDTH * height, "a hole in the page"
+    assert len(taken) == GRID_WIDTH * height, "a hole in the grid"
 
 
-def test_the_page_answers_top_down_whether_data_is_at_risk_first(overview: dict[str, Any]) -> None:
+def test_the_first_row_answers_whether_data_is_at_risk(overview: dict[str, Any]) -> None:
     headings = [panel["title"] for panel in overview["panels"] if panel["type"] == "row"]
     assert headings == [
         "Is data at risk now?",
-        "What is going on, and which broker may be stopped?",
-        "Which broker left in-sync replicas, why, since when?",
+        "Which incidents are open, and which brokers are safe to stop?",
+        "Which brokers left in-sync replicas, why, since when?",
         "Which topics?",
         "What changed?",
         "The brokers",
-        "Can this page be trusted?",
+        "Can this dashboard be trusted?",
     ]
     ids = [panel["id"] for panel in overview["panels"]]
     assert ids == list(range(1, len(ids) + 1))
 
 
-def test_a_number_that_we_cannot_see_is_never_shown_as_zero(panels: list[dict[str, Any]]) -> None:
+def test_a_number_without_fresh_data_is_never_shown_as_zero(panels: list[dict[str, Any]]) -> None:
     for panel in panels:
         assert "or vector(0)" not in str(panel["targets"]), panel["title"]
         if panel["type"] == "stat":
-            assert panel["fieldConfig"]["defaults"]["noValue"] == "no sight", panel["title"]
+            assert panel["fieldConfig"]["defaults"]["noValue"] == "no fresh data", panel["title"]
 
 
 def test_links_of_alerts_lead_to_the_dashboard(files: dict[str, str], overview: dict[str, Any]) -> None:

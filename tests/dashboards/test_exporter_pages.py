@@ -1,4 +1,4 @@
-"""The exporter's own pages (golden files) in a real Prometheus: what the overview and the alerts make of them."""
+"""The golden expositions of the exporter in a real Prometheus: what the overview and the alerts show."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ IMPATIENT = AlertSettings(interval="1s", under_min_isr_for="1s", stale_ticket_fo
 
 
 def stats(prometheus: Any, panels: list[dict[str, Any]]) -> dict[str, float | None]:
-    """Give the numbers of the first row, by title; None is shown as "no sight"."""
-    asked = {panel["title"]: panel["targets"][0]["expr"] for panel in panels[:6]}
-    return {title: prometheus.value(expression.replace("$cluster", ".+")) for title, expression in asked.items()}
+    """Give the numbers of the first row, by title; None is shown as "no fresh data"."""
+    expressions = {panel["title"]: panel["targets"][0]["expr"] for panel in panels[:6]}
+    return {title: prometheus.value(expression.replace("$cluster", ".+")) for title, expression in expressions.items()}
 
 
-def test_a_page_of_the_exporter_is_seen_and_when_its_sight_is_lost_nothing_looks_healthy(
+def test_an_exposition_is_shown_and_while_it_is_stale_nothing_looks_healthy(
     panels: list[dict[str, Any]],
     prometheus_server: Callable[..., Any],
     exposition: Callable[..., Any],
@@ -48,7 +48,7 @@ def test_a_page_of_the_exporter_is_seen_and_when_its_sight_is_lost_nothing_looks
         "At min ISR": 0,
         "Under-replicated": 2,
         "Fenced brokers": 1,
-        "Age of our sight": 1,
+        "Data age": 1,
     }
 
     exporter.text = (GOLDEN / "metrics_stale.prom").read_text()
@@ -59,18 +59,18 @@ def test_a_page_of_the_exporter_is_seen_and_when_its_sight_is_lost_nothing_looks
         "At min ISR": None,
         "Under-replicated": None,
         "Fenced brokers": None,
-        "Age of our sight": 61,
+        "Data age": 61,
     }
     (page,) = firing("KafkaUnderMinIsr", "page")
-    assert "(last known: we lost sight of the cluster)" in page["annotations"]["description"]
+    assert "(last known values: monitoring data is stale)" in page["annotations"]["description"]
 
 
-def test_only_the_cluster_at_risk_pages_while_both_are_known(
+def test_of_two_clusters_only_the_one_at_risk_pages(
     prometheus_server: Callable[..., Any], exposition: Callable[..., Any], eventually: Callable[..., Any]
 ) -> None:
     exporter = exposition((GOLDEN / "metrics_two_clusters.prom").read_text())
     prometheus = prometheus_server(targets={"isrwatch": exporter.address}, rules=[as_yaml(rule_file(IMPATIENT))])
     pages = eventually(lambda: prometheus.alerts("KafkaUnderMinIsr"))
     assert [page["labels"]["cluster"] for page in pages] == ["main"]
-    known = prometheus.query("kafka_replication_cluster_state_age_seconds")
-    assert {row["metric"]["cluster"] for row in known} == {"main", "other"}
+    ages = prometheus.query("kafka_replication_cluster_state_age_seconds")
+    assert {row["metric"]["cluster"] for row in ages} == {"main", "other"}

@@ -1,6 +1,6 @@
 """Every expression of the dashboard and the rules.
 
-It parses, it asks only for what the exporter publishes, and a real Prometheus answers it with something.
+It parses, it selects only what the exporter exposes, and a real Prometheus returns a result for it.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import yaml
 
 from dashboards import signals
 from dashboards.alerts import PLANNED_CAUSES, AlertSettings, rule_file
-from dashboards.promql import Kind, Scope, Signal
+from dashboards.promql import Scope, Signal, SignalType
 from dashboards.render import as_yaml
-from exporters.brokers import DEPARTURE_CAUSES
-from exporters.catalogue import CATALOGUE
+from exporters.metrics.brokers import ISR_REMOVAL_CAUSES
+from exporters.metrics.catalogue import CATALOGUE
 from streaming.contracts.incidents import IncidentClass
 
 LABELS_OF = {metric.name: set(metric.labels) for metric in CATALOGUE} | {
     # Prometheus' own: what fires.
     "ALERTS": {"alertname", "alertstate", "severity", "cluster"}
 }
-IN_THE_PLACE_OF = {"$__rate_interval": "8s", "$__range": "1m", "$cluster": ".+", "$topic": ".+"}
+SUBSTITUTES = {"$__rate_interval": "8s", "$__range": "1m", "$cluster": ".+", "$topic": ".+"}
 
 
 def concrete(expression: str) -> str:
-    """Put values in the place of Grafana's variables."""
-    for variable, value in IN_THE_PLACE_OF.items():
+    """Substitute values for Grafana's variables."""
+    for variable, value in SUBSTITUTES.items():
         expression = expression.replace(variable, value)
     return expression
 
@@ -86,16 +86,16 @@ def parts(node: Any) -> Iterator[Any]:
         yield from parts(child)
 
 
-def told_by(node: Any) -> Iterator[Any]:
-    """Walk through the parts whose labels are in the answer: what stands after and, unless only filters."""
+def labelled_by(node: Any) -> Iterator[Any]:
+    """Walk through the parts whose labels are in the result: the right side of and, unless only filters."""
     yield node
     filters = str(getattr(node, "op", "")) in {"and", "unless"}
     for name in ("expr", "lhs", "vector_selector") if filters else ("expr", "lhs", "rhs", "vector_selector"):
         child = getattr(node, name, None)
         if child is not None:
-            yield from told_by(child)
+            yield from labelled_by(child)
     for child in getattr(node, "args", []):
-        yield from told_by(child)
+        yield from labelled_by(child)
 
 
 def selectors(expression: str) -> Iterator[Any]:
@@ -120,28 +120,30 @@ def test_every_aggregation_keeps_only_labels_that_exist(everything: dict[str, st
     for name, expression in everything.items():
         for part in parts(promql_parser.parse(expression)):
             if type(part).__name__ == "AggregateExpr" and part.modifier is not None:
-                known = [LABELS_OF[one.name] for one in told_by(part.expr) if type(one).__name__ == "VectorSelector"]
-                assert all(set(part.modifier.labels) <= labels for labels in known), name
+                available = [
+                    LABELS_OF[one.name] for one in labelled_by(part.expr) if type(one).__name__ == "VectorSelector"
+                ]
+                assert all(set(part.modifier.labels) <= labels for labels in available), name
 
 
 @pytest.mark.parametrize("signal", signals.SIGNALS, ids=lambda signal: signal.metric)
 def test_every_signal_is_a_metric_of_the_catalogue_and_is_used(signal: Signal, files: dict[str, str]) -> None:
     (metric,) = [metric for metric in CATALOGUE if metric.name == signal.full_name]
     assert set(signal.labels) == set(metric.labels)
-    assert signal.kind == Kind(metric.kind.value)
-    assert (signal.kind is Kind.COUNTER) == signal.metric.endswith("_total")
+    assert signal.kind == SignalType(metric.kind.value)
+    assert (signal.kind is SignalType.COUNTER) == signal.metric.endswith("_total")
     assert any(re.search(rf"\b{signal.full_name}\b", text) for text in files.values())
 
 
-def test_planned_causes_are_causes_of_a_departure_and_the_others_stand_in_the_runbook(repository: Any) -> None:
-    causes = {cause.value for cause in DEPARTURE_CAUSES}
+def test_planned_causes_are_causes_of_isr_removals_and_the_others_are_in_the_runbook(repository: Any) -> None:
+    causes = {cause.value for cause in ISR_REMOVAL_CAUSES}
     assert set(PLANNED_CAUSES) < causes
     entry = (repository / "dashboards/runbook.md").read_text().split("## KafkaIsrShrink")[1].split("\n## ")[0]
     assert [cause for cause in sorted(causes) if f"`{cause}`" not in entry] == []
 
 
 def test_a_gauge_has_no_rate() -> None:
-    with pytest.raises(AssertionError, match="cluster_offline_partitions is no counter"):
+    with pytest.raises(AssertionError, match="cluster_offline_partitions is not a counter"):
         signals.OFFLINE.increase("5m")
 
 
@@ -159,7 +161,7 @@ VALUES = {
     "partition": ["0", "1"],
     "broker": ["1", "2", "3"],
     "class": [kind.value for kind in IncidentClass],
-    "cause": [cause.value for cause in DEPARTURE_CAUSES],
+    "cause": [cause.value for cause in ISR_REMOVAL_CAUSES],
     "channel": ["replication"],
     "source": ["metadata_log:collector-1"],
     "rack": ["r1"],
@@ -229,7 +231,7 @@ def test_a_table_finds_its_keys_in_every_column(
         (order,) = [one["options"]["indexByName"] for one in panel["transformations"] if one["id"] == "organize"]
         keys = {name for name in order if not name.startswith("Value")}
         columns = [prometheus.query(concrete(target["expr"])) for target in panel["targets"]]
-        told = [set().union(*(row["metric"] for row in rows)) for rows in columns]
-        assert set().union(*told) == keys, panel["title"]
+        result_labels = [set().union(*(row["metric"] for row in rows)) for rows in columns]
+        assert set().union(*result_labels) == keys, panel["title"]
         assert {"cluster"} < keys
-        assert all(labels <= keys for labels in told), panel["title"]
+        assert all(labels <= keys for labels in result_labels), panel["title"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from streaming.contracts import health
 from streaming.contracts.sample_tables import REPLICA_OFFSETS
 from streaming.delta.newest import FORGOTTEN_AFTER, NewestRows, key_numbers
-from tests.jobs.test_batch import rows as rows_of
+from tests.jobs.driver.test_batch import rows as rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,13 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.changes.fold import fold
-from streaming.changes.state import PartitionState, ReplicationState
+from streaming.changes.state import ReplicationState
+from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_STATE_TABLE
+from streaming.delta.change_log import ChangeLog
+from streaming.delta.change_rows import changes_to_arrow
 from streaming.delta.definitions import arrow_schema
-from streaming.delta.partitions import newest_partitions, partitions_of, partitions_told
+from streaming.delta.partitions import newest_partitions, states_after
 from streaming.delta.projections import Projections
-from streaming.delta.rows import changes_to_arrow, plain
-from streaming.delta.truth import Truth
+from streaming.delta.state_rows import states_of
 from tests.changes.conftest import Story
 from tests.strategies import streams
 
@@ -39,17 +41,17 @@ def test_the_newest_rows_laid_over_the_known_ones_are_the_state(told: list[Obser
     for version, (start, end) in enumerate(itertools.pairwise(bounds)):
         folded = fold(state, told[start:end])
         state.apply(folded.touched)
-        rows = newest_partitions(rows, partitions_told(changes_to_arrow(folded.changes), version), version)
+        rows = newest_partitions(rows, states_after(changes_to_arrow(folded.changes), version), version)
         assert set(rows["as_of_version"].to_pylist()) <= {version}
 
-    read = list(partitions_of(plain(rows)))
+    read = list(states_of(PartitionState, rows))
 
     assert keyed(state.partitions()) == keyed(read)
     assert len(read) == len(keyed(read))
 
 
 def test_a_round_without_changed_partitions_moves_the_version_and_writes_no_row(tmp_path: Path) -> None:
-    story, truth, state = Story(), Truth(tmp_path), ReplicationState()
+    story, truth, state = Story(), ChangeLog(tmp_path), ReplicationState()
     projections = Projections(tmp_path)
     story.snapshot([{}, {}])
     for number in range(2):

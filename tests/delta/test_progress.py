@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.contracts.observations import Channel
+from streaming.contracts.identifiers import ClusterId
+from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.state import SourceLag, SourceState
+from streaming.delta.maintenance import RetentionPolicy
 from streaming.delta.progress import ProgressTable
 from streaming.errors import TableRefused
-from tests.jobs.test_batch import rows
+from tests.jobs.driver.test_batch import rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,8 +19,8 @@ if TYPE_CHECKING:
 ROUNDS = 15
 
 
-def row(position: int) -> dict[str, Any]:
-    return {"cluster_id": "c", "cluster": "main", "source": "s", "position": position}
+def row(position: int) -> tuple[SourceState, SourceLag]:
+    return SourceState(ClusterId("c"), "main", "s", SourceKind.POLL, position=position), SourceLag(restarts=position)
 
 
 def positions(directory: Path) -> dict[str, list[int]]:
@@ -35,7 +38,8 @@ def test_a_channel_replaces_its_own_rows_only(tmp_path: Path) -> None:
     offsets.replace([row(3)], None)
 
     assert positions(tmp_path) == {"metrics": [2], "offsets": [3]}
-    assert [each["position"] for each in ProgressTable(tmp_path, Channel.OFFSETS).rows()] == [3]
+    assert ProgressTable(tmp_path, Channel.OFFSETS).sources() == [row(3)[0]]
+    assert [found["restarts"] for found in rows(tmp_path, "source_progress") if found["channel"] == "offsets"] == [3]
 
 
 def test_channels_written_at_once_by_several_jobs_lose_nothing(tmp_path: Path) -> None:
@@ -60,3 +64,21 @@ def test_of_two_writers_of_one_channel_the_second_is_told(tmp_path: Path) -> Non
         second.replace([row(9)], None)
 
     assert positions(tmp_path) == {"offsets": [2]}
+
+
+def test_a_writer_that_was_suspended_until_the_log_it_knew_expired_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.delta.maintenance.COMMITS_BETWEEN_ROUNDS", 5)
+    keep = RetentionPolicy(reader_minutes=0)
+    suspended, busy = ProgressTable(tmp_path, Channel.OFFSETS, keep), ProgressTable(tmp_path, Channel.METRICS, keep)
+    suspended.replace([row(1)], None)
+    for number in range(30):
+        busy.replace([row(number)], None)
+    entries = tmp_path / "source_progress" / "_delta_log"
+    assert not (entries / f"{1:020}.json").exists()
+
+    suspended.replace([row(2)], None)
+    busy.replace([row(30)], None)
+
+    assert positions(tmp_path) == {"metrics": [30], "offsets": [2]}

@@ -12,12 +12,12 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.contracts.tables import SOURCE_PROGRESS
-from streaming.delta.definitions import create_or_check
+from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.quarantine import Quarantine, Refused
 from streaming.errors import TableRefused
-from streaming.jobs.newest import NewestBatch
+from streaming.jobs.driver.newest import NewestBatch
 from tests.changes.conftest import Story
-from tests.jobs.test_batch import published, rows
+from tests.jobs.driver.test_batch import published, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +80,7 @@ def test_a_table_that_several_jobs_make_at_once_is_made_once(tmp_path: Path) -> 
 
     def make(directory: Path) -> int:
         together.wait()
-        return create_or_check(directory, SOURCE_PROGRESS).version()
+        return create_or_upgrade(directory, SOURCE_PROGRESS).version()
 
     for number in range(10):
         with ThreadPoolExecutor(together.parties) as threads:

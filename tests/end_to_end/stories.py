@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from streaming.changes.change import Subject
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
-from streaming.contracts.columns import PARTITION_STATE
-from streaming.contracts.events import Cause, Evidence
-from streaming.delta.rows import changes_to_arrow
+from streaming.contracts.events import Cause, Evidence, Subject
+from streaming.contracts.state import PARTITION_STATE
+from streaming.delta.change_rows import changes_to_arrow
 from tests.changes.conftest import Story
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy.sandbox.writer import Writer
+from deploy.sandbox.writer import TopicWriter
 
 if TYPE_CHECKING:
     from tests.plugins.pipeline import Pipeline
@@ -25,7 +25,7 @@ def test_a_polled_cluster_is_told_with_inferred_causes(pipeline: Pipeline, kafka
     config = pipeline.directory / "isrwatch.toml"
     config.write_text(
         f'[cluster]\nname = "polled"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n'
-        '[collect]\nauthority = "poll"\npoll_seconds = 1\noffsets_seconds = 2\n'
+        '[collect]\nprimary_source = "poll"\npoll_seconds = 1\noffsets_seconds = 2\n'
     )
     pipeline.collect("--config", str(config))
     job = pipeline.job()
@@ -35,7 +35,7 @@ def test_a_polled_cluster_is_told_with_inferred_causes(pipeline: Pipeline, kafka
     def in_sync() -> float | None:
         return (pipeline.metrics() or {}).get(size)
 
-    with Writer(sandbox.bootstrap_servers, TOPIC):
+    with TopicWriter(sandbox.bootstrap_servers, TOPIC):
         pipeline.eventually(lambda: in_sync() == 3, "three in sync", job)
         sandbox.kill(3)
         pipeline.eventually(lambda: in_sync() == 2, "two in sync", job)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from streaming.contracts import health
-from streaming.contracts.columns import PARTITION_STATE
 from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
+from streaming.contracts.state import PARTITION_STATE
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
     CLUSTER_STATE_TABLE,
@@ -24,12 +24,10 @@ from streaming.contracts.tables import (
     SOURCE_PROGRESS,
     TABLES,
 )
-from streaming.delta.definitions import arrow_schema, create_or_check
+from streaming.delta.definitions import arrow_schema
+from streaming.delta.layouts import create_or_upgrade
+from tests.plugins.played import expire_log
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-GOLDEN = Path(__file__).parents[1] / "golden"
 START = 1_790_000_000_000_000
 SECOND = 1_000_000
 SOURCE = "metadata_log:collector-1"
@@ -122,7 +120,7 @@ class Rows:
         return {**self.owner, **told, "opened_at": opened_at, "updated_at": opened_at, "carried": "{}", **more}
 
     def source(self, at: int, **more: Any) -> dict[str, Any]:
-        told = {"position": 1, "sequence": 1, "observed_until": at, "collected_at": at, "duplicates": 0}
+        told = {"position": at - self.start, "sequence": 1, "observed_until": at, "collected_at": at, "duplicates": 0}
         after = {**told, "quarantined": 0, **more.pop("source_after", {})}
         return self.change("source", at, **{**more, "source_after": after})
 
@@ -136,7 +134,10 @@ class Tables:
 
     def commit(self, *rows: dict[str, Any]) -> int:
         """Append changes as one version."""
-        return self._write(PARTITION_CHANGES.name, rows, "append", None)
+        version = self._open(PARTITION_CHANGES.name).version() + 1
+        known = {"version": version, "committed_at": time.time_ns() // 1000}
+        stamped = [{**row, **known, "ordinal": ordinal} for ordinal, row in enumerate(rows)]
+        return self._write(PARTITION_CHANGES.name, stamped, "append", None)
 
     def put(self, name: str, *rows: dict[str, Any], as_of: int | None = None) -> int:
         """Overwrite a table, true of a version of the changes."""
@@ -201,9 +202,14 @@ class Tables:
     def compact(self) -> None:
         self._open(PARTITION_CHANGES.name).optimize.compact()
 
+    def expire_log(self) -> None:
+        """Leave of the changes only the newest version, as maintenance does in time."""
+        expire_log(self.directory / PARTITION_CHANGES.name)
+        del self.opened[PARTITION_CHANGES.name]
+
     def _open(self, name: str) -> Any:
         if name not in self.opened:
-            self.opened[name] = create_or_check(self.directory, TABLES[name])
+            self.opened[name] = create_or_upgrade(self.directory, TABLES[name])
         return self.opened[name]
 
     def _write(self, name: str, rows: Any, mode: Any, as_of: int | None) -> int:
@@ -234,19 +240,6 @@ def rows() -> Rows:
 @pytest.fixture
 def other_rows() -> Rows:
     return Rows(cluster_id="id-of-other", cluster="other", authority="poll")
-
-
-@pytest.fixture
-def golden() -> Callable[[str, str], None]:
-    """Compare with a file of tests/golden; UPDATE_GOLDEN=1 writes it instead, for the diff to be read."""
-
-    def compare(name: str, actual: str) -> None:
-        path = GOLDEN / name
-        if os.environ.get("UPDATE_GOLDEN"):
-            path.write_text(actual, encoding="utf-8")
-        assert path.read_text(encoding="utf-8") == actual
-
-    return compare
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError
 from streaming.jobs.application import Application
-from streaming.jobs.batch import ReplicationBatch
+from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.queries import Places
 from streaming.jobs.registry import QUERIES
-from streaming.jobs.supervised import Supervised
+from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 from tests.end_to_end.stories import long_story
-from tests.jobs.test_batch import published
+from tests.jobs.driver.test_batch import published
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,11 +74,11 @@ def test_segments_are_deleted_one_look_after_they_were_applied(places: Places) -
         publisher.publish(story[100:])
     bus = DirectoryReader(places.bus)
     (end,) = bus.end_positions(Channel.REPLICATION).values()
-    query = Supervised("replication", QUERIES["replication"], JobSettings(listen=""), places, print)
+    query = SupervisedQuery("replication", QUERIES["replication"], JobSettings(listen=""), places, print)
     query.batch.apply(published(story, start=end - len(story)))
     first = bus.start_positions(Channel.REPLICATION)
 
-    query.clean(bus)
+    query.delete_applied(bus)
     assert bus.start_positions(Channel.REPLICATION) == first
-    query.clean(bus)
+    query.delete_applied(bus)
     assert bus.start_positions(Channel.REPLICATION)[SOURCE] > first[SOURCE]

@@ -15,11 +15,11 @@ from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObse
 from streaming.errors import IsrwatchError, TableRefused
 from streaming.jobs import registry, supervised
 from streaming.jobs.application import Application
-from streaming.jobs.queries import Places
+from streaming.jobs.queries import OpenedQuery, Places
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import long_story
-from tests.jobs.test_batch import rows
+from tests.jobs.driver.test_batch import rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from streaming.jobs.batch import Applied
+    from streaming.jobs.applied import Applied
     from streaming.jobs.queries import Batch
 
 pytestmark = pytest.mark.spark
@@ -117,7 +117,12 @@ def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
             return self.batch.apply(rows)
 
     plain = registry.QUERIES["offsets"]
-    flaky = replace(plain, open=lambda places, settings: Flaky(plain.open(places, settings)))  # type: ignore[arg-type,return-value]
+
+    def open_flaky(places: Places, settings: JobSettings) -> OpenedQuery:
+        opened = plain.open(places, settings)
+        return replace(opened, batch=Flaky(opened.batch))
+
+    flaky = replace(plain, open=open_flaky)
     monkeypatch.setitem(registry.QUERIES, "offsets", flaky)
     monkeypatch.setattr(supervised, "FIRST_PAUSE_SECONDS", 0.2)
     told: list[str] = []
@@ -140,13 +145,10 @@ def test_a_query_whose_tables_another_job_writes_stops_for_good_and_the_end_says
     spark: SparkSession, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Loser:
-        def position(self, _source: str) -> int:
-            return -1
-
         def apply(self, _rows: pa.Table) -> Applied:
             raise TableRefused("another job writes replica_offsets")
 
-    lost = replace(registry.QUERIES["offsets"], open=lambda *_: Loser())
+    lost = replace(registry.QUERIES["offsets"], open=lambda *_: OpenedQuery(batch=Loser()))
     monkeypatch.setitem(registry.QUERIES, "offsets", lost)
     application = Application(JobSettings(listen="", queries=("offsets", "metrics")), places, print)
     with running(application, spark) as ended:

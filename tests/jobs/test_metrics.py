@@ -14,8 +14,8 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryPro
 
 from streaming.errors import ConfigurationError, TableRefused
 from streaming.jobs.application import Application
-from streaming.jobs.batch import Applied
-from streaming.jobs.metrics import Listener
+from streaming.jobs.applied import Applied
+from streaming.jobs.metrics import ProgressListener
 from streaming.jobs.queries import Places
 from streaming.settings import JobSettings
 from tests.jobs.test_isolation import eventually, publish, running
@@ -42,7 +42,7 @@ def address() -> str:
 def application(places: Places, address: str) -> Iterator[Application]:
     made = Application(JobSettings(listen=address), places, print)
     yield made
-    made._close()
+    made._close_server()
 
 
 def ask(address: str, path: str) -> tuple[int, str]:
@@ -95,7 +95,7 @@ def test_an_address_that_is_taken_is_refused_before_spark_starts(places: Places)
 def test_the_front_page_leads_to_the_others_and_anything_else_is_not_found(
     application: Application, address: str
 ) -> None:
-    assert application.ailing()
+    assert application.problems()
     assert "href=/metrics" in ask(address, "/")[1]
     assert ask(address, "/nothing")[0] == 404
 
@@ -107,7 +107,7 @@ def test_what_spark_reports_of_a_batch_is_taken_over(application: Application, a
         "sources": [], "sink": {"description": "", "numOutputRows": -1}, "numInputRows": 5,
         "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 125.0,
     }  # fmt: skip
-    Listener(application.metrics).onQueryProgress(QueryProgressEvent(StreamingQueryProgress.fromJson(told)))
+    ProgressListener(application.metrics).onQueryProgress(QueryProgressEvent(StreamingQueryProgress.fromJson(told)))
 
     found = samples(address)
 

@@ -11,15 +11,15 @@ from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import TableRefused
-from streaming.jobs.bus_source import arrow_batches
 from streaming.jobs.queries import Places
 from streaming.jobs.registry import QUERIES
 from streaming.jobs.reporting import Reporter
-from streaming.jobs.supervised import Supervised
+from streaming.jobs.streams.bus_source import arrow_batches
+from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import long_story
-from tests.jobs.test_batch import rows
+from tests.jobs.driver.test_batch import rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,8 +51,8 @@ def from_bus(places: Places, channel: Channel, source: str, to: int | None = Non
     return pa.Table.from_batches(arrow_batches(source, bus.read(channel, source, start, end)))
 
 
-def query(name: str, places: Places) -> Supervised:
-    return Supervised(name, QUERIES[name], JobSettings(), places, print)
+def query(name: str, places: Places) -> SupervisedQuery:
+    return SupervisedQuery(name, QUERIES[name], JobSettings(), places, print)
 
 
 def told(places: Places) -> dict[tuple[str, str], dict[str, Any]]:
@@ -82,7 +82,7 @@ def test_what_is_not_applied_yet_is_told_in_bytes_and_nothing_once_it_is(places:
 
     row = told(places)["replication", LOG]
     assert (row["bus_end"], row["behind_bytes"], row["is_query_up"], row["restarts"]) == (end, 0, False, 0)
-    assert row["as_of_version"] == replication.batch.sources()[1]
+    assert row["as_of_version"] == replication.progress.sources()[1]
     assert (row["position"], row["last_error"]) == (whole["position"][-1].as_py(), None)
 
 

@@ -9,7 +9,7 @@ import pytest
 from streaming.contracts.records import RECOVERED, RECOVERING
 from streaming.model.controller.change import Target, build
 from streaming.model.controller.election import Candidates, Election, Mode, Outcome, elect
-from streaming.model.controller.partition import PartitionRegistration as Registration
+from streaming.model.registrations import PartitionRegistration as Registration
 from streaming.model.switches import Switches
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from streaming.contracts.identifiers import TopicId
 from streaming.model.constants import Constants
 from streaming.model.controller.java_random import JavaRandom
 from streaming.model.controller.topics import NewTopic
-from streaming.model.internal_topics import InternalTopic, changelog, connect, coordinators_topics, repartition
+from streaming.model.internal_topics import InternalTopic, changelog, connect, coordinators_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +76,3 @@ def test_statement_28_connect_keeps_three_topics_whose_names_are_configured(lab:
     registry = it.cluster.controller.registry
     assert [registry.topic_named(name).partitions for name in ("__config", "__offsets", "__status")] == [1, 25, 5]
     assert registry.topic_named("__config").log.compacts
-
-
-def test_records_on_their_way_to_another_key_are_not_compacted() -> None:
-    assert repartition("orders", "by-customer", 4) == InternalTopic("orders-by-customer-repartition", 4, None, "delete")

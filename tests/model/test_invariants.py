@@ -8,15 +8,15 @@ import pytest
 
 from streaming.contracts.events import Cause
 from streaming.model.broker.leader import IsrProposal
-from streaming.model.controller.partition import Transition
 from streaming.model.invariants import metadata
-from streaming.model.invariants.records import Records, Span, first_difference, holds, spans_of
 from streaming.model.invariants.settled import unsettled
-from streaming.model.invariants.sight import look
+from streaming.model.invariants.view import look
 from streaming.model.invariants.watch import INVARIANTS, OTHERS, Violation
 from streaming.model.messages.produce import Acks
+from streaming.model.registrations import Transition
 from streaming.model.storage.batch import Batch, Marker
 from streaming.model.storage.log import Log
+from streaming.model.storage.records import Records, Span, first_difference, holds, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,9 +69,9 @@ class Patient:
         self.leader.pending = proposals._waiting[self.key] = proposals._in_flight[self.key] = OTHER
 
     def complaints(self) -> dict[str, str | None]:
-        sight = look(self.it.cluster, self.it.watch, self.key)
-        assert sight is not None
-        return {invariant.name: invariant.complaint(sight) for invariant in INVARIANTS}
+        view = look(self.it.cluster, self.it.watch, self.key)
+        assert view is not None
+        return {invariant.name: invariant.complaint(view) for invariant in INVARIANTS}
 
 
 BREAKS: dict[str, Callable[[Patient], object]] = {

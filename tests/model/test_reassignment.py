@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from streaming.model.controller.change import Target, build
-from streaming.model.controller.partition import PartitionRegistration as Registration
 from streaming.model.controller.reassignment import Assignment, complete, reassign, revert
+from streaming.model.registrations import PartitionRegistration as Registration
 from streaming.model.switches import Switches
 
 

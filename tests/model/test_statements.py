@@ -34,4 +34,4 @@ def test_the_rule_of_a_statement_exists(statement: Statement) -> None:
 
 @pytest.mark.parametrize("number", STATEMENTS)
 def test_a_statement_has_a_test_of_its_own(number: int) -> None:
-    assert number in tested(), f"no test has statement_{number:02} in its name: {STATEMENTS[number].told}"
+    assert number in tested(), f"no test has statement_{number:02} in its name: {STATEMENTS[number].claim}"

@@ -11,9 +11,9 @@ from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicId, Topi
 from streaming.contracts.records import RECOVERED, RECOVERING
 from streaming.model.controller.alter_partition import Proposal, verdict
 from streaming.model.controller.heartbeats import BrokerState, Question, Sessions, next_state, state_of
-from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration
+from streaming.model.errors import Error
 from streaming.model.messages.alter_partition import AlterPartitionItem
-from streaming.model.messages.errors import Error
+from streaming.model.registrations import BrokerRegistration, PartitionRegistration
 from streaming.model.switches import Switches
 
 KEY = TopicPartition(TopicId("t"), 0)

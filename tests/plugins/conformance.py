@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import TopicPartition
     from streaming.model.conformance.actions import Action
     from streaming.model.conformance.checker import Checker
-    from streaming.model.controller.metadata_writer import Commit
+    from streaming.model.controller.commit import Commit
 
 
 def actions_of(checker: Checker, commit: Commit) -> tuple[Action, ...]:
-    """Give the actions behind a commit; none may depart, and each step's true cause must be among those found."""
+    """Give the actions behind a commit; none may deviate, and each step's true cause must be among those found."""
     found = checker.explain(commit.batch)
-    assert not found.departures, "\n".join(map(str, found.departures))
+    assert not found.deviations, "\n".join(map(str, found.deviations))
     told: dict[TopicPartition, list[Action]] = {}  # joined operations may take several steps of one partition
     for action in found.actions:
         if action.step is not None:

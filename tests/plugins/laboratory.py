@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from streaming.contracts.records import MetadataRecord
     from streaming.model.clients.partition_queue import Sent
     from streaming.model.conformance.actions import Action
-    from streaming.model.controller.metadata_writer import Commit
-    from streaming.model.controller.partition import PartitionRegistration, Transition
+    from streaming.model.controller.commit import Commit
+    from streaming.model.registrations import PartitionRegistration, Transition
     from streaming.model.storage.batch import Batch
 
 # Processes start in no time, so that a leader's ISR checks fall on multiples of half the window.

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
-from streaming.jobs.batch import ReplicationBatch
-from streaming.jobs.newest import NewestBatch
+from streaming.delta.storage import delete_log_before, log_entries
+from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.driver.newest import NewestBatch
 from streaming.sources.simulated import SimulatedSource, load_scenario
 
 if TYPE_CHECKING:
@@ -57,6 +59,16 @@ def play(directory: Path, *scenarios: str, seconds: int, project_every: int = 20
             batches[channel].apply(pa.Table.from_pylist(told_there, schema=BUS))
         if second % project_every == project_every - 1:
             replication.projections.project(replication.shared)
+
+
+def expire_log(path: Path) -> None:
+    """Delete all of a table's log before its newest version, and the files that only older versions need."""
+    table = DeltaTable(str(path))
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    table.update_incremental()
+    table.create_checkpoint()
+    delete_log_before(path, table.version())
+    assert [version for _, version in log_entries(path) if version is not None] == [table.version()]
 
 
 @pytest.fixture(scope="session")

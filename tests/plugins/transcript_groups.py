@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts import health
 from streaming.model.clients.consumer_config import GroupProtocol, ResetPolicy
-from streaming.model.coordinators.view import group_offsets
+from streaming.model.descriptions.groups import group_offsets
 from streaming.model.messages.consumer_fetch import IsolationLevel
 from tests.plugins.transcript import Script, command
 from tests.plugins.transcript_commands import key_of

@@ -9,7 +9,7 @@ from streaming.contracts.identifiers import TopicId
 from streaming.model.controller.election import Mode
 from streaming.model.controller.java_random import JavaRandom
 from streaming.model.controller.topics import NewTopic
-from streaming.model.messages.errors import Error, Refused
+from streaming.model.errors import Error, Refused
 from streaming.sources.simulated.timeline import brokers
 from tests.plugins.transcript import Script, command
 from tests.plugins.transcript_commands import key_of, news

@@ -11,8 +11,8 @@ from streaming.model.controller.java_random import JavaRandom
 from streaming.model.controller.placement import UsableBroker, place
 from streaming.model.controller.placement_zookeeper import assign_replicas
 from streaming.model.controller.reassignment import Assignment, complete, reassign
-from streaming.model.coordinators.partition_for import java_hash, partition_for
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
+from streaming.model.partition_for import java_hash, partition_for
 from streaming.model.storage.batch import Batch
 from streaming.model.storage.log import Log
 from streaming.model.storage.producer_state import duplicate_of, refusal

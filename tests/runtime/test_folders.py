@@ -7,7 +7,7 @@ import pytest
 from streaming.errors import ConfigurationError
 from streaming.runtime.folders import cache_folder, exclusive, write_atomically
 
-REFUSAL = r"cannot write /proc/x/\w+: No such file or directory; name a folder that can be written in ISRWATCH_CACHE"
+REFUSAL = r"cannot write /proc/x/\w+: No such file or directory; set ISRWATCH_CACHE to a writable folder"
 
 
 @pytest.fixture(autouse=True)

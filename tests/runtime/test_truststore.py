@@ -65,12 +65,12 @@ def test_a_changed_bundle_gives_another_store(monkeypatch: pytest.MonkeyPatch, t
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (None, "SSL_CERT_FILE names .*ca.pem, which cannot be read: No such file"),
-        ("nothing here", "holds no PEM certificate"),
+        (None, "SSL_CERT_FILE is .*ca.pem, which cannot be read: No such file"),
+        ("nothing here", "contains no PEM certificate"),
         ("-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----", "is not PEM"),
     ],
 )
-def test_a_bundle_that_cannot_be_used_is_told_by_its_variable(
+def test_a_bundle_that_cannot_be_used_is_reported_with_its_variable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None, told: str
 ) -> None:
     if text is not None:

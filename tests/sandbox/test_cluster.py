@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaException
 
-from deploy.sandbox import Partition, Writer, wait_until
+from deploy.sandbox import PartitionDescription, TopicWriter, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,10 @@ def test_a_cluster_comes_up_and_describes_itself(cluster: Sandbox, topic: str) -
     assert cluster.controller_ids == (101,)
     assert frozenset({1, 2, 3}) == cluster.admin.live_brokers()
     in_sync = frozenset({1, 2, 3})
-    expected = {(topic, 0): Partition(1, (1, 2, 3), in_sync), (topic, 1): Partition(2, (2, 3, 1), in_sync)}
+    expected = {
+        (topic, 0): PartitionDescription(1, (1, 2, 3), in_sync),
+        (topic, 1): PartitionDescription(2, (2, 3, 1), in_sync),
+    }
     assert expected == cluster.admin.describe(topic)
 
 
@@ -108,9 +111,9 @@ def test_a_paused_broker_is_fenced_and_goes_on_with_the_same_epoch(cluster: Sand
 
 
 def test_a_held_follower_lags_without_being_fenced(cluster: Sandbox, topic: str) -> None:
-    with Writer(cluster.bootstrap_servers, topic) as writer:
+    with TopicWriter(cluster.bootstrap_servers, topic) as writer:
         cluster.proxy.hold(1, 3)
-        assert Partition(1, (1, 2, 3), frozenset({1, 2})) == cluster.admin.wait_isr(topic, 0, {1, 2})
+        assert PartitionDescription(1, (1, 2, 3), frozenset({1, 2})) == cluster.admin.wait_isr(topic, 0, {1, 2})
         cluster.proxy.release(1, 3)
         cluster.admin.wait_isr(topic, 0, {1, 2, 3})
         wait_until(lambda: writer.delivered > 0, "a delivered record")

@@ -38,6 +38,11 @@ def test_a_person_starts_breaks_repairs_and_ends_a_cluster(tmp_path: Path) -> No
         assert f"isrwatch sandbox kill 1 --root {root}" in told
         with urlopen(sandbox.metrics_url(1)) as answer:  # noqa: S310 - our own agent
             assert re.search(r"^leader_count 0\.0$", answer.read().decode(), re.MULTILINE)
+        isrwatch(root, "create-topic", "orders", "--partitions", "2", "--set", "segment.ms=60000")
+        shown = sandbox.admin.describe("orders")
+        assert {partition: each.isr for partition, each in shown.items()} == {("orders", 0): {1}, ("orders", 1): {1}}
+        told = isrwatch(root, "create-topic", "orders", code=2)
+        assert "Kafka refuses the topic orders: Topic 'orders' already exists" in told
         isrwatch(root, "pause", "1")
         assert re.search(r"\b1 +│ broker +│ \S+ +│ frozen", isrwatch(root, "status"))
         assert f"Metrics of broker 1: {sandbox.metrics_url(1)}\n" in isrwatch(root, "status")
@@ -57,7 +62,7 @@ def test_a_person_starts_breaks_repairs_and_ends_a_cluster(tmp_path: Path) -> No
     assert "there is no sandbox in" in isrwatch(root, "status", code=2)
 
 
-def test_a_property_that_kafka_refuses_is_told_with_the_end_of_the_log(tmp_path: Path) -> None:
+def test_a_property_that_kafka_refuses_is_reported_with_the_end_of_the_log(tmp_path: Path) -> None:
     plan = plan_cluster(brokers=1, node_properties={1: {"num.io.threads": "none"}})
     with pytest.raises(RuntimeError, match=r"(?s)node 1 has ended, see .*num\.io\.threads"), Sandbox(plan, tmp_path):
         pytest.fail("it started")

@@ -12,7 +12,6 @@ import pytest
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.observations import (
-    Authority,
     BrokerObserved,
     Heartbeat,
     Observation,
@@ -20,10 +19,12 @@ from streaming.contracts.observations import (
     SnapshotBegin,
     SnapshotEnd,
     SnapshotReason,
+    SourceKind,
 )
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.admin import AdminSource
+from tests.blocks import singly
 from tests.plugins.mock_kafka import LIST_OFFSETS, TOPIC_AUTHORIZATION_FAILED, MockKafka
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def made(bootstrap_servers: str, **settings: Any) -> AdminSource:
         "poll_micros": 200_000,
         "offsets_micros": 300_000,
         "config_micros": 600_000_000,
-        "authority": Authority.POLL,
+        "source_kind": SourceKind.POLL,
         "request_seconds": 2.0,
     }
     return AdminSource(bootstrap_servers=bootstrap_servers, **{**values, **settings})
@@ -72,7 +73,7 @@ def until(source: AdminSource, enough: Callable[[list[Observation]], bool]) -> l
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not enough(found):
         assert time.monotonic() < deadline, f"seen so far: {Counter(item.kind for item in found)}"
-        found += source.poll(now())
+        found += singly(source.poll(now()))
     return found
 
 
@@ -90,25 +91,25 @@ def test_the_first_poll_is_a_whole_snapshot(mock_kafka: MakeKafka, source_of: Ca
     cluster.create_topic("loose", partitions=1, replicas=2)
     found = until(source_of(cluster.bootstrap_servers), has(SnapshotEnd))
     (begin,), (end,) = of(SnapshotBegin, found), of(SnapshotEnd, found)
-    parts = of(PartitionObserved, found)
+    parts = of(PartitionObserved, [*singly(found)])
     assert begin.reason is SnapshotReason.START
     assert begin.snapshot_id == end.snapshot_id
     assert Counter(item.topic_id for item in parts) == dict(zip(end.topic_ids, end.partition_counts, strict=True))
     assert Counter(item.topic for item in parts) == {"orders": 4, "loose": 1}
-    assert {(True, None, Authority.POLL)} == {(item.in_snapshot, item.cause, item.authority) for item in parts}
+    assert {(True, None, SourceKind.POLL)} == {(item.in_snapshot, item.cause, item.authority) for item in parts}
     assert all(set(item.isr) == set(item.replicas) and item.leader in item.isr for item in parts)
     assert [item.broker for item in of(BrokerObserved, found)] == [1, 2, 3]
     assert all(item.partition_epoch is None and item.leader_epoch is None for item in parts)
 
 
-def test_between_snapshots_only_what_changed_is_told_within_its_window(
+def test_between_snapshots_only_what_changed_is_reported_within_its_window(
     mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
     cluster = mock_kafka(3)
     cluster.create_topic("orders", partitions=4, replicas=3)
     source = source_of(cluster.bootstrap_servers)
     first = until(source, has(SnapshotEnd))
-    (old,) = [item for item in of(PartitionObserved, first) if item.partition == 2]
+    (old,) = [item for item in of(PartitionObserved, [*singly(first)]) if item.partition == 2]
     until(source, has(Heartbeat))
     new = 1 + old.leader % 3
     before = now()
@@ -123,14 +124,14 @@ def test_between_snapshots_only_what_changed_is_told_within_its_window(
     assert change.occurred_not_before >= old.occurred_not_after - 1_000_000
 
 
-def test_a_leaderless_partition_is_told_and_asked_for_no_offsets(
+def test_a_leaderless_partition_is_reported_and_asked_for_no_offsets(
     mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
     cluster = mock_kafka(3)
     cluster.create_topic("orders", partitions=2, replicas=3)
     cluster.set_leader("orders", 1, -1)
     found = until(source_of(cluster.bootstrap_servers), lambda seen: has(SnapshotEnd)(seen) and len(offsets(seen)) > 0)
-    assert {item.partition: item.leader for item in of(PartitionObserved, found)}[1] == -1
+    assert {item.partition: item.leader for item in of(PartitionObserved, [*singly(found)])}[1] == -1
     assert {item.partition for item in offsets(found)} == {0}
 
 
@@ -138,7 +139,7 @@ def offsets(found: list[Observation]) -> list[ReplicaOffsetsObserved]:
     return of(ReplicaOffsetsObserved, found)
 
 
-def test_a_new_topic_a_deleted_topic_and_one_made_again_are_told(
+def test_a_new_topic_a_deleted_topic_and_one_made_again_are_reported(
     mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
     cluster = mock_kafka(3)
@@ -153,7 +154,7 @@ def test_a_new_topic_a_deleted_topic_and_one_made_again_are_told(
     cluster.delete_topic("new")
     gone = until(source, has(SnapshotEnd))
     assert [item.reason for item in of(SnapshotBegin, gone)] == [SnapshotReason.PERIODIC]
-    assert {"orders"} == {item.topic for item in of(PartitionObserved, gone)}
+    assert {"orders"} == {item.topic for item in of(PartitionObserved, [*singly(gone)])}
     cluster.create_topic("new", partitions=2, replicas=1)
     again = of(PartitionObserved, until(source, has(PartitionObserved, 2)))
     assert {item.topic_id for item in created}.isdisjoint(item.topic_id for item in again)
@@ -197,7 +198,7 @@ def test_a_hung_broker_delays_neither_metadata_nor_the_offsets_of_the_others(
     began = time.monotonic()
     while rounds < 4:
         asked = time.monotonic()
-        seen = source.poll(now())
+        seen = list(singly(source.poll(now())))
         longest = max(longest, time.monotonic() - asked)
         found += seen
         rounds = min(Counter(item.broker for item in offsets(found))[broker] for broker in (BrokerId(1), BrokerId(2)))
@@ -234,7 +235,7 @@ def test_a_broker_that_is_down_leaves_its_partitions_out(
     assert {item.partition for item in offsets(found)[2:]} == {0}
 
 
-def test_lost_sight_ends_in_a_snapshot_that_says_so(
+def test_a_lost_connection_ends_in_a_snapshot_that_says_so(
     mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
     cluster = mock_kafka(1)
@@ -250,7 +251,7 @@ def test_lost_sight_ends_in_a_snapshot_that_says_so(
     while not has(SnapshotEnd)(found):
         assert time.monotonic() < deadline
         try:
-            found += source.poll(now())
+            found += singly(source.poll(now()))
         except ConnectionRefused:
             continue
     assert [item.reason for item in of(SnapshotBegin, found)] == [SnapshotReason.HISTORY_LOST]
@@ -259,9 +260,9 @@ def test_lost_sight_ends_in_a_snapshot_that_says_so(
 def test_a_corroborator_tells_no_partition(mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
     cluster = mock_kafka(3)
     cluster.create_topic("orders", partitions=2, replicas=3)
-    source = source_of(cluster.bootstrap_servers, authority=Authority.NONE)
+    source = source_of(cluster.bootstrap_servers, source_kind=SourceKind.NONE)
     found = until(source, has(ReplicaOffsetsObserved, 8))
-    assert {("replica_offsets", Authority.NONE)} == {(item.kind, item.authority) for item in found}
+    assert {("replica_offsets", SourceKind.NONE)} == {(item.kind, item.authority) for item in found}
 
 
 def test_a_missing_permission_is_named_once_and_the_rest_goes_on(
@@ -306,7 +307,7 @@ def unused_port() -> int:
                 "sasl.username": "u",
                 "sasl.password": "p",
             },
-            r"does not let us log in: .*; check sasl",
+            r"refuses the login: .*; check sasl",
         ),
     ],
 )

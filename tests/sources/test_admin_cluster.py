@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deploy.sandbox import Writer, wait_until
+from deploy.sandbox import TopicWriter, wait_until
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import (
-    Authority,
     BrokerObserved,
     ConfigObserved,
     ConfigOrigin,
@@ -20,11 +19,13 @@ from streaming.contracts.observations import (
     SnapshotBegin,
     SnapshotEnd,
     SnapshotReason,
+    SourceKind,
 )
 from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
 from streaming.sources.admin import AdminSource
 from streaming.sources.broker_metrics import BrokerMetricsSource
 from streaming.sources.broker_metrics_names import MAX_LAG, METRICS
+from tests.blocks import singly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,7 +61,7 @@ def source(cluster: Sandbox) -> Iterator[AdminSource]:
         poll_micros=Micros(300_000),
         offsets_micros=Micros(500_000),
         config_micros=Micros(1_000_000),
-        authority=Authority.POLL,
+        source_kind=SourceKind.POLL,
         request_seconds=10.0,
     )
     yield polling
@@ -74,7 +75,7 @@ def until(source: Source, enough: Callable[[list[Observation]], object], longest
     while not enough(found):
         asked = time.monotonic()
         assert asked - began < PATIENCE_SECONDS, f"seen so far: {found[-10:]}"
-        found += source.poll(Micros(time.time_ns() // 1000))
+        found += singly(source.poll(Micros(time.time_ns() // 1000)))
         longest.append(time.monotonic() - asked)
     return found
 
@@ -109,7 +110,7 @@ def test_a_snapshot_says_what_kafka_says(cluster: Sandbox, source: AdminSource) 
     ]
 
 
-def test_min_isr_is_told_where_a_topic_has_its_own_and_where_it_has_the_default(source: AdminSource) -> None:
+def test_min_isr_is_reported_where_a_topic_has_its_own_and_where_it_has_the_default(source: AdminSource) -> None:
     def configs(seen: list[Observation]) -> list[ConfigObserved]:
         return [item for item in seen if isinstance(item, ConfigObserved)]
 
@@ -119,7 +120,7 @@ def test_min_isr_is_told_where_a_topic_has_its_own_and_where_it_has_the_default(
 
 
 def test_offsets_are_those_that_were_written(cluster: Sandbox, source: AdminSource) -> None:
-    with Writer(cluster.bootstrap_servers, "orders", acks="all") as writer:
+    with TopicWriter(cluster.bootstrap_servers, "orders", acks="all") as writer:
         wait_until(lambda: writer.delivered >= 90, "90 records")
 
     def told(seen: list[Observation]) -> dict[int, ReplicaOffsetsObserved]:
@@ -136,7 +137,7 @@ def test_offsets_are_those_that_were_written(cluster: Sandbox, source: AdminSour
     assert all(item.last_stable_offset == item.high_watermark for item in found.values())
 
 
-def test_a_broker_that_hangs_and_then_dies_is_told_and_delays_nobody(cluster: Sandbox, source: AdminSource) -> None:
+def test_a_broker_that_hangs_and_then_dies_is_reported_and_delays_nobody(cluster: Sandbox, source: AdminSource) -> None:
     longest: list[float] = []
     until(source, lambda seen: len(partitions(seen)) == 3, longest)
     cluster.pause(3)

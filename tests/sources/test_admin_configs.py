@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from streaming.contracts.identifiers import ClusterId, Micros
-from streaming.contracts.observations import Authority
+from streaming.contracts.observations import SourceKind
 from streaming.sources.admin_configs import ConfigsRound
 from streaming.sources.admin_view import ClusterView
 
@@ -31,13 +31,13 @@ def told(asked: ConfigsRound, minima: dict[str, str], *, everything: bool = Fals
     view = ClusterView(ClusterId("c"), 1, {}, {name: {} for name in minima})
     asked.ask(client, view, Micros(1), everything=everything)
     envelope = {
-        "cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": Authority.POLL, "collected_at": Micros(2)
+        "cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL, "collected_at": Micros(2)
     }  # fmt: skip
     seen: list[Any] = asked.take(envelope, Micros(2))
     return [(observed.topic, observed.value) for observed in seen]
 
 
-def test_only_what_changed_is_told_and_everything_when_it_is_due() -> None:
+def test_only_what_changed_is_reported_and_everything_when_it_is_due() -> None:
     asked = ConfigsRound(1.0)
 
     assert told(asked, {"orders": "2", "payments": "1"}) == [("orders", "2"), ("payments", "1")]

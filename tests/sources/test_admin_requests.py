@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.observations import Authority
+from streaming.contracts.observations import SourceKind
 from streaming.sources.admin_configs import ConfigsRound
 from streaming.sources.admin_offsets import OffsetsRound
 from streaming.sources.admin_topic_ids import TopicIds
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NOW = Micros(1)
 SECONDS = 1.0
-ENVELOPE = {"cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": Authority.POLL, "collected_at": NOW}
+ENVELOPE = {"cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL, "collected_at": NOW}
 
 
 def offsets(client: AdminClient, view: ClusterView) -> Callable[[], Any]:

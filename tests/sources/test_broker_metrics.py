@@ -17,6 +17,7 @@ from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.broker_metrics import BrokerMetricsSource, endpoints_from, scrape
 from streaming.sources.broker_metrics_names import MAX_LAG, METRICS, normalised
+from tests.blocks import singly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -135,7 +136,7 @@ def source_of() -> Iterator[Callable[..., BrokerMetricsSource]]:
 
 def polled(source: BrokerMetricsSource) -> list[BrokerMetricObserved]:
     found = source.poll(Micros(time.time_ns() // 1000))
-    return [item for item in found if isinstance(item, BrokerMetricObserved)]
+    return [item for item in singly(found) if isinstance(item, BrokerMetricObserved)]
 
 
 def until(source: BrokerMetricsSource, number: int) -> list[BrokerMetricObserved]:
@@ -147,7 +148,7 @@ def until(source: BrokerMetricsSource, number: int) -> list[BrokerMetricObserved
     return found
 
 
-def test_known_aggregates_are_told_and_nothing_else(
+def test_known_aggregates_are_reported_and_nothing_else(
     serve: Serve, source_of: Callable[..., BrokerMetricsSource]
 ) -> None:
     found = until(source_of({7: serve(answer(EXPOSITION))}), 3)[:3]
@@ -188,11 +189,11 @@ def test_a_hung_and_a_dead_broker_delay_nobody(serve: Serve, source_of: Callable
     gate.set()
     assert {1} == {item.broker for item in found}
     (sentence,) = refused
-    assert "http://127.0.0.1:1/m of broker 3 does not answer" in sentence
-    assert "check the address in collect.broker_metrics" in sentence
+    assert "http://127.0.0.1:1/m of broker 3 does not respond" in sentence
+    assert "check the URL in collect.broker_metrics" in sentence
 
 
-def test_a_broker_that_stops_answering_is_absent_without_complaint(
+def test_a_broker_that_stops_answering_is_absent_without_a_message(
     serve: Serve, source_of: Callable[..., BrokerMetricsSource]
 ) -> None:
     broken = threading.Event()
@@ -212,7 +213,7 @@ def test_a_broker_that_stops_answering_is_absent_without_complaint(
 def test_an_exporter_with_other_rules_is_told_apart(
     serve: Serve, source_of: Callable[..., BrokerMetricsSource]
 ) -> None:
-    with pytest.raises(ConnectionRefused, match=r"broker 1 has no metric that we know; .*conf/jmx-exporter.yml"):
+    with pytest.raises(ConnectionRefused, match=r"broker 1 has no known metric; .*conf/jmx-exporter.yml"):
         until(source_of({1: serve(answer("jvm_threads_current 9.0\n"))}), 1)
 
 
@@ -226,18 +227,18 @@ def test_an_answer_that_drips_is_cut_off(serve: Serve) -> None:
                 request.wfile.write(b"#\n")
                 time.sleep(0.05)
 
-    with pytest.raises(TimeoutError, match=r"no complete answer within 0.5 s"):
+    with pytest.raises(TimeoutError, match=r"no complete response within 0.5 s"):
         scrape(serve(drip), 0.5)
 
 
-def test_an_answer_that_breaks_off_is_a_complaint(serve: Serve, source_of: Callable[..., BrokerMetricsSource]) -> None:
+def test_a_response_that_breaks_off_is_reported(serve: Serve, source_of: Callable[..., BrokerMetricsSource]) -> None:
     def break_off(request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)
         request.send_header("Transfer-Encoding", "chunked")
         request.end_headers()
         request.wfile.write(b"ff\r\nhalf")
 
-    with pytest.raises(ConnectionRefused, match="of broker 1 does not answer"):
+    with pytest.raises(ConnectionRefused, match="of broker 1 does not respond"):
         until(source_of({1: serve(break_off)}), 1)
 
 

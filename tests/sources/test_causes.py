@@ -23,6 +23,7 @@ from streaming.contracts.records import (
     UnregisterBroker,
 )
 from streaming.sources.image import ClusterImage
+from tests.blocks import singly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -67,7 +68,7 @@ def image() -> ClusterImage:
 def replay(batches: Iterable[RecordBatch]) -> dict[int, PartitionObserved]:
     """Replay a log; the partition observations by offset."""
     cluster = image()
-    observed = [item for batch in batches for item in cluster.apply(batch, Micros(0))]
+    observed = [item for batch in batches for item in singly(cluster.apply(batch, Micros(0)))]
     return {item.metadata_offset: item for item in observed if isinstance(item, PartitionObserved)}  # type: ignore[misc]
 
 
@@ -197,7 +198,7 @@ def causes(*batches: tuple[MetadataRecord, ...], given: tuple[Partition, ...] = 
     for number, records in enumerate((start, *batches)):
         batch = RecordBatch(base_offset=Offset(offset), epoch=1, timestamp=Micros(number), records=records)
         offset += len(records)
-        observed = cluster.apply(batch, Micros(0))
+        observed = list(singly(cluster.apply(batch, Micros(0))))
         if number:
             found += [why(item) for item in observed if isinstance(item, PartitionObserved)]
     assert cluster.undecodable == []
@@ -229,7 +230,7 @@ def test_a_restart_that_costs_eligibility_anywhere_is_unclean_everywhere() -> No
     assert expected == causes(shrunk, batch, given=two)
 
 
-def test_changes_right_before_an_unregistration_are_told_so() -> None:
+def test_changes_right_before_an_unregistration_are_reported_so() -> None:
     batch = (change(isr=(1, 2)), UnregisterBroker(broker=BrokerId(3), broker_epoch=BrokerEpoch(1)))
     assert proven(Cause.UNREGISTERED) == causes(batch)
 

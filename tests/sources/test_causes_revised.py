@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.changes.change import Subject
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
-from streaming.contracts.events import Cause, EventKind, Evidence
+from streaming.contracts.events import Cause, EventKind, Evidence, Subject
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import CauseRevised, PartitionObserved
 from streaming.contracts.records import LeaderChange, RegisterBroker
 from streaming.sources.image import ClusterImage
+from tests.blocks import singly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ def told(batches: Iterable[RecordBatch], *, restarts: bool = False) -> list[Obse
     image = ClusterImage(cluster_id=ClusterId("c"), cluster="c", source="metadata_log:a")
     seen: list[Observation] = []
     for batch in batches:
-        seen += image.apply(batch, Micros(1))
+        seen += singly(image.apply(batch, Micros(1)))
         if restarts:
             image = ClusterImage.from_document(json.loads(json.dumps(image.to_document())))
     return seen
@@ -111,8 +111,8 @@ def test_a_proof_leaves_alone_what_happened_since_and_says_what_it_is_about(lab:
     )
     state, _ = changes(seen[: seen.index(first)])
     before = state.topics[ClusterId("c"), first.topic_id][first.partition]
-    state.topics[ClusterId("c"), first.topic_id][first.partition] = replace(
-        before, last_cause=Cause.EXPAND, last_evidence=Evidence.PROVEN, last_cause_offset=first.revised_offset + 1
+    state.topics[ClusterId("c"), first.topic_id][first.partition] = before._replace(
+        last_cause=Cause.EXPAND, last_evidence=Evidence.PROVEN, last_cause_offset=first.revised_offset + 1
     )
     folded = fold(state, [replace(first, sequence=0)])
     (change,) = (item for item in folded.changes if item.subject is Subject.PARTITION)
@@ -133,7 +133,7 @@ def test_another_collectors_proof_is_a_repetition(lab: Callable[..., Any]) -> No
 
 
 @pytest.mark.parametrize("log", ["one_controller", "controller_failover", "replication_links"])
-def test_in_the_logs_of_real_clusters_a_proof_is_about_a_step_that_was_told_ambiguous(
+def test_in_the_logs_of_real_clusters_a_proof_is_about_a_step_that_was_reported_ambiguous(
     recorded_log: Callable[[str], list[RecordBatch]], log: str
 ) -> None:
     seen = told(recorded_log(log))

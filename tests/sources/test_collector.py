@@ -1,4 +1,4 @@
-"""The loop between sources and the bus: order, acknowledgement, lost sight, and a bus that cannot be written."""
+"""The loop between sources and the bus: order, acknowledgement, lost connections, and a bus that cannot be written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from streaming.bus.memory import MemoryBus
 from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import ClusterId, Micros
-from streaming.contracts.observations import Authority, Channel, Heartbeat, Observation
+from streaming.contracts.observations import Channel, Heartbeat, Observation, SourceKind
 from streaming.errors import ConnectionRefused, IsrwatchError
 from streaming.sources.collector import Collector
 from streaming.sources.pace import Paced
@@ -28,7 +28,7 @@ def heartbeat(source: str, at: int) -> Heartbeat:
         cluster_id=ClusterId("c"),
         cluster="c",
         source=source,
-        authority=Authority.NONE,
+        authority=SourceKind.NONE,
         occurred_not_before=Micros(at),
         occurred_not_after=Micros(at),
         collected_at=Micros(at),
@@ -108,15 +108,15 @@ def test_a_source_is_acknowledged_after_each_publication_and_closed_at_the_end()
     assert source.events[-1] == "closed"
 
 
-def test_lost_sight_is_told_once_and_so_is_its_return() -> None:
+def test_a_lost_connection_is_reported_once_and_so_is_its_return() -> None:
     lost = ConnectionRefused("127.0.0.1:9092 cannot be reached")
     source = Scripted("a", [heartbeat("a", 1)], lost, lost, lost, [heartbeat("a", 2)])
     bus, lines = run(source)
     assert told(bus, "a") == [1, 2]
-    assert lines == ["a: 127.0.0.1:9092 cannot be reached; trying again", "a: sees the cluster again"]
+    assert lines == ["a: 127.0.0.1:9092 cannot be reached; trying again", "a: reads the cluster again"]
 
 
-def test_an_answer_that_is_still_under_way_is_not_sight() -> None:
+def test_a_poll_without_a_response_does_not_end_a_lost_connection() -> None:
     lost = ConnectionRefused("127.0.0.1:1 cannot be reached")
     _, lines = run(Scripted("a", lost, [], lost, []))
     assert lines == ["a: 127.0.0.1:1 cannot be reached; trying again"]

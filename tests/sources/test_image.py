@@ -34,6 +34,7 @@ from streaming.contracts.records import (
     UnregisterBroker,
 )
 from streaming.sources.image import ClusterImage
+from tests.blocks import singly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -54,7 +55,7 @@ def image() -> ClusterImage:
 
 
 def applied(cluster: ClusterImage, batches: Iterable[RecordBatch]) -> list[Observation]:
-    return [item for batch in batches for item in cluster.apply(batch, NOW)]
+    return list(singly(item for batch in batches for item in cluster.apply(batch, NOW)))
 
 
 def of(kind: type[T], found: Iterable[object]) -> list[T]:
@@ -97,7 +98,7 @@ def test_the_state_at_the_end_of_a_real_log_is_the_known_one(recorded_log: Recor
     snapshot = cluster.snapshot(snapshot_id="s", reason=seen.SnapshotReason.START, collected_at=NOW)
     assert [
         (item.topic, item.partition, item.replicas, item.isr, item.leader, item.leader_epoch, item.partition_epoch)
-        for item in of(seen.PartitionObserved, snapshot)
+        for item in of(seen.PartitionObserved, singly(snapshot))
     ] == [
         ("orders", 0, (1, 2, 3), (1, 2, 3), 2, 2, 28),
         ("orders", 1, (2, 3, 1), (1, 2, 3), 2, 9, 29),
@@ -132,14 +133,14 @@ def test_times_never_run_backwards_and_a_heartbeat_comes_each_five_seconds(recor
     assert len(beats) < len(batches) / 8
 
 
-def test_a_fencing_that_repeats_what_is_known_is_not_told(recorded_log: RecordedLog) -> None:
+def test_a_fencing_that_repeats_what_is_known_is_not_reported(recorded_log: RecordedLog) -> None:
     brokers = of(seen.BrokerObserved, applied(image(), recorded_log("one_controller")))
     offsets = {item.metadata_offset for item in brokers}
     assert {402, 423, 488, 495} <= offsets
     assert offsets.isdisjoint({16, 418, 504, 517})
 
 
-def test_a_broker_is_told_through_crash_clean_stop_and_return(recorded_log: RecordedLog) -> None:
+def test_a_broker_is_reported_through_crash_clean_stop_and_return(recorded_log: RecordedLog) -> None:
     brokers = of(seen.BrokerObserved, applied(image(), recorded_log("one_controller")))
     told = [(item.metadata_offset, item.fenced, item.in_controlled_shutdown) for item in brokers if item.broker == 2]
     assert told[:6] == [
@@ -152,13 +153,13 @@ def test_a_broker_is_told_through_crash_clean_stop_and_return(recorded_log: Reco
     ]
 
 
-def test_the_controllers_of_a_failover_are_told(recorded_log: RecordedLog) -> None:
+def test_the_controllers_of_a_failover_are_reported(recorded_log: RecordedLog) -> None:
     told = of(seen.ControllerObserved, applied(image(), recorded_log("controller_failover")))
     assert [(item.metadata_offset, item.controller) for item in told] == [(0, 101), (217, 102)]
     assert told[0].controller_epoch < told[1].controller_epoch
 
 
-def test_only_configurations_that_matter_are_told(recorded_log: RecordedLog) -> None:
+def test_only_configurations_that_matter_are_reported(recorded_log: RecordedLog) -> None:
     told = of(seen.ConfigObserved, applied(image(), recorded_log("one_controller")))
     assert [(item.metadata_offset, item.topic, item.key, item.value) for item in told] == [
         (8, "", MIN_ISR, "1"),
@@ -202,7 +203,7 @@ def test_a_snapshot_tells_everything_and_changes_nothing(recorded_log: RecordedL
     begin, end = snapshot[0], snapshot[-1]
     assert isinstance(begin, seen.SnapshotBegin)
     assert isinstance(end, seen.SnapshotEnd)
-    parts = of(seen.PartitionObserved, snapshot)
+    parts = of(seen.PartitionObserved, singly(snapshot))
     assert Counter(item.topic_id for item in parts) == dict(zip(end.topic_ids, end.partition_counts, strict=True))
     assert tuple(item.broker for item in of(seen.BrokerObserved, snapshot)) == end.brokers
     assert {(True, None)} == {(item.in_snapshot, item.cause) for item in parts}
@@ -312,7 +313,7 @@ def test_a_transaction_takes_effect_at_its_end_and_an_aborted_one_never() -> Non
     begin, end, abort = (TransactionMarker(marker=marker) for marker in (23, 24, 25))
     assert cluster.apply(batch(0, NoOp(), begin, ORDERS), NOW) == []
     assert cluster.apply(batch(3, partition(0)), NOW) == []
-    told = cluster.apply(batch(4, partition(1), end, partition(2), seconds=3), NOW)
+    told = list(singly(cluster.apply(batch(4, partition(1), end, partition(2), seconds=3), NOW)))
     assert [
         (item.metadata_offset, item.partition, item.occurred_not_after) for item in of(seen.PartitionObserved, told)
     ] == [(3, 0, 3_000_000), (4, 1, 3_000_000), (6, 2, 3_000_000)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
-from streaming.contracts.observations import Authority
+from streaming.contracts.observations import SourceKind
 from streaming.sources.admin_metadata import MetadataRound, Read
 from streaming.sources.admin_view import ClusterView
 from tests.changes.conftest import Story
@@ -130,7 +130,7 @@ def test_a_poll_with_a_lower_leader_epoch_is_stale_and_one_with_the_same_tells_a
     steps: list[tuple[int, tuple[int, ...], bool]],
 ) -> None:
     """Where a poll shows leader epochs: an old view is dropped for its epoch, however late it comes."""
-    poll = Story("admin:a", Authority.POLL)
+    poll = Story("admin:a", SourceKind.POLL)
     poll.snapshot([{"partition_epoch": None}])
     expected, epoch = (1, 2, 3), 0
     for told, isr, in_snapshot in steps:

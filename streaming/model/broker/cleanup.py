@@ -9,8 +9,8 @@ import heapq
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import TopicPartition
+from streaming.model.errors import Error
 from streaming.model.messages.delete_records import ALL_COMMITTED, DeleteRecordsRequest, DeleteRecordsResponse
-from streaming.model.messages.errors import Error
 from streaming.model.messages.timers import CheckpointDue, CleanupDue
 from streaming.model.storage.compaction import compact
 from streaming.model.storage.retention import first_retained, next_visit
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from streaming.model.broker.leadership import Leadership
     from streaming.model.constants import Constants
-    from streaming.model.controller.partition import TopicRegistration
     from streaming.model.messages.outbox import Outbox
+    from streaming.model.registrations import TopicRegistration
     from streaming.model.storage.disk import Disk
     from streaming.model.storage.replica import LocalReplica
 
@@ -116,11 +116,11 @@ class LogCleanup:
         if partition is None:
             return Error.NOT_LEADER_OR_FOLLOWER, -1
         replica = partition.replica
-        wanted = replica.high_watermark if offset == ALL_COMMITTED else offset
+        new_start = replica.high_watermark if offset == ALL_COMMITTED else offset
         if not replica.log.config.deletes:
             return Error.POLICY_VIOLATION, -1
-        if wanted > replica.high_watermark:
+        if new_start > replica.high_watermark:
             return Error.OFFSET_OUT_OF_RANGE, -1
-        if wanted > replica.log.start:
-            self._start_at(key, replica, wanted)
+        if new_start > replica.log.start:
+            self._start_at(key, replica, new_start)
         return Error.NONE, replica.log.start

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from streaming.model.errors import Error
 from streaming.model.messages.consumer_fetch import (
     ANY_EPOCH,
     ConsumerFetchedPartition,
@@ -21,7 +22,6 @@ from streaming.model.messages.consumer_fetch import (
     ListOffsetsResponse,
     Timestamp,
 )
-from streaming.model.messages.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ class DelayedFetch:
     def try_complete(self, _now: int) -> bool:
         """Answer if any partition has records, an error or a nearer replica to tell."""
         answers = [self._reads.read(self._request, item) for item in self._request.partitions]
-        if any(it.has_news for it in answers):
+        if any(answer.has_news for answer in answers):
             self._answer(answers)
             return True
         return False
@@ -128,11 +128,11 @@ class ConsumerReads:
         if leader is not None:
             error = Error.NONE if leader_epoch == ANY_EPOCH else leader.epoch_error(leader_epoch)
             return _Source(leader.replica if error is Error.NONE else None, error, leader)
-        term = self._following.term_of(key)
-        if term is None or not followers_too or not self._constants.kip_392_follower_fetching:
+        leader_and_epoch = self._following.leader_of(key)
+        if leader_and_epoch is None or not followers_too or not self._constants.kip_392_follower_fetching:
             return _Source(None, Error.NOT_LEADER_OR_FOLLOWER)
-        if leader_epoch not in {ANY_EPOCH, term[1]}:
-            newer = leader_epoch > term[1]
+        if leader_epoch not in {ANY_EPOCH, leader_and_epoch[1]}:
+            newer = leader_epoch > leader_and_epoch[1]
             return _Source(None, Error.UNKNOWN_LEADER_EPOCH if newer else Error.FENCED_LEADER_EPOCH)
         return _Source(self._following.replica_of(key))
 

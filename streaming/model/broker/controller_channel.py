@@ -46,7 +46,7 @@ class ControllerChannel:
         constants: Constants,
         outbox: Outbox,
         *,
-        told: Callable[[int, Message], None],
+        received: Callable[[int, Message], None],
         lost: Callable[[int, BrokerId], None],
     ) -> None:
         self.outbox = outbox
@@ -55,10 +55,10 @@ class ControllerChannel:
         self.is_listening = False
         self._voters = controllers(constants.controllers)
         self.controller = self._voters[0]
-        self._told = told
+        self._received = received
         self._lost = lost
         self.handlers: dict[type, Callable[[int, Any], None]] = {
-            FromController: self._hear,
+            FromController: self._receive,
             NotController: self._refused,
         }
 
@@ -66,7 +66,7 @@ class ControllerChannel:
         """Ask the controller."""
         self.outbox.send(self.controller, request)
 
-    def _hear(self, now: int, envelope: FromController) -> None:
+    def _receive(self, now: int, envelope: FromController) -> None:
         """Listen to a newer epoch, and to the controller that is connected; to nobody else."""
         is_newer = envelope.epoch > self.epoch
         is_connected = self.is_open and (envelope.controller, envelope.epoch) == (self.controller, self.epoch)
@@ -76,7 +76,7 @@ class ControllerChannel:
         self.epoch, self.is_open = envelope.epoch, True
         if former != self.controller:
             self._lost(now, former)
-        self._told(now, envelope.message)
+        self._received(now, envelope.message)
 
     def disconnected(self, now: int, peer: BrokerId) -> None:
         """A connection broke; if it is the controller's, try the next one."""

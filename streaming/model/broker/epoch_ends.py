@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.messages.offsets_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochPartition,
@@ -25,12 +25,12 @@ class EpochEnds:
     """Answers for the partitions it leads."""
 
     def __init__(self, leadership: Leadership, switches: Switches, outbox: Outbox) -> None:
-        self.handlers: dict[type, Callable[[int, Any], None]] = {OffsetsForLeaderEpochRequest: self._tell}
+        self.handlers: dict[type, Callable[[int, Any], None]] = {OffsetsForLeaderEpochRequest: self._answer}
         self._leadership = leadership
         self._names_epoch = switches.truncation is not Truncation.LEADER_EPOCH_V0
         self._outbox = outbox
 
-    def _tell(self, _now: int, request: OffsetsForLeaderEpochRequest) -> None:
+    def _answer(self, _now: int, request: OffsetsForLeaderEpochRequest) -> None:
         """Follower or consumer asks where epochs end here."""
         answers = tuple(self._epoch_end(item) for item in request.partitions)
         answer = OffsetsForLeaderEpochResponse(request.header.correlation_id, self._leadership.broker, answers)
@@ -42,5 +42,5 @@ class EpochEnds:
         if partition is None or error is not Error.NONE:
             return EpochEndOffset(asked.topic_partition, asked.leader_epoch, error)
         epoch, end = partition.replica.log.end_offset_for(asked.epoch)
-        named = epoch if self._names_epoch else NO_EPOCH
-        return EpochEndOffset(partition.key, asked.leader_epoch, epoch=named, end_offset=end)
+        answered_epoch = epoch if self._names_epoch else NO_EPOCH
+        return EpochEndOffset(partition.key, asked.leader_epoch, epoch=answered_epoch, end_offset=end)

@@ -24,9 +24,9 @@ class CachedPartition:
         partition: what is led.
         remote: the follower, as the partition knows it.
         stated_epoch: the leader epoch in which the follower fetches it; None while it does not.
-        is_stated: that is the current term (or nobody fences).
+        is_stated: that is the current leader epoch (or nobody fences).
         newest_request: id of the newest request that stated a position.
-        told_high_watermark: what the follower was told last; None before.
+        sent_high_watermark: what the follower was told last; None before.
         is_settled: the follower has everything.
     """
 
@@ -36,9 +36,9 @@ class CachedPartition:
         "newest_request",
         "partition",
         "remote",
+        "sent_high_watermark",
         "session",
         "stated_epoch",
-        "told_high_watermark",
     )
 
     def __init__(self, session: FetchSession, partition: LeaderPartition) -> None:
@@ -48,7 +48,7 @@ class CachedPartition:
         self.stated_epoch: int | None = None
         self.is_stated = False
         self.newest_request = 0
-        self.told_high_watermark: int | None = None
+        self.sent_high_watermark: int | None = None
         self.is_settled = False
 
     def forget(self) -> None:
@@ -56,20 +56,30 @@ class CachedPartition:
         self.stated_epoch = None
         self.is_stated = False
 
-    def unsettle(self) -> None:
-        """Look at this partition again from now on."""
+    def unsettle(self) -> bool:
+        """Look at this partition again from now on; tell whether a request is parked that waits for news of it.
+
+        Also one that stated the partition in an earlier leader epoch: it has to learn that.
+        """
+        session = self.session
         if self.is_settled:
             self.is_settled = False
-            self.session.unsettled[self.partition.key] = self
-            remote, last_fetch_ms = self.remote, self.session.last_fetch_ms
+            session.unsettled[self.partition.key] = self
+            remote, last_fetch_ms = self.remote, session.last_fetch_ms
             remote.last_fetch_leader_end = remote.log_end_offset
             remote.last_fetch_ms = last_fetch_ms
             remote.last_caught_up_ms = max(remote.last_caught_up_ms, last_fetch_ms)
+        return session.parked is not None and self.stated_epoch is not None
 
-    def told(self) -> None:
+    def resend_watermark(self) -> None:
+        """Let the next answer carry high watermark and log start, whatever the follower was told before."""
+        self.sent_high_watermark = None
+        self.unsettle()
+
+    def mark_sent(self) -> None:
         """Note that an answer carries the high watermark; if nothing else is open, the partition is settled."""
         partition = self.partition
-        self.told_high_watermark = partition.replica.high_watermark
+        self.sent_high_watermark = partition.replica.high_watermark
         at_log_end = self.remote.log_end_offset == partition.replica.log.end
         if at_log_end and self.session.follower in partition.committed.isr:
             self.is_settled = True
@@ -81,7 +91,7 @@ class FetchSession:
 
     Attributes:
         partitions: all led partitions with a replica on the follower.
-        unsettled: those that are not settled; ordered.
+        unsettled: those that are not settled; ordered. Invariant: exactly those whose ``is_settled`` is False.
         parked: id of the request that waits for data, None without one.
     """
 
@@ -97,7 +107,7 @@ class FetchSession:
         self.unsettled: dict[TopicPartition, CachedPartition] = {}
 
     def open(self, partition: LeaderPartition) -> None:
-        """A term of leadership begins, or a reassignment added this follower: nothing is proven yet."""
+        """A leader epoch begins, or a reassignment added this follower: nothing is proven yet."""
         cached = self.partitions.get(partition.key)
         if cached is None:
             cached = CachedPartition(self, partition)
@@ -120,5 +130,5 @@ class FetchSession:
             if cached.stated_epoch is not None:
                 cached.forget()
                 cached.unsettle()
-            cached.told_high_watermark = None
+            cached.sent_high_watermark = None
         self.parked = None

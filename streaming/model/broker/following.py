@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.model.broker.fetcher import Fetcher, PartitionFetchState
+from streaming.model.errors import NO_ERROR, Error
 from streaming.model.messages.client_metadata import Header
-from streaming.model.messages.errors import NO_ERROR, Error
 from streaming.model.messages.fetch import FetchedPartition, FetchPartition, FetchRequest, FetchResponse
 from streaming.model.messages.offsets_for_leader_epoch import (
     OffsetForLeaderEpochPartition,
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.contracts.identifiers import BrokerId, TopicPartition
+    from streaming.model.broker.probe import ReplicationProbe
     from streaming.model.broker.purgatory import Purgatory
     from streaming.model.constants import Constants
-    from streaming.model.probe import Probe
     from streaming.model.storage.log import EpochEntry
     from streaming.model.storage.replica import LocalReplica
 
@@ -48,13 +48,13 @@ class Following:
         outbox: Outbox,
     ) -> None:
         self.handlers: dict[type, Callable[[int, Any], None]] = {
-            FetchResponse: lambda _, it: self.fetched(it),
-            OffsetsForLeaderEpochResponse: lambda _, it: self.epochs_ended(it),
-            FetchDue: lambda _, it: self.retry(it.leader),
-            PartitionFetchDue: lambda _, it: self.retry_partition(it),
+            FetchResponse: lambda _, response: self.fetched(response),
+            OffsetsForLeaderEpochResponse: lambda _, response: self.epochs_ended(response),
+            FetchDue: lambda _, message: self.retry(message.leader),
+            PartitionFetchDue: lambda _, message: self.retry_partition(message),
         }
         self.broker_epoch = -1
-        self.probe: Probe | None = None
+        self.probe: ReplicationProbe | None = None
         self._broker = broker
         self._constants = constants
         self._switches = constants.switches
@@ -63,16 +63,16 @@ class Following:
         self._purgatory = purgatory
         self._outbox = outbox
         self._fetchers: dict[BrokerId, Fetcher] = {}
-        self._term_of: dict[TopicPartition, tuple[BrokerId, int]] = {}
+        self._followed: dict[TopicPartition, tuple[BrokerId, int]] = {}
         self._last_request_id = 0
 
     def follow(self, key: TopicPartition, leader: BrokerId, leader_epoch: int) -> None:
         """Follower learns of a leader. Enabled only by a newer leader epoch, so that no running fetch is disturbed."""
-        term = self._term_of.get(key)
-        if self._switches.restart_fetchers_on_higher_epoch_only and term is not None and leader_epoch <= term[1]:
+        former = self._followed.get(key)
+        if self._switches.restart_fetchers_on_higher_epoch_only and former is not None and leader_epoch <= former[1]:
             return
         self.unfollow(key)
-        self._term_of[key] = (leader, leader_epoch)
+        self._followed[key] = (leader, leader_epoch)
         if self._switches.truncation is Truncation.HIGH_WATERMARK:
             replica = self._replicas[key]
             replica.truncate(replica.high_watermark)
@@ -86,13 +86,13 @@ class Following:
 
     def unfollow(self, key: TopicPartition) -> None:
         """Follower learns that nobody leads, that it leads itself, or that the topic is gone."""
-        leader, _ = self._term_of.pop(key, (None, None))
+        leader, _ = self._followed.pop(key, (None, None))
         if leader in self._fetchers:  # it is gone while all its partitions wait after errors
             self._fetchers[leader].remove(key)
 
-    def term_of(self, key: TopicPartition) -> tuple[BrokerId, int] | None:
+    def leader_of(self, key: TopicPartition) -> tuple[BrokerId, int] | None:
         """Give the leader and leader epoch of a followed partition."""
-        return self._term_of.get(key)
+        return self._followed.get(key)
 
     def replica_of(self, key: TopicPartition) -> LocalReplica:
         """Give the replica of a followed partition."""
@@ -119,8 +119,10 @@ class Following:
         self._last_request_id += 1
         fetcher.in_flight = self._last_request_id
         partitions = tuple(
-            OffsetForLeaderEpochPartition(it.topic_partition, it.leader_epoch, it.replica.log.last_epoch)
-            for it in fetcher.truncating.values()
+            OffsetForLeaderEpochPartition(
+                follower.topic_partition, follower.leader_epoch, follower.replica.log.last_epoch
+            )
+            for follower in fetcher.truncating.values()
         )
         return OffsetsForLeaderEpochRequest(Header(self._broker, self._last_request_id), partitions)
 
@@ -179,7 +181,7 @@ class Following:
         """Without the check a follower takes what anybody sent, in whatever leader epoch; if only the offset fits."""
         if self._switches.discard_stale_fetches:
             return
-        leader, _ = self._term_of.get(item.topic_partition, (None, None))
+        leader, _ = self._followed.get(item.topic_partition, (None, None))
         fetcher = self._fetchers.get(leader) if leader is not None else None
         if leader is not None and fetcher is not None and item.topic_partition in fetcher.partitions:
             self._take(leader, fetcher, fetcher.partitions[item.topic_partition], item)
@@ -202,9 +204,9 @@ class Following:
             replica.take_leader_offsets(item.high_watermark, item.log_start_offset)
         self._was_replicated(key)
 
-    def _truncate(self, replica: LocalReplica, told: EpochEntry) -> bool:
+    def _truncate(self, replica: LocalReplica, epoch_end: EpochEntry) -> bool:
         """Cut where the logs part; tell whether that was all."""
-        point = truncation_point(replica.log, replica.high_watermark, told)
+        point = truncation_point(replica.log, replica.high_watermark, epoch_end)
         if point.offset < replica.log.end or self._switches.epoch_cache_keeps_progress:
             replica.truncate(point.offset)
         return point.is_complete or replica.log.last_epoch == NO_EPOCH
@@ -250,7 +252,7 @@ class Following:
     def retry_partition(self, timer: PartitionFetchDue) -> None:
         """The wait after an error is over, unless metadata has moved the partition on."""
         key = timer.topic_partition
-        if self._term_of.get(key) == (timer.leader, timer.leader_epoch):
+        if self._followed.get(key) == (timer.leader, timer.leader_epoch):
             fetcher = self._fetchers.get(timer.leader)
             if fetcher is None or key not in fetcher.partitions:
                 self._add(key, timer.leader, timer.leader_epoch)

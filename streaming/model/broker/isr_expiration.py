@@ -41,6 +41,6 @@ def _without(
 ) -> IsrProposal:
     isr = tuple(member for member in partition.committed.isr if member not in followers)
     # Ghost: would they be in sync, were the time in which this leader itself stood still not counted?
-    remotes = [partition.remotes[it] for it in followers]
-    is_stall = all(behind_ms(it, now, stalled) <= window < behind_ms(it, now, (0, 0)) for it in remotes)
+    remotes = [partition.remotes[follower] for follower in followers]
+    is_stall = all(behind_ms(remote, now, stalled) <= window < behind_ms(remote, now, (0, 0)) for remote in remotes)
     return IsrProposal(isr, Cause.LEADER_STALL if is_stall else Cause.LAG)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH
+from streaming.model.errors import Error
 from streaming.model.messages.alter_partition import (
+    ANY_BROKER_EPOCH,
     AlteredPartition,
     AlterPartitionItem,
     AlterPartitionRequest,
     AlterPartitionResponse,
 )
-from streaming.model.messages.errors import Error
-from streaming.model.messages.membership import NO_BROKER_EPOCH
 from streaming.model.messages.timers import AlterPartitionDue
+from streaming.model.storage.disk import NO_BROKER_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streaming.model.broker.controller_channel import ControllerChannel
     from streaming.model.broker.leader import IsrProposal, LeaderPartition
     from streaming.model.constants import Constants
-    from streaming.model.controller.partition import PartitionRegistration
+    from streaming.model.registrations import PartitionRegistration
 
 # These prove that nothing was applied.
 _NOT_APPLIED: Final = frozenset({Error.INELIGIBLE_REPLICA, Error.OPERATION_NOT_ATTEMPTED})
@@ -64,7 +64,7 @@ class IsrProposals:
         self.failed_isr_updates = 0
         self._broker = broker
         self._retry_ms = constants.alter_partition_retry_ms
-        self._names_uptimes = constants.switches.broker_epoch_check
+        self._names_broker_epochs = constants.switches.broker_epoch_check
         self._led = led
         self._committed = committed
         self._channel = channel
@@ -79,17 +79,17 @@ class IsrProposals:
         self._waiting[partition.key] = proposal
 
     def of(self, key: TopicPartition) -> list[IsrProposal]:
-        """Give what waits or is in flight for a partition; proposals of a former term among it."""
+        """Give what waits or is in flight for a partition; proposals of a former leader epoch among it."""
         return [queue[key] for queue in (self._waiting, self._in_flight) if key in queue]
 
     def send(self) -> None:
         """Send what waits, unless a request is in flight or has just failed. Called after every input."""
         if self._in_flight or self._is_backing_off or not self._waiting:
             return
-        self._in_flight = {key: it for key, it in self._waiting.items() if self._is_current(key, it)}
+        self._in_flight = {key: proposal for key, proposal in self._waiting.items() if self._is_current(key, proposal)}
         self._waiting = {}
         if self._in_flight:
-            items = tuple(self._item(self._led[key], it) for key, it in self._in_flight.items())
+            items = tuple(self._item(self._led[key], proposal) for key, proposal in self._in_flight.items())
             self.ask(items)
 
     def _ask_controller(self, items: tuple[AlterPartitionItem, ...]) -> None:
@@ -107,11 +107,12 @@ class IsrProposals:
 
     def _is_current(self, key: TopicPartition, proposal: IsrProposal) -> bool:
         partition = self._led.get(key)
+        # The same proposal, not an equal one: one of an earlier leader epoch must not be sent in this one.
         return partition is not None and partition.pending is proposal
 
     def _item(self, partition: LeaderPartition, proposal: IsrProposal) -> AlterPartitionItem:
         def epoch_of(member: BrokerId) -> int:
-            if not self._names_uptimes:
+            if not self._names_broker_epochs:
                 return ANY_BROKER_EPOCH
             if member == self._broker:
                 return self.broker_epoch

@@ -5,11 +5,10 @@ Knows its own log, what followers fetched, and the ISR it was told; never the co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from streaming.contracts.health import effective_min_isr, is_under_min_isr, is_under_replicated
 from streaming.model.broker.remote_replica import (
-    ANY_BROKER_EPOCH,
     UNKNOWN_OFFSET,
     RemoteReplica,
     for_new_leader,
@@ -18,15 +17,15 @@ from streaming.model.broker.remote_replica import (
     is_slow,
     is_stuck,
 )
-from streaming.model.messages.errors import NO_ERROR, Error
+from streaming.model.errors import NO_ERROR, Error
+from streaming.model.messages.alter_partition import ANY_BROKER_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streaming.contracts.events import Cause
     from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.broker.fetch_session import CachedPartition
-    from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration
+    from streaming.model.registrations import BrokerRegistration, PartitionRegistration
     from streaming.model.storage.producer_state import AbortedTransaction
     from streaming.model.storage.replica import LocalReplica
     from streaming.model.switches import Switches
@@ -43,7 +42,7 @@ class IsrProposal(NamedTuple):
 
 
 def is_eligible(remote: RemoteReplica, registration: BrokerRegistration | None, switches: Switches) -> bool:
-    """Tell whether a follower may join an ISR: active, and the same process that fetched (KIP-841, KIP-903)."""
+    """Return whether a follower may join an ISR: active, and the same process that fetched (KIP-841, KIP-903)."""
     if switches.eligibility_check and (registration is None or not registration.is_active):
         return False
     if remote.broker_epoch is None:
@@ -52,15 +51,28 @@ def is_eligible(remote: RemoteReplica, registration: BrokerRegistration | None, 
     return is_same or not switches.broker_epoch_check
 
 
+class FollowerFetches(Protocol):
+    """This partition in the fetch session of one follower (see ``fetch_session``)."""
+
+    def unsettle(self) -> bool:
+        """Look at this follower again from now on; tell whether a fetch of its own is parked that waits for data."""
+
+    def resend_watermark(self) -> None:
+        """What the follower was told of high watermark and log start holds no more."""
+
+
 class LeaderPartition:
     """A led partition.
 
     Attributes:
-        committed: the newest registration this broker knows.
-        pending: the one proposal in flight, or None.
-        remotes: what is known of each other replica.
+        committed: the newest registration this broker knows; the controller may be ahead. Invariant: its leader is this
+            broker, and its partition epoch never falls.
+        pending: the one proposal that the controller has not answered, or None. Invariant: its ISR contains the
+            committed one, or is contained in it. Any newer partition epoch voids it.
+        remotes: what is known of each other replica. Invariant: one for each of the committed replicas but this one.
         cached: the same in the fetch session of each follower.
-        start_offset: the log's end when this term of leadership began.
+        start_offset: the log's end when this leader epoch began: what the former leader committed lies below.
+            Invariant: ≤ log end. The high watermark may be lower for a while.
     """
 
     __slots__ = (
@@ -91,12 +103,12 @@ class LeaderPartition:
         self.committed = registration
         self.pending: IsrProposal | None = None
         self.remotes: dict[BrokerId, RemoteReplica] = {}
-        self.cached: dict[BrokerId, CachedPartition] = {}
+        self.cached: dict[BrokerId, FollowerFetches] = {}
         self.start_offset = 0
         self.set_min_isr(1)
         self._switches = switches
 
-    def begin_term(self, now: int, registration: PartitionRegistration, min_isr: int, *, again: bool) -> None:
+    def begin_leader_epoch(self, now: int, registration: PartitionRegistration, min_isr: int, *, again: bool) -> None:
         """Become leader in a new epoch; ``again``: this broker led in the epoch before, too."""
         self.committed, self.pending = registration, None
         self.set_min_isr(min_isr)
@@ -125,20 +137,25 @@ class LeaderPartition:
 
         A reassignment may have added followers; that one was removed always begins a new leader epoch.
         """
-        added = [it for it in registration.replicas if it not in self.committed.replicas]
+        added = [broker for broker in registration.replicas if broker not in self.committed.replicas]
         self.committed, self.pending = registration, None
         if added:
-            self.remotes |= {it: for_new_leader(in_isr=False, now=0) for it in added}
+            self.remotes |= {broker: for_new_leader(in_isr=False, now=0) for broker in added}
             self.set_min_isr(self._configured_min_isr)
 
     def maximal_isr(self) -> tuple[BrokerId, ...]:
-        """Give everyone that may be in the ISR: during a shrink still the old one, during an expand already the new."""
+        """Give everyone that may be in the ISR: during a shrink still the old one, during an expand already the new.
+
+        The controller may have accepted the proposal without our knowing, so the high watermark waits for both.
+        Invariant: ⊇ the committed ISR, and ⊇ the controller's as long as this leader epoch is the newest. Counting the
+        smaller one would commit records that a member of the true ISR lacks, and it may be elected next.
+        """
         if self.pending is not None and len(self.pending.isr) > len(self.committed.isr):
             return self.pending.isr
         return self.committed.isr
 
     def is_lagging(self, follower: BrokerId, now: int, window_ms: int, max_messages: int) -> bool:
-        """Tell whether an ISR member has to leave: by the one rule since 0.9, or (``max_messages``) the two before."""
+        """Return whether an ISR member must leave: by the one rule since 0.9, or (``max_messages``) the two before."""
         if follower not in self.committed.isr:
             return False
         remote, end = self.remotes[follower], self.replica.log.end
@@ -147,7 +164,7 @@ class LeaderPartition:
         return not is_caught_up(remote, end, now, window_ms)
 
     def can_join(self, follower: BrokerId, registration: BrokerRegistration | None) -> bool:
-        """Tell whether to propose ``follower`` for the ISR: its position is enough, and it is eligible."""
+        """Return whether to propose ``follower`` for the ISR: its position is enough, and it is eligible."""
         return (
             self.pending is None
             and follower not in self.committed.isr
@@ -159,7 +176,7 @@ class LeaderPartition:
         """Compare a follower's position with what an ISR member must have.
 
         Reaching the high watermark is not enough after an election, when it may still be below what the previous
-        leader committed: the follower must also have the start of this term (KAFKA-7128).
+        leader committed: the follower must also have the start of this leader epoch (KAFKA-7128).
         """
         if end == UNKNOWN_OFFSET:
             return not self._switches.expand_needs_fetch_in_epoch
@@ -173,6 +190,7 @@ class LeaderPartition:
         that it is not chased for ever.
         """
         isr, replica = self.committed.isr, self.replica
+        # Nothing may be committed below the minimum: who left then is eligible because it misses nothing (KIP-966).
         if len(isr) < self._min_isr and self._switches.freeze_high_watermark_under_min_isr:
             return False
         maximal = isr if self.pending is None else self.maximal_isr()
@@ -206,7 +224,7 @@ class LeaderPartition:
         """The answer to "what is your latest offset?" (ListOffsets); None: OFFSET_NOT_AVAILABLE, ask again.
 
         A new leader may know a lower high watermark than its predecessor told; it keeps silent until it has caught up
-        with the start of its term (KIP-207), so that no consumer sees the end of a partition move backwards.
+        with the start of its leader epoch (KIP-207), so that no consumer sees the end of a partition move backwards.
         """
         if self._switches.monotonic_latest_offset and self.replica.high_watermark < self.start_offset:
             return None
@@ -237,7 +255,7 @@ class LeaderPartition:
         return self.replica.log.producers.aborted_between(offset, end)
 
     def has_late_transaction(self, now: int, longest_ms: int) -> bool:
-        """Tell whether its oldest open transaction was last written to long ago: it hangs.
+        """Return whether its oldest open transaction was last written to long ago: it hangs.
 
         The broker counts these (``PartitionsWithLateTransactionsCount``); ``longest_ms`` is the longest timeout that a
         producer may ask for, and five minutes are added.

@@ -11,8 +11,9 @@ from streaming.model.broker.isr_expiration import shrinks
 from streaming.model.broker.isr_proposals import IsrProposals
 from streaming.model.broker.leader import IsrProposal, LeaderPartition
 from streaming.model.broker.reading import absence, nothing_new, parting, read
-from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH, RemoteReplica, fetched
-from streaming.model.messages.errors import NO_ERROR, Error
+from streaming.model.broker.remote_replica import RemoteReplica, fetched
+from streaming.model.errors import NO_ERROR, Error
+from streaming.model.messages.alter_partition import ANY_BROKER_EPOCH
 from streaming.model.messages.fetch import FetchedPartition, FetchRequest, FetchResponse
 from streaming.model.messages.timers import FetchWaitOver
 from streaming.model.storage.truncation import check_fetch
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId
     from streaming.model.broker.controller_channel import ControllerChannel
     from streaming.model.broker.fetch_session import CachedPartition
+    from streaming.model.broker.probe import ReplicationProbe
     from streaming.model.broker.purgatory import Purgatory
     from streaming.model.constants import Constants
-    from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
-    from streaming.model.probe import Probe
+    from streaming.model.registrations import BrokerRegistration, PartitionRegistration, TopicRegistration
     from streaming.model.storage.batch import Batch
     from streaming.model.storage.replica import LocalReplica
 
@@ -52,7 +53,7 @@ class Leadership:
     ) -> None:
         self.led: dict[TopicPartition, LeaderPartition] = {}
         self.proposals = IsrProposals(broker, constants, self.led, self._isr_committed, channel)
-        self.probe: Probe | None = None
+        self.probe: ReplicationProbe | None = None
         self.stalled = (0, 0)
         self.broker = broker
         self._constants = constants
@@ -63,7 +64,7 @@ class Leadership:
         self._outbox = channel.outbox
         self._sessions: dict[BrokerId, FetchSession] = {}
 
-    # -------------------------------------------------------------- terms of leadership
+    # -------------------------------------------------------------- leader epochs
 
     def lead(
         self,
@@ -81,7 +82,7 @@ class Leadership:
             partition.remotes |= self._former_remotes.pop(key, {})
             self.led[key] = partition
             self._let_go(partition, registration)
-            partition.begin_term(now, registration, topic.min_isr, again=again)
+            partition.begin_leader_epoch(now, registration, topic.min_isr, again=again)
             for follower in partition.remotes:
                 self._session(follower).open(partition)
             if not self._switches.expand_needs_fetch_in_epoch:
@@ -108,8 +109,7 @@ class Leadership:
     def log_start_moved(self, key: TopicPartition) -> None:
         """Leader has deleted its oldest records: the followers are told with the next fetch."""
         for cached in self.led[key].cached.values():
-            cached.told_high_watermark = None
-            cached.unsettle()
+            cached.resend_watermark()
 
     def resign(self, key: TopicPartition) -> None:
         """Leader learns that it leads no more."""
@@ -162,16 +162,11 @@ class Leadership:
             self._answer(session, ())
         return refused
 
-    @staticmethod
-    def _awaken(partition: LeaderPartition, waiting: dict[BrokerId, FetchSession]) -> None:
-        """Look at every follower again, for there is news; ``waiting`` gets those with a request that waits for it.
-
-        Also one that stated the partition in an earlier term: it has to learn that.
-        """
+    def _awaken(self, partition: LeaderPartition, waiting: dict[BrokerId, FetchSession]) -> None:
+        """Look at every follower again, for there is news; ``waiting`` gets those with a request that waits for it."""
         for follower, cached in partition.cached.items():
-            cached.unsettle()
-            if cached.session.parked is not None and cached.stated_epoch is not None:
-                waiting[follower] = cached.session
+            if cached.unsettle():
+                waiting[follower] = self._sessions[follower]
 
     def append_batch(self, now: int, partition: LeaderPartition, batch: Batch, *, acks_all: bool) -> Batch:
         """Leader writes one batch with producer, keys or marker; gives it as it stands in the log."""
@@ -239,8 +234,8 @@ class Leadership:
     def _stated(self, now: int, session: FetchSession, request: FetchRequest) -> list[FetchedPartition]:
         """Take the positions of a request; answers only where one is refused or the logs part."""
         answers = []
-        known = self.brokers.get(session.follower) if self._switches.broker_epoch_check else None
-        is_replaced = known is not None and ANY_BROKER_EPOCH != session.broker_epoch < known.epoch
+        registration = self.brokers.get(session.follower) if self._switches.broker_epoch_check else None
+        is_replaced = registration is not None and ANY_BROKER_EPOCH != session.broker_epoch < registration.epoch
         for key, leader_epoch, offset, last_fetched_epoch in request.partitions:
             cached = session.partitions.get(key)
             if cached is None:
@@ -275,7 +270,7 @@ class Leadership:
             self._advance(now, partition)
 
     def _expand(self, partition: LeaderPartition, *followers: BrokerId) -> None:
-        joining = [it for it in followers if partition.can_join(it, self.brokers.get(it))]
+        joining = [follower for follower in followers if partition.can_join(follower, self.brokers.get(follower))]
         if joining:
             self.proposals.propose(partition, IsrProposal((*partition.committed.isr, *joining), Cause.EXPAND))
 
@@ -285,15 +280,15 @@ class Leadership:
         for cached in list(session.unsettled.values()):
             partition = cached.partition
             if not cached.is_stated:
-                if cached.stated_epoch is not None:  # an earlier term: the follower has to begin again (DelayedFetch)
+                if cached.stated_epoch is not None:  # an earlier epoch: the follower has to begin again (DelayedFetch)
                     answers.append(FetchedPartition(partition.key, cached.stated_epoch, Error.FENCED_LEADER_EPOCH))
                     cached.forget()
                 continue
             offset, replica = cached.remote.log_end_offset, partition.replica
             if offset < replica.log.end:
                 answers.append(read(partition, offset, self._constants.replica_fetch_max_records))
-            elif cached.told_high_watermark != replica.high_watermark:
+            elif cached.sent_high_watermark != replica.high_watermark:
                 answers.append(nothing_new(partition))
-            cached.told()
+            cached.mark_sent()
         self._outbox.send(session.follower, FetchResponse(session.parked, self.broker, tuple(answers)))
         session.parked = None

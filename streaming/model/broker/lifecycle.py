@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.messages.membership import (
-    NO_BROKER_EPOCH,
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -15,6 +14,7 @@ from streaming.model.messages.membership import (
     MetadataRequest,
 )
 from streaming.model.messages.timers import HeartbeatDue, RegistrationDue
+from streaming.model.storage.disk import NO_BROKER_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ class Lifecycle:
     Attributes:
         incarnation_id: drawn by the driver for each process.
         rack: ``broker.rack``, told at registration.
-        epoch: of this uptime, -1 before the registration.
+        epoch: its broker epoch, -1 before the registration.
         metadata_offset: up to where this process has read the metadata log.
         is_running: it has been unfenced, and serves requests (BrokerState RUNNING).
         wants_shut_down: it was told to stop.
@@ -48,7 +48,7 @@ class Lifecycle:
         constants: timing.
         disk: has the clean-shutdown file.
         channel: the way to the active controller.
-        registered: told the epoch of this uptime.
+        registered: gets the broker epoch.
         unfenced: told when the controller first lets it lead.
     """
 
@@ -74,26 +74,26 @@ class Lifecycle:
         self._constants = constants
         self._disk = disk
         self._channel = channel
-        self._tell = registered
+        self._on_registered = registered
         self._unfenced = unfenced
-        self._was_told_to_wait = False
+        self._was_asked_to_wait = False
         self._is_asking = False
         self._heartbeat_number = 0
         self._registration_retry_ms = constants.registration_retry_ms
         self._previous_epoch = disk.clean_shutdown_epoch
         disk.clean_shutdown_epoch = NO_BROKER_EPOCH
         self.handlers: dict[type, Callable[[int, Any], None]] = {
-            BrokerRegistrationResponse: lambda _, it: self._registered(it),
-            RegistrationDue: lambda _now, _it: self.register(),
-            BrokerHeartbeatResponse: self._heard,
-            HeartbeatDue: lambda _, it: self._heartbeat(it),
+            BrokerRegistrationResponse: lambda _, response: self._registered(response),
+            RegistrationDue: lambda _now, _message: self.register(),
+            BrokerHeartbeatResponse: self._heartbeat_answered,
+            HeartbeatDue: lambda _, message: self._heartbeat(message),
         }
 
     def register(self) -> None:
         """Ask for a registration, and first for the metadata log if nobody sends it yet."""
         if not self._channel.is_open:
             self._channel.send(MetadataRequest(self._broker))
-        log_dirs = self._disk.log_dirs.told
+        log_dirs = self._disk.log_dirs.registered_names
         self._channel.send(
             BrokerRegistrationRequest(self._broker, self.incarnation_id, self._previous_epoch, self.rack, log_dirs)
         )
@@ -107,12 +107,12 @@ class Lifecycle:
             self._registration_retry_ms = min(2 * self._registration_retry_ms, longest)
             return
         self.epoch = response.broker_epoch
-        self._tell(self.epoch)
+        self._on_registered(self.epoch)
         self._disk.log_dirs.untold = dict.fromkeys(self._disk.log_dirs.placed)
-        self.tell_directories()
+        self.report_directories()
         self._beat()
 
-    def tell_directories(self) -> None:
+    def report_directories(self) -> None:
         """Tell the controller where new replicas lie, once it knows this process (``AssignmentsManager``)."""
         if self._disk.log_dirs.untold and self.epoch != NO_BROKER_EPOCH:
             placed = self._disk.log_dirs.take_untold()
@@ -138,14 +138,14 @@ class Lifecycle:
             )
             self._is_asking = True
 
-    def _heard(self, now: int, response: BrokerHeartbeatResponse) -> None:
+    def _heartbeat_answered(self, now: int, response: BrokerHeartbeatResponse) -> None:
         self._is_asking = False
         if response.should_shut_down:
             self._stop()
             return
         delay = self._constants.broker_heartbeat_interval_ms
-        if self.wants_shut_down and not self._was_told_to_wait:
-            self._was_told_to_wait, delay = True, _STOPPING_HEARTBEAT_MS
+        if self.wants_shut_down and not self._was_asked_to_wait:
+            self._was_asked_to_wait, delay = True, _STOPPING_HEARTBEAT_MS
         elif not self.is_running and response.is_fenced:
             delay = _STARTING_HEARTBEAT_MS
         if not self.is_running and not response.is_fenced:

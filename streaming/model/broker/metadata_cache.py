@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicId, TopicPartition
-from streaming.model.coordinators.partition_for import partition_for
+from streaming.model.errors import Error
 from streaming.model.messages.client_metadata import (
     ClientMetadataRequest,
     ClientMetadataResponse,
@@ -18,15 +18,15 @@ from streaming.model.messages.client_metadata import (
     FindCoordinatorResponse,
     PartitionLeader,
 )
-from streaming.model.messages.errors import Error
+from streaming.model.partition_for import partition_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.model.broker.following import Following
     from streaming.model.broker.leadership import Leadership
-    from streaming.model.controller.partition import PartitionRegistration, TopicRegistration
     from streaming.model.messages.outbox import Outbox
+    from streaming.model.registrations import PartitionRegistration, TopicRegistration
     from streaming.model.storage.disk import Disk
 
 
@@ -50,8 +50,8 @@ class MetadataCache:
         self, leadership: Leadership, following: Following, disk: Disk, directory: Directory, outbox: Outbox
     ) -> None:
         self.handlers: dict[type, Callable[[int, Any], None]] = {
-            ClientMetadataRequest: self._tell_leaders,
-            FindCoordinatorRequest: self._tell_coordinator,
+            ClientMetadataRequest: self._answer_leaders,
+            FindCoordinatorRequest: self._answer_coordinator,
         }
         self._leadership = leadership
         self._following = following
@@ -61,7 +61,7 @@ class MetadataCache:
 
     def leader_of(self, key: TopicPartition) -> PartitionLeader:
         """Give the leader of a partition as this broker knows it."""
-        led, followed = self._leadership.led.get(key), self._following.term_of(key)
+        led, followed = self._leadership.led.get(key), self._following.leader_of(key)
         if led is not None:
             return PartitionLeader(key, Error.NONE, self._leadership.broker, led.committed.leader_epoch)
         if followed is not None:
@@ -78,14 +78,14 @@ class MetadataCache:
         topic = self._directory.topic_named(key.topic)
         if topic is None:
             return None
-        found = self.leader_of(TopicPartition(topic.topic_id, partition_for(key.key, topic.partitions)))
-        return found.leader if found.error is Error.NONE else None
+        leader = self.leader_of(TopicPartition(topic.topic_id, partition_for(key.key, topic.partitions)))
+        return leader.leader if leader.error is Error.NONE else None
 
     def partitions_of(self, topic_id: TopicId) -> int:
         """Count the partitions of a topic, 0 if there is none."""
         return self._directory.partitions_of(topic_id)
 
-    def _tell_leaders(self, _now: int, request: ClientMetadataRequest) -> None:
+    def _answer_leaders(self, _now: int, request: ClientMetadataRequest) -> None:
         answer = ClientMetadataResponse(
             request.header.correlation_id,
             tuple(self.leader_of(key) for key in request.partitions),
@@ -93,7 +93,7 @@ class MetadataCache:
         )
         self._outbox.send(request.header.sender, answer)
 
-    def _tell_coordinator(self, _now: int, request: FindCoordinatorRequest) -> None:
+    def _answer_coordinator(self, _now: int, request: FindCoordinatorRequest) -> None:
         coordinator = self.coordinator_of(request.key)
         number = request.header.correlation_id
         if coordinator is None:

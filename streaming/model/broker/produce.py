@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.messages.produce import Acks, ProducedPartition, ProduceRequest, ProduceResponse
 from streaming.model.storage.batch import NO_PRODUCER, Batch
 from streaming.model.storage.producer_state import duplicate_of, marker_refusal, refusal
@@ -46,7 +46,7 @@ class DelayedProduce:
         self._appended = appended
         self._then = then
         self._outcomes: dict[TopicPartition, Error] = {
-            key: it.error for key, it in appended.items() if it.error is not Error.NONE
+            key: outcome.error for key, outcome in appended.items() if outcome.error is not Error.NONE
         }
 
     @property
@@ -82,7 +82,9 @@ class DelayedProduce:
     def _answer(self, now: int) -> None:
         self._then(
             now,
-            tuple(ProducedPartition(key, self._outcomes[key], it.base_offset) for key, it in self._appended.items()),
+            tuple(
+                ProducedPartition(key, self._outcomes[key], batch.base_offset) for key, batch in self._appended.items()
+            ),
         )
 
 
@@ -124,7 +126,10 @@ class Produce:
             return
         appended = {key: self.append(now, key, batch, request.acks) for key, batch in batches.items()}
         if request.acks is Acks.LEADER:
-            answer(now, tuple(ProducedPartition(key, it.error, it.base_offset) for key, it in appended.items()))
+            answer(
+                now,
+                tuple(ProducedPartition(key, outcome.error, outcome.base_offset) for key, outcome in appended.items()),
+            )
 
     def append_in_sync(
         self,
@@ -154,16 +159,16 @@ class Produce:
         if acks is Acks.ALL and not partition.accepts_acks_all:
             return Appended(Error.NOT_ENOUGH_REPLICAS)
         if batch.producer_id != NO_PRODUCER:
-            known = self._known(now, partition, batch)
-            if known is not None:
-                return known
+            appended = self._refused_or_duplicate(now, partition, batch)
+            if appended is not None:
+                return appended
         batch = batch._replace(timestamp_ms=now)
         batch = self._leadership.append_batch(now, partition, batch, acks_all=acks is Acks.ALL)
         if batch.is_transactional:
             self._verification.written(key, batch)
         return Appended(Error.NONE, batch.base_offset, batch.end_offset)
 
-    def _known(self, now: int, partition: LeaderPartition, batch: Batch) -> Appended | None:
+    def _refused_or_duplicate(self, now: int, partition: LeaderPartition, batch: Batch) -> Appended | None:
         """Compare a batch with what its producer wrote; None if it is to be appended."""
         producers = partition.replica.log.producers
         entry = producers.entry_of(batch.producer_id, now, self._constants.producer_id_expiration_ms)

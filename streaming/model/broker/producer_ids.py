@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.messages.produce import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.model.messages.errors import NO_ERROR, Error
+from streaming.model.errors import NO_ERROR, Error
 from streaming.model.messages.fetch import FetchedPartition
 
 if TYPE_CHECKING:

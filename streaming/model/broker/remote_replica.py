@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 UNKNOWN_OFFSET: Final = -1
-ANY_BROKER_EPOCH: Final = -1
 
 
 @dataclass(slots=True)
@@ -15,10 +14,12 @@ class RemoteReplica:
 
     Attributes:
         log_end_offset: offset of its newest fetch: it has everything below. -1 before the first one in this epoch.
-        last_fetch_leader_end: the leader's own log end when that fetch was read.
+            Invariant: ≤ the leader's log end. Only its own fetches move it: an answer that was sent proves nothing.
+        last_fetch_leader_end: the leader's own log end when that fetch was read. Invariant: never falls in an epoch.
         last_fetch_ms: when that fetch arrived.
-        last_caught_up_ms: the newest moment at which it provably had everything the leader had.
-        broker_epoch: uptime of the broker that fetched; None before, -1 from a process not yet registered (KIP-903).
+        last_caught_up_ms: the newest moment at which it provably had everything the leader had. Invariant: never falls
+            in an epoch; ≤ ``last_fetch_ms`` once it has fetched.
+        broker_epoch: of the process that fetched; None before, -1 from a process not yet registered (KIP-903).
     """
 
     log_end_offset: int = UNKNOWN_OFFSET
@@ -50,7 +51,7 @@ def fetched(remote: RemoteReplica, offset: int, leader_end: int, now: int, broke
 
 
 def is_caught_up(remote: RemoteReplica, leader_end: int, now: int, window_ms: int) -> bool:
-    """Tell whether it may stay in the ISR; the window is inclusive.
+    """Return whether it may stay in the ISR; the window is inclusive.
 
     A follower at the leader's log end is caught up however old its last fetch is: a hung follower of an idle
     partition stays in the ISR.
@@ -78,12 +79,12 @@ def is_slow(remote: RemoteReplica, leader_end: int, max_messages: int) -> bool:
 
 
 def for_new_leader(*, in_isr: bool, now: int) -> RemoteReplica:
-    """Begin a term: nothing is known; members of the ISR get the benefit of one window."""
+    """Begin a leader epoch: nothing is known; members of the ISR get the benefit of one window."""
     return RemoteReplica(last_caught_up_ms=now if in_isr else 0)
 
 
 def for_reelected_leader(remote: RemoteReplica, *, in_isr: bool, start_offset: int, now: int) -> RemoteReplica:
-    """Begin another term of the same leader: positions are kept, the window of ISR members starts again."""
+    """Begin another leader epoch under the same leader: positions are kept, the window of ISR members starts again."""
     if not in_isr:
         return replace(remote, last_fetch_ms=0, last_caught_up_ms=0)
     return replace(remote, last_fetch_leader_end=start_offset, last_fetch_ms=now, last_caught_up_ms=now)

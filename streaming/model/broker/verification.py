@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.model.coordinators.transaction_state import ADDS_PARTITIONS_SINCE
+from streaming.model.errors import Error
 from streaming.model.messages.client_metadata import TRANSACTION_STATE, CoordinatorKey
-from streaming.model.messages.errors import Error
 from streaming.model.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from streaming.model.storage.batch import Batch
 
 # What a producer is told: it tries again, or it learns that its epoch is over.
-_TOLD: Final = {
+_ERROR_FOR_PRODUCER: Final = {
     Error.NOT_COORDINATOR: Error.NOT_ENOUGH_REPLICAS,
     Error.COORDINATOR_LOAD_IN_PROGRESS: Error.NOT_ENOUGH_REPLICAS,
     Error.COORDINATOR_NOT_AVAILABLE: Error.NOT_ENOUGH_REPLICAS,
@@ -51,7 +50,7 @@ class Verification:
         self.handlers: dict[type, Callable[[int, Any], None]] = {AddPartitionsToTxnResponse: network.answered}
         self._leadership = leadership
         self._metadata_cache = metadata_cache
-        self._adds = constants.transaction_version >= ADDS_PARTITIONS_SINCE
+        self._adds = constants.leaders_add_partitions
         self._is_on = self._adds or constants.switches.transaction_verification
         self._network = network
         self._lowest_sequence: dict[_Producer, int] = {}
@@ -85,7 +84,7 @@ class Verification:
             tuple(unknown),
             verify_only=not self._adds,
         )
-        self._network.send(coordinator, question, lambda at, it: then(at, self._errors(unknown, it)))
+        self._network.send(coordinator, question, lambda at, answer: then(at, self._errors(unknown, answer)))
 
     def _begins(self, key: TopicPartition, batch: Batch) -> bool:
         partition = self._leadership.led.get(key)
@@ -99,7 +98,7 @@ class Verification:
     ) -> dict[TopicPartition, Error]:
         if response is None:
             return dict.fromkeys(asked, Error.NOT_ENOUGH_REPLICAS)
-        errors = {key: _TOLD.get(error, error) for key, error in response.errors}
+        errors = {key: _ERROR_FOR_PRODUCER.get(error, error) for key, error in response.errors}
         for key, batch in asked.items():
             if errors[key] is Error.NONE and self._begins(key, batch):
                 errors[key] = self._guarded(_Producer(key, batch.producer_id, batch.producer_epoch), batch)
@@ -116,5 +115,5 @@ class Verification:
         if batch.marker is None:
             self._lowest_sequence.pop(_Producer(key, batch.producer_id, batch.producer_epoch), None)
         else:
-            for guard in [it for it in self._lowest_sequence if it[:2] == (key, batch.producer_id)]:
+            for guard in [guard for guard in self._lowest_sequence if guard[:2] == (key, batch.producer_id)]:
                 del self._lowest_sequence[guard]

@@ -9,7 +9,7 @@ from streaming.contracts.identifiers import TopicId
 from streaming.model.clients.committing import FENCED
 from streaming.model.clients.membership import Membership
 from streaming.model.coordinators.assignors import CLASSIC_ASSIGNORS, Subscription
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.messages.groups import (
     NO_GENERATION,
     NO_MEMBER,
@@ -66,16 +66,16 @@ class ClassicMembership(Membership):
         elif self.stage is MemberStage.STABLE:
             self._watch_topics(now)
             request = HeartbeatRequest(self._client.network.header(), self.group, self.generation, self.member_id)
-            self._ask(request, self._heard)
+            self._ask(request, self._heartbeat_answered)
 
     def _ask(self, request: Any, then: Callable[[int, Any], None], timeout_ms: int = 0) -> None:  # noqa: ANN401 - any request to the coordinator
         coordinator = self._client.coordinator_of(self.coordinator_key)
         if coordinator is None:
             return
-        self._is_asking, life = True, self._life
+        self._is_asking, incarnation = True, self._incarnation
 
         def answered(now: int, response: Any) -> None:  # noqa: ANN401 - its answer
-            if life == self._life:
+            if incarnation == self._incarnation:
                 self._is_asking = False
                 then(now, response)
 
@@ -91,10 +91,10 @@ class ClassicMembership(Membership):
             self._join(now)
             return
         given_up, self.owned = self.owned, frozenset()
-        self._is_asking, life = True, self._life
+        self._is_asking, incarnation = True, self._incarnation
 
         def go_on(at: int) -> None:
-            if life == self._life:
+            if incarnation == self._incarnation:
                 self._is_asking = False
                 self._join(at)
 
@@ -145,14 +145,17 @@ class ClassicMembership(Membership):
 
     def _assign(self, _now: int, response: JoinGroupResponse) -> None:
         """Leader computes the shares, as soon as it knows the partitions of all that is subscribed to."""
-        topics = frozenset[TopicId]().union(*(it.topics for it in response.members))
+        topics = frozenset[TopicId]().union(*(member.topics for member in response.members))
         counts = {topic: self._client.partitions_of(topic) for topic in topics}
-        known = {topic: count for topic, count in counts.items() if count is not None}
-        if len(known) < len(counts):
+        partition_counts = {topic: count for topic, count in counts.items() if count is not None}
+        if len(partition_counts) < len(counts):
             return
-        members = [Subscription(it.member_id, it.topics, it.owned, it.owned_generation) for it in response.members]
-        self._joined, self._counts = None, known
-        self._sync(tuple(CLASSIC_ASSIGNORS[response.assignor](known, members).items()))
+        members = [
+            Subscription(member.member_id, member.topics, member.owned, member.owned_generation)
+            for member in response.members
+        ]
+        self._joined, self._counts = None, partition_counts
+        self._sync(tuple(CLASSIC_ASSIGNORS[response.assignor](partition_counts, members).items()))
 
     def _sync(self, shares: tuple[tuple[str, tuple[TopicPartition, ...]], ...]) -> None:
         header = self._client.network.header()
@@ -173,10 +176,10 @@ class ClassicMembership(Membership):
         self.owned = share
         self._assignee.take_over(share - owned)
         if owned - share:  # only a cooperative member still has something: the others get it when it joins again
-            self._is_asking, life = True, self._life
+            self._is_asking, incarnation = True, self._incarnation
 
             def go_on(at: int) -> None:
-                if life == self._life:
+                if incarnation == self._incarnation:
                     self._is_asking, self.stage = False, MemberStage.UNJOINED
                     self._wake(at, 0)
 
@@ -184,7 +187,7 @@ class ClassicMembership(Membership):
 
     # -------------------------------------------------------------- staying and leaving
 
-    def _heard(self, now: int, response: HeartbeatResponse | None) -> None:
+    def _heartbeat_answered(self, now: int, response: HeartbeatResponse | None) -> None:
         error = response.error if response else Error.COORDINATOR_NOT_AVAILABLE
         if error is Error.NONE:
             self._wake(now, self._constants.group_heartbeat_interval_ms)
@@ -219,5 +222,6 @@ class ClassicMembership(Membership):
         """Tell the coordinator, and wait for nothing."""
         if self.member_id != NO_MEMBER:
             self._ask(
-                LeaveGroupRequest(self._client.network.header(), self.group, self.member_id), lambda _now, _it: None
+                LeaveGroupRequest(self._client.network.header(), self.group, self.member_id),
+                lambda _now, _message: None,
             )

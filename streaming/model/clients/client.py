@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streaming.contracts.identifiers import TopicId, TopicPartition
+from streaming.model.errors import Error
 from streaming.model.messages.client_metadata import (
     ClientMetadataRequest,
     ClientMetadataResponse,
@@ -19,7 +20,6 @@ from streaming.model.messages.client_metadata import (
     RetryDue,
     WakeUp,
 )
-from streaming.model.messages.errors import Error
 from streaming.model.messages.outbox import Disconnected, Message, Outbox, Timer
 from streaming.model.network_client import NetworkClient
 
@@ -63,7 +63,7 @@ class Client:
         self._leader_epochs: dict[TopicPartition, int] = {}
         self._coordinators: dict[CoordinatorKey, BrokerId] = {}
         self._partition_counts: dict[TopicId, int] = {}
-        self._wanted: dict[TopicPartition | CoordinatorKey | TopicId, None] = {}
+        self._lookups: dict[TopicPartition | CoordinatorKey | TopicId, None] = {}
 
     def receive(self, now: int, payload: Message | Timer) -> None:
         """Take one message or timer; what has no handler is an answer to one of its requests."""
@@ -89,7 +89,7 @@ class Client:
         """Give the leader it knows; None while it has to ask for it."""
         leader = self._leaders.get(key)
         if leader is None:
-            self._wanted[key] = None
+            self._lookups[key] = None
         return leader
 
     def leader_epoch_of(self, key: TopicPartition) -> int:
@@ -100,19 +100,19 @@ class Client:
         """Give the coordinator it knows; None while it has to ask for it."""
         coordinator = self._coordinators.get(key)
         if coordinator is None:
-            self._wanted[key] = None
+            self._lookups[key] = None
         return coordinator
 
     def partitions_of(self, topic_id: TopicId) -> int | None:
         """Count the partitions of a topic, as far as it knows; None while it has to ask."""
         count = self._partition_counts.get(topic_id)
         if count is None:
-            self._wanted[topic_id] = None
+            self._lookups[topic_id] = None
         return count
 
     def refresh(self, topics: Iterable[TopicId]) -> None:
         """Ask again how many partitions these topics have."""
-        self._wanted |= dict.fromkeys(topics)
+        self._lookups |= dict.fromkeys(topics)
 
     def forget_leader(self, key: TopicPartition) -> None:
         """What it knew was wrong (NOT_LEADER_OR_FOLLOWER, a lost connection): ask, after a wait."""
@@ -146,26 +146,26 @@ class Client:
 
     def _ask(self) -> None:
         """Ask the next broker for what is wanted, one request at a time."""
-        if not self._wanted or self._is_asking or self._is_backing_off:
+        if not self._lookups or self._is_asking or self._is_backing_off:
             return
         self._is_asking = True
         broker = self.any_broker()
-        first = next(iter(self._wanted))
+        first = next(iter(self._lookups))
         if isinstance(first, CoordinatorKey):
             request = FindCoordinatorRequest(self.network.header(), first)
-            self.network.send(broker, request, lambda now, it: self._found(now, first, it))
+            self.network.send(broker, request, lambda now, answer: self._coordinator_found(now, first, answer))
         else:
-            keys = tuple(key for key in self._wanted if isinstance(key, TopicPartition))
-            topics = tuple(TopicId(key) for key in self._wanted if isinstance(key, str))
+            keys = tuple(key for key in self._lookups if isinstance(key, TopicPartition))
+            topics = tuple(TopicId(key) for key in self._lookups if isinstance(key, str))
             self.network.send(broker, ClientMetadataRequest(self.network.header(), keys, topics), self._learned)
 
-    def _found(self, _now: int, key: CoordinatorKey, response: FindCoordinatorResponse | None) -> None:
+    def _coordinator_found(self, _now: int, key: CoordinatorKey, response: FindCoordinatorResponse | None) -> None:
         self._is_asking = False
         if response is None or response.error is not Error.NONE:
             self._back_off()
         else:
             self._coordinators[key] = response.coordinator
-            del self._wanted[key]
+            del self._lookups[key]
 
     def _learned(self, _now: int, response: ClientMetadataResponse | None) -> None:
         """Take leaders in; an older leader epoch than the newest known comes from a broker that lags (KIP-320)."""
@@ -175,11 +175,15 @@ class Client:
             if item.error is Error.NONE and item.leader_epoch >= self.leader_epoch_of(key):
                 self._leaders[key] = item.leader
                 self._leader_epochs[key] = item.leader_epoch
-                self._wanted.pop(key, None)
+                self._lookups.pop(key, None)
         for topic_id, count in response.topics if response else ():
             if count:
                 self._partition_counts[topic_id] = count
-                self._wanted.pop(topic_id, None)
-        asked = (*(it.topic_partition for it in response.partitions), *dict(response.topics)) if response else ()
-        if response is None or any(key in self._wanted for key in asked):
+                self._lookups.pop(topic_id, None)
+        asked = (
+            (*(partition.topic_partition for partition in response.partitions), *dict(response.topics))
+            if response
+            else ()
+        )
+        if response is None or any(key in self._lookups for key in asked):
             self._back_off()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streaming.model.clients.positions import FetchState
+from streaming.model.errors import Error
 from streaming.model.messages.client_metadata import WakeUp
-from streaming.model.messages.errors import Error
 from streaming.model.messages.groups import (
     CommittedOffset,
     OffsetCommitRequest,
@@ -56,18 +56,22 @@ class Committing:
             self._next_commit = now + self._interval_ms
             self._client.outbox.after(self._interval_ms, WakeUp())
             self.commit(now, self._membership.owned, lambda _at, _error: None)
-        unknown = [key for key, it in self._fetching.positions.items() if it.state is FetchState.INITIALIZING]
+        unknown = [
+            key for key, position in self._fetching.positions.items() if position.state is FetchState.INITIALIZING
+        ]
         if unknown and not self._is_fetching and now >= self._fetch_at:
             self._ask(tuple(unknown))
 
     def commit(self, now: int, keys: Iterable[TopicPartition], then: Callable[[int, Error], None]) -> None:
         """Commit how far these partitions were read; ``then`` is told how that went, or that nothing is new."""
         offsets = {
-            key: CommittedOffset(it.offset, it.epoch)
+            key: CommittedOffset(position.offset, position.epoch)
             for key in keys
-            if (it := self._fetching.positions.get(key)) is not None and it.offset >= 0
+            if (position := self._fetching.positions.get(key)) is not None and position.offset >= 0
         }
-        self.commit_offsets(now, {key: it for key, it in offsets.items() if self.committed.get(key) != it}, then)
+        self.commit_offsets(
+            now, {key: offset for key, offset in offsets.items() if self.committed.get(key) != offset}, then
+        )
 
     def commit_offsets(self, now: int, offsets: Offsets, then: Callable[[int, Error], None]) -> None:
         """Commit these offsets."""
@@ -93,8 +97,8 @@ class Committing:
 
     def _settle(self, now: int, offsets: Offsets, request: OffsetCommitRequest, error: Error) -> None:
         if error is Error.NONE:
-            self.committed |= {key: it for key, it in offsets.items() if key in self._fetching.positions}
-            self.acknowledged += [(now, key, it) for key, it in offsets.items()]
+            self.committed |= {key: offset for key, offset in offsets.items() if key in self._fetching.positions}
+            self.acknowledged += [(now, key, offset) for key, offset in offsets.items()]
             return
         self.refused.append(error)
         if error in {Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE}:
@@ -125,13 +129,13 @@ class Committing:
             if response is None or error is not Error.NONE:
                 self._try_again(now, error)
                 return
-            found = dict(response.offsets)
+            committed = dict(response.offsets)
             for key, position in asked.items():
                 if self._fetching.positions.get(key) is not position or position.state is not FetchState.INITIALIZING:
                     continue
-                if key in found:
-                    position.begin(found[key].offset, found[key].leader_epoch, -1)
-                    self.committed[key] = found[key]
+                if key in committed:
+                    position.begin(committed[key].offset, committed[key].leader_epoch, -1)
+                    self.committed[key] = committed[key]
                 else:
                     self._fetching.reset(key)
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.clients.membership import Membership
     from streaming.model.constants import Constants
-    from streaming.model.invariants.records import Records
-    from streaming.model.messages.errors import Error
+    from streaming.model.errors import Error
+    from streaming.model.storage.records import Records
 
 DEFAULT_CONFIG: Final = ConsumerConfig()
 _MEMBERSHIPS: Final = {GroupProtocol.CLASSIC: ClassicMembership, GroupProtocol.CONSUMER: ConsumerMembership}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from streaming.model.clients.committing import FENCED
 from streaming.model.clients.membership import Membership
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.messages.groups import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -32,7 +32,7 @@ class ConsumerMembership(Membership):
         super().__init__(client, assignee, config, group)
         self.member_id = f"consumer-{client.node}"
         self._is_reconciling = False
-        self._tells_everything = True
+        self._sends_everything = True
 
     @property
     def reader(self) -> tuple[str, int]:
@@ -48,7 +48,7 @@ class ConsumerMembership(Membership):
         coordinator = self._client.coordinator_of(self.coordinator_key)
         if coordinator is None:
             return
-        everything = self._tells_everything or epoch == JOIN_EPOCH
+        everything = self._sends_everything or epoch == JOIN_EPOCH
         request = ConsumerGroupHeartbeatRequest(
             self._client.network.header(),
             self.group,
@@ -59,35 +59,35 @@ class ConsumerMembership(Membership):
             self._config.server_assignor if everything else None,
             self.owned,
         )
-        self._is_asking, life = True, self._life
+        self._is_asking, incarnation = True, self._incarnation
 
         def answered(now: int, response: ConsumerGroupHeartbeatResponse | None) -> None:
-            if life == self._life:
+            if incarnation == self._incarnation:
                 self._is_asking = False
-                self._heard(now, response)
+                self._heartbeat_answered(now, response)
 
         self._client.network.send(coordinator, request, answered)
 
-    def _heard(self, now: int, response: ConsumerGroupHeartbeatResponse | None) -> None:
+    def _heartbeat_answered(self, now: int, response: ConsumerGroupHeartbeatResponse | None) -> None:
         error = response.error if response else Error.COORDINATOR_NOT_AVAILABLE
         if response is None or error is not Error.NONE:
-            self._tells_everything = True
+            self._sends_everything = True
             if error in FENCED:
                 self.lose(now)
             else:
                 self._fail(now, error)
             return
-        self._tells_everything = False
+        self._sends_everything = False
         self.generation = response.epoch
         self._wake(now, self._constants.group_consumer_heartbeat_interval_ms)
         if not self._is_reconciling and response.partitions != self.owned:
             self._reconcile(now, response.partitions)
 
     def _reconcile(self, now: int, target: Partitions) -> None:
-        self._is_reconciling, life = True, self._life
+        self._is_reconciling, incarnation = True, self._incarnation
 
         def go_on(at: int) -> None:
-            if life == self._life:
+            if incarnation == self._incarnation:
                 self._is_reconciling = False
                 added, self.owned = target - self.owned, target
                 self._assignee.take_over(added)
@@ -102,11 +102,11 @@ class ConsumerMembership(Membership):
     def lose(self, now: int) -> None:
         """Join again under the same name."""
         self.generation = NO_GENERATION
-        self._is_reconciling, self._tells_everything = False, True
+        self._is_reconciling, self._sends_everything = False, True
         super().lose(now)
 
     def leave(self) -> None:
         """Tell the coordinator, and wait for nothing."""
         if self.generation > JOIN_EPOCH:
-            self._life += 1
+            self._incarnation += 1
             self._beat(LEAVE_EPOCH)

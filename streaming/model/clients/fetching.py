@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.model.clients.consumer_config import ConsumerConfig, ResetPolicy
 from streaming.model.clients.positions import FetchState, Position, returned
-from streaming.model.invariants.records import Records, Span
+from streaming.model.errors import Error
 from streaming.model.messages.client_metadata import WakeUp
 from streaming.model.messages.consumer_fetch import (
     ConsumerFetchedPartition,
@@ -19,7 +19,6 @@ from streaming.model.messages.consumer_fetch import (
     ListOffsetsResponse,
     Timestamp,
 )
-from streaming.model.messages.errors import Error
 from streaming.model.messages.offsets_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochPartition,
@@ -27,6 +26,7 @@ from streaming.model.messages.offsets_for_leader_epoch import (
     OffsetsForLeaderEpochResponse,
 )
 from streaming.model.storage.log import NO_EPOCH, UNDEFINED_OFFSET
+from streaming.model.storage.records import Records, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from streaming.model.clients.client import Client
 
 _RESET_TO: Final = {ResetPolicy.EARLIEST: Timestamp.EARLIEST, ResetPolicy.LATEST: Timestamp.LATEST}
-# These say that the consumer knows the wrong leader, or not the newest term.
+# These say that the consumer knows the wrong leader, or not the newest leader epoch.
 _STALE: Final = frozenset({
     Error.NOT_LEADER_OR_FOLLOWER,
     Error.UNKNOWN_LEADER_EPOCH,
@@ -83,19 +83,19 @@ class Fetching:
 
     def poll(self, now: int) -> None:
         """Ask what has to be asked, fetch what can be fetched."""
-        self._notice_new_terms()
+        self._notice_new_leader_epochs()
         self._ask_for_offsets(now)
         self._ask_for_epochs(now)
         self._fetch(now)
 
     def _by_leader(self, state: FetchState, now: int) -> dict[BrokerId, list[TopicPartition]]:
-        wanted: dict[BrokerId, list[TopicPartition]] = {}
+        due: dict[BrokerId, list[TopicPartition]] = {}
         for key, position in self.positions.items():
             if position.is_due(state, now):
                 leader = self._client.leader_of(key)
                 if leader is not None:
-                    wanted.setdefault(leader, []).append(key)
-        return wanted
+                    due.setdefault(leader, []).append(key)
+        return due
 
     def _fail(self, now: int, key: TopicPartition, error: Error) -> None:
         """Try again after a wait, with the newest leader."""
@@ -128,7 +128,11 @@ class Fetching:
         self, asked: dict[TopicPartition, Position], state: FetchState
     ) -> Iterable[tuple[TopicPartition, Position]]:
         """Give the partitions for which an answer still means something."""
-        return [(key, it) for key, it in asked.items() if self.positions.get(key) is it and it.state is state]
+        return [
+            (key, position)
+            for key, position in asked.items()
+            if self.positions.get(key) is position and position.state is state
+        ]
 
     def _listed(self, asked: dict[TopicPartition, Position], now: int, response: ListOffsetsResponse | None) -> None:
         answers = {item.topic_partition: item for item in response.partitions} if response else {}
@@ -141,7 +145,7 @@ class Fetching:
 
     # -------------------------------------------------------------- validation, KIP-320
 
-    def _notice_new_terms(self) -> None:
+    def _notice_new_leader_epochs(self) -> None:
         """A leader of a newer epoch may have truncated what was read; a position without an epoch cannot tell."""
         for key, position in self.positions.items():
             newest = self._client.leader_epoch_of(key)
@@ -189,15 +193,15 @@ class Fetching:
     # -------------------------------------------------------------- records
 
     def _fetch(self, now: int) -> None:
-        wanted: dict[BrokerId, list[ConsumerFetchPartition]] = {}
+        to_fetch: dict[BrokerId, list[ConsumerFetchPartition]] = {}
         for key, position in self.positions.items():
             if not position.is_due(FetchState.FETCHING, now):
                 continue
             broker = self._read_from(now, key, position)
             if broker is not None and broker not in self._busy:
                 item = ConsumerFetchPartition(key, self._client.leader_epoch_of(key), position.offset)
-                wanted.setdefault(broker, []).append(item)
-        for broker, items in wanted.items():
+                to_fetch.setdefault(broker, []).append(item)
+        for broker, items in to_fetch.items():
             self._busy.add(broker)
             asked = self._note_asked(item.topic_partition for item in items)
             request = ConsumerFetchRequest(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from streaming.model.errors import Error
 from streaming.model.messages.client_metadata import CONSUMER_OFFSETS, CoordinatorKey, WakeUp
-from streaming.model.messages.errors import Error
 from streaming.model.messages.groups import NO_GENERATION, NO_MEMBER
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Membership:
         self._constants = client.constants
         self._is_asking = False
         self._act_at = 0
-        self._life = 0  # an answer to something that was asked in an earlier life is void
+        self._incarnation = 0  # an answer to something that was asked in an earlier incarnation is void
 
     @property
     def identity(self) -> tuple[str, int]:
@@ -74,7 +74,7 @@ class Membership:
 
     def lose(self, now: int) -> None:
         """The coordinator has gone on without it: whatever it read is somebody else's now; join anew."""
-        self._life += 1
+        self._incarnation += 1
         lost, self.owned = self.owned, frozenset()
         self._assignee.drop(lost)
         self._is_asking = False

@@ -9,7 +9,7 @@ from bisect import insort
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.storage.producer_state import NO_SEQUENCE, advance_sequence
 
 if TYPE_CHECKING:
@@ -63,14 +63,14 @@ class PartitionQueue:
         self._next_sequence = 0
 
     def has_ready(self, now: int) -> bool:
-        """Tell whether the first waiting batch may go: no retry may overtake an earlier batch with a sequence."""
+        """Return whether the first waiting batch may go: no retry may overtake an earlier batch with a sequence."""
         if not self.waiting or self.waiting[0].not_before > now or (self.needs_epoch and self.in_flight):
             return False
         return not (self.waiting[0].has_sequence and self.has_earlier(self.waiting[0]))
 
     def has_earlier(self, sent: Sent) -> bool:
-        """Tell whether a batch before this one is in flight or waits."""
-        return any(it.number < sent.number for it in (*self.in_flight, *self.waiting))
+        """Return whether a batch before this one is in flight or waits."""
+        return any(batch.number < sent.number for batch in (*self.in_flight, *self.waiting))
 
     def take(self) -> Sent:
         """Take the first waiting batch into flight."""
@@ -106,7 +106,7 @@ class PartitionQueue:
         self.in_flight.remove(sent)
         sent.not_before = not_before
         if sent.has_sequence:
-            insort(self.waiting, sent, key=lambda it: it.number)
+            insort(self.waiting, sent, key=lambda batch: batch.number)
         else:
             self.waiting.insert(0, sent)
 
@@ -119,4 +119,4 @@ class PartitionQueue:
 
     def too_old(self, now: int, delivery_timeout_ms: int) -> list[Sent]:
         """Give what was not decided within ``delivery.timeout.ms``."""
-        return [it for it in (*self.in_flight, *self.waiting) if now - it.created_ms >= delivery_timeout_ms]
+        return [batch for batch in (*self.in_flight, *self.waiting) if now - batch.created_ms >= delivery_timeout_ms]

@@ -27,14 +27,14 @@ def murmur2(data: bytes) -> int:
     >>> murmur2(b"foobar")
     -790332482
     """
-    whole = len(data) & ~3
+    aligned = len(data) & ~3
     h = _SEED ^ len(data)
-    for start in range(0, whole, 4):
+    for start in range(0, aligned, 4):
         k = int.from_bytes(data[start : start + 4], "little") * _MULTIPLIER & _INT
         k = (k ^ k >> 24) * _MULTIPLIER & _INT
         h = h * _MULTIPLIER & _INT ^ k
-    if whole < len(data):
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _INT
+    if aligned < len(data):
+        h = (h ^ int.from_bytes(data[aligned:], "little")) * _MULTIPLIER & _INT
     h = (h ^ h >> 13) * _MULTIPLIER & _INT
     h ^= h >> 15
     return h - 2 * (h & ~_POSITIVE)

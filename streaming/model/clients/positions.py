@@ -6,8 +6,8 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from streaming.model.clients.consumer_config import ResetPolicy
+from streaming.model.errors import Error
 from streaming.model.messages.consumer_fetch import IsolationLevel
-from streaming.model.messages.errors import Error
 from streaming.model.storage.batch import Marker
 from streaming.model.storage.log import NO_EPOCH
 
@@ -89,7 +89,7 @@ class Position:
         self.move(FetchState.FAILED if policy is ResetPolicy.NONE else FetchState.AWAIT_RESET)
 
     def is_due(self, state: FetchState, now: int) -> bool:
-        """Tell whether the question that belongs to a state should be asked now."""
+        """Return whether the question that belongs to a state should be asked now."""
         return self.state is state and not self.is_asking and now >= self.retry_at
 
 
@@ -103,7 +103,7 @@ def returned(answer: ConsumerFetchedPartition, isolation: IsolationLevel) -> lis
     runs = []
     for (epoch, start), end in zip(answer.epochs, ends, strict=True):
         at = start
-        for first, after in [it for it in skipped if it[0] < end and start < it[1]]:
+        for first, after in [span for span in skipped if span[0] < end and start < span[1]]:
             if at < first:
                 runs.append((epoch, at, first))
             at = after
@@ -113,7 +113,7 @@ def returned(answer: ConsumerFetchedPartition, isolation: IsolationLevel) -> lis
 
 
 def _skipped(answer: ConsumerFetchedPartition, isolation: IsolationLevel) -> Iterator[tuple[int, int]]:
-    coming = sorted(answer.aborted, key=lambda it: it.first_offset)
+    coming = sorted(answer.aborted, key=lambda transaction: transaction.first_offset)
     aborted: set[int] = set()
     for batch in answer.batches:
         while coming and coming[0].first_offset <= batch.last_offset:

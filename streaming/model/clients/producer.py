@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.model.clients.client import Client
 from streaming.model.clients.partition_queue import PartitionQueue, Sent
+from streaming.model.errors import Error
 from streaming.model.messages.client_metadata import WakeUp
-from streaming.model.messages.errors import Error
 from streaming.model.messages.produce import (
     Acks,
     InitProducerIdRequest,
@@ -112,7 +112,7 @@ class Producer(Client):
         return requests
 
     def _may_write(self, _now: int, _key: TopicPartition) -> bool:
-        """Tell whether a partition may be written to; a transactional producer adds it to its transaction first."""
+        """Return whether a partition may be written to; a transactional producer adds it to its transaction first."""
         return True
 
     def _take(self, queue: PartitionQueue) -> Sent:
@@ -133,7 +133,7 @@ class Producer(Client):
             for sent in batches:
                 self._decide(now, sent, Error.NONE)
             return
-        self.network.send(leader, request, lambda now, it: self._produced(now, batches, it))
+        self.network.send(leader, request, lambda now, answer: self._produced(now, batches, answer))
 
     def _stamped(self, batch: Batch) -> Batch:
         return batch

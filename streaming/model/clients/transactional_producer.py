@@ -6,9 +6,8 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.model.clients.producer import Producer
-from streaming.model.coordinators.transaction_state import ADDS_PARTITIONS_SINCE
+from streaming.model.errors import Error
 from streaming.model.messages.client_metadata import TRANSACTION_STATE, CoordinatorKey, WakeUp
-from streaming.model.messages.errors import Error
 from streaming.model.messages.produce import InitProducerIdRequest, InitProducerIdResponse, ProducedPartition
 from streaming.model.messages.transactions import (
     AddPartitionsToTxnRequest,
@@ -62,7 +61,7 @@ class TransactionalProducer(Producer):
         self.fatal: Error | None = None
         self.transactional_id = transactional_id
         self._coordinator_key = CoordinatorKey(TRANSACTION_STATE, transactional_id)
-        self._leaders_add_partitions = constants.transaction_version >= ADDS_PARTITIONS_SINCE
+        self._leaders_add_partitions = constants.leaders_add_partitions
         self._to_add: dict[TopicPartition, None] = {}
         self._added: set[TopicPartition] = set()
         self._is_asking_coordinator = False

@@ -1,4 +1,4 @@
-"""What a log turned out to be: actions of the model, and departures from it."""
+"""What a log turned out to be: actions of the model, and deviations from it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from streaming.contracts.events import Cause
     from streaming.contracts.identifiers import BrokerId
     from streaming.contracts.records import MetadataRecord, PartitionChange
-    from streaming.model.conformance.known import Known
-    from streaming.model.controller.partition import Transition
+    from streaming.model.conformance.quirks import Quirk
+    from streaming.model.registrations import Transition
 
 
 class ActionName(StrEnum):
@@ -53,7 +53,7 @@ class Action(NamedTuple):
         broker: who came or went, where the action is about a broker.
         causes: what may be behind the step of a partition; one of them is the true one.
         step: the partition before and after, where the record tells of one.
-        known: a deviation of Kafka from the model that it takes to explain the record.
+        quirk: a deviation of Kafka from the model that it takes to explain the record.
     """
 
     offset: int
@@ -62,15 +62,15 @@ class Action(NamedTuple):
     broker: BrokerId | None = None
     causes: tuple[Cause, ...] = ()
     step: Transition | None = None
-    known: Known | None = None
+    quirk: Quirk | None = None
 
     def __str__(self) -> str:
         """Write it as one line: ``126  fence broker 3: orders-0  [fenced]``."""
         about = "" if self.broker is None else f" {self.broker}"
         subject = f": {self.subject}" if self.subject else ""
         causes = f"  [{' or '.join(self.causes)}]" if self.causes else ""
-        known = f"  ({self.known})" if self.known else ""
-        return f"{self.offset}  {self.name}{about}{subject}{causes}{known}"
+        quirk = f"  ({self.quirk})" if self.quirk else ""
+        return f"{self.offset}  {self.name}{about}{subject}{causes}{quirk}"
 
 
 class Alternative(NamedTuple):
@@ -84,13 +84,21 @@ class Alternative(NamedTuple):
     why: str
 
 
+class Missing(NamedTuple):
+    """A partition change that belongs to an action and is not in the log; ``subject`` names the partition."""
+
+    subject: str
+    change: PartitionChange
+
+
 @dataclass(frozen=True, slots=True)
-class Departure:
+class Deviation:
     """A record that no action of the model explains; or, with ``missing``, one that an action should have brought.
 
     Attributes:
         offset: of the record; of the action's own record for those that are missing.
         seen: the record.
+        subject: what it is about: ``orders-0``, ``orders``, ``broker 3``; empty for the cluster.
         reason: what is wrong, in a sentence.
         considered: actions that came into question.
         missing: partition changes that belong to the action and were not there.
@@ -98,15 +106,19 @@ class Departure:
 
     offset: int
     seen: MetadataRecord
+    subject: str
     reason: str
     considered: tuple[Alternative, ...] = ()
-    missing: tuple[PartitionChange, ...] = ()
+    missing: tuple[Missing, ...] = ()
 
     def __str__(self) -> str:
         """Write it over several lines: the record, then each alternative."""
         lines = [f"{self.offset}  {self.reason}: {self.seen}"]
-        lines += [f"    {it.name}: {it.why}{f' {it.would_write}' if it.would_write else ''}" for it in self.considered]
-        lines += [f"    missing {change}" for change in self.missing]
+        lines += [
+            f"    {action.name}: {action.why}{f' {action.would_write}' if action.would_write else ''}"
+            for action in self.considered
+        ]
+        lines += [f"    missing {write.subject}: {write.change}" for write in self.missing]
         return "\n".join(lines)
 
 
@@ -114,4 +126,4 @@ class Explanation(NamedTuple):
     """A batch, explained as far as possible."""
 
     actions: tuple[Action, ...]
-    departures: tuple[Departure, ...]
+    deviations: tuple[Deviation, ...]

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import TopicPartition
 from streaming.contracts.records import MetadataRecord, PartitionChange, RegisterBroker
-from streaming.model.conformance.actions import Action, ActionName, Alternative, Departure
-from streaming.model.conformance.known import Known
+from streaming.model.conformance.actions import Action, ActionName, Alternative, Deviation, Missing
+from streaming.model.conformance.quirks import Quirk
 from streaming.model.conformance.replay import Refused
 from streaming.model.conformance.steps import ALONE, Case, Match, Reason, closed_by, match, opened_by, would_write
-from streaming.model.controller.partition import Transition
+from streaming.model.registrations import Transition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -57,12 +57,12 @@ class Changes:
 
     Attributes:
         actions: what was explained.
-        departures: what was not.
+        deviations: what was not.
     """
 
     replay: Replay
     actions: list[Action] = field(default_factory=list)
-    departures: list[Departure] = field(default_factory=list)
+    deviations: list[Deviation] = field(default_factory=list)
 
     def explain(self, stretch: Stretch) -> int:
         """Explain and apply every change; give how many belong to the record that closes the stretch."""
@@ -73,8 +73,9 @@ class Changes:
             if (case := self._apply(offset, record)) is not None
         ]
         closing = self._closed(stretch, cases)
+        around = tuple(filter(None, (opened_by(stretch.opening), *closed_by(stretch.closing))))
         for offset, record, case in cases[: len(cases) - closing]:
-            self._alone(offset, record, case)
+            self._alone(offset, record, case, around)
         return closing
 
     def _apply(self, offset: int, record: PartitionChange) -> Case | None:
@@ -82,7 +83,7 @@ class Changes:
         try:
             self.replay.apply(record)
         except Refused as why:
-            self.departures.append(Departure(offset, record, str(why)))
+            self.deviations.append(Deviation(offset, record, self.replay.subject_of(record), str(why)))
         return None if case is None else case._replace(after=self.replay.registry.partitions[case.key])
 
     def _case(self, key: TopicPartition) -> Case | None:
@@ -100,20 +101,20 @@ class Changes:
             return 0
         taken = 0
         for offset, record in enumerate(stretch.changes, start=stretch.begins_at):
-            found = self._belongs(reason, record)
-            if found is None:
+            matched = self._belongs(reason, record)
+            if matched is None:
                 break
             case = self._apply(offset, record)
             if case is not None:
-                self._note(offset, case, found)
+                self._note(offset, case, matched)
             taken += 1
         self._complete(reason, stretch.opened_at, stretch.opening)
         return taken
 
     def _belongs(self, reason: Reason, record: PartitionChange) -> Match | None:
         case = self._case(TopicPartition(record.topic_id, record.partition))
-        found = None if case is None else match(self.replay, reason, case, record)
-        return found if isinstance(found, Match) else None
+        outcome = None if case is None else match(self.replay, reason, case, record)
+        return outcome if isinstance(outcome, Match) else None
 
     def _closed(self, stretch: Stretch, cases: Sequence[tuple[int, PartitionChange, Case]]) -> int:
         """Take the changes that belong to the record after them; give how many."""
@@ -126,18 +127,18 @@ class Changes:
         if not runs:
             return 0
         best = max(map(self._fit, runs))
-        (chosen, run), *others = [it for it in runs if self._fit(it) == best]
-        for number, (offset, case, found) in enumerate(run):
+        (chosen, run), *others = [run for run in runs if self._fit(run) == best]
+        for number, (offset, case, matched) in enumerate(run):
             causes = dict.fromkeys(
-                (*found.causes, *(cause for _, other in others for cause in other[number][2].causes))
+                (*matched.causes, *(cause for _, other in others for cause in other[number][2].causes))
             )
-            self._note(offset, case, found._replace(reason=chosen, causes=tuple(causes)))
+            self._note(offset, case, matched._replace(reason=chosen, causes=tuple(causes)))
         self._complete(chosen, stretch.begins_at + len(stretch.changes), stretch.closing)
         return len(run)
 
-    def _fit(self, it: tuple[Reason, Sequence[object]]) -> tuple[bool, int]:
+    def _fit(self, candidate: tuple[Reason, Sequence[object]]) -> tuple[bool, int]:
         """Judge how well an action explains what stands before its record: whether all is there, then how much."""
-        reason, run = it
+        reason, run = candidate
         return not any(self._missing(reason)), len(run)
 
     def _run_before(
@@ -146,10 +147,10 @@ class Changes:
         for number, (offset, record, case) in reversed(tuple(enumerate(cases))):
             plain = match(self.replay, reason, case, record)
             earlier = (other for _, other, _ in cases[:number])
-            found = plain if isinstance(plain, Match) else self._repeated(reason, record, case, earlier)
-            if found is None:
+            outcome = plain if isinstance(plain, Match) else self._repeated(reason, record, case, earlier)
+            if outcome is None:
                 return
-            yield offset, case, found
+            yield offset, case, outcome
 
     def _repeated(
         self, reason: Reason, record: PartitionChange, case: Case, earlier: Iterable[PartitionChange]
@@ -158,32 +159,43 @@ class Changes:
         if reason.name not in {ActionName.REGISTER_BROKER, ActionName.UNREGISTER_BROKER} or reason.broker is None:
             return None
         may_be = self.replay.was_voided(reason.broker, case.key.topic_id) and record in earlier
-        return Match(reason, reason.causes(case), Known.REPEATED_CHANGE) if may_be else None
+        return Match(reason, reason.causes(case), Quirk.REPEATED_CHANGE) if may_be else None
 
     def _complete(self, reason: Reason, at: int, record: MetadataRecord) -> None:
         missing = tuple(self._missing(reason))
         if missing:
-            self.departures.append(Departure(at, record, f"{reason.name} {reason.broker} lacks changes", (), missing))
+            subject, why = self.replay.subject_of(record), f"{reason.name} {reason.broker} lacks changes"
+            self.deviations.append(Deviation(at, record, subject, why, (), missing))
 
-    def _missing(self, reason: Reason) -> Iterator[PartitionChange]:
+    def _missing(self, reason: Reason) -> Iterator[Missing]:
         """Give the changes that an action still would write, whatever the configuration."""
         for case in filter(None, map(self._case, reason.members(self.replay.registry))):
-            wanted = [record for record, _ in would_write(self.replay, reason, case)]
-            if wanted and None not in wanted:
-                yield next(record for record in wanted if record is not None)
+            expected = [record for record, _ in would_write(self.replay, reason, case)]
+            if expected and None not in expected:
+                yield Missing(_name(case), next(record for record in expected if record is not None))
 
-    def _alone(self, offset: int, record: PartitionChange, case: Case) -> None:
+    def _alone(self, offset: int, record: PartitionChange, case: Case, around: Iterable[Reason]) -> None:
+        """Explain a change by itself; if nothing does, ask also what the actions of the records around would write."""
         considered: list[Alternative] = []
         for reason in ALONE:
-            found = match(self.replay, reason, case, record)
-            if isinstance(found, Match):
-                self._note(offset, case, found)
+            outcome = match(self.replay, reason, case, record)
+            if isinstance(outcome, Match):
+                self._note(offset, case, outcome)
                 return
-            considered.append(found)
-        self.departures.append(Departure(offset, record, "no action explains", tuple(considered)))
+            considered.append(outcome)
+        for reason in around:
+            outcome = match(self.replay, reason, case, record)
+            if isinstance(outcome, Match):
+                outcome = Alternative(reason.name, None, "its record is not next to this one")
+            if reason.broker in case.before.replicas:
+                considered.append(outcome)
+        self.deviations.append(Deviation(offset, record, _name(case), "no action explains", tuple(considered)))
 
-    def _note(self, offset: int, case: Case, found: Match) -> None:
-        reason, causes, known = found
-        subject = f"{case.topic.topic}-{case.key.partition}"
+    def _note(self, offset: int, case: Case, matched: Match) -> None:
+        reason, causes, quirk = matched
         step = Transition(case.topic, case.key, case.before, case.after, causes[0] if causes else Cause.UNKNOWN)
-        self.actions.append(Action(offset, reason.name, subject, reason.broker, causes, step, known))
+        self.actions.append(Action(offset, reason.name, _name(case), reason.broker, causes, step, quirk))
+
+
+def _name(case: Case) -> str:
+    return f"{case.topic.topic}-{case.key.partition}"

@@ -1,11 +1,11 @@
-"""A log in, actions and departures out: whether a controller did what the model's controller would have done."""
+"""A log in, actions and deviations out: whether a controller did what the model's controller would have done."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.contracts.records import Config, Partition, RemoveTopic
-from streaming.model.conformance.actions import Action, Departure, Explanation
+from streaming.contracts.records import Undecodable
+from streaming.model.conformance.actions import Action, Deviation, Explanation
 from streaming.model.conformance.changes import Changes, Stretch, stretches
 from streaming.model.conformance.records import Preconditions, name_of
 from streaming.model.conformance.replay import Refused, Replay
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Checker:
     """Reads a metadata log from its begin, or from a snapshot on.
 
-    It believes the log: after a departure it goes on from what the log says.
+    It believes the log: after a deviation it goes on from what the log says.
 
     Args:
         min_insync_replicas: the controllers' static default; None where nobody knows it: any is then possible.
@@ -38,23 +38,29 @@ class Checker:
                 self._replay.apply(record)
         self._replay.registry.transitions.clear()
 
-    def observe(self, batch: RecordBatch) -> tuple[Departure, ...]:
+    def observe(self, batch: RecordBatch) -> tuple[Deviation, ...]:
         """Take the next batch; give what the model would not have written."""
-        return self.explain(batch).departures
+        return self.explain(batch).deviations
 
     def explain(self, batch: RecordBatch) -> Explanation:
         """Take the next batch; give the actions behind it, and what no action explains."""
         changes = Changes(self._replay)
         if self._next_offset not in {None, batch.base_offset}:
-            reason = f"offset {self._next_offset} would be next"
-            changes.departures.append(Departure(batch.base_offset, batch.records[0], reason))
-        self._next_offset = batch.base_offset + len(batch.records)
+            changes.deviations.append(self._deviation(batch, 0, f"offset {self._next_offset} would be next"))
+        end = batch.base_offset + len(batch.records)
+        # Of a batch that cannot be read as a whole nobody knows how many records it holds.
+        self._next_offset = None if isinstance(batch.records[-1], Undecodable) else end
         for stretch in stretches(batch.base_offset, batch.records):
             self._explain(stretch, changes)
         missing = self._preconditions.end()
-        changes.departures += [Departure(self._next_offset - 1, batch.records[-1], reason) for reason in missing]
+        changes.deviations += [self._deviation(batch, -1, reason) for reason in missing]
         self._replay.registry.transitions.clear()
-        return Explanation(tuple(sorted(changes.actions, key=lambda it: it.offset)), tuple(changes.departures))
+        return Explanation(tuple(sorted(changes.actions, key=lambda action: action.offset)), tuple(changes.deviations))
+
+    def _deviation(self, batch: RecordBatch, index: int, reason: str) -> Deviation:
+        record = batch.records[index]
+        offset = batch.base_offset + index % len(batch.records)
+        return Deviation(offset, record, self._replay.subject_of(record), reason)
 
     def _explain(self, stretch: Stretch, changes: Changes) -> None:
         """Explain the changes of a stretch, then the record that closes it."""
@@ -63,23 +69,16 @@ class Checker:
         if record is None:
             return
         reasons = list(self._preconditions.broken(record, offset - cleaned_up))
-        subject = self._subject(record)
+        subject = self._replay.subject_of(record)
         try:
             self._replay.apply(record)
         except Refused as why:
             reasons = [str(why)]
-        changes.departures += [Departure(offset, record, reason) for reason in reasons]
+        changes.deviations += [Deviation(offset, record, subject, reason) for reason in reasons]
         if not reasons:
-            changes.actions.append(Action(offset, name_of(record), subject, getattr(record, "broker", None)))
+            changes.actions.append(_action(offset, record, subject))
 
-    def _subject(self, record: MetadataRecord) -> str:
-        """Name what a record is about."""
-        match record:
-            case Config():
-                return f"{record.resource_name or 'cluster'} {record.key}"
-            case RemoveTopic() | Partition():
-                topic = self._replay.registry.topics.get(record.topic_id)
-                number = f"-{record.partition}" if isinstance(record, Partition) else ""
-                return "" if topic is None else f"{topic.topic}{number}"
-            case _:
-                return getattr(record, "topic", "")
+
+def _action(offset: int, record: MetadataRecord, subject: str) -> Action:
+    broker = getattr(record, "broker", None)
+    return Action(offset, name_of(record), subject if broker is None else "", broker)

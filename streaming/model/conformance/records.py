@@ -24,8 +24,8 @@ from streaming.contracts.records import (
 )
 from streaming.model.conformance.actions import ActionName
 from streaming.model.controller.heartbeats import TABLE, BrokerState, state_of
-from streaming.model.controller.partition import PartitionRegistration
 from streaming.model.controller.topics import MIN_ISR
+from streaming.model.registrations import PartitionRegistration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -130,10 +130,10 @@ class Preconditions:
 
     def _registered(self, record: RegisterBroker, operation_began_at: int) -> Iterable[str]:
         """Born fenced, with the next offset of the log as its epoch; the same process keeps what it has."""
-        known = self._registry.brokers.get(record.broker)
+        registration = self._registry.brokers.get(record.broker)
         expected: tuple[int, bool, bool] = (operation_began_at, True, False)
-        if known is not None and known.incarnation_id == record.incarnation_id:
-            expected = (known.epoch, known.fenced, known.in_controlled_shutdown)
+        if registration is not None and registration.incarnation_id == record.incarnation_id:
+            expected = (registration.epoch, registration.fenced, registration.in_controlled_shutdown)
         if (record.broker_epoch, record.fenced, record.in_controlled_shutdown) != expected:
             yield "epoch, fenced and in controlled shutdown would be {}, {}, {}".format(*expected)
 
@@ -146,8 +146,8 @@ class Preconditions:
             yield "this broker leads nothing, or is not active"
 
     def _reachable(self, broker: BrokerId) -> set[BrokerState]:
-        known, leads = self._registry.brokers.get(broker), self._registry.leads_something(broker)
-        if known is None:
+        registration, leads = self._registry.brokers.get(broker), self._registry.leads_something(broker)
+        if registration is None:
             return set()
-        state = state_of(known)
+        state = state_of(registration)
         return {row.next for row in TABLE if row.state is state and row.leads in {None, leads}} - {state}

@@ -31,9 +31,9 @@ from streaming.contracts.records import (
 )
 from streaming.model.constants import Constants
 from streaming.model.controller.metadata_writer import MetadataWriter
-from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
 from streaming.model.controller.topics import MIN_ISR
 from streaming.model.messages.outbox import Outbox
+from streaming.model.registrations import BrokerRegistration, PartitionRegistration, TopicRegistration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +78,7 @@ class Replay:
         self._degraded: set[BrokerId] = set()
 
     def was_voided(self, broker: BrokerId, topic_id: TopicId) -> bool:
-        """Tell whether a new minimum ever took a broker's eligibility for a topic (see ``Known.REPEATED_CHANGE``)."""
+        """Return whether a new minimum ever took a broker's eligibility for a topic (see ``Quirk.REPEATED_CHANGE``)."""
         return (broker, topic_id) in self._voided
 
     def offline(self, partition: PartitionRegistration) -> Iterator[tuple[BrokerId, ...]]:
@@ -89,6 +89,20 @@ class Replay:
     def topic_called(self, name: str) -> TopicRegistration | None:
         """Find a topic by its name."""
         return self.registry.topics.get(self._ids[name]) if name in self._ids else None
+
+    def subject_of(self, record: MetadataRecord) -> str:
+        """Name what a record is about; a topic that does not exist by its id."""
+        match record:
+            case Config():
+                return f"{record.resource_name or 'cluster'} {record.key}"
+            case RemoveTopic() | Partition() | PartitionChange():
+                topic = self.registry.topics.get(record.topic_id)
+                number = "" if isinstance(record, RemoveTopic) else f"-{record.partition}"
+                return f"{record.topic_id if topic is None else topic.topic}{number}"
+            case RegisterBroker() | UnregisterBroker() | BrokerRegistrationChange():
+                return f"broker {record.broker}"
+            case _:
+                return getattr(record, "topic", "")
 
     def settings(self, topic: TopicRegistration) -> tuple[Settings, ...]:
         """Give what a topic's configuration may be: one, unless the controllers' own is needed and nobody knows it."""
@@ -177,21 +191,21 @@ class Replay:
 
     @apply.register
     def _(self, record: BrokerRegistrationChange) -> None:
-        known = self._broker(record.broker, record.broker_epoch)
+        registration = self._broker(record.broker, record.broker_epoch)
         if record.log_dirs is not None:
             self._degraded.add(record.broker)
-        self.registry.brokers[record.broker] = known._replace(
-            fenced=known.fenced if record.fenced == 0 else record.fenced > 0,
-            in_controlled_shutdown=known.in_controlled_shutdown or record.in_controlled_shutdown > 0,
+        self.registry.brokers[record.broker] = registration._replace(
+            fenced=registration.fenced if record.fenced == 0 else record.fenced > 0,
+            in_controlled_shutdown=registration.in_controlled_shutdown or record.in_controlled_shutdown > 0,
         )
 
     def _broker(self, broker: BrokerId, epoch: int) -> BrokerRegistration:
-        known = self.registry.brokers.get(broker)
-        if known is None:
+        registration = self.registry.brokers.get(broker)
+        if registration is None:
             raise Refused("this broker is not registered")
-        if known.epoch != epoch:
-            raise Refused(f"this broker is registered with epoch {known.epoch}")
-        return known
+        if registration.epoch != epoch:
+            raise Refused(f"this broker is registered with epoch {registration.epoch}")
+        return registration
 
     @apply.register
     def _(self, record: Config) -> None:
@@ -218,9 +232,9 @@ class Replay:
 
 def merge(before: PartitionRegistration, change: PartitionChange) -> PartitionRegistration:
     """Apply a change to a partition: what it names, and the epochs (``PartitionRegistration.merge``)."""
-    named = {name: value for name in before._fields if (value := getattr(change, name, None)) is not None}
+    changed = {name: value for name in before._fields if (value := getattr(change, name, None)) is not None}
     return before._replace(
-        **named,
+        **changed,
         leader_epoch=before.leader_epoch + (change.leader is not None),
         partition_epoch=before.partition_epoch + 1,
     )

@@ -18,16 +18,15 @@ from streaming.contracts.records import (
     RegisterBroker,
     UnregisterBroker,
 )
-from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH
 from streaming.model.conformance.actions import ActionName, Alternative
-from streaming.model.conformance.known import Known
+from streaming.model.conformance.quirks import Quirk
 from streaming.model.controller.alter_partition import Proposal, verdict
 from streaming.model.controller.change import record_of
 from streaming.model.controller.election import Mode
 from streaming.model.controller.metadata_writer import CAUSE_OF_ELECTION, DEFAULT, How
 from streaming.model.controller.reassignment import assignment_of, reassign, revert
-from streaming.model.messages.alter_partition import AlterPartitionItem
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
+from streaming.model.messages.alter_partition import ANY_BROKER_EPOCH, AlterPartitionItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,8 +34,8 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.conformance.replay import Replay, Settings
     from streaming.model.controller.election import Outcome
-    from streaming.model.controller.partition import PartitionRegistration, TopicRegistration
     from streaming.model.controller.registry import Registry
+    from streaming.model.registrations import PartitionRegistration, TopicRegistration
 
 
 class Case(NamedTuple):
@@ -79,7 +78,7 @@ class Match(NamedTuple):
 
     reason: Reason
     causes: tuple[Cause, ...]
-    known: Known | None = None
+    quirk: Quirk | None = None
 
 
 def would_write(replay: Replay, reason: Reason, case: Case) -> Iterator[tuple[PartitionChange | None, Outcome | None]]:
@@ -98,7 +97,7 @@ def would_write(replay: Replay, reason: Reason, case: Case) -> Iterator[tuple[Pa
 
 
 def match(replay: Replay, reason: Reason, case: Case, record: PartitionChange) -> Match | Alternative:
-    """Tell whether an action would write ``record``; if not, what else."""
+    """Return whether an action would write ``record``; if not, what else."""
     plan = reason.plan(replay, case)
     if isinstance(plan, str):
         return Alternative(reason.name, None, plan)
@@ -243,7 +242,7 @@ def _cancel(_: Replay, case: Case) -> Plan | str:
     if not assignment_of(case.before).is_reassigning:
         return "no reassignment is in progress"
     back = revert(case.before)
-    if back.unclean and not any(it.unclean for it in case.settings):
+    if back.unclean and not any(setting.unclean for setting in case.settings):
         return "only added replicas are in sync"
     return Plan(back.isr, How(assignment=back.assignment))
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.records import RECOVERED
-from streaming.model.broker.remote_replica import ANY_BROKER_EPOCH
-from streaming.model.messages.alter_partition import AlterPartitionItem
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
+from streaming.model.messages.alter_partition import ANY_BROKER_EPOCH, AlterPartitionItem
 from streaming.model.switches import Switches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from streaming.contracts.identifiers import BrokerId
-    from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration
+    from streaming.model.registrations import BrokerRegistration, PartitionRegistration
 
 
 class Proposal(NamedTuple):
@@ -65,13 +64,13 @@ def _is_ineligible(proposal: Proposal, broker: BrokerId, epoch: int) -> bool:
 
 CHECKS: Final[tuple[tuple[Callable[[Proposal], bool], Error], ...]] = (
     (_from_the_future, Error.NOT_CONTROLLER),
-    (lambda it: it.item.leader_epoch < it.partition.leader_epoch, Error.FENCED_LEADER_EPOCH),
-    (lambda it: it.sender != it.partition.leader, Error.INVALID_REQUEST),
+    (lambda proposal: proposal.item.leader_epoch < proposal.partition.leader_epoch, Error.FENCED_LEADER_EPOCH),
+    (lambda proposal: proposal.sender != proposal.partition.leader, Error.INVALID_REQUEST),
     (_is_late, Error.INVALID_UPDATE_VERSION),
     (_has_strangers, Error.INVALID_REQUEST),
-    (lambda it: it.sender not in [broker for broker, _ in it.item.isr], Error.INVALID_REQUEST),
+    (lambda proposal: proposal.sender not in [broker for broker, _ in proposal.item.isr], Error.INVALID_REQUEST),
     (_recovers_wrongly, Error.INVALID_REQUEST),
-    (lambda it: any(_is_ineligible(it, *member) for member in it.item.isr), Error.INELIGIBLE_REPLICA),
+    (lambda proposal: any(_is_ineligible(proposal, *member) for member in proposal.item.isr), Error.INELIGIBLE_REPLICA),
 )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.controller.partition import PartitionRegistration
+    from streaming.model.registrations import PartitionRegistration
 
 _ALL_CHECKS: Final = Switches()
 
@@ -57,8 +57,8 @@ class Change(NamedTuple):
 
 def build(before: PartitionRegistration, target: Target) -> Change | None:
     """Take one step towards ``target``; None if nothing changes."""
-    assignment, wanted = complete(target.assignment or assignment_of(before), target.isr)
-    target = target._replace(isr=wanted)
+    assignment, isr = complete(target.assignment or assignment_of(before), target.isr)
+    target = target._replace(isr=isr)
     planned = before._replace(
         replicas=assignment.replicas,
         adding_replicas=assignment.adding,
@@ -66,7 +66,8 @@ def build(before: PartitionRegistration, target: Target) -> Change | None:
     )
     elr, last_known = _eligible(planned, target)
     check = target.switches.last_known_leader_check
-    election = elect(planned, Candidates(wanted, elr, target.acceptable, check), target.mode)
+    # The election comes after the ELR: who leaves the ISR in this very step may be eligible, and lead at once.
+    election = elect(planned, Candidates(isr, elr, target.acceptable, check), target.mode)
     isr, elr, last_known, recovery = _after_election(before, target, election, elr, last_known)
     if not isr and not target.elr_enabled:
         isr = before.isr  # without ELR the last member stays in the ISR while nobody leads
@@ -86,7 +87,7 @@ def build(before: PartitionRegistration, target: Target) -> Change | None:
 
 
 def _begins_epoch(before: PartitionRegistration, after: PartitionRegistration, switches: Switches) -> bool:
-    """Tell whether a term of leadership begins: another leader, a replica less, in old versions an ISR member less."""
+    """Return whether a leader epoch begins: another leader, a replica less, in old versions an ISR member less."""
     return (
         after.leader != before.leader
         or not set(before.replicas) <= set(after.replicas)

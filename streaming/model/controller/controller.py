@@ -60,9 +60,9 @@ class Controller:
             BrokerRegistrationRequest: self.membership.register,
             BrokerHeartbeatRequest: self.membership.heartbeat,
             AlterPartitionRequest: self.replication.alter_partition,
-            AssignReplicasToDirsRequest: lambda _, it: self.membership.assign_replicas_to_dirs(it),
-            MetadataRequest: lambda _, it: self._subscribe(it),
-            AllocateProducerIdsRequest: lambda _, it: producer_ids.allocate(it),
+            AssignReplicasToDirsRequest: lambda _, request: self.membership.assign_replicas_to_dirs(request),
+            MetadataRequest: lambda _, request: self._subscribe(request),
+            AllocateProducerIdsRequest: lambda _, request: producer_ids.allocate(request),
         }
         self.tasks: dict[str, tuple[int, Callable[[int], None]]] = {
             "write the heartbeat of the log": (constants.metadata_max_idle_interval_ms, self._tick),

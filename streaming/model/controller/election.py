@@ -10,7 +10,7 @@ from streaming.contracts.identifiers import NO_LEADER, BrokerId
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.model.controller.partition import PartitionRegistration
+    from streaming.model.registrations import PartitionRegistration
 
 
 class Mode(Enum):
@@ -56,11 +56,15 @@ class Candidates(NamedTuple):
     last_known_leader_check: bool = True
 
     def is_valid(self, broker: BrokerId) -> bool:
-        """Live, and certain to hold every committed record."""
+        """Live, and certain to hold every committed record.
+
+        The ELR counts only while the ISR is empty: as long as anybody is in sync, records may have been committed that
+        those who left do not have.
+        """
         return self.acceptable(broker) and (broker in self.isr or (not self.isr and broker in self.elr))
 
     def may_return(self, last_known: tuple[BrokerId, ...]) -> bool:
-        """Tell whether the last known leader may lead again: nobody is in sync, nobody is eligible."""
+        """Return whether the last known leader may lead again: nobody is in sync, nobody is eligible."""
         if self.isr or self.elr or len(last_known) != 1:
             return False
         return self.acceptable(last_known[0]) or not self.last_known_leader_check

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId
-    from streaming.model.controller.partition import BrokerRegistration
+    from streaming.model.registrations import BrokerRegistration
 
 
 class BrokerState(Enum):
@@ -95,7 +95,7 @@ class Sessions:
         self._contacts[broker] = now
 
     def is_valid(self, broker: BrokerId, now: int) -> bool:
-        """Tell whether ``broker`` was heard of within the session."""
+        """Return whether ``broker`` was heard of within the session."""
         contact = self._contacts.get(broker)
         return contact is not None and now - contact <= self._timeout_ms
 

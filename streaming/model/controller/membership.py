@@ -9,8 +9,7 @@ from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicPartitio
 from streaming.contracts.records import BrokerRegistrationChange, RegisterBroker, UnregisterBroker
 from streaming.model.controller.heartbeats import BrokerState, Question, Sessions, next_state, state_of
 from streaming.model.controller.metadata_writer import How, MetadataWriter
-from streaming.model.controller.partition import BrokerRegistration
-from streaming.model.messages.errors import Error, Refused
+from streaming.model.errors import Error, Refused
 from streaming.model.messages.membership import (
     AssignReplicasToDirsRequest,
     BrokerHeartbeatRequest,
@@ -19,6 +18,7 @@ from streaming.model.messages.membership import (
     BrokerRegistrationResponse,
 )
 from streaming.model.messages.outbox import Outbox
+from streaming.model.registrations import BrokerRegistration
 
 if TYPE_CHECKING:
     from streaming.model.constants import Constants
@@ -56,14 +56,16 @@ class Membership:
         A restart first takes the broker out of whatever ISR (after a crash also ELR) still names it, in one batch
         before the registration.
         """
-        known = self._registry.brokers.get(request.broker)
-        if known is not None and known.incarnation_id == request.incarnation_id:
-            self._register_again(now, request.broker, known)
+        registration = self._registry.brokers.get(request.broker)
+        if registration is not None and registration.incarnation_id == request.incarnation_id:
+            self._register_again(now, request.broker, registration)
             return
-        if known is not None and self._sessions.is_valid(request.broker, now):
+        if registration is not None and self._sessions.is_valid(request.broker, now):
             self._outbox.send(request.broker, BrokerRegistrationResponse(Error.DUPLICATE_BROKER_REGISTRATION))
             return
-        self._shut_down_before(request.broker, clean=known is not None and known.epoch == request.previous_broker_epoch)
+        self._shut_down_before(
+            request.broker, clean=registration is not None and registration.epoch == request.previous_broker_epoch
+        )
         # The log's next offset, not the record's own: clean-up records may stand before it.
         epoch = BrokerEpoch(self._writer.end_offset)
         broker, incarnation_id, rack, log_dirs = request.broker, request.incarnation_id, request.rack, request.log_dirs
@@ -80,19 +82,19 @@ class Membership:
         self._outbox.send(request.broker, BrokerRegistrationResponse(Error.NONE, epoch))
         self._writer.commit(now)
 
-    def _register_again(self, now: int, broker: BrokerId, known: BrokerRegistration) -> None:
+    def _register_again(self, now: int, broker: BrokerId, registration: BrokerRegistration) -> None:
         """The same process asks again: it did not hear the answer. Epoch and flags stay."""
         self._writer.write(
             RegisterBroker(
                 broker=broker,
-                broker_epoch=known.epoch,
-                incarnation_id=known.incarnation_id,
-                fenced=known.fenced,
-                in_controlled_shutdown=known.in_controlled_shutdown,
+                broker_epoch=registration.epoch,
+                incarnation_id=registration.incarnation_id,
+                fenced=registration.fenced,
+                in_controlled_shutdown=registration.in_controlled_shutdown,
             )
         )
         self._sessions.touch(broker, now)
-        self._outbox.send(broker, BrokerRegistrationResponse(Error.NONE, known.epoch))
+        self._outbox.send(broker, BrokerRegistrationResponse(Error.NONE, registration.epoch))
         self._writer.commit(now)
 
     def _shut_down_before(self, broker: BrokerId, *, clean: bool) -> None:

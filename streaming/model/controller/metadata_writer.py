@@ -13,25 +13,24 @@ from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, Micros, Offset, TopicId, TopicPartition
 from streaming.contracts.records import LeaderChange, MetadataRecord, RecordBatch
 from streaming.model.controller.change import Change, Target, build, record_of, record_of_creation
+from streaming.model.controller.commit import MICROS_PER_MS, Commit
 from streaming.model.controller.election import Mode, Outcome
-from streaming.model.controller.partition import (
+from streaming.model.controller.reassignment import Assignment, assignment_of
+from streaming.model.controller.registry import Registry
+from streaming.model.messages.membership import MetadataDelta, MetadataPartition
+from streaming.model.messages.outbox import Outbox
+from streaming.model.registrations import (
     BrokerRegistration,
     PartitionRegistration,
     TopicRegistration,
     Transition,
 )
-from streaming.model.controller.reassignment import Assignment, assignment_of
-from streaming.model.controller.registry import Registry
-from streaming.model.messages.membership import MetadataDelta, MetadataPartition
-from streaming.model.messages.outbox import Outbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from streaming.model.constants import Constants
-    from streaming.model.probe import Probe
-
-MICROS_PER_MS: Final = 1_000
+    from streaming.model.controller.commit import CommitProbe
 
 # An election that had to reach beyond the ISR says more than the step that asked for it.
 CAUSE_OF_ELECTION: Final = {
@@ -39,14 +38,6 @@ CAUSE_OF_ELECTION: Final = {
     Outcome.LAST_KNOWN: Cause.LAST_KNOWN_LEADER,
     Outcome.OUT_OF_SYNC: Cause.UNCLEAN_ELECTION,
 }
-
-
-class Commit(NamedTuple):
-    """What one operation left behind: the batch as anybody may read it, and the true steps."""
-
-    now: int
-    batch: RecordBatch
-    transitions: tuple[Transition, ...]
 
 
 class How(NamedTuple):
@@ -78,9 +69,9 @@ class MetadataWriter:
     Attributes:
         appended: batches that the quorum has not been handed yet.
         commits: what the quorum has committed and nobody has taken yet.
-        end_offset: where the log ends once everything written is in it.
-        committed_offset: where that part of the log ends that anybody may see.
-        epoch: raft epoch of the active controller.
+        end_offset: where the log ends once everything written is in it; falls only with :meth:`begin_epoch`.
+        committed_offset: end of what anybody may see of it. Invariant: ≤ ``end_offset``, never falls.
+        epoch: raft epoch of the active controller; never falls.
 
     Args:
         constants: timing and switches.
@@ -99,7 +90,7 @@ class MetadataWriter:
         self.epoch = 0
         self.elr_enabled = constants.eligible_leader_replicas
         self.switches = constants.switches
-        self.probe: Probe | None = None
+        self.probe: CommitProbe | None = None
         self._origin = origin
         self._outbox = outbox
         self._records: list[MetadataRecord] = []
@@ -220,7 +211,10 @@ class MetadataWriter:
 
     def _publish(self, transitions: tuple[Transition, ...]) -> None:
         """Send what changed. Departs from Kafka: idle heartbeats of the log are not sent, nobody acts on them."""
-        partitions = tuple(MetadataPartition(it.topic_partition, it.topic, it.after) for it in transitions)
+        partitions = tuple(
+            MetadataPartition(transition.topic_partition, transition.topic, transition.after)
+            for transition in transitions
+        )
         brokers = tuple((broker, self.registry.brokers.get(broker)) for broker in self._brokers)
         topics = tuple(self.registry.topics[topic_id] for topic_id in self._topics)
         if partitions or brokers or topics:

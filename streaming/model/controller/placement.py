@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from streaming.model.messages.errors import Error, Refused
+from streaming.model.errors import Error, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from streaming.contracts.identifiers import BrokerId
     from streaming.model.controller.java_random import JavaRandom
-    from streaming.model.controller.partition import BrokerRegistration
+    from streaming.model.registrations import BrokerRegistration
 
     Assignments = tuple[tuple[BrokerId, ...], ...]  # the replicas of each partition, the preferred leader first
 
@@ -32,10 +32,10 @@ class UsableBroker(NamedTuple):
 def usable_brokers(brokers: Mapping[BrokerId, BrokerRegistration]) -> list[UsableBroker]:
     """Give the registered brokers without those that are shutting down, or have no directory that is not cordoned."""
     return [
-        UsableBroker(broker, it.rack, it.fenced)
-        for broker, it in brokers.items()
-        if (it.fenced or not it.in_controlled_shutdown)
-        and (not it.log_dirs or set(it.log_dirs) - set(it.cordoned_log_dirs))
+        UsableBroker(broker, registration.rack, registration.fenced)
+        for broker, registration in brokers.items()
+        if (registration.fenced or not registration.in_controlled_shutdown)
+        and (not registration.log_dirs or set(registration.log_dirs) - set(registration.cordoned_log_dirs))
     ]
 
 
@@ -96,9 +96,9 @@ def place(brokers: Iterable[UsableBroker], partitions: int, replication_factor: 
     Raises:
         Refused: INVALID_REPLICATION_FACTOR: it is not between 1 and the number of brokers, or all are fenced.
     """
-    usable = sorted(brokers, key=lambda it: it.broker)
+    usable = sorted(brokers, key=lambda broker: broker.broker)
     check_replication_factor(replication_factor, len(usable))
-    if all(it.fenced for it in usable):
+    if all(broker.fenced for broker in usable):
         raise Refused(Error.INVALID_REPLICATION_FACTOR, "all brokers are fenced")
     stripes = _Stripes(usable, random)
     return tuple(stripes.next(replication_factor) for _ in range(partitions))
@@ -128,8 +128,8 @@ class _Rack:
     """One rack. Fenced brokers come last, and never lead."""
 
     def __init__(self, brokers: Sequence[UsableBroker], random: JavaRandom) -> None:
-        self._fenced = _Ring((it.broker for it in brokers if it.fenced), random)
-        self._unfenced = _Ring((it.broker for it in brokers if not it.fenced), random)
+        self._fenced = _Ring((broker.broker for broker in brokers if broker.fenced), random)
+        self._unfenced = _Ring((broker.broker for broker in brokers if not broker.fenced), random)
 
     def next_leader(self, epoch: int) -> BrokerId | None:
         return self._unfenced.next(epoch)
@@ -148,15 +148,15 @@ class _Stripes:
 
     def __init__(self, brokers: Sequence[UsableBroker], random: JavaRandom) -> None:
         by_rack: dict[str | None, list[UsableBroker]] = {}
-        for it in brokers:
-            by_rack.setdefault(it.rack, []).append(it)
+        for broker in brokers:
+            by_rack.setdefault(broker.rack, []).append(broker)
         # Brokers without a rack share one, before all others.
         self._racks = [
-            _Rack(by_rack[name], random) for name in sorted(by_rack, key=lambda it: (it is not None, it or ""))
+            _Rack(by_rack[name], random) for name in sorted(by_rack, key=lambda rack: (rack is not None, rack or ""))
         ]
         self._row = list(self._racks)
         self._offset = random.next_int(len(self._racks))
-        self._unfenced = sum(not it.fenced for it in brokers)
+        self._unfenced = sum(not broker.fenced for broker in brokers)
         self._epoch = 0
         self._random = random
 

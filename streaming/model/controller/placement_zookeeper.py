@@ -24,11 +24,11 @@ def assign_replicas(
     Raises:
         Refused: INVALID_REPLICATION_FACTOR.
     """
-    usable = sorted(brokers, key=lambda it: it.broker)
+    usable = sorted(brokers, key=lambda broker: broker.broker)
     check_replication_factor(replication_factor, len(usable))
-    rack_of = {it.broker: it.rack or "" for it in usable}
-    if any(it.rack is None for it in usable):
-        rack_of = {it.broker: f"{rank:09}" for rank, it in enumerate(usable)}
+    rack_of = {broker.broker: broker.rack or "" for broker in usable}
+    if any(broker.rack is None for broker in usable):
+        rack_of = {broker.broker: f"{rank:09}" for rank, broker in enumerate(usable)}
     ring, racks = _alternating(rack_of), len(set(rack_of.values()))
 
     def replicas(partition: int) -> tuple[BrokerId, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId
-    from streaming.model.controller.partition import PartitionRegistration
+    from streaming.model.registrations import PartitionRegistration
 
 
 class Assignment(NamedTuple):
@@ -22,7 +22,7 @@ class Assignment(NamedTuple):
 
     @property
     def is_reassigning(self) -> bool:
-        """Tell whether replicas are on the move."""
+        """Return whether replicas are on the move."""
         return bool(self.adding or self.removing)
 
 
@@ -58,11 +58,11 @@ def complete(moving: Assignment, isr: tuple[BrokerId, ...]) -> tuple[Assignment,
 
     Where fewer come than go, every wanted replica has to be in sync. As 4.3.1 does; its successors may ask for all.
     """
-    wanted = tuple(broker for broker in moving.replicas if broker not in moving.removing)
+    target = tuple(broker for broker in moving.replicas if broker not in moving.removing)
     remaining = tuple(broker for broker in isr if broker not in moving.removing)
-    needed = wanted if len(moving.adding) < len(moving.removing) else moving.adding
+    needed = target if len(moving.adding) < len(moving.removing) else moving.adding
     if moving.is_reassigning and remaining and set(needed) <= set(remaining):
-        return Assignment(wanted), remaining
+        return Assignment(target), remaining
     return moving, isr
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicId, TopicPartition
-from streaming.model.controller.partition import (
+from streaming.model.controller.timeline import Journal, Timeline
+from streaming.model.registrations import (
     BrokerRegistration,
     PartitionRegistration,
     TopicRegistration,
     Transition,
 )
-from streaming.model.controller.timeline import Journal, Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -73,7 +73,7 @@ class Registry:
         return list(self._led.get(broker, ()))
 
     def leads_something(self, broker: BrokerId) -> bool:
-        """Tell whether ``broker`` leads any partition."""
+        """Return whether ``broker`` leads any partition."""
         return bool(self._led.get(broker))
 
     def in_log_dirs(self, broker: BrokerId, names: Container[str]) -> list[TopicPartition]:
@@ -82,12 +82,12 @@ class Registry:
         return [key for key, name in placed.items() if name in names and key in self._hosted.get(broker, ())]
 
     def is_offline(self, broker: BrokerId, key: TopicPartition) -> bool:
-        """Tell whether a replica lies in a directory that its broker cannot read."""
+        """Return whether a replica lies in a directory that its broker cannot read."""
         name = self.directories[broker].get(key) if broker in self.directories else None
         return name is not None and broker in self.brokers and name not in self.brokers[broker].log_dirs
 
     def is_active(self, broker: BrokerId) -> bool:
-        """Tell whether ``broker`` is registered, unfenced and not shutting down."""
+        """Return whether ``broker`` is registered, unfenced and not shutting down."""
         registration = self.brokers.get(broker)
         return registration is not None and registration.is_active
 
@@ -112,7 +112,7 @@ class Registry:
     def remove_topic(self, topic: TopicRegistration) -> None:
         """Forget a topic whose partitions are gone, and its configuration."""
         del self.topics[topic.topic_id], self._topic_ids[topic.topic]
-        for name, key in [it for it in self.configs if it[0] == topic.topic]:
+        for name, key in [config for config in self.configs if config[0] == topic.topic]:
             del self.configs[name, key]
 
     def replace(

@@ -11,16 +11,16 @@ from streaming.contracts.records import RECOVERED
 from streaming.model.controller import alter_partition, reassignment
 from streaming.model.controller.election import Mode
 from streaming.model.controller.metadata_writer import How, MetadataWriter
-from streaming.model.controller.partition import PartitionRegistration
 from streaming.model.controller.placement import check_replicas
+from streaming.model.errors import Error, Refused
 from streaming.model.messages.alter_partition import (
     AlteredPartition,
     AlterPartitionItem,
     AlterPartitionRequest,
     AlterPartitionResponse,
 )
-from streaming.model.messages.errors import Error, Refused
 from streaming.model.messages.outbox import Outbox
+from streaming.model.registrations import PartitionRegistration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,12 +33,12 @@ _MAX_ELECTIONS_A_BATCH: Final = 1_000
 # What an administrator may ask for: whether it is needed, why it happens, what to answer if nobody can be elected.
 _ADMINISTRATORS_ELECTION: Final[dict[Mode, tuple[Callable[[PartitionRegistration], bool], Cause, Error]]] = {
     Mode.PREFERRED: (
-        lambda it: it.leader != it.replicas[0],
+        lambda partition: partition.leader != partition.replicas[0],
         Cause.PREFERRED_ELECTION,
         Error.PREFERRED_LEADER_NOT_AVAILABLE,
     ),
     Mode.UNCLEAN: (
-        lambda it: it.leader == NO_LEADER,
+        lambda partition: partition.leader == NO_LEADER,
         Cause.UNCLEAN_ELECTION,
         Error.ELIGIBLE_LEADERS_NOT_AVAILABLE,
     ),
@@ -118,10 +118,10 @@ class Replication:
     # -------------------------------------------------------------- reassignments
 
     def alter_partition_reassignments(
-        self, now: int, wanted: Mapping[TopicPartition, tuple[BrokerId, ...] | None]
+        self, now: int, targets: Mapping[TopicPartition, tuple[BrokerId, ...] | None]
     ) -> dict[TopicPartition, Error]:
         """Administrator moves replicas, or (None) takes a running move back (KIP-455)."""
-        errors = {key: self._move(key, target) for key, target in wanted.items()}
+        errors = {key: self._move(key, target) for key, target in targets.items()}
         self._writer.commit(now)
         return errors
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import TopicId, TopicPartition
 from streaming.contracts.records import RESOURCE_BROKER, RESOURCE_TOPIC, ClearElr, Config, RemoveTopic, Topic
-from streaming.model.controller.partition import PartitionRegistration, TopicRegistration
 from streaming.model.controller.placement import check_assignments, place, usable_brokers
-from streaming.model.messages.errors import Error, Refused
+from streaming.model.errors import Error, Refused
+from streaming.model.registrations import PartitionRegistration, TopicRegistration
 from streaming.model.storage.segments import log_config
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Topics:
 
     def create_partitions(self, now: int, name: str, assignments: Assignments) -> None:
         """Administrator adds partitions to a topic; the records it has stay where they are."""
-        topic = self._named(name)
+        topic = self._topic_or_refuse(name)
         factor = len(self._registry.partitions[TopicPartition(topic.topic_id, 0)].replicas)
         if not assignments:
             raise Refused(Error.INVALID_PARTITIONS, f"{name} has {topic.partitions} partitions already")
@@ -85,7 +85,7 @@ class Topics:
         self._create_partitions(topic, first, assignments)
         self._writer.commit(now)
 
-    def _named(self, name: str) -> TopicRegistration:
+    def _topic_or_refuse(self, name: str) -> TopicRegistration:
         topic = self._registry.topic_named(name)
         if topic is None:
             raise Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
@@ -114,7 +114,7 @@ class Topics:
         Another minimum voids what "eligible" was promised under: the eligible leader replicas are cleared. Without them
         nobody could tell who is eligible, so with that feature on the default minimum cannot be taken back (KIP-966).
         """
-        topics = list(self._registry.topics.values()) if topic_name == CLUSTER else [self._named(topic_name)]
+        topics = list(self._registry.topics.values()) if topic_name == CLUSTER else [self._topic_or_refuse(topic_name)]
         if topic_name == CLUSTER and value is None and key == MIN_ISR and self._writer.elr_enabled:
             raise Refused(Error.INVALID_CONFIG, "the default minimum cannot be removed while ELR is enabled")
         configs = self._registry.configs

@@ -57,7 +57,7 @@ def round_robin(topics: Counts, members: Sequence[Subscription]) -> Assignment:
     """Deal all partitions out in turn, past members that do not want one (``RoundRobinAssignor``)."""
     shares = _nothing(members)
     ordered = deque(_static_members_first(members))
-    for partition in _wanted(topics, members):
+    for partition in _subscribed_partitions(topics, members):
         while partition.topic_id not in ordered[0].topics:
             ordered.rotate(-1)
         shares[ordered[0].member_id].append(partition)
@@ -69,7 +69,7 @@ def sticky(topics: Counts, members: Sequence[Subscription]) -> Assignment:
     """Balance first, then move as little as possible (``StickyAssignor``, KIP-54)."""
     owned = _rightly_owned(topics, members)
     if _all_subscribe_alike(members):
-        return _frozen(_keep_and_deal(_wanted(topics, members), owned))
+        return _frozen(_keep_and_deal(_subscribed_partitions(topics, members), owned))
     return _frozen(_keep_and_balance(topics, members, owned))
 
 
@@ -81,7 +81,9 @@ def cooperative_sticky(topics: Counts, members: Sequence[Subscription]) -> Assig
     everything_owned = {partition for member in members for partition in member.owned}
     own = {member.member_id: frozenset(member.owned) for member in members}
     return {
-        member_id: tuple(it for it in share if it in own[member_id] or it not in everything_owned)
+        member_id: tuple(
+            partition for partition in share if partition in own[member_id] or partition not in everything_owned
+        )
         for member_id, share in sticky(topics, members).items()
     }
 
@@ -90,7 +92,7 @@ def uniform(topics: Counts, members: Sequence[Subscription]) -> Assignment:
     """Balance first, then move as little as possible; by the coordinator (``UniformAssignor``, KIP-848)."""
     owned = _rightly_owned(topics, members)
     if _all_subscribe_alike(members):
-        return _frozen(_keep_and_fill(_wanted(topics, members), owned))
+        return _frozen(_keep_and_fill(_subscribed_partitions(topics, members), owned))
     return _frozen(_keep_and_balance(topics, members, owned))
 
 
@@ -114,17 +116,21 @@ def _frozen(shares: Shares) -> Assignment:
 
 def _static_members_first(members: Iterable[Subscription]) -> list[Subscription]:
     """A static member (KIP-345) keeps its rank when it returns under another member id."""
-    return sorted(members, key=lambda it: (it.instance_id is None, it.instance_id or it.member_id))
+    return sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id))
 
 
 def _all_subscribe_alike(members: Iterable[Subscription]) -> bool:
     return len({member.topics for member in members}) == 1
 
 
-def _wanted(topics: Counts, members: Iterable[Subscription]) -> list[TopicPartition]:
+def _subscribed_partitions(topics: Counts, members: Iterable[Subscription]) -> list[TopicPartition]:
     """Every partition that somebody subscribes to, in order."""
     subscribed = frozenset[TopicId]().union(*(member.topics for member in members))
-    return [TopicPartition(it, number) for it in sorted(subscribed & topics.keys()) for number in range(topics[it])]
+    return [
+        TopicPartition(topic_id, number)
+        for topic_id in sorted(subscribed & topics.keys())
+        for number in range(topics[topic_id])
+    ]
 
 
 def _rightly_owned(topics: Counts, members: Iterable[Subscription]) -> Shares:
@@ -140,8 +146,10 @@ def _rightly_owned(topics: Counts, members: Iterable[Subscription]) -> Shares:
             elif member.generation == generation:
                 owners[partition] = (generation, None)
     return {
-        member.member_id: [it for it in member.owned if it in owners and owners[it][1] == member.member_id]
-        for member in sorted(members, key=lambda it: it.member_id)
+        member.member_id: [
+            partition for partition in member.owned if partition in owners and owners[partition][1] == member.member_id
+        ]
+        for member in sorted(members, key=lambda member: member.member_id)
     }
 
 
@@ -150,7 +158,7 @@ def _without(partitions: Iterable[TopicPartition], shares: Shares) -> list[Topic
     return [partition for partition in partitions if partition not in taken]
 
 
-def _keep(partitions: Collection[TopicPartition], owned: Shares) -> tuple[Shares, int]:
+def _keep_fair_share(partitions: Collection[TopicPartition], owned: Shares) -> tuple[Shares, int]:
     """Let everybody keep a fair share of what they own: n // c, and one more to n % c of those who own more.
 
     Returns:
@@ -168,7 +176,7 @@ def _keep(partitions: Collection[TopicPartition], owned: Shares) -> tuple[Shares
 def _keep_and_deal(partitions: Collection[TopicPartition], owned: Shares) -> Shares:
     """Deal the rest out in turn, one by one: first to all below n // c, then one more to each who has just that."""
     least = len(partitions) // len(owned)
-    shares, _ = _keep(partitions, owned)
+    shares, _ = _keep_fair_share(partitions, owned)
     below = deque(member_id for member_id, share in shares.items() if len(share) < least)
     at_least = deque(member_id for member_id, share in shares.items() if len(share) == least)
     for partition in _without(partitions, shares):
@@ -182,7 +190,7 @@ def _keep_and_deal(partitions: Collection[TopicPartition], owned: Shares) -> Sha
 def _keep_and_fill(partitions: Collection[TopicPartition], owned: Shares) -> Shares:
     """Fill one member after the other, so that each gets a stretch; the first who lack something get one more."""
     least = len(partitions) // len(owned)
-    shares, one_more = _keep(partitions, owned)
+    shares, one_more = _keep_fair_share(partitions, owned)
     rest = iter(_without(partitions, shares))
     for share in shares.values():
         if len(share) <= least:
@@ -202,11 +210,13 @@ def _keep_and_balance(topics: Counts, members: Sequence[Subscription], owned: Sh
     readers = {
         topic: sorted(member.member_id for member in members if topic in member.topics) for topic in sorted(topics)
     }
-    partitions = sorted(_wanted(topics, members), key=lambda it: (len(readers[it.topic_id]), it))
+    partitions = sorted(
+        _subscribed_partitions(topics, members), key=lambda partition: (len(readers[partition.topic_id]), partition)
+    )
     shares = owned
 
     def has_least(partition: TopicPartition) -> str:
-        return min(readers[partition.topic_id], key=lambda it: len(shares[it]))
+        return min(readers[partition.topic_id], key=lambda reader: len(shares[reader]))
 
     for partition in _without(partitions, shares):
         shares[has_least(partition)].append(partition)

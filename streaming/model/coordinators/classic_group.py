@@ -68,9 +68,9 @@ class ClassicMember:
 
     def take(self, request: JoinGroupRequest) -> bool:
         """Take in what a member says of itself; tell whether it is news that concerns the others."""
-        told = (request.assignors, request.topics, request.owned)
-        is_news = told != (self.assignors, self.topics, self.owned)
-        self.assignors, self.topics, self.owned = told
+        subscription = (request.assignors, request.topics, request.owned)
+        is_news = subscription != (self.assignors, self.topics, self.owned)
+        self.assignors, self.topics, self.owned = subscription
         self.owned_generation = request.owned_generation
         self.session_timeout_ms = request.session_timeout_ms
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -111,21 +111,21 @@ class ClassicGroup:
     @property
     def rebalance_timeout_ms(self) -> int:
         """How long a rebalance waits for members: as long as the most patient one says."""
-        return max((it.rebalance_timeout_ms for it in self.members.values()), default=0)
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def have_all_joined(self) -> bool:
         """Whether there is nobody left to wait for."""
-        return not self.pending and all(it.joining is not None for it in self.members.values())
+        return not self.pending and all(member.joining is not None for member in self.members.values())
 
     @property
     def topics(self) -> frozenset[TopicId]:
         """What its members read."""
-        return frozenset[TopicId]().union(*(it.topics for it in self.members.values()))
+        return frozenset[TopicId]().union(*(member.topics for member in self.members.values()))
 
     def begin_generation(self) -> list[str]:
         """Go on without those that did not join, and give them; elect a leader and an assignor."""
-        late = [name for name, it in self.members.items() if it.joining is None]
+        late = [name for name, member in self.members.items() if member.joining is None]
         for name in late:
             del self.members[name]
         self.generation += 1
@@ -135,25 +135,30 @@ class ClassicGroup:
         return late
 
     def accepts(self, assignors: tuple[str, ...]) -> bool:
-        """Tell whether everybody would still have an assignor in common."""
-        common = set(assignors).intersection(*(it.assignors for it in self.members.values()))
+        """Return whether everybody would still have an assignor in common."""
+        common = set(assignors).intersection(*(member.assignors for member in self.members.values()))
         return bool(common)
 
     def _elected_assignor(self) -> str:
         """Each votes for its favourite among those that all know; of several the leader's favourite wins."""
         if not self.members:
             return ""
-        common = set[str].intersection(*(set(it.assignors) for it in self.members.values()))
-        votes = [next(name for name in it.assignors if name in common) for it in self.members.values()]
+        common = set[str].intersection(*(set(member.assignors) for member in self.members.values()))
+        votes = [next(name for name in member.assignors if name in common) for member in self.members.values()]
         return max(self.members[self.leader].assignors, key=votes.count)
 
     def value(self, group: str, shares: dict[str, tuple[TopicPartition, ...]]) -> ClassicGroupValue:
         """Give the record of this generation."""
         members = tuple(
             ClassicMemberValue(
-                name, it.session_timeout_ms, it.rebalance_timeout_ms, it.assignors, it.topics, shares.get(name, ())
+                name,
+                member.session_timeout_ms,
+                member.rebalance_timeout_ms,
+                member.assignors,
+                member.topics,
+                shares.get(name, ()),
             )
-            for name, it in self.members.items()
+            for name, member in self.members.items()
         )
         return ClassicGroupValue(group, self.generation, self.assignor, self.leader, members, self.since_ms)
 
@@ -163,9 +168,9 @@ def from_value(value: ClassicGroupValue) -> ClassicGroup:
     group = ClassicGroup()
     group.generation, group.assignor, group.leader = value.generation, value.assignor, value.leader
     group.since_ms = value.since_ms
-    for told in value.members:
-        member = group.members[told.member_id] = ClassicMember(told.member_id)
-        member.assignors, member.topics, member.share = told.assignors, told.topics, told.share
-        member.session_timeout_ms, member.rebalance_timeout_ms = told.session_timeout_ms, told.rebalance_timeout_ms
+    for stored in value.members:
+        member = group.members[stored.member_id] = ClassicMember(stored.member_id)
+        member.assignors, member.topics, member.share = stored.assignors, stored.topics, stored.share
+        member.session_timeout_ms, member.rebalance_timeout_ms = stored.session_timeout_ms, stored.rebalance_timeout_ms
     group.state = GroupState.STABLE if group.members else GroupState.EMPTY
     return group

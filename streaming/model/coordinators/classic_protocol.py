@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from streaming.model.coordinators.classic_group import ClassicGroup, ClassicMember
 from streaming.model.coordinators.consumer_group import GroupState
 from streaming.model.coordinators.group_values import group_key
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.messages.groups import (
     NO_MEMBER,
     HeartbeatRequest,
@@ -77,7 +77,7 @@ class ClassicProtocol:
             member = classic.members[request.member_id] = ClassicMember(request.member_id)
             classic.has_grown = True
         is_news = member.take(request)
-        self._hear(now, group, member)
+        self._heartbeat_received(now, group, member)
         self._joined(now, group, classic, member, changes=is_new or is_news)
 
     @staticmethod
@@ -94,16 +94,16 @@ class ClassicProtocol:
 
     def _name(self, now: int, classic: ClassicGroup, request: JoinGroupRequest) -> None:
         """Give a new member its id; it joins with that, so that a lost answer leaves no ghost behind (KIP-394)."""
-        term = self._log.term_of(request.group)
+        loaded = self._log.loaded_for(request.group)
         self._last_number += 1
-        member_id = f"consumer-{request.header.sender}-{term.leader_epoch if term else 0}-{self._last_number}"
+        member_id = f"consumer-{request.header.sender}-{loaded.leader_epoch if loaded else 0}-{self._last_number}"
         classic.pending.add(member_id)
-        self._sessions.hear(now, request.group, member_id, request.session_timeout_ms)
+        self._sessions.heartbeat(now, request.group, member_id, request.session_timeout_ms)
         answer = JoinGroupResponse(request.header.correlation_id, Error.MEMBER_ID_REQUIRED, member_id=member_id)
         self._outbox.send(request.header.sender, answer)
 
-    def _hear(self, now: int, group: Group, member: ClassicMember) -> None:
-        self._sessions.hear(now, group.name, member.member_id, member.session_timeout_ms)
+    def _heartbeat_received(self, now: int, group: Group, member: ClassicMember) -> None:
+        self._sessions.heartbeat(now, group.name, member.member_id, member.session_timeout_ms)
 
     def _joined(self, now: int, group: Group, classic: ClassicGroup, member: ClassicMember, *, changes: bool) -> None:
         if classic.state is GroupState.PREPARING_REBALANCE:
@@ -111,7 +111,7 @@ class ClassicProtocol:
         elif changes or (classic.state is GroupState.STABLE and member.member_id == classic.leader):
             self._prepare(now, group, classic)
         else:  # its answer was lost
-            self._tell_generation(classic, member)
+            self._send_generation(classic, member)
 
     def _prepare(self, now: int, group: Group, classic: ClassicGroup) -> None:
         """A rebalance begins: everybody is to join again. The first one waits a little for still more members."""
@@ -156,14 +156,15 @@ class ClassicProtocol:
             return
         classic.move(now, GroupState.COMPLETING_REBALANCE)
         for member in classic.members.values():
-            self._hear(now, group, member)
-            self._tell_generation(classic, member)
+            self._heartbeat_received(now, group, member)
+            self._send_generation(classic, member)
 
-    def _tell_generation(self, classic: ClassicGroup, member: ClassicMember) -> None:
+    def _send_generation(self, classic: ClassicGroup, member: ClassicMember) -> None:
         header, member.joining = member.joining, None
         assert header is not None, member.member_id  # noqa: S101 - only who joins is told
         members = tuple(
-            JoinedMember(it.member_id, it.topics, it.owned, it.owned_generation) for it in classic.members.values()
+            JoinedMember(member.member_id, member.topics, member.owned, member.owned_generation)
+            for member in classic.members.values()
         )
         answer = JoinGroupResponse(
             header.correlation_id,
@@ -188,7 +189,7 @@ class ClassicProtocol:
             return
         member = classic.members[request.member_id]
         member.syncing = request.header
-        self._hear(now, group, member)
+        self._heartbeat_received(now, group, member)
         if classic.state is GroupState.STABLE:
             self._answer_sync(member, Error.NONE)
         elif request.member_id == classic.leader:
@@ -243,7 +244,7 @@ class ClassicProtocol:
         """Member is alive; it may learn that it has to join again."""
         group, classic, error = self._membership(request.group, request.member_id, request.generation)
         if group is not None and classic is not None and error is Error.NONE:
-            self._hear(now, group, classic.members[request.member_id])
+            self._heartbeat_received(now, group, classic.members[request.member_id])
             if classic.state is GroupState.PREPARING_REBALANCE:
                 error = Error.REBALANCE_IN_PROGRESS
         self._outbox.send(request.header.sender, HeartbeatResponse(request.header.correlation_id, error))
@@ -260,7 +261,7 @@ class ClassicProtocol:
         """A member was silent for its whole session; one that waits for the others to join cannot speak."""
         member = group.classic.members.get(member_id) if group.classic else None
         if member is not None and member.joining is not None:
-            self._hear(now, group, member)
+            self._heartbeat_received(now, group, member)
         else:
             self.remove(now, group, member_id)
 
@@ -277,12 +278,12 @@ class ClassicProtocol:
         elif was_member:
             self._prepare(now, group, classic)
 
-    # -------------------------------------------------------------- terms of leadership
+    # -------------------------------------------------------------- leader epochs
 
     def elected(self, now: int, group: Group) -> None:
         """This broker coordinates the group from now on: every session begins anew."""
         for member in group.classic.members.values() if group.classic else ():
-            self._hear(now, group, member)
+            self._heartbeat_received(now, group, member)
 
     def resigned(self, group: Group) -> None:
         """Another broker coordinates the group: whoever waits here waits in vain."""

@@ -15,7 +15,7 @@ from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.model.coordinators.assignors import SERVER_ASSIGNORS, Subscription
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,9 +53,9 @@ class Member(NamedTuple):
     """A member.
 
     Attributes:
-        epoch: the newest it was told.
-        previous_epoch: the one before, by which a request is recognised whose answer was lost.
-        assigned: what it may read.
+        epoch: the member epoch, the newest it was told.
+        previous_epoch: the one before, by which a request is recognised whose answer was lost. Invariant: < ``epoch``.
+        assigned: what it may read. Invariant: disjoint from what every other member has assigned or is revoking.
         revoking: what it has not given up yet.
     """
 
@@ -79,7 +79,10 @@ class ConsumerGroup(NamedTuple):
     """A group.
 
     Attributes:
-        epoch: the group epoch.
+        epoch: the group epoch: grows with every change of members, subscriptions or partitions.
+        target_epoch: the group epoch that the target was computed for. Invariant: every member's epoch ≤ target epoch
+            ≤ group epoch.
+        target: who is to read what. Invariant: no partition twice, and only to members that subscribe to its topic.
         counts: how many partitions each topic had when the target was computed.
         since_ms: when epoch or target changed last.
     """
@@ -98,12 +101,14 @@ class ConsumerGroup(NamedTuple):
             return GroupState.EMPTY
         if self.epoch > self.target_epoch:
             return GroupState.ASSIGNING
-        is_done = all(it.state is MemberState.STABLE and it.epoch == self.target_epoch for it in self.members.values())
+        is_done = all(
+            member.state is MemberState.STABLE and member.epoch == self.target_epoch for member in self.members.values()
+        )
         return GroupState.STABLE if is_done else GroupState.RECONCILING
 
     def holder_of(self, partition: TopicPartition) -> str | None:
         """Give the member that has a partition, or has not given it up yet."""
-        return next((name for name, it in self.members.items() if partition in it.held), None)
+        return next((name for name, member in self.members.items() if partition in member.held), None)
 
 
 def fence(member: Member | None, epoch: int, owned: Partitions | None) -> Error:
@@ -127,7 +132,7 @@ def with_member(group: ConsumerGroup, member: Member) -> ConsumerGroup:
 
 def without_member(group: ConsumerGroup, member_id: str) -> ConsumerGroup:
     """A member is gone, by its own will or not: what it had is free, and everybody's target is another."""
-    members = {name: it for name, it in group.members.items() if name != member_id}
+    members = {name: member for name, member in group.members.items() if name != member_id}
     return group._replace(members=members, epoch=group.epoch + 1)
 
 
@@ -136,8 +141,8 @@ def retarget(group: ConsumerGroup, counts: Mapping[TopicId, int], now: int) -> C
     if group.epoch == group.target_epoch:
         return group
     members = [
-        Subscription(name, it.topics, tuple(sorted(group.target.get(name, ()))), group.target_epoch)
-        for name, it in group.members.items()
+        Subscription(name, member.topics, tuple(sorted(group.target.get(name, ()))), group.target_epoch)
+        for name, member in group.members.items()
     ]
     assign = SERVER_ASSIGNORS[_favourite(group)]
     shares = assign(counts, members) if members else {}
@@ -151,7 +156,7 @@ def retarget(group: ConsumerGroup, counts: Mapping[TopicId, int], now: int) -> C
 
 def _favourite(group: ConsumerGroup) -> str:
     """Give the assignor that most members ask for; the coordinator's own if nobody asks."""
-    asked = [it.assignor for it in group.members.values() if it.assignor is not None]
+    asked = [member.assignor for member in group.members.values() if member.assignor is not None]
     return max(sorted(set(asked)), key=asked.count) if asked else DEFAULT_ASSIGNOR
 
 
@@ -172,9 +177,9 @@ def _towards(group: ConsumerGroup, member: Member, epoch: int, owned: Partitions
     keeps, revokes = member.assigned & target, member.assigned - target
     if revokes and (owned is None or owned & revokes):
         return _at(member, epoch)._replace(state=MemberState.UNREVOKED_PARTITIONS, assigned=keeps, revoking=revokes)
-    wanted = target - keeps
-    free = frozenset(it for it in wanted if group.holder_of(it) in {None, member.member_id})
-    state = MemberState.STABLE if free == wanted else MemberState.UNRELEASED_PARTITIONS
+    assignable = target - keeps
+    free = frozenset(partition for partition in assignable if group.holder_of(partition) in {None, member.member_id})
+    state = MemberState.STABLE if free == assignable else MemberState.UNRELEASED_PARTITIONS
     return _at(member, group.target_epoch)._replace(state=state, assigned=keeps | free, revoking=frozenset())
 
 

@@ -21,7 +21,7 @@ from streaming.model.coordinators.group_values import (
     group_key,
     member_key,
 )
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.messages.groups import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -67,10 +67,10 @@ class ConsumerProtocol:
 
         def answer(_at: int, error: Error, member: Member | None = None) -> None:
             number = request.header.correlation_id
-            told = ConsumerGroupHeartbeatResponse(number, error)
+            response = ConsumerGroupHeartbeatResponse(number, error)
             if error is Error.NONE and member is not None:
-                told = told._replace(epoch=member.epoch, partitions=member.assigned)
-            self._outbox.send(request.header.sender, told)
+                response = response._replace(epoch=member.epoch, partitions=member.assigned)
+            self._outbox.send(request.header.sender, response)
 
         group = self._log.find(request.group)
         if group is None:
@@ -86,8 +86,8 @@ class ConsumerProtocol:
         else:
             after = self._with(now, before, request)
             member = after.members[request.member_id]
-            self._sessions.hear(now, request.group, request.member_id, self._session_timeout_ms)
-            self._replace(now, group, after, lambda at, it: answer(at, it, member))
+            self._sessions.heartbeat(now, request.group, request.member_id, self._session_timeout_ms)
+            self._replace(now, group, after, lambda at, group: answer(at, group, member))
             self._limit_revocation(group, member, before.members.get(request.member_id))
 
     @staticmethod
@@ -96,18 +96,18 @@ class ConsumerProtocol:
             return Error.INCONSISTENT_GROUP_PROTOCOL
         if request.epoch == JOIN_EPOCH:
             return Error.NONE
-        known = before.members.get(request.member_id)
+        member = before.members.get(request.member_id)
         if request.epoch == LEAVE_EPOCH:
-            return Error.NONE if known else Error.UNKNOWN_MEMBER_ID
-        return fence(known, request.epoch, request.owned)
+            return Error.NONE if member else Error.UNKNOWN_MEMBER_ID
+        return fence(member, request.epoch, request.owned)
 
     def _with(self, now: int, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
         """Take in what a member says, then bring it a step nearer to its target."""
-        known = group.members.get(request.member_id)
-        member = known or Member(request.member_id, frozenset(), None, request.rebalance_timeout_ms)
+        current = group.members.get(request.member_id)
+        member = current or Member(request.member_id, frozenset(), None, request.rebalance_timeout_ms)
         if request.topics is not None:
             member = member._replace(topics=request.topics, assignor=request.assignor)
-        wants_other = known is None or (known.topics, known.assignor) != (member.topics, member.assignor)
+        wants_other = current is None or (current.topics, current.assignor) != (member.topics, member.assignor)
         group = with_member(group, member)
         counts = self._counts(group)
         if wants_other or tuple(sorted(counts.items())) != group.counts:
@@ -122,7 +122,7 @@ class ConsumerProtocol:
         return retarget(after, self._counts(after), now)
 
     def _counts(self, group: ConsumerGroup) -> dict[TopicId, int]:
-        topics = frozenset[TopicId]().union(*(it.topics for it in group.members.values()))
+        topics = frozenset[TopicId]().union(*(member.topics for member in group.members.values()))
         counts = {topic: self._metadata_cache.partitions_of(topic) for topic in topics}
         return {topic: count for topic, count in counts.items() if count}
 
@@ -160,14 +160,14 @@ class ConsumerProtocol:
             return
         self._replace(now, group, self._without(now, group.consumer, member_id), lambda _at, _error: None)
         if member_id in group.consumer.members:
-            self._sessions.hear(now, group.name, member_id, self._session_timeout_ms)
+            self._sessions.heartbeat(now, group.name, member_id, self._session_timeout_ms)
 
-    # -------------------------------------------------------------- terms of leadership
+    # -------------------------------------------------------------- leader epochs
 
     def elected(self, now: int, group: Group) -> None:
         """This broker coordinates the group from now on: every session, and every revocation, begins anew."""
         for member in group.consumer.members.values() if group.consumer else ():
-            self._sessions.hear(now, group.name, member.member_id, self._session_timeout_ms)
+            self._sessions.heartbeat(now, group.name, member.member_id, self._session_timeout_ms)
             self._limit_revocation(group, member, None)
 
     def resigned(self, group: Group) -> None:

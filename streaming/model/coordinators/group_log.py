@@ -18,9 +18,9 @@ from streaming.model.coordinators.group_values import (
     OffsetCommitValue,
     Value,
 )
-from streaming.model.coordinators.partition_for import partition_for
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.messages.produce import Acks
+from streaming.model.partition_for import partition_for
 from streaming.model.storage.batch import Batch
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     Then = Callable[[int, Error], None]
 
 # What a client is told of a record that was not committed; anything else is COORDINATOR_NOT_AVAILABLE.
-_TOLD: Final = {Error.NONE: Error.NONE, Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR}
+_ERROR_FOR_CLIENT: Final = {Error.NONE: Error.NONE, Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR}
 
 
-def _told(error: Error) -> Error:
-    return _TOLD.get(error, Error.COORDINATOR_NOT_AVAILABLE)
+def _error_for_client(error: Error) -> Error:
+    return _ERROR_FOR_CLIENT.get(error, Error.COORDINATOR_NOT_AVAILABLE)
 
 
 class Group:
@@ -66,19 +66,19 @@ class Group:
 
     def committed(self, below: int) -> list[OffsetCommitValue]:
         """Give the offsets that stand below an offset; what they replaced is forgotten."""
-        found = []
+        values = []
         for key, history in list(self.written.items()):
             while len(history) > 1 and history[1][0] <= below:
                 history.pop(0)
             end, value = history[0]
             if end <= below and value is not None:
-                found.append(value)
+                values.append(value)
             elif end <= below and len(history) == 1:
                 del self.written[key]
-        return found
+        return values
 
 
-class Term:
+class LoadedPartition:
     """One led partition of ``__consumer_offsets``, and the groups that it keeps.
 
     Attributes:
@@ -104,65 +104,65 @@ class GroupLog:
         self._timeout_ms = constants.offsets_commit_timeout_ms
         self._waits = constants.switches.coordinator_waits_for_commit
         self._partitions = 0
-        self._terms: dict[TopicPartition, Term] = {}
+        self._loaded: dict[TopicPartition, LoadedPartition] = {}
         self._key_of: dict[int, TopicPartition] = {}
 
-    # -------------------------------------------------------------- terms of leadership
+    # -------------------------------------------------------------- leader epochs
 
     def is_loaded(self, partition: LeaderPartition) -> bool:
-        """Tell whether a partition was read in this term."""
-        known = self._terms.get(partition.key)
-        return known is not None and known.leader_epoch == partition.committed.leader_epoch
+        """Return whether a partition was read in this leader epoch."""
+        loaded = self._loaded.get(partition.key)
+        return loaded is not None and loaded.leader_epoch == partition.committed.leader_epoch
 
-    def load(self, partition: LeaderPartition, partitions: int) -> Term:
+    def load(self, partition: LeaderPartition, partitions: int) -> LoadedPartition:
         """Read a partition from its first record to its end.
 
         Departs from Kafka: it takes no time, so there is no COORDINATOR_LOAD_IN_PROGRESS.
         """
         self._partitions = partitions
         self._key_of[partition.key.partition] = partition.key
-        term = self._terms[partition.key] = Term(partition)
-        return term
+        loaded = self._loaded[partition.key] = LoadedPartition(partition)
+        return loaded
 
-    def unload(self, key: TopicPartition) -> Term | None:
+    def unload(self, key: TopicPartition) -> LoadedPartition | None:
         """Forget a partition that another broker leads now, if it was read."""
-        return self._terms.pop(key, None)
+        return self._loaded.pop(key, None)
 
     @property
     def is_empty(self) -> bool:
         """Whether this broker coordinates nothing."""
-        return not self._terms
+        return not self._loaded
 
-    def terms(self) -> Iterator[Term]:
+    def loaded(self) -> Iterator[LoadedPartition]:
         """Give everything this broker coordinates."""
-        yield from self._terms.values()
+        yield from self._loaded.values()
 
-    def term_of(self, group: str) -> Term | None:
+    def loaded_for(self, group: str) -> LoadedPartition | None:
         """Give the partition that keeps a group; None if another broker leads it."""
         if not self._partitions:
             return None
         key = self._key_of.get(partition_for(group, self._partitions))
-        return None if key is None else self._terms.get(key)
+        return None if key is None else self._loaded.get(key)
 
     # -------------------------------------------------------------- groups
 
     def find(self, name: str) -> Group | None:
         """Give a group, a new one if there is none; None if another broker coordinates it."""
-        term = self.term_of(name)
-        if term is None:
+        loaded = self.loaded_for(name)
+        if loaded is None:
             return None
-        return term.groups.setdefault(name, Group(name))
+        return loaded.groups.setdefault(name, Group(name))
 
     def committed(self, group: Group) -> list[OffsetCommitValue]:
         """Give a group's committed offsets.
 
         Departs from Kafka without ``coordinator_waits_for_commit``: then whatever was written counts.
         """
-        term = self.term_of(group.name)
-        if term is None:
+        loaded = self.loaded_for(group.name)
+        if loaded is None:
             return []
-        replica = term.partition.replica
-        return group.committed(max(replica.high_watermark, term.loaded_end) if self._waits else replica.log.end)
+        replica = loaded.partition.replica
+        return group.committed(max(replica.high_watermark, loaded.loaded_end) if self._waits else replica.log.end)
 
     def write(self, now: int, group: Group, values: Mapping[str, Value | None], then: Then) -> Error:
         """Write records with ``acks=all``; ``then`` is told once they are committed, with all that was before them.
@@ -170,21 +170,21 @@ class GroupLog:
         An error means that nothing was written, nothing changes, and ``then`` is not told. Without records it only
         waits.
         """
-        term = self.term_of(group.name)
-        if term is None:
+        loaded = self.loaded_for(group.name)
+        if loaded is None:
             return Error.NOT_COORDINATOR
-        key, replica = term.partition.key, term.partition.replica
+        key, replica = loaded.partition.key, loaded.partition.replica
         if not values and (replica.high_watermark >= replica.log.end or not self._waits):
             then(now, Error.NONE)
             return Error.NONE
-        appended = self._append(now, term, values)
+        appended = self._append(now, loaded, values)
         if appended.error is not Error.NONE:
-            return _told(appended.error)
+            return _error_for_client(appended.error)
         for name, value in values.items():
             group.note(name, appended.end_offset, value)
 
         def in_sync(at: int, outcomes: tuple[ProducedPartition, ...]) -> None:
-            then(at, _told(outcomes[0].error))
+            then(at, _error_for_client(outcomes[0].error))
 
         if self._waits:
             self._produce.when_in_sync(now, {key: appended}, self._timeout_ms, in_sync)
@@ -192,11 +192,11 @@ class GroupLog:
             then(now, Error.NONE)
         return Error.NONE
 
-    def _append(self, now: int, term: Term, values: Mapping[str, Value | None]) -> Appended:
+    def _append(self, now: int, loaded: LoadedPartition, values: Mapping[str, Value | None]) -> Appended:
         if not values:
-            return Appended(Error.NONE, end_offset=term.partition.replica.log.end)
+            return Appended(Error.NONE, end_offset=loaded.partition.replica.log.end)
         batch = Batch(0, len(values), keys=tuple(values), values=tuple(values.values()))
-        return self._produce.append(now, term.partition.key, batch, Acks.ALL)
+        return self._produce.append(now, loaded.partition.key, batch, Acks.ALL)
 
 
 def read_groups(partition: LeaderPartition) -> dict[str, Group]:
@@ -221,9 +221,9 @@ def _take(group: Group, value: ClassicGroupValue | ConsumerGroupValue | Consumer
     if isinstance(value, ClassicGroupValue):
         group.classic = from_value(value)
         return
-    known = group.consumer or ConsumerGroup()
+    consumer = group.consumer or ConsumerGroup()
     if isinstance(value, ConsumerGroupValue):
-        group.consumer = known._replace(
+        group.consumer = consumer._replace(
             epoch=value.epoch,
             counts=value.counts,
             target_epoch=value.target_epoch,
@@ -231,5 +231,5 @@ def _take(group: Group, value: ClassicGroupValue | ConsumerGroupValue | Consumer
             since_ms=value.since_ms,
         )
     else:
-        members: dict[str, Member] = {**known.members, value.member.member_id: value.member}
-        group.consumer = known._replace(members=members)
+        members: dict[str, Member] = {**consumer.members, value.member.member_id: value.member}
+        group.consumer = consumer._replace(members=members)

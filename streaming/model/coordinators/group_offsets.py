@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from streaming.model.coordinators.consumer_group import GroupState
 from streaming.model.coordinators.group_values import OffsetCommitValue, group_key
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.messages.groups import (
     NO_GENERATION,
     NO_MEMBER,
@@ -68,25 +68,25 @@ class GroupOffsets:
         if group is None or error is not Error.NONE:
             self._outbox.send(request.header.sender, OffsetFetchResponse(request.header.correlation_id, error))
             return
-        wanted = request.partitions
-        found = tuple(
+        requested = request.partitions
+        offsets = tuple(
             (value.topic_partition, value.committed)
             for value in self._log.committed(group)
-            if wanted is None or value.topic_partition in wanted
+            if requested is None or value.topic_partition in requested
         )
-        self._outbox.send(request.header.sender, OffsetFetchResponse(request.header.correlation_id, error, found))
+        self._outbox.send(request.header.sender, OffsetFetchResponse(request.header.correlation_id, error, offsets))
 
     def expire(self, now: int) -> None:
         """Coordinator, each ten minutes: forget what is too old, and groups of which nothing is left."""
-        for term in self._log.terms():
-            for group in list(term.groups.values()):
+        for loaded in self._log.loaded():
+            for group in list(loaded.groups.values()):
                 self._expire_group(now, group)
                 if not group.written and state_of(group) is GroupState.DEAD:
-                    del term.groups[group.name]
+                    del loaded.groups[group.name]
 
     def _expire_group(self, now: int, group: Group) -> None:
         committed = self._log.committed(group)
-        old = [it for it in committed if now - self._unused_since(now, group, it) > self._retention_ms]
+        old = [offset for offset in committed if now - self._unused_since(now, group, offset) > self._retention_ms]
         values: dict[str, Value | None] = {value.key: None for value in old}
         nothing_left = len(old) == len(committed) == len(group.written)
         if nothing_left and state_of(group) is GroupState.EMPTY:
@@ -123,7 +123,7 @@ def state_of(group: Group) -> GroupState:
 def _subscribed(group: Group) -> frozenset[TopicId]:
     consumer = group.consumer.members.values() if group.consumer else ()
     classic = group.classic.topics if group.classic else frozenset()
-    return classic.union(*(it.topics for it in consumer))
+    return classic.union(*(member.topics for member in consumer))
 
 
 def fence(group: Group, member_id: str, generation: int) -> Error:

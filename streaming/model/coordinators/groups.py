@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from streaming.model.broker.metadata_cache import MetadataCache
     from streaming.model.broker.produce import Produce
     from streaming.model.constants import Constants
-    from streaming.model.controller.partition import TopicRegistration
     from streaming.model.messages.outbox import Outbox
+    from streaming.model.registrations import TopicRegistration
 
 
 class GroupCoordinator:
@@ -65,8 +65,8 @@ class GroupCoordinator:
 
     def resigned(self, key: TopicPartition) -> None:
         """Another broker coordinates what this one did."""
-        term = self.log.unload(key)
-        for group in term.groups.values() if term else ():
+        loaded = self.log.unload(key)
+        for group in loaded.groups.values() if loaded else ():
             self._classic.resigned(group)
             self._consumer.resigned(group)
 

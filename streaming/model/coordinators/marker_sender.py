@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streaming.model.coordinators.transaction_state import MARKER, TransactionMetadata
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.messages.transactions import MarkersDue, WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 if TYPE_CHECKING:
@@ -74,11 +74,11 @@ class MarkerSender:
         decision = self._decisions[transactional_id]
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
         for key in [key for key, is_sent in decision.missing.items() if not is_sent]:
-            found = self._metadata_cache.leader_of(key)
-            if found.error is Error.NONE:
-                by_leader.setdefault(found.leader, []).append(key)
+            leader_of_key = self._metadata_cache.leader_of(key)
+            if leader_of_key.error is Error.NONE:
+                by_leader.setdefault(leader_of_key.leader, []).append(key)
                 decision.missing[key] = True
-            elif found.error in _SETTLED:
+            elif leader_of_key.error in _SETTLED:
                 del decision.missing[key]
         for leader, keys in by_leader.items():
             self._request(transactional_id, decision, leader, tuple(keys))
@@ -99,7 +99,9 @@ class MarkerSender:
             decision.coordinator_epoch,
             keys,
         )
-        self._network.send(leader, request, lambda now, it: self._answered(now, transactional_id, decision, keys, it))
+        self._network.send(
+            leader, request, lambda now, answer: self._answered(now, transactional_id, decision, keys, answer)
+        )
 
     def _answered(
         self,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from streaming.model.messages.outbox import Outbox
 
 
-class _Heard(NamedTuple):
+class _Heartbeat(NamedTuple):
     at: int
     timeout_ms: int
 
@@ -21,14 +21,14 @@ class MemberSessions:
     """The sessions of all members that this broker coordinates."""
 
     def __init__(self, outbox: Outbox) -> None:
-        self._heard: dict[SessionDue, _Heard] = {}
+        self._heartbeats: dict[SessionDue, _Heartbeat] = {}
         self._armed: set[SessionDue] = set()
         self._outbox = outbox
 
-    def hear(self, now: int, group: str, member_id: str, timeout_ms: int) -> None:
+    def heartbeat(self, now: int, group: str, member_id: str, timeout_ms: int) -> None:
         """A member shows that it is alive."""
         timer = SessionDue(group, member_id)
-        self._heard[timer] = _Heard(now, timeout_ms)
+        self._heartbeats[timer] = _Heartbeat(now, timeout_ms)
         if timer not in self._armed:
             self._armed.add(timer)
             self._outbox.after(timeout_ms, timer)
@@ -36,18 +36,18 @@ class MemberSessions:
     def forget(self, group: str, members: Iterable[str]) -> None:
         """These members are nobody's concern any more."""
         for member_id in members:
-            self._heard.pop(SessionDue(group, member_id), None)
+            self._heartbeats.pop(SessionDue(group, member_id), None)
 
     def expires(self, now: int, timer: SessionDue) -> bool:
-        """Tell whether a session is over; otherwise look again when it could be."""
+        """Return whether a session is over; otherwise look again when it could be."""
         self._armed.discard(timer)
-        heard = self._heard.get(timer)
-        if heard is None:
+        heartbeat = self._heartbeats.get(timer)
+        if heartbeat is None:
             return False
-        left = heard.at + heard.timeout_ms - now
+        left = heartbeat.at + heartbeat.timeout_ms - now
         if left > 0:
             self._armed.add(timer)
             self._outbox.after(left, timer)
             return False
-        del self._heard[timer]
+        del self._heartbeats[timer]
         return True

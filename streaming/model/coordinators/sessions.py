@@ -14,7 +14,7 @@ from streaming.model.coordinators.transaction_state import (
     with_new_id,
     with_next_epoch,
 )
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.messages.produce import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ class Sessions:
         if transactional_id is None:
             self._producer_ids.init(now, request)
             return
-        error, known = self._refusal(transactional_id, request), self._log.find(transactional_id)
+        error, metadata = self._refusal(transactional_id, request), self._log.find(transactional_id)
         if error is not Error.NONE:
             self._answer(request, error)
-        elif known is not None and known.state is State.ONGOING:
+        elif metadata is not None and metadata.state is State.ONGOING:
             self._abort(now, transactional_id)
             self._answer(request, Error.CONCURRENT_TRANSACTIONS)
-        elif known is not None and known.has_epochs_left:
-            self._begin(now, transactional_id, request, with_next_epoch(known, request.transaction_timeout_ms))
+        elif metadata is not None and metadata.has_epochs_left:
+            self._begin(now, transactional_id, request, with_next_epoch(metadata, request.transaction_timeout_ms))
         else:
             self._producer_ids.next_id(now, lambda at, new: self._begin_with_id(at, transactional_id, request, new))
 
@@ -72,26 +72,26 @@ class Sessions:
             return Error.INVALID_TRANSACTION_TIMEOUT
         if self._log.is_pending(transactional_id):
             return Error.CONCURRENT_TRANSACTIONS
-        known = self._log.find(transactional_id)
-        if known is None:
+        metadata = self._log.find(transactional_id)
+        if metadata is None:
             return Error.NONE
         claimed = (request.producer_id, request.producer_epoch)
-        if request.producer_id >= 0 and claimed != (known.producer_id, known.producer_epoch):
+        if request.producer_id >= 0 and claimed != (metadata.producer_id, metadata.producer_epoch):
             return Error.PRODUCER_FENCED
-        return Error.CONCURRENT_TRANSACTIONS if known.state in COMPLETION else Error.NONE
+        return Error.CONCURRENT_TRANSACTIONS if metadata.state in COMPLETION else Error.NONE
 
     def _begin_with_id(
         self, now: int, transactional_id: str, request: InitProducerIdRequest, producer_id: int | None
     ) -> None:
         """A first session, or one after the last epoch; much may have happened while the id was on its way."""
-        error, known = self._refusal(transactional_id, request), self._log.find(transactional_id)
-        if error is Error.NONE and (producer_id is None or (known is not None and known.has_epochs_left)):
+        error, metadata = self._refusal(transactional_id, request), self._log.find(transactional_id)
+        if error is Error.NONE and (producer_id is None or (metadata is not None and metadata.has_epochs_left)):
             error = Error.CONCURRENT_TRANSACTIONS
         if error is not Error.NONE or producer_id is None:
             self._answer(request, error)
         else:
             timeout = request.transaction_timeout_ms
-            self._begin(now, transactional_id, request, with_new_id(known, producer_id, timeout))
+            self._begin(now, transactional_id, request, with_new_id(metadata, producer_id, timeout))
 
     def _begin(
         self, now: int, transactional_id: str, request: InitProducerIdRequest, session: TransactionMetadata

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from streaming.contracts.identifiers import TopicPartition
-from streaming.model.coordinators.partition_for import partition_for
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
+from streaming.model.partition_for import partition_for
 from streaming.model.storage.batch import Batch
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streaming.model.messages.produce import ProducedPartition
 
 # What a client is told of a record that was not committed; anything else is COORDINATOR_NOT_AVAILABLE.
-_TOLD: Final = {Error.NONE: Error.NONE, Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR}
+_ERROR_FOR_CLIENT: Final = {Error.NONE: Error.NONE, Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR}
 
 
 class TransactionLog:
@@ -43,7 +43,7 @@ class TransactionLog:
         """
         number = partition.key.partition
         self.unload(partition.key)
-        found = {
+        newest = {
             transactional_id: cast("TransactionMetadata | None", value)
             for batch in partition.replica.log.batches
             for transactional_id, value in zip(batch.keys, batch.values, strict=True)
@@ -52,7 +52,7 @@ class TransactionLog:
         self._pending[number] = set()
         self._keys[number] = partition.key
         self._epochs[number] = partition.committed.leader_epoch
-        self._values[number] = {name: value for name, value in found.items() if value is not None}
+        self._values[number] = {name: value for name, value in newest.items() if value is not None}
         return self._values[number]
 
     def unload(self, key: TopicPartition) -> list[str]:
@@ -66,7 +66,7 @@ class TransactionLog:
         return list(self._values.pop(number, ()))
 
     def is_loaded(self, number: int, leader_epoch: int) -> bool:
-        """Tell whether a partition was read in this term."""
+        """Return whether a partition was read in this leader epoch."""
         return self._epochs.get(number) == leader_epoch
 
     @property
@@ -83,7 +83,7 @@ class TransactionLog:
         return self._values.get(self._number_of(transactional_id), {}).get(transactional_id)
 
     def is_pending(self, transactional_id: str) -> bool:
-        """Tell whether a record of the id is on its way; nothing else may be done meanwhile."""
+        """Return whether a record of the id is on its way; nothing else may be done meanwhile."""
         return transactional_id in self._pending.get(self._number_of(transactional_id), ())
 
     def all(self) -> Iterator[tuple[str, TransactionMetadata]]:
@@ -108,7 +108,7 @@ class TransactionLog:
                 then(at, Error.NOT_COORDINATOR)
                 return
             self._pending[number].remove(transactional_id)
-            error = _TOLD.get(written[0].error, Error.COORDINATOR_NOT_AVAILABLE)
+            error = _ERROR_FOR_CLIENT.get(written[0].error, Error.COORDINATOR_NOT_AVAILABLE)
             if error is Error.NONE:
                 self.replace(transactional_id, after)
             then(at, error)

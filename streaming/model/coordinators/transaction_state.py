@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import TopicPartition
 
 LAST_EPOCH: Final = 32_766
-ADDS_PARTITIONS_SINCE: Final = 2  # transaction version: leaders add partitions, decisions raise the epoch
 
 
 class State(IntEnum):
@@ -69,7 +68,7 @@ class TransactionMetadata(NamedTuple):
         return self.producer_epoch < LAST_EPOCH
 
     def is_timed_out(self, now: int) -> bool:
-        """Tell whether it has been open for too long."""
+        """Return whether it has been open for too long."""
         return self.state is State.ONGOING and now - self.start_ms > self.timeout_ms
 
 
@@ -84,12 +83,12 @@ def with_partitions(
 ) -> TransactionMetadata:
     """Open the transaction, or add to it."""
     is_open = before.state is State.ONGOING
-    known = before.partitions if is_open else ()
+    partitions_so_far = before.partitions if is_open else ()
     return step(
         before,
         before._replace(
             state=State.ONGOING,
-            partitions=tuple(dict.fromkeys((*known, *partitions))),
+            partitions=tuple(dict.fromkeys((*partitions_so_far, *partitions))),
             start_ms=before.start_ms if is_open else now,
             previous_epoch=before.previous_epoch if is_open else -1,
         ),

@@ -12,7 +12,6 @@ from streaming.model.coordinators.marker_sender import MarkerSender
 from streaming.model.coordinators.sessions import Sessions
 from streaming.model.coordinators.transaction_log import TransactionLog
 from streaming.model.coordinators.transaction_state import (
-    ADDS_PARTITIONS_SINCE,
     COMPLETION,
     State,
     TransactionMetadata,
@@ -21,7 +20,7 @@ from streaming.model.coordinators.transaction_state import (
     prepared,
     with_partitions,
 )
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
     from streaming.model.broker.produce import Produce
     from streaming.model.broker.producer_ids import ProducerIds
     from streaming.model.constants import Constants
-    from streaming.model.controller.partition import TopicRegistration
     from streaming.model.network_client import NetworkClient
+    from streaming.model.registrations import TopicRegistration
 
     Then = Callable[[int, Error], None]
 
@@ -70,7 +69,7 @@ class TransactionCoordinator:
         self._log = TransactionLog(produce, constants.request_timeout_ms)
         self._markers = MarkerSender(metadata_cache, network, constants.retry_backoff_ms, self._complete)
         self._constants = constants
-        self._raises_epochs = constants.transaction_version >= ADDS_PARTITIONS_SINCE
+        self._raises_epochs = constants.leaders_add_partitions
         self._outbox = network.outbox
         self._looks_for_timeouts = False
         sessions = Sessions(self._log, producer_ids, self._fence_and_abort, constants, self._outbox)
@@ -83,16 +82,16 @@ class TransactionCoordinator:
             MarkersDue: self._markers.retry,
         }
 
-    # -------------------------------------------------------------- terms of leadership
+    # -------------------------------------------------------------- leader epochs
 
     def elected(self, now: int, partition: LeaderPartition, topic: TopicRegistration) -> None:
         """This broker leads a partition of ``__transaction_state``: read it, and finish what was decided."""
         number, epoch = partition.key.partition, partition.committed.leader_epoch
         if self._log.is_loaded(number, epoch):
             return
-        for transactional_id, known in self._log.load(partition, topic.partitions).items():
-            if known.state in COMPLETION:
-                self._markers.send(now, transactional_id, known, epoch)
+        for transactional_id, metadata in self._log.load(partition, topic.partitions).items():
+            if metadata.state in COMPLETION:
+                self._markers.send(now, transactional_id, metadata, epoch)
         if not self._looks_for_timeouts:
             self._looks_for_timeouts = True
             self._outbox.after(self._constants.transaction_abort_check_interval_ms, TransactionTimeoutsDue())
@@ -117,18 +116,20 @@ class TransactionCoordinator:
                 request.header.sender, AddPartitionsToTxnResponse(request.header.correlation_id, verdicts)
             )
 
-        found = self._owned(request.transactional_id, request.producer_id, request.producer_epoch)
-        if isinstance(found, Error):
-            answer(now, found)
-        elif found.state in COMPLETION:
+        metadata = self._owned(request.transactional_id, request.producer_id, request.producer_epoch)
+        if isinstance(metadata, Error):
+            answer(now, metadata)
+        elif metadata.state in COMPLETION:
             answer(now, Error.CONCURRENT_TRANSACTIONS)
         else:
-            known = found.partitions if found.state is State.ONGOING else ()
-            missing = set(request.partitions) - set(known)
+            added = metadata.partitions if metadata.state is State.ONGOING else ()
+            missing = set(request.partitions) - set(added)
             if request.verify_only:
                 answer(now, *(Error.INVALID_TXN_STATE if key in missing else Error.NONE for key in request.partitions))
             elif missing:
-                self._log.write(now, request.transactional_id, with_partitions(found, request.partitions, now), answer)
+                self._log.write(
+                    now, request.transactional_id, with_partitions(metadata, request.partitions, now), answer
+                )
             else:
                 answer(now, Error.NONE)
 
@@ -136,12 +137,12 @@ class TransactionCoordinator:
         """Give the transaction of a producer, unless another session has taken it over."""
         if self._log.coordinator_epoch(transactional_id) is None:
             return Error.NOT_COORDINATOR
-        known = self._log.find(transactional_id)
-        if known is None or known.producer_id != producer_id:
+        metadata = self._log.find(transactional_id)
+        if metadata is None or metadata.producer_id != producer_id:
             return Error.INVALID_PRODUCER_ID_MAPPING
-        if known.producer_epoch != producer_epoch:
+        if metadata.producer_epoch != producer_epoch:
             return Error.PRODUCER_FENCED
-        return Error.CONCURRENT_TRANSACTIONS if self._log.is_pending(transactional_id) else known
+        return Error.CONCURRENT_TRANSACTIONS if self._log.is_pending(transactional_id) else metadata
 
     # -------------------------------------------------------------- decisions
 
@@ -149,8 +150,8 @@ class TransactionCoordinator:
         """Producer commits or aborts; answered once the decision is committed, before any marker is written."""
 
         def answer(_now: int, error: Error) -> None:
-            known = self._log.find(request.transactional_id)
-            identity = (known.producer_id, known.producer_epoch) if known else (-1, -1)
+            metadata = self._log.find(request.transactional_id)
+            identity = (metadata.producer_id, metadata.producer_epoch) if metadata else (-1, -1)
             self._outbox.send(request.header.sender, EndTxnResponse(request.header.correlation_id, error, *identity))
 
         verdict = self._verdict(request)
@@ -167,18 +168,18 @@ class TransactionCoordinator:
 
     def _verdict(self, request: EndTxnRequest) -> TransactionMetadata | Error:
         """Give what is to be decided; or an error, which is NONE if it was decided like this before."""
-        found = self._owned(request.transactional_id, request.producer_id, request.producer_epoch)
-        if found is Error.PRODUCER_FENCED and self._raises_epochs:
-            known = self._log.find(request.transactional_id)
-            if known is not None and known.previous_epoch == request.producer_epoch:  # its answer was lost
-                return _ALREADY.get((known.state, request.committed), Error.INVALID_TXN_STATE)
-        if isinstance(found, Error) or found.state is State.ONGOING:
-            return found
+        verdict = self._owned(request.transactional_id, request.producer_id, request.producer_epoch)
+        if verdict is Error.PRODUCER_FENCED and self._raises_epochs:
+            metadata = self._log.find(request.transactional_id)
+            if metadata is not None and metadata.previous_epoch == request.producer_epoch:  # its answer was lost
+                return _ALREADY.get((metadata.state, request.committed), Error.INVALID_TXN_STATE)
+        if isinstance(verdict, Error) or verdict.state is State.ONGOING:
+            return verdict
         if not self._raises_epochs:
-            return _ALREADY.get((found.state, request.committed), Error.INVALID_TXN_STATE)
-        if found.state in COMPLETION:
+            return _ALREADY.get((verdict.state, request.committed), Error.INVALID_TXN_STATE)
+        if verdict.state in COMPLETION:
             return Error.CONCURRENT_TRANSACTIONS
-        return Error.INVALID_TXN_STATE if request.committed else found
+        return Error.INVALID_TXN_STATE if request.committed else verdict
 
     def _carry_out(self, now: int, transactional_id: str, decision: TransactionMetadata, error: Error) -> None:
         epoch = self._log.coordinator_epoch(transactional_id)
@@ -221,6 +222,6 @@ class TransactionCoordinator:
         self._looks_for_timeouts = not self._log.is_empty
         if self._looks_for_timeouts:
             self._outbox.after(self._constants.transaction_abort_check_interval_ms, timer)
-        for transactional_id, known in list(self._log.all()):
-            if known.is_timed_out(now) and not self._log.is_pending(transactional_id):
+        for transactional_id, metadata in list(self._log.all()):
+            if metadata.is_timed_out(now) and not self._log.is_pending(transactional_id):
                 self._fence_and_abort(now, transactional_id)

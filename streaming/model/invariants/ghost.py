@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.contracts.events import Cause
 from streaming.contracts.health import effective_min_isr
 from streaming.contracts.identifiers import NO_LEADER
-from streaming.model.invariants.records import Records, Span, first_difference, holds, spans_of
 from streaming.model.storage.log import Log
+from streaming.model.storage.records import Records, Span, first_difference, holds, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.broker.leader import LeaderPartition
     from streaming.model.cluster import Cluster
-    from streaming.model.controller.partition import PartitionRegistration, Transition
     from streaming.model.controller.registry import Registry
+    from streaming.model.registrations import PartitionRegistration, Transition
 
 UNCLEAN: Final = frozenset({Cause.UNCLEAN_ELECTION, Cause.LAST_KNOWN_LEADER})
 DAMAGE: Final = "as many damaged disks as the minimum ISR"
@@ -49,7 +49,7 @@ class Memory:
         consumed: what was below the high watermark of anybody who led: a consumer that is always there first.
         true_high_watermark: what every member of the controller's ISR had when a leader moved its high watermark.
         writers: who appended, by leader epoch.
-        term_marks: the last high watermark of each believer, by broker.
+        epoch_marks: the last high watermark of each believer, by broker.
         latest: the largest answer that the controller's leader gave to "what is your latest offset?".
         damaged: brokers whose disk lost records, until a registered process has all that was consumed again.
         dropped: brokers that a reassignment took the replica from, by the partition epoch of that step.
@@ -66,7 +66,7 @@ class Memory:
         self.consumed = Log()
         self.true_high_watermark = 0
         self.writers: dict[int, BrokerId] = {}
-        self.term_marks: dict[BrokerId, tuple[LeaderPartition, int]] = {}
+        self.epoch_marks: dict[BrokerId, tuple[LeaderPartition, int]] = {}
         self.latest = 0
         self.damaged: set[BrokerId] = set()
         self.dropped: dict[BrokerId, int] = {}
@@ -74,7 +74,7 @@ class Memory:
         self.broken: list[tuple[str, str]] = []
 
     def has_all_that_was_consumed(self, log: Log) -> bool:
-        """Tell whether a replica has every record that a consumer may have seen."""
+        """Return whether a replica has every record that a consumer may have seen."""
         return log.end >= self.consumed.end and first_difference(log, self.consumed, self.consumed.end) is None
 
 
@@ -85,12 +85,14 @@ class Ghost:
         memories: of every partition that was ever touched.
         touched: partitions to check after this step, and whether their metadata or leaders changed.
         losses: every loss of acknowledged records that had an excuse.
+        may_have_lost: a disk lost records, or an election beyond the ISR did; promises of consumers end here.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.memories: dict[TopicPartition, Memory] = {}
         self.touched: dict[TopicPartition, bool] = {}
         self.losses: list[Loss] = []
+        self.may_have_lost = False
         self._cluster = cluster
 
     @property
@@ -138,7 +140,7 @@ class Ghost:
         memory = self._touch(leader.key)
         for span in memory.waiting.pop(leader, ()):
             memory.nacked.add(span)
-        memory.term_marks.pop(leader.broker, None)
+        memory.epoch_marks.pop(leader.broker, None)
 
     def replicated(self, key: TopicPartition) -> None:
         """A follower took in what its leader answered."""
@@ -151,14 +153,15 @@ class Ghost:
     def process_changed(self, broker: BrokerId) -> None:
         """A process began or ended: whoever waited for its answers gets none."""
         for memory in self.memories.values():
-            for leader in [it for it in memory.waiting if it.broker == broker]:
+            for leader in [leader for leader in memory.waiting if leader.broker == broker]:
                 self.resigned(leader)
-            memory.term_marks.pop(broker, None)
+            memory.epoch_marks.pop(broker, None)
         for key in self._registry.hosted_by(broker):
             self.touched[key] = True
 
     def losing(self, broker: BrokerId, *, everything: bool) -> None:
         """A disk loses records: whatever its replicas stood for, they do not any more."""
+        self.may_have_lost = True
         for key in self._registry.hosted_by(broker):
             memory, partition = self._touch(key), self._registry.partitions[key]
             (log,) = self._logs(key, (broker,))
@@ -190,7 +193,7 @@ class Ghost:
             self._forgive(key, after, excuse)
 
     def is_accepted(self, broker: BrokerId) -> bool:
-        """Tell whether the running process of a broker is the one that the controller registered."""
+        """Return whether the running process of a broker is the one that the controller registered."""
         process, registration = self._cluster.brokers.get(broker), self._registry.brokers.get(broker)
         if process is None or registration is None:
             return False
@@ -249,6 +252,7 @@ class Ghost:
 
     def _forgive(self, key: TopicPartition, after: PartitionRegistration, excuse: str) -> None:
         """What the new leader has is all there is from now on."""
+        self.may_have_lost = True
         memory = self.memory(key)
         (log,) = self._logs(key, (after.leader,))
         lost = memory.acked.missing_from(log)

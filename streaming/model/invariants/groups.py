@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from streaming.model.clients.consumer import Consumer
 from streaming.model.coordinators.consumer_group import GroupState, MemberState
 from streaming.model.coordinators.group_log import read_groups
-from streaming.model.coordinators.view import groups
+from streaming.model.descriptions.groups import groups
 from streaming.model.invariants.watch import Violation
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def no_double_assignment(group: Group) -> Iterator[str]:
     Source: NoDoubleClientAssignment of Vanlightly's specification of KIP-848. What a member has not given up counts.
     """
     if group.consumer is not None:
-        yield from _twice(it.held for it in group.consumer.members.values())
+        yield from _twice(member.held for member in group.consumer.members.values())
     if group.classic is not None:
-        yield from _twice(it.share for it in group.classic.members.values())
+        yield from _twice(member.share for member in group.classic.members.values())
 
 
 def legal_target(group: Group) -> Iterator[str]:
@@ -41,8 +41,8 @@ def legal_target(group: Group) -> Iterator[str]:
         return
     yield from _twice(consumer.target.values())
     for name, share in consumer.target.items():
-        wanted = consumer.members[name].topics if name in consumer.members else frozenset()
-        unwanted = sorted(key for key in share if key.topic_id not in wanted)
+        subscribed = consumer.members[name].topics if name in consumer.members else frozenset()
+        unwanted = sorted(key for key in share if key.topic_id not in subscribed)
         if unwanted:
             yield f"the target gives {name} what it does not want: {unwanted}"
 
@@ -54,9 +54,9 @@ def valid_member_epochs(group: Group) -> Iterator[str]:
         return
     if consumer.target_epoch > consumer.epoch:
         yield f"target epoch {consumer.target_epoch} beyond group epoch {consumer.epoch}"
-    for name, it in consumer.members.items():
-        if not it.previous_epoch < it.epoch <= consumer.target_epoch:
-            yield f"{name}: epoch {it.epoch} after {it.previous_epoch}, target epoch {consumer.target_epoch}"
+    for name, member in consumer.members.items():
+        if not member.previous_epoch < member.epoch <= consumer.target_epoch:
+            yield f"{name}: epoch {member.epoch} after {member.previous_epoch}, target epoch {consumer.target_epoch}"
 
 
 def valid_stable_state(group: Group) -> Iterator[str]:
@@ -64,9 +64,13 @@ def valid_stable_state(group: Group) -> Iterator[str]:
     consumer = group.consumer
     if consumer is None or consumer.state is not GroupState.STABLE:
         return
-    for name, it in consumer.members.items():
-        if it.state is not MemberState.STABLE or it.revoking or it.assigned != consumer.target.get(name, frozenset()):
-            yield f"the group is stable, and {name} is not: {it}"
+    for name, member in consumer.members.items():
+        if (
+            member.state is not MemberState.STABLE
+            or member.revoking
+            or member.assigned != consumer.target.get(name, frozenset())
+        ):
+            yield f"the group is stable, and {name} is not: {member}"
 
 
 def valid_classic_state(group: Group) -> Iterator[str]:
@@ -95,9 +99,9 @@ OTHERS: Final = ("StateIsTheLog", "OwnedIsHeld", "ConsistentRead", "Acknowledged
 def state_is_the_log(cluster: Cluster) -> Iterator[str]:
     """What a coordinator knows of members is what another would read from its log. Source: ours."""
     for broker in cluster.brokers.values():
-        for term in broker.apis.groups.log.terms():
-            read = read_groups(term.partition)
-            for name, group in term.groups.items():
+        for loaded in broker.apis.groups.log.loaded():
+            read = read_groups(loaded.partition)
+            for name, group in loaded.groups.items():
                 written = read[name].consumer if name in read else None
                 if group.consumer != written:
                     yield f"{name}: {broker.broker} knows {group.consumer}, its log says {written}"
@@ -109,14 +113,16 @@ def owned_is_held(cluster: Cluster) -> Iterator[str]:
     With NoDoubleClientAssignment: no two current members read the same. One that was expelled may not know it yet.
     """
     members = [
-        it.membership for it in cluster.clients.values() if isinstance(it, Consumer) and it.membership is not None
+        client.membership
+        for client in cluster.clients.values()
+        if isinstance(client, Consumer) and client.membership is not None
     ]
-    known = {group.name: group for group, _ in groups(cluster)}
-    for it in members:
-        group = known.get(it.group)
-        held = None if group is None else _held(group, *it.identity)
-        if held is not None and not it.owned <= held:
-            yield f"{it.member_id} of {it.group} reads {sorted(it.owned - held)}, which is not with it"
+    by_name = {group.name: group for group, _ in groups(cluster)}
+    for member in members:
+        group = by_name.get(member.group)
+        held = None if group is None else _held(group, *member.identity)
+        if held is not None and not member.owned <= held:
+            yield f"{member.member_id} of {member.group} reads {sorted(member.owned - held)}, which is not with it"
 
 
 def consumed_is_there(cluster: Cluster) -> Iterator[str]:
@@ -124,7 +130,7 @@ def consumed_is_there(cluster: Cluster) -> Iterator[str]:
 
     Source: ConsistentRead of Vanlightly's specifications, of real consumers. Scope: no record was lost.
     """
-    for client in [it for it in cluster.clients.values() if isinstance(it, Consumer)]:
+    for client in [client for client in cluster.clients.values() if isinstance(client, Consumer)]:
         for key, records in client.consumed.items():
             state = cluster.controller.registry.registration_of(key)
             disk = None if state is None else cluster.disks.get(state.leader)
@@ -168,7 +174,7 @@ class GroupWatch:
             for name, complaints in INVARIANTS:
                 for complaint in complaints(group):
                     raise Violation(name, group.name, complaint)
-            committed = {it.topic_partition: it.committed.offset for it in log.committed(group)}
+            committed = {offset.topic_partition: offset.committed.offset for offset in log.committed(group)}
             for (name, key), offset in self._acknowledged.items():
                 if name == group.name and committed.get(key, 0) < offset:
                     what = f"{offset} was acknowledged, {committed.get(key)} is committed"
@@ -183,9 +189,9 @@ class GroupWatch:
     def _remember(self) -> None:
         for client in self._cluster.clients.values():
             if isinstance(client, Consumer) and client.committing is not None and client.config.group is not None:
-                for key, told in client.committing.committed.items():
+                for key, offset in client.committing.committed.items():
                     where = client.config.group, key
-                    self._acknowledged[where] = max(told.offset, self._acknowledged.get(where, 0))
+                    self._acknowledged[where] = max(offset.offset, self._acknowledged.get(where, 0))
 
 
 def _twice(shares: Iterable[Iterable[TopicPartition]]) -> Iterator[str]:

@@ -6,45 +6,45 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import NO_LEADER
-from streaming.model.invariants.records import first_difference, holds
+from streaming.model.storage.records import first_difference, holds
 
 if TYPE_CHECKING:
-    from streaming.model.invariants.sight import Sight
+    from streaming.model.invariants.view import View
 
 
-def offsets_ordered(sight: Sight) -> str | None:
+def offsets_ordered(view: View) -> str | None:
     """Log start ≤ high watermark ≤ log end on every replica. Source: ours, the third of the cheap checks."""
-    for broker, replica in sight.replicas.items():
+    for broker, replica in view.replicas.items():
         start, mark, end = replica.log.start, replica.high_watermark, replica.log.end
         if not start <= mark <= end:
             return f"{broker}: start {start}, high watermark {mark}, end {end}"
     return None
 
 
-def epoch_cache_increasing(sight: Sight) -> str | None:
+def epoch_cache_increasing(view: View) -> str | None:
     """Leader epochs and their first offsets grow along a log, and none is from the future.
 
     Source: ours, the fourth of the cheap checks.
     """
-    for broker, replica in sight.replicas.items():
+    for broker, replica in view.replicas.items():
         epochs = replica.log.epochs
         if not all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(epochs)):
             return f"epoch cache of {broker} not increasing: {epochs}"
-        if replica.log.last_epoch > sight.truth.leader_epoch:
-            return f"epoch cache of {broker} beyond epoch {sight.truth.leader_epoch}: {epochs}"
+        if replica.log.last_epoch > view.truth.leader_epoch:
+            return f"epoch cache of {broker} beyond epoch {view.truth.leader_epoch}: {epochs}"
     return None
 
 
-def log_matching(sight: Sight) -> str | None:
+def log_matching(view: View) -> str | None:
     """Two replicas agree on every offset below both high watermarks.
 
     Source: LogMatching of Vanlightly's specifications. Scope: replicas that belong to the history since the last
     unclean election, and are not damaged.
     """
-    memory = sight.memory
+    memory = view.memory
     present = [
         (broker, replica)
-        for broker, replica in sight.replicas.items()
+        for broker, replica in view.replicas.items()
         if replica.log.last_epoch >= memory.history and broker not in memory.damaged
     ]
     for (one, first), (other, second) in combinations(present, 2):
@@ -55,57 +55,57 @@ def log_matching(sight: Sight) -> str | None:
     return None
 
 
-def leader_candidate_completeness(sight: Sight) -> str | None:
+def leader_candidate_completeness(view: View) -> str | None:
     """Every running member of ISR and ELR has everything below the true high watermark.
 
     Source: LeaderCandidateCompleteness of Vanlightly's specifications. Scope: members that are still replicas.
     """
-    mark = sight.memory.true_high_watermark
-    for broker in (*sight.truth.isr, *(it for it in sight.truth.elr if it in sight.truth.replicas)):
-        if sight.is_accepted(broker) and sight.answers_for(broker) and sight.end(broker) < mark:
-            return f"{broker} may be elected, ends at {sight.end(broker)}, and {mark} is committed"
+    mark = view.memory.true_high_watermark
+    for broker in (*view.truth.isr, *(broker for broker in view.truth.elr if broker in view.truth.replicas)):
+        if view.is_accepted(broker) and view.answers_for(broker) and view.end(broker) < mark:
+            return f"{broker} may be elected, ends at {view.end(broker)}, and {mark} is committed"
     return None
 
 
-def leader_completeness(sight: Sight) -> str | None:
+def leader_completeness(view: View) -> str | None:
     """The controller's leader has everything below the true high watermark, and every acknowledged record.
 
     Source: LeaderCompleteness of Vanlightly's specifications. Scope: while its process runs, and no loss is excused.
     """
-    broker, memory = sight.truth.leader, sight.memory
-    if broker == NO_LEADER or sight.excuse or not sight.is_accepted(broker):
+    broker, memory = view.truth.leader, view.memory
+    if broker == NO_LEADER or view.excuse or not view.is_accepted(broker):
         return None
-    if sight.end(broker) < memory.true_high_watermark:
-        return f"leader {broker} ends at {sight.end(broker)}, and {memory.true_high_watermark} is committed"
-    log = sight.log(broker)
+    if view.end(broker) < memory.true_high_watermark:
+        return f"leader {broker} ends at {view.end(broker)}, and {memory.true_high_watermark} is committed"
+    log = view.log(broker)
     missing = [] if log is None else memory.acked.missing_from(log)
     return f"leader {broker} lacks the acknowledged {missing[0]}" if missing else None
 
 
-def no_committed_record_lost_globally(sight: Sight) -> str | None:
+def no_committed_record_lost_globally(view: View) -> str | None:
     """Each acknowledged record is still in some replica.
 
     Source: NoCommittedRecordLostGlobally of Vanlightly's specifications. Scope: fewer damaged disks at once than the
     minimum ISR, and no damage of a last replica without eligible leader replicas.
     """
-    if sight.excuse:
+    if view.excuse:
         return None
-    logs = [replica.log for replica in sight.replicas.values()]
-    lost = [span for span in sight.memory.acked.spans if not any(holds(log, span) for log in logs)]
+    logs = [replica.log for replica in view.replicas.values()]
+    lost = [span for span in view.memory.acked.spans if not any(holds(log, span) for log in logs)]
     return f"no replica has the acknowledged {lost[0]}" if lost else None
 
 
-def consistent_read(sight: Sight) -> str | None:
+def consistent_read(view: View) -> str | None:
     """Whatever a consumer read at an offset is still exactly there on the leader.
 
     Source: ConsistentRead of Vanlightly's specifications. The consumer is one that is always at the high watermark of
     whoever leads. Scope: a leader that is not stale, no excused loss.
     """
-    leader = sight.believers.get(sight.truth.leader)
-    is_newest = leader is not None and leader.committed.leader_epoch == sight.truth.leader_epoch
-    if leader is None or not is_newest or sight.excuse or not sight.answers_for(leader.broker):
+    leader = view.believers.get(view.truth.leader)
+    is_newest = leader is not None and leader.committed.leader_epoch == view.truth.leader_epoch
+    if leader is None or not is_newest or view.excuse or not view.answers_for(leader.broker):
         return None
-    consumed, log = sight.memory.consumed, leader.replica.log
+    consumed, log = view.memory.consumed, leader.replica.log
     if log.end < consumed.end:
         return f"{leader.broker} ends at {log.end}, and consumers read up to {consumed.end}"
     offset = first_difference(log, consumed, consumed.end)

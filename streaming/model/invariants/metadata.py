@@ -10,13 +10,13 @@ from streaming.model.constants import MetadataMode
 
 if TYPE_CHECKING:
     from streaming.model.cluster import Cluster
-    from streaming.model.controller.partition import Transition
-    from streaming.model.invariants.sight import Sight
+    from streaming.model.invariants.view import View
+    from streaming.model.registrations import Transition
 
 
-def type_ok(sight: Sight) -> str | None:
+def type_ok(view: View) -> str | None:
     """State variables stay in their domains. Source: TypeOk of hachikuji's specification."""
-    state = sight.truth
+    state = view.truth
     is_known = state.leader == NO_LEADER or state.leader in state.replicas
     is_typed = min(state.leader_epoch, state.partition_epoch) >= 0 and state.leader_recovery_state in {
         RECOVERED,
@@ -26,73 +26,73 @@ def type_ok(sight: Sight) -> str | None:
     return None if is_known and is_typed and is_list else f"not a partition: {state}"
 
 
-def leader_in_isr(sight: Sight) -> str | None:
+def leader_in_isr(view: View) -> str | None:
     """A leader is a member of the ISR. Source: LeaderInIsr of hachikuji's specification; KRaft form, -1 is nobody."""
-    state = sight.truth
+    state = view.truth
     return None if state.leader == NO_LEADER or state.leader in state.isr else f"leader outside ISR: {state}"
 
 
-def isr_well_formed(sight: Sight) -> str | None:
+def isr_well_formed(view: View) -> str | None:
     """The ISR is a part of the replicas without repetition, and never empty without eligible leader replicas.
 
     Source: ours, the first of the cheap checks.
     """
-    state = sight.truth
+    state = view.truth
     if not set(state.isr) <= set(state.replicas):
         return f"ISR outside replicas: {state}"
     if len(set(state.isr)) != len(state.isr):
         return f"ISR repeats a member: {state}"
-    return None if sight.constants.elr_enabled or state.isr else f"empty ISR without ELR: {state}"
+    return None if view.constants.elr_enabled or state.isr else f"empty ISR without ELR: {state}"
 
 
-def valid_controller_isr_and_elr(sight: Sight) -> str | None:
+def valid_controller_isr_and_elr(view: View) -> str | None:
     """ISR and ELR share no member, and the ELR is empty while the ISR has the minimum.
 
     Source: ValidControllerIsrAndElr of Vanlightly's specification of KIP-966. Scope: trivial without ELR; the ELR goes
     on naming replicas that a reassignment dropped.
     """
-    state = sight.truth
+    state = view.truth
     if set(state.elr) & set(state.isr):
         return f"ELR and ISR share a member: {state}"
     eligible = set(state.elr) & set(state.replicas)
-    return f"ELR beside a full ISR: {state}" if eligible and len(state.isr) >= sight.min_isr else None
+    return f"ELR beside a full ISR: {state}" if eligible and len(state.isr) >= view.min_isr else None
 
 
-def last_known_leader(sight: Sight) -> str | None:
+def last_known_leader(view: View) -> str | None:
     """At most one last known leader is remembered, and only while nobody leads.
 
     Source: what shipped Kafka keeps in ``LastKnownElr``. The design of KIP-966 promised more (MinIsrRecoveryQuorum:
     with ISR and ELR empty, as many last known members as the minimum ISR), which is not true of Kafka 4.x.
     """
-    state = sight.truth
+    state = view.truth
     is_fine = not state.last_known_elr or (len(state.last_known_elr) == 1 and state.leader == NO_LEADER)
     return None if is_fine else f"last known leaders: {state}"
 
 
-def valid_controller_state(sight: Sight) -> str | None:
+def valid_controller_state(view: View) -> str | None:
     """No fenced broker is in an ISR; without eligible leader replicas it may be there alone.
 
     Source: ValidControllerState of Vanlightly's specifications (3.5 and KIP-966). Scope: KRaft; a controller on
     ZooKeeper learns of the end of a session some time after everybody could read it.
     """
-    if sight.constants.metadata_mode is not MetadataMode.KRAFT:
+    if view.constants.metadata_mode is not MetadataMode.KRAFT:
         return None
-    isr = sight.truth.isr
-    fenced = [it for it in isr if it not in sight.registrations or sight.registrations[it].fenced]
-    may_be = not sight.constants.elr_enabled and len(isr) == 1
+    isr = view.truth.isr
+    fenced = [broker for broker in isr if broker not in view.registrations or view.registrations[broker].fenced]
+    may_be = not view.constants.elr_enabled and len(isr) == 1
     return f"fenced members {fenced} in ISR {isr}" if fenced and not may_be else None
 
 
-def unclean_exclusion(sight: Sight) -> str | None:
+def unclean_exclusion(view: View) -> str | None:
     """Who lost records in a crash is in neither ISR nor ELR until it has them again.
 
     Source: prose of KIP-966. Scope: with eligible leader replicas, from the registration of the new process on.
     """
-    state = sight.truth
-    back = [it for it in sight.memory.damaged if it in {*state.isr, *state.elr} and sight.is_accepted(it)]
+    state = view.truth
+    back = [broker for broker in view.memory.damaged if broker in {*state.isr, *state.elr} and view.is_accepted(broker)]
     return (
         f"damaged members {back}: ISR {state.isr}, ELR {state.elr}"
-        if back and sight.constants.elr_enabled and not sight.excuse
+        if back and view.constants.elr_enabled and not view.excuse
         else None
     )
 

@@ -52,7 +52,9 @@ def eventually_metadata_converges(cluster: Cluster, _ghost: Ghost) -> Iterator[s
         if state.leader == NO_LEADER or set(state.isr) != set(state.replicas):
             yield f"{key}: not whole: {state}"
         views = {
-            node: it.leadership.led[key].committed for node, it in cluster.brokers.items() if key in it.leadership.led
+            node: broker.leadership.led[key].committed
+            for node, broker in cluster.brokers.items()
+            if key in broker.leadership.led
         }
         if views != {state.leader: state}:
             yield f"{key}: brokers believe {views}, the controller wrote {state}"
@@ -79,11 +81,17 @@ def under_replicated_counts_agree(cluster: Cluster, _ghost: Ghost) -> Iterator[s
 
     Scope: partitions that somebody leads; nobody counts the others.
     """
-    states = [it for it in cluster.controller.registry.partitions.values() if it.leader != NO_LEADER]
+    states = [
+        partition for partition in cluster.controller.registry.partitions.values() if partition.leader != NO_LEADER
+    ]
     logged = sum(is_under_replicated(state.replicas, state.isr, ()) for state in states)
-    counted = sum(it.is_under_replicated for broker in cluster.brokers.values() for it in broker.led_partitions())
-    if logged != counted:
-        yield f"{logged} under-replicated partitions in the metadata log, {counted} at the brokers"
+    under_replicated = sum(
+        led_partition.is_under_replicated
+        for broker in cluster.brokers.values()
+        for led_partition in broker.led_partitions()
+    )
+    if logged != under_replicated:
+        yield f"{logged} under-replicated partitions in the metadata log, {under_replicated} at the brokers"
 
 
 LIVENESS: Final[tuple[tuple[str, Callable[[Cluster, Ghost], Iterator[str]]], ...]] = (

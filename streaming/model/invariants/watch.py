@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.contracts.records import RegisterBroker
 from streaming.model.invariants import leaders, logs, metadata, producers
 from streaming.model.invariants.ghost import Ghost
-from streaming.model.invariants.sight import Sight, look
+from streaming.model.invariants.view import View, look
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.cluster import Cluster
-    from streaming.model.controller.metadata_writer import Commit
+    from streaming.model.controller.commit import Commit
 
 
 class Invariant(NamedTuple):
     """A promise about one partition. ``complaint`` gives None while it is kept."""
 
     name: str
-    complaint: Callable[[Sight], str | None]
+    complaint: Callable[[View], str | None]
 
     @property
     def statement(self) -> str:
@@ -151,17 +151,17 @@ class Watch(Ghost):
             self._report(Violation("ValidBrokerState", "brokers", complaint))
 
     def _check_partition(self, key: TopicPartition, invariants: tuple[Invariant, ...]) -> None:
-        sight = look(self._cluster, self, key)
-        if sight is None:
+        view = look(self._cluster, self, key)
+        if view is None:
             return
-        for name, what in sight.memory.broken:
+        for name, what in view.memory.broken:
             self._report(Violation(name, key, what))
         for invariant in invariants:
-            if complaint := invariant.complaint(sight):
+            if complaint := invariant.complaint(view):
                 self._report(Violation(invariant.name, key, complaint))
 
     def _report(self, violation: Violation) -> None:
         if self._stops:
             raise violation
-        if violation.invariant not in {it.invariant for it in self.violations}:
+        if violation.invariant not in {violation.invariant for violation in self.violations}:
             self.violations.append(violation)

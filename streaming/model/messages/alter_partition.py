@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.records import RECOVERED
 
 if TYPE_CHECKING:
     from streaming.contracts.events import Cause
     from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicPartition
-    from streaming.model.controller.partition import PartitionRegistration
-    from streaming.model.messages.errors import Error
+    from streaming.model.errors import Error
+    from streaming.model.registrations import PartitionRegistration
+
+ANY_BROKER_EPOCH: Final = -1
 
 
 class AlterPartitionItem(NamedTuple):
-    """A proposed ISR. ``isr`` carries each member's broker epoch, -1 for "any" (KIP-903).
+    """A proposed ISR. ``isr`` carries each member's broker epoch, or ``ANY_BROKER_EPOCH`` (KIP-903).
 
     ``leader_recovery_state``: with its first proposal a leader tells that it has recovered from an unclean election.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.identifiers import NO_LEADER
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition

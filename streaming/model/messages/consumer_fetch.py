@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
@@ -104,7 +104,7 @@ class ListOffsetsRequest(NamedTuple):
 
 
 class ListedOffset(NamedTuple):
-    """The offset, and the leader epoch of the term that answers; OFFSET_NOT_AVAILABLE: ask again (KIP-207)."""
+    """The offset, and the leader epoch of the leader that answers; OFFSET_NOT_AVAILABLE: ask again (KIP-207)."""
 
     topic_partition: TopicPartition
     error: Error = Error.NONE

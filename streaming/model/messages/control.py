@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicPartition
-    from streaming.model.controller.partition import BrokerRegistration
     from streaming.model.messages.membership import MetadataPartition
+    from streaming.model.registrations import BrokerRegistration
 
 
 class LeaderAndIsr(NamedTuple):

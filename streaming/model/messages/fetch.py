@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition

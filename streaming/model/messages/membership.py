@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from streaming.contracts.identifiers import BrokerEpoch
+from streaming.model.storage.disk import NO_BROKER_EPOCH
 
 if TYPE_CHECKING:
-    from streaming.contracts.identifiers import BrokerId, TopicPartition
-    from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration, TopicRegistration
-    from streaming.model.messages.errors import Error
+    from streaming.contracts.identifiers import BrokerEpoch, BrokerId, TopicPartition
+    from streaming.model.errors import Error
     from streaming.model.messages.outbox import Message
-
-NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
+    from streaming.model.registrations import BrokerRegistration, PartitionRegistration, TopicRegistration
 
 
 class BrokerRegistrationRequest(NamedTuple):
@@ -30,7 +28,7 @@ class BrokerRegistrationRequest(NamedTuple):
 
 
 class BrokerRegistrationResponse(NamedTuple):
-    """The epoch of this uptime."""
+    """The broker epoch: it lasts until this process ends."""
 
     error: Error
     broker_epoch: BrokerEpoch = NO_BROKER_EPOCH

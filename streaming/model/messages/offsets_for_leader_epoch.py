@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicPartition
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class OffsetForLeaderEpochPartition(NamedTuple):
-    """``epoch``: the one in question. ``leader_epoch``: the term of leadership that the asker knows."""
+    """``epoch``: the one in question. ``leader_epoch``: the one that the asker knows."""
 
     topic_partition: TopicPartition
     leader_epoch: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import TopicPartition

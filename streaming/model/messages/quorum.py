@@ -5,11 +5,19 @@ Every message carries the sender's epoch, so that whoever is behind learns of th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId
-    from streaming.model.quorum.raft_log import Entry
+
+
+class Entry(NamedTuple):
+    """A batch at ``[base_offset, end_offset)``; Raft does not look at what it carries."""
+
+    base_offset: int
+    end_offset: int
+    epoch: int
+    payload: Any
 
 
 class VoteRequest(NamedTuple):

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import TopicPartition
+    from streaming.model.errors import Error
     from streaming.model.messages.client_metadata import Header
-    from streaming.model.messages.errors import Error
     from streaming.model.storage.batch import Marker
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streaming.model.controller.metadata_writer import Commit
+from streaming.model.controller.commit import Commit
 from streaming.model.messages.membership import FromController, NotController
 from streaming.model.messages.outbox import Outbox
 from streaming.model.messages.quorum import ControllerRegistrationRequest
@@ -104,7 +104,7 @@ class ControllerProcess:
 
     def disconnected(self, broker: BrokerId) -> None:
         """A broker's process ended; the next one with its id has asked nothing yet."""
-        self._unanswered = [it for it in self._unanswered if it[1] != broker]
+        self._unanswered = [request for request in self._unanswered if request[1] != broker]
 
     def receive(self, now: int, payload: Message | Timer) -> None:
         """Take one message or timer; what follows is in ``outbox``."""
@@ -143,14 +143,14 @@ class ControllerProcess:
     def settle(self, now: int) -> None:
         """After every input and operation: write what was done, tell what is committed, refuse what will never be."""
         raft, writer = self.raft, self._state.writer
-        if raft.term is None:
+        if raft.leader_state is None:
             self._step_down()
             return
-        if writer.epoch < raft.epoch and raft.high_watermark > raft.term.start_offset:
+        if writer.epoch < raft.epoch and raft.high_watermark > raft.leader_state.start_offset:
             self._activate(now)
         if self.is_active:
             self._write(now)
-            self._tell_committed()
+            self._report_committed()
 
     def _step_down(self) -> None:
         """Whoever waits for an answer will not get it here."""
@@ -199,7 +199,7 @@ class ControllerProcess:
             self._open_batch = None
             self.raft.append(now, commit, len(commit.batch.records))
 
-    def _tell_committed(self) -> None:
+    def _report_committed(self) -> None:
         raft, writer = self.raft, self._state.writer
         for entry in raft.log.entries_between(writer.committed_offset, raft.high_watermark):
             writer.committed(entry.payload, entry.end_offset)

@@ -41,9 +41,9 @@ def describe(now: int, process: ControllerProcess, observers: Iterable[BrokerId]
     Departs from Kafka: brokers are told of the metadata log and do not fetch it, so no position of theirs is known.
     """
     raft, leader = process.raft, -process.node
-    assert raft.term is not None, "only a leader knows"  # noqa: S101 - the caller asks the active controller
+    assert raft.leader_state is not None, "only a leader knows"  # noqa: S101 - the caller asks the active controller
     members = [QuorumMember(leader, True, raft.log.end, now, now)]
-    for node, remote in raft.term.remotes.items():
+    for node, remote in raft.leader_state.remotes.items():
         has_fetched = remote.log_end_offset != UNKNOWN_OFFSET
         progress = (remote.log_end_offset, remote.last_fetch_ms, remote.last_caught_up_ms) if has_fetched else _NOTHING
         members.append(QuorumMember(-node, True, *progress))

@@ -28,11 +28,11 @@ def committed_by(ends: Iterable[int]) -> int:
 
 
 class LeaderState:
-    """One term.
+    """One epoch of a leader.
 
     Attributes:
-        start_offset: where the epoch begins: the offset of its LeaderChange.
-        remotes: progress of the other voters.
+        start_offset: where the epoch begins: the offset of its LeaderChange. The high watermark moves only beyond it.
+        remotes: progress of the other voters. Invariant: every voter but this one, and none beyond the log end.
         parked: their fetches that wait for data, with the time at which each is answered at the latest.
     """
 

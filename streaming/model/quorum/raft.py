@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 from streaming.model.messages.quorum import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
+    Entry,
     QuorumFetchRequest,
     QuorumFetchResponse,
 )
 from streaming.model.messages.timers import QuorumFetchWaitOver, VotersDue
 from streaming.model.quorum.leader_state import LeaderState
-from streaming.model.quorum.raft_log import Entry
-from streaming.model.quorum.roles import Happening, Role
+from streaming.model.quorum.roles import Role, RoleTrigger
 from streaming.model.quorum.voter import Voter
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class Raft(Voter):
     """A voter with its log. Feed it with :meth:`receive`; what follows is in the outbox.
 
     Attributes:
-        high_watermark: the batches below are committed, as far as it knows.
-        term: while it leads.
+        high_watermark: the batches below are committed, as far as it knows. Invariant: ≤ log end, never falls.
+        leader_state: while it leads.
 
     Args:
         leader_change: makes the batch that begins an epoch: (time, epoch, offset).
@@ -59,7 +59,7 @@ class Raft(Voter):
     ) -> None:
         super().__init__(node, voters, constants, disk, jitter=jitter, outbox=outbox)
         self.high_watermark = 0
-        self.term: LeaderState | None = None
+        self.leader_state: LeaderState | None = None
         self._leader_change = leader_change
         self._request_id = 0
         self._has_wait_timer = False
@@ -78,14 +78,14 @@ class Raft(Voter):
         return handler is not None
 
     def _leave(self) -> None:
-        self.term = None
+        self.leader_state = None
 
     # -------------------------------------------------------------- leader
 
     def _lead(self, now: int) -> None:
         """Begin the epoch with a batch that says so; until that is committed, nothing of this epoch is."""
         self.leader = self._node
-        self.term = LeaderState(self._others, self.log.end, now)
+        self.leader_state = LeaderState(self._others, self.log.end, now)
         for voter in self._others:
             self._outbox.send(voter, BeginQuorumEpochRequest(self._node, self.epoch))
         if self._others:
@@ -100,16 +100,16 @@ class Raft(Voter):
 
     def _advance(self) -> None:
         """Move the high watermark, and let go of what everybody has."""
-        assert self.term is not None  # noqa: S101 - only leaders get here
-        reached = self.term.high_watermark(self.log.end)
+        assert self.leader_state is not None  # noqa: S101 - only leaders get here
+        reached = self.leader_state.high_watermark(self.log.end)
         if reached is not None:
             self.high_watermark = max(self.high_watermark, reached)
 
     def _fetch(self, now: int, request: QuorumFetchRequest) -> None:
         """Follower fetches: what it has, then data, or a wait for data."""
         self._learn(now, request.epoch, None)
-        term = self.term
-        if term is None or request.epoch != self.epoch:
+        leading = self.leader_state
+        if leading is None or request.epoch != self.epoch:
             self._outbox.send(request.replica, QuorumFetchResponse(self.leader, self.epoch, request.request_id))
             return
         diverging = self.log.diverges_from(request.last_fetched_epoch, request.fetch_offset)
@@ -117,16 +117,16 @@ class Raft(Voter):
             answer = QuorumFetchResponse(self._node, self.epoch, request.request_id, diverging=diverging)
             self._outbox.send(request.replica, answer)
             return
-        term.fetched(now, request, self.log.end)
+        leading.fetched(now, request, self.log.end)
         self._advance()
-        term.parked[request.replica] = (request, now + MAX_FETCH_WAIT_MS)
+        leading.parked[request.replica] = (request, now + MAX_FETCH_WAIT_MS)
         self._answer_waiting(now)
         self._set_wait_timer(now)
 
     def _set_wait_timer(self, now: int) -> None:
         """One timer is enough for all that wait."""
-        if self.term is not None and self.term.parked and not self._has_wait_timer:
-            earliest = min(until for _, until in self.term.parked.values())
+        if self.leader_state is not None and self.leader_state.parked and not self._has_wait_timer:
+            earliest = min(until for _, until in self.leader_state.parked.values())
             self._outbox.after(earliest - now, QuorumFetchWaitOver())
             self._has_wait_timer = True
 
@@ -137,22 +137,22 @@ class Raft(Voter):
 
     def _answer_waiting(self, now: int) -> None:
         """Answer the fetches that there is data for, or that waited long enough."""
-        term = self.term
-        if term is None:
+        leading = self.leader_state
+        if leading is None:
             return
-        for replica, (request, until) in list(term.parked.items()):
+        for replica, (request, until) in list(leading.parked.items()):
             if request.fetch_offset < self.log.end or until <= now:
-                del term.parked[replica]
-                self._outbox.send(replica, self._read(term, request))
+                del leading.parked[replica]
+                self._outbox.send(replica, self._read(leading, request))
 
-    def _read(self, term: LeaderState, request: QuorumFetchRequest) -> QuorumFetchResponse:
+    def _read(self, leading: LeaderState, request: QuorumFetchRequest) -> QuorumFetchResponse:
         return QuorumFetchResponse(
             self._node,
             self.epoch,
             request.request_id,
             entries=self.log.entries_between(request.fetch_offset, self.log.end),
             high_watermark=self.high_watermark,
-            log_start=min(term.everybody_has(self.log.end), self.high_watermark),
+            log_start=min(leading.everybody_has(self.log.end), self.high_watermark),
         )
 
     def _look_at_voters(self, now: int, timer: VotersDue) -> None:
@@ -160,30 +160,30 @@ class Raft(Voter):
 
         Departs from Kafka: a majority's silence is noticed at these times only.
         """
-        if self.term is None or timer.epoch != self.epoch:
+        if self.leader_state is None or timer.epoch != self.epoch:
             return
         timeout = self._constants.controller_quorum_fetch_timeout_ms
-        if len(self.term.silent(now, timeout * 3 // 2)) > len(self._others) + 1 - self._majority:
+        if len(self.leader_state.silent(now, timeout * 3 // 2)) > len(self._others) + 1 - self._majority:
             self.resign(now)
             return
         self._outbox.after(timeout // 2, timer)
-        for voter in self.term.silent(now, timeout // 2):
+        for voter in self.leader_state.silent(now, timeout // 2):
             self._outbox.send(voter, BeginQuorumEpochRequest(self._node, self.epoch))
 
     def resign(self, now: int) -> None:
         """Leader gives up its epoch: the process stops, or a majority is silent. Nobody else can lead this epoch."""
-        if self.term is None:
+        if self.leader_state is None:
             return
-        successors = self.term.successors()
+        successors = self.leader_state.successors()
         self.leader = None
-        self._become(now, Happening.RESIGN)
+        self._become(now, RoleTrigger.RESIGN)
         for voter in successors:
             self._outbox.send(voter, EndQuorumEpochRequest(self._node, self.epoch, successors))
 
     def forget(self, offset: int) -> None:
         """Leader lets go of batches that every voter has and that were passed on."""
-        if self.term is not None:
-            self.log.forget(min(offset, self.term.everybody_has(self.log.end)))
+        if self.leader_state is not None:
+            self.log.forget(min(offset, self.leader_state.everybody_has(self.log.end)))
 
     # -------------------------------------------------------------- follower
 

@@ -5,24 +5,16 @@ Offsets and epochs are those of any replica (``storage.log``); beside them stand
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.storage.log import Log
 from streaming.model.storage.truncation import check_fetch, truncation_point
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId
+    from streaming.model.messages.quorum import Entry
     from streaming.model.storage.log import EpochEntry
-
-
-class Entry(NamedTuple):
-    """A batch at ``[base_offset, end_offset)``; Raft does not look at what it carries."""
-
-    base_offset: int
-    end_offset: int
-    epoch: int
-    payload: Any
 
 
 class RaftLog:
@@ -68,8 +60,8 @@ class RaftLog:
         newest = 0
         while newest < len(self.entries) and self.entries[-1 - newest].base_offset >= offset:
             newest += 1
-        found = self.entries[len(self.entries) - newest :]
-        return tuple(entry for entry in found if entry.base_offset < end)
+        suffix = self.entries[len(self.entries) - newest :]
+        return tuple(entry for entry in suffix if entry.base_offset < end)
 
     def end_offset_for(self, epoch: int) -> EpochEntry:
         """Tell where an epoch ended."""
@@ -77,9 +69,9 @@ class RaftLog:
 
     def diverges_from(self, epoch: int, offset: int) -> EpochEntry | None:
         """Leader: compare with a follower that is at ``offset`` after a batch of ``epoch``; None if they agree."""
-        found = check_fetch(self._offsets, offset, epoch)
-        assert not isinstance(found, Error), f"nobody is at {offset} after epoch {epoch}"  # noqa: S101 - log matching
-        return found
+        divergence = check_fetch(self._offsets, offset, epoch)
+        assert not isinstance(divergence, Error), f"nobody is at {offset} after epoch {epoch}"  # noqa: S101 - log matching
+        return divergence
 
     def truncate_to_diverging(self, diverging: EpochEntry) -> None:
         """Follower: drop what the leader does not have; where an epoch is missing, the next fetch asks again."""
@@ -96,7 +88,12 @@ class RaftLog:
 
 
 class QuorumDisk:
-    """The log and the ``quorum-state`` file: the newest epoch, and whom this voter voted for in it."""
+    """The log and the ``quorum-state`` file: the newest epoch, and whom this voter voted for in it.
+
+    Both must be on disk before an answer leaves: a voter that forgot its vote in a restart would give a second one in
+    the same epoch, and there would be two leaders. Invariant: ``epoch`` ≥ the log's last epoch, never falls; ``voted``
+    changes only with it, or from None.
+    """
 
     def __init__(self) -> None:
         self.log = RaftLog()

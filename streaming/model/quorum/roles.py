@@ -17,7 +17,7 @@ class Role(Enum):
     RESIGNED = auto()
 
 
-class Happening(Enum):
+class RoleTrigger(Enum):
     """What makes a voter change its role."""
 
     HIGHER_EPOCH = auto()
@@ -32,20 +32,20 @@ class Happening(Enum):
 
 
 _U, _P, _C, _F, _L, _R = Role
-_HIGHER, _FOUND, _TIMEOUT, _MAJORITY, _REFUSED, _RESIGN = Happening
+_HIGHER, _LEADER, _TIMEOUT, _MAJORITY, _REFUSED, _RESIGN = RoleTrigger
 
 # A pair that is missing cannot happen. Prospective voters that lose go back to the leader they know, if they know one.
-TABLE: Final[dict[tuple[Role, Happening], Role]] = {
+TABLE: Final[dict[tuple[Role, RoleTrigger], Role]] = {
     (_U, _HIGHER): _U,
-    (_U, _FOUND): _F,
+    (_U, _LEADER): _F,
     (_U, _TIMEOUT): _P,
     (_P, _HIGHER): _U,
-    (_P, _FOUND): _F,
+    (_P, _LEADER): _F,
     (_P, _MAJORITY): _C,
     (_P, _REFUSED): _U,
     (_P, _TIMEOUT): _U,
     (_C, _HIGHER): _U,
-    (_C, _FOUND): _F,
+    (_C, _LEADER): _F,
     (_C, _MAJORITY): _L,
     (_C, _TIMEOUT): _P,
     (_F, _HIGHER): _U,

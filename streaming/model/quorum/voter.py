@@ -18,7 +18,7 @@ from streaming.model.messages.quorum import (
     VoteResponse,
 )
 from streaming.model.messages.timers import QuorumTimeout
-from streaming.model.quorum.roles import TABLE, Happening, Role
+from streaming.model.quorum.roles import TABLE, Role, RoleTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +77,7 @@ class Voter:
             VoteRequest: self._asked_to_vote,
             VoteResponse: self._voted,
             BeginQuorumEpochRequest: self._leader_calls,
-            BeginQuorumEpochResponse: lambda now, it: self._learn(now, it.epoch, it.leader),
+            BeginQuorumEpochResponse: lambda now, response: self._learn(now, response.epoch, response.leader),
             EndQuorumEpochRequest: self._leader_resigned,
             QuorumTimeout: self._timed_out,
         }
@@ -98,15 +98,15 @@ class Voter:
         Departs from Kafka: the first voter of a new cluster does not wait for its first election timeout.
         """
         if not self._others or (self._is_first and self.epoch == 0):
-            self._become(now, Happening.TIMEOUT)
+            self._become(now, RoleTrigger.TIMEOUT)
         else:
             self._expire_after(now, self._election_timeout())
 
     # -------------------------------------------------------------- roles and epochs
 
-    def _become(self, now: int, happening: Happening) -> None:
+    def _become(self, now: int, trigger: RoleTrigger) -> None:
         """Take the step of the table, and do what entering the new role means."""
-        role = TABLE[self.role, happening]
+        role = TABLE[self.role, trigger]
         if self.role is Role.PROSPECTIVE and role is Role.UNATTACHED and self.leader is not None:
             role = Role.FOLLOWER
         former, self.role = self.role, role
@@ -121,7 +121,7 @@ class Voter:
             self._has_fetched = False
             self._expire_after(now, self._constants.controller_quorum_fetch_timeout_ms)
             self._follow()
-        elif happening is not Happening.HIGHER_EPOCH or former in _ELECTED:
+        elif trigger is not RoleTrigger.HIGHER_EPOCH or former in _ELECTED:
             self._expire_after(now, self._election_timeout())
         # else: its timeout goes on, or a voter that cannot win, and tries again and again, would keep off who can
 
@@ -141,10 +141,10 @@ class Voter:
         """Take in what any message tells: a newer epoch ends every role, and a leader is followed."""
         if epoch > self.epoch:
             self._disk.epoch, self._disk.voted, self.leader = epoch, None, None
-            self._become(now, Happening.HIGHER_EPOCH)
+            self._become(now, RoleTrigger.HIGHER_EPOCH)
         if epoch == self.epoch and leader is not None and self.leader is None and leader != self._node:
             self.leader = leader
-            self._become(now, Happening.LEADER_FOUND)
+            self._become(now, RoleTrigger.LEADER_FOUND)
 
     def _election_timeout(self) -> int:
         base = self._constants.controller_quorum_election_timeout_ms
@@ -165,14 +165,14 @@ class Voter:
         if self.role is Role.RESIGNED:
             self._learn(now, self.epoch + 1, None)
         else:
-            self._become(now, Happening.TIMEOUT)
+            self._become(now, RoleTrigger.TIMEOUT)
 
     # -------------------------------------------------------------- elections
 
     def _ask_for_votes(self, now: int, *, pre_vote: bool) -> None:
         """Ask everybody. Without pre-votes (before 4.0) a prospective voter is a candidate at once."""
         if self.role is Role.PROSPECTIVE and not pre_vote:
-            self._become(now, Happening.MAJORITY)
+            self._become(now, RoleTrigger.MAJORITY)
             return
         if not pre_vote:
             self._disk.epoch, self._disk.voted, self.leader = self.epoch + 1, self._node, None
@@ -194,7 +194,7 @@ class Voter:
         )
 
     def _grants(self, request: VoteRequest) -> bool:
-        """Tell whether to vote for somebody: only for a log at least as advanced, so that no commit is ever lost."""
+        """Return whether to vote for somebody: only for a log at least as advanced, so that no commit is ever lost."""
         if (request.last_epoch, request.end_offset) < self.log.position or self.role is Role.LEADER:
             return False
         if request.pre_vote:  # who hears from its leader sees no reason for an election
@@ -211,14 +211,14 @@ class Voter:
     def _count_votes(self, now: int) -> None:
         granted = sum(self._votes.values())
         if granted >= self._majority:
-            self._become(now, Happening.MAJORITY)
+            self._become(now, RoleTrigger.MAJORITY)
         elif len(self._votes) - granted > len(self._others) + 1 - self._majority:
             self._refused(now)
 
     def _refused(self, now: int) -> None:
         """A candidate that lost backs off; a prospective voter goes back to where it came from."""
         if self.role is Role.PROSPECTIVE:
-            self._become(now, Happening.REFUSED)
+            self._become(now, RoleTrigger.REFUSED)
         else:
             self._expire_after(now, self._jitter(self._constants.controller_quorum_election_backoff_max_ms))
 

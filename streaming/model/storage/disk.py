@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from streaming.model.messages.membership import NO_BROKER_EPOCH
+from streaming.contracts.identifiers import BrokerEpoch
 from streaming.model.storage.log_dirs import LogDirs
 from streaming.model.storage.replica import HighWatermarkCheckpoint, LocalReplica
 
 if TYPE_CHECKING:
-    from streaming.contracts.identifiers import BrokerEpoch, TopicPartition
+    from streaming.contracts.identifiers import TopicPartition
     from streaming.model.storage.log import Log
+
+NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
+"""Of a broker that was never registered, or did not stop cleanly."""
 
 
 class Disk:
@@ -40,13 +43,13 @@ class Disk:
         return replica
 
     def has(self, key: TopicPartition) -> bool:
-        """Tell whether there is a replica of a partition that can be read."""
+        """Return whether there is a replica of a partition that can be read."""
         return key in self.replicas and not self.log_dirs.is_offline(key)
 
     def logs_in(self, directory: str) -> list[Log]:
         """Give the logs that lie in a directory; costs as much as there are."""
         placed, (first, *_) = self.log_dirs.placed, self.log_dirs.names
-        return [it.log for key, it in self.replicas.items() if placed.get(key, first) == directory]
+        return [replica.log for key, replica in self.replicas.items() if placed.get(key, first) == directory]
 
     def remove(self, key: TopicPartition) -> None:
         """Delete a replica, if there is one."""

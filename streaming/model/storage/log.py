@@ -27,10 +27,11 @@ EpochEntry = tuple[int, int]
 class Log:
     """Offsets ``start`` (inclusive) to ``end`` (exclusive: the next to write), and the epoch cache.
 
-    ``epochs`` is strictly increasing in both columns: (epoch, first offset of that epoch). ``batches`` has those that
-    carry more than anonymous records, in the order of their offsets; ``producers`` is what follows from them.
-    ``flushed`` is the recovery point: what lies below survives a loss of power. The last of ``segments`` is the active
-    one. ``cleaned`` is the first offset that compaction has not seen.
+    ``epochs``: (leader epoch, first offset of that epoch). Invariant: strictly increasing in both columns, no epoch
+    newer than the partition's; two logs that hold the same record, by offset and epoch, hold the same before it.
+    ``batches`` has those that carry more than anonymous records, in the order of their offsets; ``producers`` is what
+    follows from them. ``flushed`` is the recovery point, ≤ ``end``: what lies below survives a loss of power. The last
+    of ``segments`` is the active one. ``cleaned`` is the first offset that compaction has not seen.
     """
 
     __slots__ = (
@@ -148,7 +149,7 @@ class Log:
     def sizes(self) -> list[int]:
         """How many records each segment has."""
         ends = self.segment_ends()
-        return [end - it.base_offset - it.removed for it, end in zip(self.segments, ends, strict=True)]
+        return [end - segment.base_offset - segment.removed for segment, end in zip(self.segments, ends, strict=True)]
 
     # -------------------------------------------------------------- reading
 

@@ -38,7 +38,7 @@ class LogDirs:
         return tuple(name for name in self.names if name not in self.offline)
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def registered_names(self) -> tuple[str, ...]:
         """What a registration says: the readable ones; a broker with a single directory names none."""
         return self.online if len(self.names) > 1 else ()
 
@@ -60,7 +60,7 @@ class LogDirs:
             self.untold.pop(key, None)
 
     def is_offline(self, key: TopicPartition) -> bool:
-        """Tell whether a replica lies where nothing can be read."""
+        """Return whether a replica lies where nothing can be read."""
         return bool(self.offline) and self.placed.get(key, self.names[0]) in self.offline
 
     def take_untold(self) -> tuple[tuple[TopicPartition, str], ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.storage.batch import NO_PRODUCER, Batch, Marker
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ class ProducerEntry(NamedTuple):
     """One producer in one partition.
 
     Attributes:
-        epoch: newest epoch of its batches and markers.
-        batches: the last five of that epoch.
+        epoch: newest epoch of its batches and markers; never falls, which fences older sessions of the producer.
+        batches: the last five of that epoch. Invariant: their sequences follow one another without a gap.
         last_ms: when it wrote last.
-        open_since: first offset of its open transaction.
+        open_since: first offset of its open transaction; the last stable offset of the log does not pass it.
         coordinator_epoch: newest leader epoch of the coordinator that sent a marker.
     """
 
@@ -79,7 +79,7 @@ def duplicate_of(entry: ProducerEntry, batch: Batch) -> WrittenBatch | None:
     if batch.producer_epoch != entry.epoch:
         return None
     sequences = (batch.base_sequence, last_sequence_of(batch))
-    return next((it for it in entry.batches if sequences == (it.first_sequence, it.last_sequence)), None)
+    return next((batch for batch in entry.batches if sequences == (batch.first_sequence, batch.last_sequence)), None)
 
 
 def refusal(entry: ProducerEntry | None, batch: Batch) -> Error:
@@ -184,13 +184,15 @@ class ProducerState:
         """Give the offset below which every transaction is decided, and its marker committed."""
         if not self._open and not self._completed:
             return high_watermark
-        self._completed = [it for it in self._completed if it[1] >= high_watermark]
+        self._completed = [transaction for transaction in self._completed if transaction[1] >= high_watermark]
         undecided = (first for first, _ in self._completed)
         return min((high_watermark, *self._open.values(), *undecided))
 
     def aborted_between(self, offset: int, end: int) -> tuple[AbortedTransaction, ...]:
         """Give the aborted transactions that have records in ``[offset, end)``."""
-        return tuple(it for it in self.aborted if it.first_offset < end and it.marker_offset >= offset)
+        return tuple(
+            aborted for aborted in self.aborted if aborted.first_offset < end and aborted.marker_offset >= offset
+        )
 
     def oldest_open(self) -> ProducerEntry | None:
         """Give the producer whose open transaction began first."""

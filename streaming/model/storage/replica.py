@@ -29,7 +29,14 @@ class HighWatermarkCheckpoint:
 
 
 class LocalReplica:
-    """A replica on a broker's disk; it outlives the process."""
+    """A replica on a broker's disk; it outlives the process.
+
+    Attributes:
+        log: the records.
+        high_watermark: everything below is committed, as far as this replica heard. Invariant: log start ≤ high
+            watermark ≤ log end. A leader's never falls in its leader epoch; a follower's falls with a truncation, and a
+            restart falls back to the checkpoint, which is why a follower must not truncate to it (KIP-101).
+    """
 
     __slots__ = ("_checkpoint", "high_watermark", "log")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.storage.log import NO_EPOCH, UNDEFINED_OFFSET
 
 if TYPE_CHECKING:
@@ -31,15 +31,15 @@ def check_fetch(log: Log, offset: int, last_fetched_epoch: int) -> Error | Epoch
     if is_in_range and log.epochs and last_fetched_epoch == log.epochs[-1][0]:  # nearly always
         return None
     if last_fetched_epoch != NO_EPOCH:
-        found, end = log.end_offset_for(last_fetched_epoch)
+        epoch, end = log.end_offset_for(last_fetched_epoch)
         if end == UNDEFINED_OFFSET or offset < log.start:
             return Error.OFFSET_OUT_OF_RANGE
-        if found < last_fetched_epoch or end < offset:
-            return (found, end)
+        if epoch < last_fetched_epoch or end < offset:
+            return (epoch, end)
     return None if is_in_range else Error.OFFSET_OUT_OF_RANGE
 
 
-def truncation_point(log: Log, high_watermark: int, told: EpochEntry) -> TruncationPoint:
+def truncation_point(log: Log, high_watermark: int, epoch_end: EpochEntry) -> TruncationPoint:
     """Follower: where to cut after the leader told where an epoch of this log ends there.
 
     ===========================================  =============================  ========
@@ -54,7 +54,7 @@ def truncation_point(log: Log, high_watermark: int, told: EpochEntry) -> Truncat
 
     Each incomplete round strictly lowers the last epoch, so asking again comes to an end.
     """
-    epoch, end = told
+    epoch, end = epoch_end
     if end == UNDEFINED_OFFSET:
         return TruncationPoint(high_watermark)
     own_epoch, own_end = log.end_offset_for(epoch)

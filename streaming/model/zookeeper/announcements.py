@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Announcements:
-    """Speaks for one term of a controller."""
+    """Speaks for one controller epoch."""
 
     def __init__(self, context: Context, outbox: Outbox) -> None:
         self._context = context
@@ -24,13 +24,13 @@ class Announcements:
 
     def leader_and_isr(self, keys: Iterable[TopicPartition], *, but: BrokerId | None = None) -> None:
         """Tell the live replicas of these partitions, all ``but`` one, who leads with which ISR."""
-        told: dict[BrokerId, list[MetadataPartition]] = {}
+        items_of: dict[BrokerId, list[MetadataPartition]] = {}
         for key in keys:
             item = self._item(key)
             for replica in self._context.replicas(key):
                 if replica != but and replica in self._context.registry.brokers:
-                    told.setdefault(replica, []).append(item)
-        for replica, items in told.items():
+                    items_of.setdefault(replica, []).append(item)
+        for replica, items in items_of.items():
             self._outbox.send(replica, LeaderAndIsr(self._context.epoch, tuple(items)))
 
     def everything(self, brokers: Iterable[BrokerId]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import BrokerEpoch
-from streaming.model.broker.broker import Broker
 from streaming.model.messages.alter_partition import AlterPartitionItem, AlterPartitionRequest
 from streaming.model.messages.control import (
     ControlledShutdownRequest,
@@ -24,6 +23,7 @@ from streaming.model.messages.timers import (
     StartUp,
 )
 from streaming.model.messages.zookeeper import Answer, Changed, Code, Connected, Create, Result, SessionExpired
+from streaming.model.server.broker import Broker
 from streaming.model.zookeeper.controller import KafkaController
 from streaming.model.zookeeper.isr_changes import IsrChanges
 from streaming.model.zookeeper.layout import broker_path
@@ -65,25 +65,25 @@ class ZooKeeperBroker(Broker):
             RegistrationDue: self._register,
             Connected: self._connected,
             SessionExpired: self._session_expired,
-            PingDue: lambda _, it: self._session.ping(it),
+            PingDue: lambda _, message: self._session.ping(message),
             Answer: self._session.answered,
             Changed: self._changed,
             LeaderAndIsr: self._leader_and_isr,
             UpdateMetadata: self._update_metadata,
             StopReplica: self._stop_replica,
-            AlterPartitionRequest: lambda _, it: self.controller.alter_partition(it),
-            ControlledShutdownRequest: lambda _, it: self.controller.controlled_shutdown(it),
+            AlterPartitionRequest: lambda _, request: self.controller.alter_partition(request),
+            ControlledShutdownRequest: lambda _, request: self.controller.controlled_shutdown(request),
             ControlledShutdownResponse: self._may_stop,
             ControlledShutdownDue: lambda now, _: self.shut_down(now),
-            RebalanceDue: lambda _, it: self.controller.rebalance(it),
-            IsrChangesDue: self._isr_changes.tell,
+            RebalanceDue: lambda _, message: self.controller.rebalance(message),
+            IsrChangesDue: self._isr_changes.notify,
         }
 
     def _started(self, now: int, _timer: StartUp) -> None:
         """Ask for a session; look for lagging followers, and tell of ISRs, from now on."""
         self.outbox.after(self._constants.isr_expiration_ms, IsrExpiration())
         if not self._constants.switches.isr_changes_through_controller:
-            self._isr_changes.tell(now, IsrChangesDue())
+            self._isr_changes.notify(now, IsrChangesDue())
         self._session.connect()
 
     # -------------------------------------------------------------- session

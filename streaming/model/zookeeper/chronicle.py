@@ -22,7 +22,7 @@ from streaming.contracts.records import (
     UnregisterBroker,
 )
 from streaming.model.controller.change import record_of, record_of_creation
-from streaming.model.controller.metadata_writer import MICROS_PER_MS, Commit
+from streaming.model.controller.commit import MICROS_PER_MS, Commit
 from streaming.model.controller.registry import Registry
 from streaming.model.zookeeper.layout import (
     BROKER_IDS,
@@ -36,8 +36,8 @@ from streaming.model.zookeeper.layout import (
 
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, TopicId
+    from streaming.model.controller.commit import CommitProbe
     from streaming.model.messages.zookeeper import Path, Znode
-    from streaming.model.probe import Probe
     from streaming.model.zookeeper.layout import TopicData
     from streaming.model.zookeeper.znodes import Znodes
 
@@ -53,7 +53,7 @@ class Chronicle:
     def __init__(self, znodes: Znodes, *, origin: Micros) -> None:
         self.registry = Registry()
         self.commits: list[Commit] = []
-        self.probe: Probe | None = None
+        self.probe: CommitProbe | None = None
         self._znodes = znodes
         self._origin = origin
         self.committed_offset = 0
@@ -78,9 +78,11 @@ class Chronicle:
             epoch = self.registry.brokers.pop(broker).epoch
             self._records.append(UnregisterBroker(broker=broker, broker_epoch=epoch))
             return
-        known = self.registry.brokers[broker] = broker_registration(znode)
+        registration = self.registry.brokers[broker] = broker_registration(znode)
         self._records.append(
-            RegisterBroker(broker=broker, broker_epoch=known.epoch, incarnation_id=known.incarnation_id, fenced=False)
+            RegisterBroker(
+                broker=broker, broker_epoch=registration.epoch, incarnation_id=registration.incarnation_id, fenced=False
+            )
         )
 
     def _topic(self, topic_id: TopicId, znode: Znode | None) -> None:

@@ -39,7 +39,7 @@ class Context:
         self._states: dict[TopicPartition, PartitionState] = {}
 
     def is_live(self, broker: BrokerId) -> bool:
-        """Tell whether a broker may get something new to do."""
+        """Return whether a broker may get something new to do."""
         return broker in self.registry.brokers and broker not in self.leaving
 
     def add_topic(self, data: TopicData) -> Iterator[TopicPartition]:

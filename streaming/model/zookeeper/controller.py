@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from streaming.model.errors import Error
 from streaming.model.messages.alter_partition import AlterPartitionResponse
 from streaming.model.messages.control import ControlledShutdownRequest, ControlledShutdownResponse
-from streaming.model.messages.errors import Error
 from streaming.model.messages.timers import RebalanceDue
 from streaming.model.messages.zookeeper import Code, Create, GetData, Path, Result, SetData, Watch
+from streaming.model.zookeeper.controller_epoch import ControllerEpoch
 from streaming.model.zookeeper.layout import (
     BROKER_IDS,
     CONTROLLER_EPOCH,
@@ -23,7 +24,6 @@ from streaming.model.zookeeper.layout import (
     ISR_CHANGES,
     TOPICS,
 )
-from streaming.model.zookeeper.term import Term
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 # KafkaController looks for imbalance soon after it was elected, then periodically.
 _FIRST_REBALANCE_MS: Final = 5_000
 
-_EVENTS: Final[dict[Path, Callable[[Term], Steps]]] = {
-    BROKER_IDS: Term.brokers_changed,
-    TOPICS: Term.topics_changed,
-    DELETED_TOPICS: Term.topics_deleted,
-    ISR_CHANGES: Term.isrs_changed,
+_EVENTS: Final[dict[Path, Callable[[ControllerEpoch], Steps]]] = {
+    BROKER_IDS: ControllerEpoch.brokers_changed,
+    TOPICS: ControllerEpoch.topics_changed,
+    DELETED_TOPICS: ControllerEpoch.topics_deleted,
+    ISR_CHANGES: ControllerEpoch.isrs_changed,
 }
 
 
@@ -70,14 +70,14 @@ class KafkaController:
         self._session = session
         self._outbox = outbox
         self._elected = elected
-        self._term: Term | None = None
+        self._controller_epoch: ControllerEpoch | None = None
         self._events: deque[Steps] = deque()
         self._running: Steps | None = None
 
     @property
     def remembered(self) -> Registry | None:
         """What it remembers of brokers and partitions; None while it is not active."""
-        return None if self._term is None else self._term.registry
+        return None if self._controller_epoch is None else self._controller_epoch.registry
 
     # -------------------------------------------------------------- what happens to it
 
@@ -88,35 +88,35 @@ class KafkaController:
     def resign(self) -> None:
         """The session ended, or a later controller wrote to ZooKeeper: nothing that was begun goes on."""
         self._events.clear()
-        self._running = self._term = None
+        self._running = self._controller_epoch = None
         self._know(None)
 
     def changed(self, path: Path) -> None:
         """A watch fired."""
         if path == CONTROLLER_PATH:
             self._enqueue(self._elect())
-        elif self._term is not None:
-            self._enqueue(_EVENTS[path](self._term))
+        elif self._controller_epoch is not None:
+            self._enqueue(_EVENTS[path](self._controller_epoch))
 
     def alter_partition(self, request: AlterPartitionRequest) -> None:
         """A leader asks for other ISRs."""
-        if self._term is None:
+        if self._controller_epoch is None:
             self._outbox.send(request.broker, AlterPartitionResponse(Error.NOT_CONTROLLER))
         else:
-            self._enqueue(self._term.alter_partition(request))
+            self._enqueue(self._controller_epoch.alter_partition(request))
 
     def controlled_shutdown(self, request: ControlledShutdownRequest) -> None:
         """A broker wants to leave."""
-        if self._term is None:
+        if self._controller_epoch is None:
             self._outbox.send(request.broker, ControlledShutdownResponse(None))
         else:
-            self._enqueue(self._term.controlled_shutdown(request))
+            self._enqueue(self._controller_epoch.controlled_shutdown(request))
 
     def rebalance(self, timer: RebalanceDue) -> None:
-        """It is time to look for imbalance. The timer ends with the term."""
-        if self._term is not None and timer.controller_epoch == self._term.epoch:
+        """It is time to look for imbalance. The timer ends with the controller epoch."""
+        if self._controller_epoch is not None and timer.controller_epoch == self._controller_epoch.epoch:
             self._outbox.after(self._constants.leader_imbalance_check_interval_ms, timer)
-            self._enqueue(self._term.rebalance())
+            self._enqueue(self._controller_epoch.rebalance())
 
     # -------------------------------------------------------------- one event at a time
 
@@ -136,7 +136,7 @@ class KafkaController:
                 self._running = None
                 continue
             if operations:
-                version = None if self._term is None else self._term.epoch_version
+                version = None if self._controller_epoch is None else self._controller_epoch.epoch_version
                 self._session.ask(operations, self._answered, version)
                 return
             results = ()
@@ -151,9 +151,9 @@ class KafkaController:
 
     def _elect(self) -> Steps:
         """Broker competes for ``/controller``; the winner counts the epoch up, which fences every earlier one."""
-        (found,) = yield (GetData(CONTROLLER_PATH),)
-        if found.znode is not None:
-            self._know(found.znode.data)
+        (response,) = yield (GetData(CONTROLLER_PATH),)
+        if response.znode is not None:
+            self._know(response.znode.data)
             return
         (created,) = yield (Create(CONTROLLER_PATH, self._broker, ephemeral=True),)
         if created.code is not Code.OK:
@@ -162,11 +162,13 @@ class KafkaController:
         assert epoch.znode is not None, "ZooKeeper has no /controller_epoch"  # noqa: S101 - it is never deleted
         (moved,) = yield (SetData(CONTROLLER_EPOCH, epoch.znode.data + 1, epoch.znode.version),)
         if moved.code is Code.OK and moved.znode is not None:
-            self._term = Term(moved.znode.data, moved.znode.version, self._constants, self._outbox)
+            self._controller_epoch = ControllerEpoch(
+                moved.znode.data, moved.znode.version, self._constants, self._outbox
+            )
             self._know(self._broker)
             if self._constants.auto_leader_rebalance_enable:
-                self._outbox.after(_FIRST_REBALANCE_MS, RebalanceDue(self._term.epoch))
-            yield from self._term.fail_over()
+                self._outbox.after(_FIRST_REBALANCE_MS, RebalanceDue(self._controller_epoch.epoch))
+            yield from self._controller_epoch.fail_over()
 
     def _know(self, active: BrokerId | None) -> None:
         if active != self.active:

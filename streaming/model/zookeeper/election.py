@@ -35,7 +35,7 @@ class Question(NamedTuple):
     @property
     def live_isr(self) -> tuple[BrokerId, ...]:
         """Members of the ISR that are alive, in the order of the replicas."""
-        return tuple(it for it in self.replicas if it in self.isr and self.is_live(it))
+        return tuple(broker for broker in self.replicas if broker in self.isr and self.is_live(broker))
 
 
 class Elected(NamedTuple):
@@ -53,7 +53,7 @@ def offline(question: Question) -> Elected | None:
     """The leader died: the first live member of the ISR; else, if allowed, any live replica, alone."""
     candidates = question.live_isr
     if candidates:
-        return Elected(candidates[0], tuple(it for it in question.isr if question.is_live(it)))
+        return Elected(candidates[0], tuple(broker for broker in question.isr if question.is_live(broker)))
     if question.unclean:
         for broker in question.replicas:
             if question.is_live(broker):
@@ -71,5 +71,5 @@ def controlled_shutdown(question: Question) -> Elected | None:
     """The leader wants to leave: the first live member of the ISR that stays; who leaves, leaves the ISR."""
     for broker in question.live_isr:
         if not question.is_leaving(broker):
-            return Elected(broker, tuple(it for it in question.isr if not question.is_leaving(it)))
+            return Elected(broker, tuple(broker for broker in question.isr if not question.is_leaving(broker)))
     return None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.model.controller.partition import TopicRegistration
 from streaming.model.controller.producer_ids import ProducerIdBlocks
 from streaming.model.controller.topics import configured
 from streaming.model.messages.outbox import CONTROLLER, Message, Outbox, Timer
@@ -32,6 +31,7 @@ from streaming.model.messages.zookeeper import (
     SetData,
     Watch,
 )
+from streaming.model.registrations import TopicRegistration
 from streaming.model.zookeeper.chronicle import Chronicle
 from streaming.model.zookeeper.layout import CONTROLLER_EPOCH, DELETED_TOPICS, TopicData, topic_path
 from streaming.model.zookeeper.znodes import Znodes
@@ -114,8 +114,8 @@ class ZooKeeper:
             Ping: self._ping,
             Request: self._request,
             SessionsDue: self._expire_sessions,
-            AllocateProducerIdsRequest: lambda _, it: producer_ids.allocate(it),
-            CloseSession: lambda now, it: self._end(now, it.session),
+            AllocateProducerIdsRequest: lambda _, request: producer_ids.allocate(request),
+            CloseSession: lambda now, message: self._end(now, message.session),
         }
 
     def start(self, now: int, _start_up_ms: int) -> None:

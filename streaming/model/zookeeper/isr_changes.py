@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streaming.model.errors import Error
 from streaming.model.messages.alter_partition import AlteredPartition, AlterPartitionItem, AlterPartitionResponse
-from streaming.model.messages.errors import Error
 from streaming.model.messages.timers import IsrChangesDue
 from streaming.model.messages.zookeeper import Code, Create, Result, SetData
 from streaming.model.zookeeper.layout import ISR_CHANGES, StateData, registration_of, state_path
@@ -36,14 +36,16 @@ class IsrChanges:
         self._outbox = outbox
         self._untold: dict[TopicPartition, None] = {}
         self._last_change_ms = 0
-        self._last_told_ms = 0
+        self._last_notice_ms = 0
 
     def write(self, items: tuple[AlterPartitionItem, ...]) -> None:
         """Leader writes ISRs, each only if nobody wrote the state since it last heard of it."""
         if self._session.number is None:
             self._leadership.proposals.lost()
             return
-        operations = tuple(SetData(state_path(it.topic_partition), self._state(it), it.partition_epoch) for it in items)
+        operations = tuple(
+            SetData(state_path(item.topic_partition), self._state(item), item.partition_epoch) for item in items
+        )
         self._session.ask(operations, lambda now, results: self._written(now, items, results))
 
     def _state(self, item: AlterPartitionItem) -> StateData:
@@ -52,7 +54,7 @@ class IsrChanges:
 
     def _written(self, now: int, items: tuple[AlterPartitionItem, ...], results: tuple[Result, ...]) -> None:
         altered = tuple(self._altered(item, result) for item, result in zip(items, results, strict=True))
-        self._untold |= {it.topic_partition: None for it in altered if it.error is Error.NONE}
+        self._untold |= {item.topic_partition: None for item in altered if item.error is Error.NONE}
         self._last_change_ms = now
         self._leadership.proposals.answered(now, AlterPartitionResponse(Error.NONE, altered))
 
@@ -64,14 +66,14 @@ class IsrChanges:
             return AlteredPartition(key, Error.OPERATION_NOT_ATTEMPTED)
         return AlteredPartition(key, Error.NONE, registration_of(partition.committed.replicas, result.znode))
 
-    def tell(self, now: int, timer: IsrChangesDue) -> None:
+    def notify(self, now: int, timer: IsrChangesDue) -> None:
         """Leader, each 2.5 s: tell the controller, once it was quiet for 5 s or a minute has passed (KAFKA-2722)."""
         constants = self._constants
         self._outbox.after(constants.isr_change_check_interval_ms, timer)
         is_quiet = now - self._last_change_ms > constants.isr_change_quiet_ms
-        is_overdue = now - self._last_told_ms > constants.isr_change_max_delay_ms
+        is_overdue = now - self._last_notice_ms > constants.isr_change_max_delay_ms
         if self._untold and self._session.number is not None and (is_quiet or is_overdue):
             notice = Create(ISR_CHANGES, tuple(self._untold), sequential=True)
             self._session.ask((notice,), lambda _now, _results: None)
             self._untold.clear()
-            self._last_told_ms = now
+            self._last_notice_ms = now

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.identifiers import BrokerEpoch
-from streaming.model.controller.partition import BrokerRegistration, PartitionRegistration
+from streaming.model.registrations import BrokerRegistration, PartitionRegistration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streaming.contracts.events import Cause
     from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
-    from streaming.model.controller.partition import TopicRegistration
     from streaming.model.messages.zookeeper import Path, Znode
+    from streaming.model.registrations import TopicRegistration
 
 CONTROLLER_PATH: Final[Path] = ("controller",)
 CONTROLLER_EPOCH: Final[Path] = ("controller_epoch",)

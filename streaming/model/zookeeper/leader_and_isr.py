@@ -29,7 +29,7 @@ Decision = Callable[[TopicPartition, StateData], StateData | None]
 
 
 class LeadersAndIsrs:
-    """The steps of partitions within one term of a controller.
+    """The steps of partitions within one controller epoch.
 
     Args:
         context: what the controller remembers.
@@ -54,7 +54,7 @@ class LeadersAndIsrs:
         """New partitions: the first live replica leads, and all live replicas are in sync."""
         creations = []
         for key in keys:
-            isr = tuple(it for it in self._context.replicas(key) if self._context.is_live(it))
+            isr = tuple(broker for broker in self._context.replicas(key) if self._context.is_live(broker))
             if isr:
                 state = StateData(isr[0], 0, isr, self._context.epoch, Cause.CREATED)
                 creations.append((key, Create(state_path(key), state)))
@@ -86,8 +86,8 @@ class LeadersAndIsrs:
         context = self._context
         replicas = context.replicas(key)
         if self._first_registered_leads and strategy is not election.preferred:
-            live = sorted(filter(context.is_live, replicas), key=lambda it: context.registry.brokers[it].epoch)
-            replicas = (*live, *(it for it in replicas if it not in live))
+            live = sorted(filter(context.is_live, replicas), key=lambda broker: context.registry.brokers[broker].epoch)
+            replicas = (*live, *(broker for broker in replicas if broker not in live))
         unclean = context.registry.topics[key.topic_id].unclean
         return election.Question(replicas, isr, context.is_live, context.leaving.__contains__, unclean)
 
@@ -98,7 +98,7 @@ class LeadersAndIsrs:
             if broker not in state.isr:
                 return None
             leader = NO_LEADER if state.leader == broker else state.leader
-            isr = tuple(it for it in state.isr if it != broker) or state.isr
+            isr = tuple(member for member in state.isr if member != broker) or state.isr
             return StateData(leader, state.leader_epoch + 1, isr, self._context.epoch, cause)
 
         written = yield from self._rewrite(keys, decide)
@@ -119,9 +119,9 @@ class LeadersAndIsrs:
         """Read, decide, write, until nobody interfered; give what was written."""
         written: list[TopicPartition] = []
         while keys:
-            found = yield tuple(GetData(state_path(key)) for key in keys)
+            responses = yield tuple(GetData(state_path(key)) for key in keys)
             writes: list[tuple[TopicPartition, SetData]] = []
-            for key, result in zip(keys, found, strict=True):
+            for key, result in zip(keys, responses, strict=True):
                 if result.znode is None:
                     continue
                 self._context.learn(key, result.znode)

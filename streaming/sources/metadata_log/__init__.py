@@ -1,16 +1,16 @@
-"""Tails ``__cluster_metadata`` of a real KRaft cluster, over the network, as an anonymous reader.
+"""Tails ``__cluster_metadata`` of a real KRaft cluster over the network, as an observer without an id.
 
-- ``primitives``  Kafka's wire types: varints, compact strings and arrays, tagged fields
-- ``schemas``     every metadata record as a table: key, versions, fields, tags
-- ``decoding``    bytes of one record to a value of ``contracts.records``
-- ``batches``     record batch v2 (KIP-98): frames, checksum, control records
-- ``messages``    the requests that are sent, and what is read from their answers
-- ``connection``  one blocking socket: correlation, timeouts, TLS, SASL
-- ``security``    librdkafka properties as far as they concern a connection
-- ``quorum``      which cluster, which controllers, who leads
-- ``position``    the protocol of the reader without its sockets: hold back, release, truncate
-- ``controllers`` the same for whom to ask: follow the leader, else ask round
-- ``tail``        both together: one Fetch after another
-- ``checkpoint``  where a collector stands, on disk
-- ``source``      the source itself
+- ``primitives``   Kafka's wire types: varints, compact strings and arrays, tagged fields
+- ``schemas``      every metadata record as a table: key, versions, fields, tags
+- ``decoding``     bytes of one record to a value of ``contracts.records``
+- ``batches``      record batch v2 (KIP-98): frames, checksum, control records
+- ``messages``     the requests, and what is read from their responses
+- ``connection``   one blocking socket: correlation, timeouts, TLS, SASL
+- ``security``     the librdkafka properties that concern a connection
+- ``quorum``       which cluster, which controllers, which of them leads
+- ``position``     the state machine of the reader: hold back, release, truncate
+- ``controllers``  the state machine of whom to ask: follow the leader, else try each
+- ``tail``         both together: one Fetch after another
+- ``checkpoint``   the position of a collector, on disk
+- ``source``       the source itself
 """

@@ -1,6 +1,6 @@
-"""Where a collector stands, on disk: one JSON file, replaced as a whole. Knows no Kafka.
+"""The checkpoint file of a collector: one JSON file, replaced atomically.
 
-It lives below the bus, because it says what that bus holds: without the bus it would be wrong.
+It is stored below the bus, because it describes the content of that bus: with another bus it would be wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """Read a checkpoint; None where there is none yet.
+    """Return a checkpoint, None when there is none yet.
 
     Raises:
         ConfigurationError: the file cannot be read, or is not a JSON object.
@@ -35,8 +35,10 @@ def read(path: Path) -> dict[str, Any] | None:
 def write(path: Path, document: dict[str, Any]) -> None:
     """Replace the checkpoint; after a crash there is the old one or the new one.
 
+    The file is synced before the rename and the folder after it: otherwise a crash may leave an empty file.
+
     Raises:
-        IsrwatchError: the disk does not take it.
+        IsrwatchError: the disk refuses the write.
     """
     partial = path.with_name(path.name + ".partial")
     try:
@@ -58,7 +60,7 @@ def write(path: Path, document: dict[str, Any]) -> None:
 
 
 def unusable(path: Path, reason: str) -> ConfigurationError:
-    """Say that a checkpoint is of no use, and what to do."""
+    """Return the error for a checkpoint that cannot be used, with the fix."""
     return ConfigurationError(
-        f"the checkpoint {path} cannot be used: {reason}; remove it, and collecting begins with a full snapshot"
+        f"the checkpoint {path} cannot be used: {reason}; delete it to start again with a full report"
     )

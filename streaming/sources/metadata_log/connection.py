@@ -1,4 +1,4 @@
-"""One blocking socket to one Kafka node: requests out, answers in, one at a time. Knows no quorum and no log."""
+"""One blocking socket to one Kafka node, with one request in flight at a time."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 CLIENT_ID: Final = "isrwatch"
 CONNECT_SECONDS: Final = 3.0
-ANSWER_SECONDS: Final = 10.0
-_LARGEST_ANSWER: Final = 256 * 1024 * 1024
+RESPONSE_SECONDS: Final = 10.0
+_MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 _SIZE: Final = struct.Struct(">i")
 
 
 class CannotServe(ConnectionRefused):
-    """The node is there and says no: wrong credentials, a missing permission, too old. Asking again changes nothing."""
+    """The node responds, but refuses: wrong credentials, a missing permission, or too old. A retry changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Address:
-    """Where a node listens."""
+    """The address of a node."""
 
     host: str
     port: int
@@ -43,18 +43,18 @@ class Address:
 
 
 class Connection:
-    """A logged-in connection that knows which versions the node speaks.
+    """An authenticated connection, with the API versions that the node supports.
 
     Raises:
-        ConnectionRefused: from every method: unreachable, closed, too slow, or not Kafka. The connection is then over.
+        ConnectionRefused: from every method: unreachable, closed, timed out, or not Kafka; it is unusable then.
         CannotServe: the login failed, or the node is too old.
     """
 
-    def __init__(self, address: Address, security: Security, *, answer_seconds: float = ANSWER_SECONDS) -> None:
+    def __init__(self, address: Address, security: Security, *, response_seconds: float = RESPONSE_SECONDS) -> None:
         self.address = address
         self._correlation = 0
         self._socket = self._open(security)
-        self._socket.settimeout(answer_seconds)
+        self._socket.settimeout(response_seconds)
         try:
             self._versions = self._ask_versions()
             if security.mechanism is not None:
@@ -63,30 +63,30 @@ class Connection:
             self.close()
             raise
 
-    def newest(self, api_key: int, known: int) -> int:
-        """Give the newest version that both sides speak, -1 where the node does not have this request at all."""
-        return min(known, self._versions.get(api_key, -1))
+    def newest(self, api_key: int, supported: int) -> int:
+        """Return the newest version that both sides support, -1 when the node does not support this request."""
+        return min(supported, self._versions.get(api_key, -1))
 
     def call(self, request: Any, response: Any) -> Any:  # noqa: ANN401 - kafka-python's messages ship no types
-        """Send one request and wait for its answer (``response`` is the class of it)."""
+        """Send one request and wait for its response, of the class ``response``."""
         self._correlation += 1
         request.with_header(correlation_id=self._correlation, client_id=CLIENT_ID)
         try:
             self._socket.sendall(request.encode(header=True, framed=True))
             (size,) = _SIZE.unpack(self._receive(_SIZE.size))
-            if not 0 < size <= _LARGEST_ANSWER:
+            if not 0 < size <= _MAX_RESPONSE_BYTES:
                 raise ConnectionRefused(
-                    f"{self.address} does not answer in Kafka's protocol; check security.protocol and the port"
+                    f"{self.address} does not respond in Kafka's protocol; check security.protocol and the port"
                 )
             data = self._receive(size)
         except TimeoutError:
-            raise ConnectionRefused(f"{self.address} did not answer in time") from None
+            raise ConnectionRefused(f"{self.address} did not respond in time") from None
         except OSError as error:
             raise ConnectionRefused(f"{self.address} closed the connection: {error}") from None
         return self._decoded(data, request, response)
 
     def close(self) -> None:
-        """Let go of the socket."""
+        """Close the socket."""
         self._socket.close()
 
     def _open(self, security: Security) -> socket.socket:
@@ -109,9 +109,9 @@ class Connection:
         try:
             answer = response.decode(data, version=request.API_VERSION, header=True)
         except (ValueError, IndexError, struct.error, TypeError) as error:
-            raise ConnectionRefused(f"{self.address} sent an answer that cannot be read: {error}") from None
+            raise ConnectionRefused(f"{self.address} sent a response that cannot be decoded: {error}") from None
         if answer.header.correlation_id != self._correlation:
-            raise ConnectionRefused(f"{self.address} answered another request than the one sent")
+            raise ConnectionRefused(f"{self.address} responded to another request than the one sent")
         return answer
 
     def _receive(self, size: int) -> bytes:
@@ -128,7 +128,7 @@ class Connection:
         request = ApiVersionsRequest(version=3, client_software_name=CLIENT_ID, client_software_version="1")
         answer = self.call(request, ApiVersionsResponse)
         if answer.error_code:
-            raise CannotServe(f"{self.address} is too old: it does not know ApiVersions 3 (Kafka 2.4)")
+            raise CannotServe(f"{self.address} is too old: it does not support ApiVersions 3 (Kafka 2.4)")
         return {item.api_key: item.max_version for item in answer.api_keys}
 
     def _log_in(self, security: Security) -> None:

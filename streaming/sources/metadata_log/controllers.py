@@ -1,15 +1,15 @@
-"""Whom to ask for the metadata log: the leader as last heard, else every known controller in turn. No socket."""
+"""The controller to fetch the metadata log from: the last known leader, else every controller in turn. No socket."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streaming.sources.metadata_log.messages import FetchAnswer, Leader, Quorum
+from streaming.sources.metadata_log.messages import FetchResponseFields, Leader, Quorum
 
 if TYPE_CHECKING:
     from streaming.sources.metadata_log.connection import Address
 
-NOBODY: Final = -1
+NO_NODE: Final = -1
 _ROUNDS: Final = 2
 
 
@@ -17,59 +17,63 @@ class Controllers:
     """The controllers of one cluster.
 
     Attributes:
-        target: the controller to ask next.
-        epoch: the newest raft epoch heard of; a Fetch must carry it.
-        failures: how often in a row somebody could not help.
+        target: the controller for the next request.
+        epoch: the newest known leader epoch, which a Fetch must carry. It never decreases, except by :meth:`learn`.
+        failures: consecutive requests without success.
     """
 
     def __init__(self) -> None:
-        self.target = NOBODY
+        self.target = NO_NODE
         self.epoch = 0
         self.failures = 0
         self._addresses: dict[int, Address] = {}
-        self._dead = Leader(NOBODY, NOBODY)
+        self._unreachable_leader = Leader(NO_NODE, NO_NODE)
 
     @property
     def address(self) -> Address:
-        """Give where the target listens."""
+        """The address of the target."""
         return self._addresses[self.target]
 
     @property
     def are_exhausted(self) -> bool:
-        """Tell whether nobody is known, or everybody was asked in vain: time to ask the brokers (again)."""
+        """Whether no controller is known, or all of them failed: the brokers must be asked."""
         return not self._addresses or self.failures >= _ROUNDS * len(self._addresses)
 
     def learn(self, quorum: Quorum) -> None:
-        """Take what the brokers tell; they have asked the leader itself, so this replaces what was known."""
+        """Replace everything by a DescribeQuorum response: brokers forward that request to the leader itself."""
         self._addresses = dict(quorum.nodes)
         self.target, self.epoch = quorum.leader.node, quorum.leader.epoch
         self.failures = 0
 
-    def refused(self, answer: FetchAnswer) -> None:
-        """Take what a controller tells that does not serve us: mostly who leads instead."""
+    def refused(self, response: FetchResponseFields) -> None:
+        """Process an error response, which mostly contains the current leader.
+
+        The leader in it is ignored when its epoch is older than the newest known one, when it was unreachable in this
+        very epoch (its followers still name it until the next election), or when its address is unknown.
+        """
         self.failures += 1
-        self._addresses.update(answer.nodes)
-        heard = answer.leader or Leader(NOBODY, NOBODY)
-        is_news = heard.epoch >= self.epoch and heard != self._dead and heard.node in self._addresses
-        self.epoch = max(self.epoch, heard.epoch)
-        self.target = heard.node if is_news else self._next()
+        self._addresses.update(response.nodes)
+        leader = response.leader or Leader(NO_NODE, NO_NODE)
+        is_usable = leader.epoch >= self.epoch and leader != self._unreachable_leader and leader.node in self._addresses
+        self.epoch = max(self.epoch, leader.epoch)
+        self.target = leader.node if is_usable else self._next()
 
     def disconnected(self) -> None:
-        """Remember that the connection broke: perhaps somebody else leads now, perhaps nothing happened."""
+        """Note that the connection broke, and try the next controller."""
         self.failures += 1
         self.target = self._next()
 
     def unreachable(self) -> None:
-        """Remember that the target cannot be connected to: its followers may believe in it for a while."""
-        self._dead = Leader(self.target, self.epoch)
+        """Note that the target refuses connections, and try the next controller."""
+        self._unreachable_leader = Leader(self.target, self.epoch)
         self.disconnected()
 
     def served(self) -> None:
-        """Remember that the target leads."""
+        """Note that the target responded as the leader."""
         self.failures = 0
-        self._dead = Leader(NOBODY, NOBODY)
+        self._unreachable_leader = Leader(NO_NODE, NO_NODE)
 
     def _next(self) -> int:
-        """Give the controller after the target, by id."""
+        """Return the controller with the next id."""
         ids = sorted(self._addresses)
         return next((node for node in ids if node > self.target), ids[0])

@@ -1,4 +1,4 @@
-"""Bytes of one metadata record to a value of ``contracts.records``. Never fails: what it cannot read it says so.
+"""Decodes one metadata record to a value of ``contracts.records``; never fails, but returns ``Undecodable``.
 
 The value of a record is: frame version (1), key, version, all three unsigned varints, then a flexible body (KIP-631).
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.contracts import records
 from streaming.errors import Quarantined
 from streaming.sources.metadata_log import schemas
-from streaming.sources.metadata_log.primitives import INT8, INT16, INT32, INT64, UINT16, Reader
+from streaming.sources.metadata_log.primitives import INT8, INT16, INT32, INT64, UINT16, ByteReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,65 +21,65 @@ _FRAME_VERSION: Final = 1
 _UNCHANGED_LEADER: Final = -2
 _UNCHANGED_STATE: Final = -1
 
-_READ: Final[dict[str, Callable[[Reader], Any]]] = {
+_READ: Final[dict[str, Callable[[ByteReader], Any]]] = {
     "int8": lambda reader: reader.number(INT8),
     "int16": lambda reader: reader.number(INT16),
     "uint16": lambda reader: reader.number(UINT16),
     "int32": lambda reader: reader.number(INT32),
     "int64": lambda reader: reader.number(INT64),
-    "bool": Reader.boolean,
-    "uuid": Reader.uuid,
-    "string": Reader.string,
-    "string?": Reader.nullable_string,
+    "bool": ByteReader.boolean,
+    "uuid": ByteReader.uuid,
+    "string": ByteReader.string,
+    "string?": ByteReader.nullable_string,
     "int32[]": lambda reader: reader.numbers("i"),
     "uuid[]": lambda reader: reader.array(reader.uuid),
 }
 
 
 def decode_record(value: bytes) -> records.MetadataRecord:
-    """Read one record; a type, version or body that is not understood comes back as :class:`records.Undecodable`."""
-    reader, kept = Reader(value), value
+    """Decode one record; an unknown type or version, or an invalid body, gives :class:`records.Undecodable`."""
+    reader, kept = ByteReader(value), value
     try:
         key, version = _header(reader)
         if key in schemas.SKIPPED:
             return records.Skipped(api_key=key, version=version)
         if key == schemas.CONFIG:
-            kept = value[: reader.position]  # a configuration may be a password: its bytes go nowhere
-        return _RECORD[_known(key, version)](read_fields(reader, key, version))
+            kept = value[: reader.position]  # a configuration value may be a password: it must not reach the quarantine
+        return _RECORD[_supported(key, version)](read_fields(reader, key, version))
     except Quarantined as reason:
         return records.Undecodable(reason=str(reason), value=kept)
 
 
-def _header(reader: Reader) -> tuple[int, int]:
+def _header(reader: ByteReader) -> tuple[int, int]:
     frame = reader.unsigned_varint()
     if frame != _FRAME_VERSION:
         raise Quarantined(f"metadata record frame {frame}, this program reads {_FRAME_VERSION}")
     return reader.unsigned_varint(), reader.unsigned_varint()
 
 
-def read_fields(reader: Reader, key: int, version: int) -> dict[str, Any]:
-    """Read a body by its table: Kafka's field name to value; a tagged field that is not there has no entry.
+def read_fields(reader: ByteReader, key: int, version: int) -> dict[str, Any]:
+    """Decode a body by its schema: Kafka's field name to value, without absent tagged fields.
 
     Raises:
-        Quarantined: the bytes do not fit the table.
+        Quarantined: the bytes do not match the schema.
     """
     schema = schemas.SCHEMAS[key]
-    found = {
+    values = {
         row[0]: _read(reader, row[1])
         for row in schema.fields
         if len(row) < 3 or version >= row[2]  # noqa: PLR2004 - name, type and the version it came with
     }
     for tag, data in reader.tags().items():
-        if tag in schema.tags:  # a tag of a newer minor version may be ignored: that is what tags are for
+        if tag in schema.tags:  # unknown tags are ignored: newer versions may add them (KIP-482)
             name, kind = schema.tags[tag]
-            inner = Reader(data)
-            found[name] = _read(inner, kind)
+            inner = ByteReader(data)
+            values[name] = _read(inner, kind)
             _require_end(inner, f"{schema.name}.{name}")
     _require_end(reader, schema.name)
-    return found
+    return values
 
 
-def _known(key: int, version: int) -> int:
+def _supported(key: int, version: int) -> int:
     schema = schemas.SCHEMAS.get(key)
     if schema is None:
         raise Quarantined(f"unknown metadata record type {key} version {version}")
@@ -88,12 +88,12 @@ def _known(key: int, version: int) -> int:
     return key
 
 
-def _require_end(reader: Reader, name: str) -> None:
+def _require_end(reader: ByteReader, name: str) -> None:
     if reader.remaining:
         raise Quarantined(f"{name} has {reader.remaining} bytes too many")
 
 
-def _read(reader: Reader, kind: FieldType) -> Any:  # noqa: ANN401 - any field of any record
+def _read(reader: ByteReader, kind: FieldType) -> Any:  # noqa: ANN401 - any field of any record
     if isinstance(kind, str):
         return _READ[kind](reader)
 

@@ -1,6 +1,6 @@
-"""The requests that are sent, and what is read from their answers. Knows kafka-python's message classes, no socket.
+"""Requests, and the fields that are read from responses. Depends on kafka-python's message classes, not on a socket.
 
-FetchSnapshot is compiled by the same classes from the two JSON files beside this module.
+kafka-python has no FetchSnapshot: its classes are generated from the two JSON files beside this module.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from streaming.sources.metadata_log.connection import Address
 
 TOPIC: Final = "__cluster_metadata"
 TOPIC_ID: Final = uuid.UUID(int=1)
-NO_REPLICA: Final = -1  # an anonymous reader: neither a voter nor an observer (KAFKA-12161)
+NO_REPLICA: Final = -1  # a consumer: neither a voter nor an observer (KAFKA-12161)
 FETCH_BYTES: Final = 8 * 1024 * 1024
 SNAPSHOT_BYTES: Final = 1024 * 1024
-FETCH_NEWEST: Final = 18  # KIP-1166: the answer comes as soon as the high watermark moves
-FETCH_OLDEST: Final = 13  # KIP-516: the log is addressed by its topic id
+FETCH_NEWEST: Final = 18  # KIP-1166: the leader responds as soon as the high watermark advances
+FETCH_OLDEST: Final = 13  # KIP-516: the log is identified by its topic id
 FETCH_HIGH_WATERMARK: Final = 18
 FETCH_SNAPSHOT_NEWEST: Final = 1
 
@@ -36,7 +36,7 @@ class FetchSnapshotResponse(ApiMessage, load_json=__package__):  # type: ignore[
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """An end in a log: the offset after the last record, and the raft epoch of that record."""
+    """An end of the log: the offset after the last record, and the leader epoch of that record."""
 
     offset: int
     epoch: int
@@ -44,15 +44,15 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads the quorum in which epoch; ``node`` -1 while nobody does."""
+    """The leader of the quorum and its epoch; ``node`` is -1 while there is none."""
 
     node: int
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class FetchAnswer:
-    """One answer to Fetch; ``records`` are whole batches, the last one perhaps cut."""
+class FetchResponseFields:
+    """The fields of a Fetch response; ``records`` are batches, of which the last may be incomplete."""
 
     error: int = 0
     high_watermark: int = -1
@@ -65,7 +65,7 @@ class FetchAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChunk:
-    """A piece of a snapshot file of ``size`` bytes."""
+    """A chunk of a KRaft snapshot of ``size`` bytes."""
 
     error: int
     size: int
@@ -74,7 +74,7 @@ class SnapshotChunk:
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """What DescribeQuorum tells: leader and where the controllers listen."""
+    """The fields of a DescribeQuorum response: the leader, and the addresses of the controllers."""
 
     error: int
     leader: Leader
@@ -84,7 +84,7 @@ class Quorum:
 def fetch_request(  # noqa: PLR0913 - the fields of the request
     version: int, *, cluster_id: str, leader_epoch: int, end: LogEnd, high_watermark: int, wait_ms: int
 ) -> Any:  # noqa: ANN401 - kafka-python's messages ship no types
-    """Ask for what follows ``end`` in the metadata log."""
+    """Return a Fetch request for the metadata log from ``end`` on."""
     topic = FetchRequest.FetchTopic
     partition = topic.FetchPartition(
         partition=0,
@@ -112,13 +112,13 @@ def fetch_request(  # noqa: PLR0913 - the fields of the request
     )
 
 
-def read_fetch(response: Any) -> FetchAnswer:  # noqa: ANN401 - as above
-    """Reduce a Fetch answer to what a reader of one partition needs."""
+def read_fetch(response: Any) -> FetchResponseFields:  # noqa: ANN401 - as above
+    """Return the fields of a Fetch response for one partition."""
     nodes = {node.node_id: Address(node.host, node.port) for node in response.node_endpoints or ()}
     if response.error_code or not response.responses:
-        return FetchAnswer(error=response.error_code or -1, nodes=nodes)
+        return FetchResponseFields(error=response.error_code or -1, nodes=nodes)
     part = response.responses[0].partitions[0]
-    return FetchAnswer(
+    return FetchResponseFields(
         error=part.error_code,
         high_watermark=part.high_watermark,
         records=bytes(part.records or b""),
@@ -130,7 +130,7 @@ def read_fetch(response: Any) -> FetchAnswer:  # noqa: ANN401 - as above
 
 
 def fetch_snapshot_request(version: int, *, cluster_id: str, leader_epoch: int, snapshot: LogEnd, position: int) -> Any:  # noqa: ANN401 - as above
-    """Ask for the bytes of a snapshot from ``position`` on."""
+    """Return a request for the bytes of a KRaft snapshot from ``position`` on."""
     topic = FetchSnapshotRequest.TopicSnapshot
     partition = topic.PartitionSnapshot(
         partition=0,
@@ -148,7 +148,7 @@ def fetch_snapshot_request(version: int, *, cluster_id: str, leader_epoch: int, 
 
 
 def read_fetch_snapshot(response: Any) -> SnapshotChunk:  # noqa: ANN401 - as above
-    """Reduce a FetchSnapshot answer to its bytes."""
+    """Return the fields of a FetchSnapshot response."""
     if response.error_code or not response.topics:
         return SnapshotChunk(response.error_code or -1, 0, b"")
     part = response.topics[0].partitions[0]
@@ -156,14 +156,14 @@ def read_fetch_snapshot(response: Any) -> SnapshotChunk:  # noqa: ANN401 - as ab
 
 
 def describe_quorum_request(version: int) -> Any:  # noqa: ANN401 - as above
-    """Ask a broker for the leader of the quorum."""
+    """Return a DescribeQuorum request."""
     topic = DescribeQuorumRequest.TopicData
     partition = topic.PartitionData(partition_index=0)
     return DescribeQuorumRequest(version=version, topics=[topic(topic_name=TOPIC, partitions=[partition])])
 
 
 def read_quorum(response: Any) -> Quorum:  # noqa: ANN401 - as above
-    """Reduce a DescribeQuorum answer to leader and addresses; the first listener is the one that brokers use."""
+    """Return the leader and the addresses of a DescribeQuorum response; brokers use the first listener of a node."""
     if response.error_code or not response.topics:
         return Quorum(response.error_code or -1, Leader(-1, -1), {})
     part = response.topics[0].partitions[0]
@@ -176,7 +176,7 @@ def read_quorum(response: Any) -> Quorum:  # noqa: ANN401 - as above
 
 
 def _end(structure: Any) -> LogEnd | None:  # noqa: ANN401 - as above
-    """Read EpochEndOffset and SnapshotId; an end offset below 0 says "none"."""
+    """Read EpochEndOffset or SnapshotId; an end offset below 0 means none."""
     return None if structure is None or structure.end_offset < 0 else LogEnd(structure.end_offset, structure.epoch)
 
 

@@ -1,4 +1,4 @@
-"""Kafka's wire types of the flexible versions (KIP-482). Knows bytes only, no record and no message."""
+"""Kafka's wire types of the flexible versions (KIP-482)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ T = TypeVar("T")
 _VARINT_BITS: Final = 63
 
 
-class Reader:
-    """Reads one value after another. A compact length is stored plus one; 0 stands for null.
+class ByteReader:
+    """Reads one value after another. Compact lengths are stored plus one; 0 is null.
 
     Raises:
-        Quarantined: from every method, where the bytes end early or make no sense.
+        Quarantined: from every method, when the bytes end early or are invalid.
     """
 
     __slots__ = ("_data", "position")
@@ -31,7 +31,7 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """Count the bytes that are left."""
+        """The number of bytes that are left."""
         return len(self._data) - self.position
 
     def number(self, layout: struct.Struct) -> int:
@@ -59,27 +59,27 @@ class Reader:
         return self._data[start : start + size]
 
     def uuid(self) -> str:
-        """Read 16 bytes as Kafka's tools spell an id: 22 characters of URL-safe base64."""
+        """Read 16 bytes as an id in Kafka's notation: 22 characters of URL-safe base64."""
         return base64.urlsafe_b64encode(self.raw(16))[:22].decode()
 
     def unsigned_varint(self) -> int:
-        """Read seven bits a byte, the lowest first."""
+        """Read seven bits per byte, the lowest first."""
         value = shift = 0
         while shift <= _VARINT_BITS:
             byte = self._data[self._advance(1)]
             value |= (byte & 0x7F) << shift
-            if byte < 0x80:  # noqa: PLR2004 - the bit that says "more follows"
+            if byte < 0x80:  # noqa: PLR2004 - the continuation bit
                 return value
             shift += 7
         raise Quarantined(f"a varint at byte {self.position} does not end")
 
     def varint(self) -> int:
-        """Read a zig-zag varint, as record batches use it."""
+        """Read a zig-zag varint, as used in record batches."""
         value = self.unsigned_varint()
         return (value >> 1) ^ -(value & 1)
 
     def string(self) -> str:
-        """Read a compact string that may not be null."""
+        """Read a compact string that is not nullable."""
         value = self.nullable_string()
         if value is None:
             raise Quarantined(f"a string at byte {self.position} is null")
@@ -103,12 +103,12 @@ class Reader:
         return None if length == 0 else tuple(element() for _ in range(length - 1))
 
     def tags(self) -> dict[int, bytes]:
-        """Read the tagged section that ends a structure: tag to its bytes."""
-        found = {}
+        """Read the tagged fields at the end of a structure: tag to bytes."""
+        by_tag: dict[int, bytes] = {}
         for _ in range(self.unsigned_varint()):
             tag = self.unsigned_varint()
-            found[tag] = self.raw(self.unsigned_varint())
-        return found
+            by_tag[tag] = self.raw(self.unsigned_varint())
+        return by_tag
 
     def _advance(self, size: int) -> int:
         start = self.position

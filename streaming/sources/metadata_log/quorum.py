@@ -1,4 +1,4 @@
-"""Which cluster this is, which controllers it has, and who leads them: asked of the brokers. Knows no log."""
+"""Discovery by the brokers: the cluster id, the controllers, and the leader of the metadata quorum."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ _SERVER: Final = re.compile(r"^(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^:\s\[\]
 
 
 class Dial(Protocol):
-    """Opens a connection; tests bring their own."""
+    """Opens a connection; replaced in tests."""
 
-    def __call__(self, address: Address, *, answer_seconds: float) -> Connection:
-        """Connect and log in."""
+    def __call__(self, address: Address, *, response_seconds: float) -> Connection:
+        """Connect and authenticate."""
 
 
 def dialer(security: Security) -> Dial:
-    """Open connections with one set of credentials."""
+    """Return a dialer for one set of credentials."""
 
-    def dial(address: Address, *, answer_seconds: float) -> Connection:
-        return Connection(address, security, answer_seconds=answer_seconds)
+    def dial(address: Address, *, response_seconds: float) -> Connection:
+        return Connection(address, security, response_seconds=response_seconds)
 
     return dial
 
 
 def parse_servers(bootstrap_servers: str) -> tuple[Address, ...]:
-    """Read ``host:port,host:port``.
+    """Parse ``host:port,host:port``.
 
     Raises:
-        ConfigurationError: nothing there, or an entry without a port.
+        ConfigurationError: it is empty, or an entry has no port.
     """
     addresses = []
     for entry in filter(None, (part.strip() for part in bootstrap_servers.split(","))):
@@ -63,11 +63,11 @@ def parse_servers(bootstrap_servers: str) -> tuple[Address, ...]:
 
 
 class Bootstrap:
-    """Asks the brokers in turn; the first that answers is asked first the next time.
+    """Asks the brokers in turn; the one that responded last is asked first.
 
     Raises:
         ConnectionRefused: from every method: no broker can be reached.
-        CannotServe: a broker refuses the login, we lack a permission, or it is too old.
+        CannotServe: a broker refuses the login, a permission is missing, or the broker is too old.
     """
 
     def __init__(self, servers: tuple[Address, ...], dial: Dial) -> None:
@@ -75,18 +75,18 @@ class Bootstrap:
         self._dial = dial
 
     def cluster_id(self) -> ClusterId:
-        """Ask for Kafka's cluster id."""
+        """Return Kafka's cluster id."""
         return self._first(_cluster_id)
 
     def quorum(self) -> Quorum:
-        """Ask for the leader of the metadata quorum and the controllers' addresses; needs Describe on the cluster."""
+        """Return the leader of the metadata quorum and the controllers' addresses; requires Describe on the cluster."""
         return self._first(_quorum)
 
     def _first(self, ask: Callable[[Connection], T]) -> T:
         refusals: list[ConnectionRefused] = []
         for server in tuple(self._servers):
             try:
-                connection = self._dial(server, answer_seconds=_DISCOVERY_SECONDS)
+                connection = self._dial(server, response_seconds=_DISCOVERY_SECONDS)
                 try:
                     answer = ask(connection)
                 finally:
@@ -96,11 +96,11 @@ class Bootstrap:
                 continue
             self._servers.sort(key=lambda other: other != server)
             return answer
-        hopeless = next((one for one in refusals if isinstance(one, CannotServe)), None)
-        if hopeless is not None:
-            raise hopeless
+        permanent = next((one for one in refusals if isinstance(one, CannotServe)), None)
+        if permanent is not None:
+            raise permanent
         raise ConnectionRefused(
-            f"no broker of cluster.bootstrap_servers answers: {'; '.join(map(str, refusals))}; check the addresses"
+            f"no broker of cluster.bootstrap_servers responds: {'; '.join(map(str, refusals))}; check the addresses"
         )
 
 
@@ -109,7 +109,7 @@ def _cluster_id(connection: Connection) -> ClusterId:
     request: Any = MetadataRequest(version=version, topics=[], allow_auto_topic_creation=False)
     answer = connection.call(request, MetadataResponse)
     if not answer.cluster_id:
-        raise CannotServe(f"{connection.address} tells no cluster id; it is older than Kafka 0.10.1")
+        raise CannotServe(f"{connection.address} has no cluster id; it is older than Kafka 0.10.1")
     return ClusterId(answer.cluster_id)
 
 
@@ -117,15 +117,15 @@ def _quorum(connection: Connection) -> Quorum:
     version = connection.newest(DescribeQuorumRequest.API_KEY, _ENDPOINTS_SINCE)
     if version < _ENDPOINTS_SINCE:
         raise CannotServe(
-            f"{connection.address} does not tell where its controllers listen (Kafka 3.9 and later do); "
-            'set collect.authority = "poll"'
+            f"{connection.address} does not return the addresses of the controllers (requires Kafka 3.9 or newer); "
+            'set collect.primary_source = "poll"'
         )
     quorum = read_quorum(connection.call(describe_quorum_request(version), DescribeQuorumResponse))
     if quorum.error == CLUSTER_AUTHORIZATION_FAILED:
         raise CannotServe(
             f"{connection.address} refuses DescribeQuorum: grant Describe and ClusterAction on the Cluster resource, "
-            'or set collect.authority = "poll", which needs only Describe'
+            'or set collect.primary_source = "poll", which needs only Describe'
         )
     if quorum.error or quorum.leader.node not in quorum.nodes:
-        raise ConnectionRefused(f"{connection.address} knows no leader of the controllers (error {quorum.error})")
+        raise ConnectionRefused(f"{connection.address} has no leader of the metadata quorum (error {quorum.error})")
     return quorum

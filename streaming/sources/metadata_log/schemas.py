@@ -1,8 +1,8 @@
-"""Every metadata record as a table (KIP-631 and later, Apache Kafka 4.3): key, newest known version, fields, tags.
+"""Every metadata record as a table (KIP-631 and later, Apache Kafka 4.3): key, newest supported version, fields, tags.
 
 Names are Kafka's, in snake case. A field is (name, type) or (name, type, first version that has it). Types: int8,
 int16, uint16, int32, int64, bool, uuid, string, ``string?`` (nullable), ``int32[]``, ``uuid[]``, or a tuple of fields
-(an array of structures). Knows no bytes.
+(an array of structures).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FieldRow: TypeAlias = "tuple[str, FieldType] | tuple[str, FieldType, int]"
 
 @dataclass(frozen=True, slots=True)
 class RecordSchema:
-    """One record type: fields in the order of the wire, and optional fields by tag."""
+    """One record type: fields in wire order, and tagged fields by tag."""
 
     name: str
     newest: int
@@ -143,7 +143,7 @@ SCHEMAS: Final[dict[int, RecordSchema]] = {
     CLEAR_ELR: RecordSchema("ClearElr", 0, (("topic_name", "string"),)),
 }
 
-# Secret, or nothing to do with replication: only the key and the version are looked at, whatever the version.
+# Secrets, or unrelated to replication: their body is never decoded, in any version.
 SKIPPED: Final[dict[int, str]] = {
     10: "DelegationToken",
     11: "UserScramCredential",

@@ -1,8 +1,8 @@
-"""How a connection proves who it is: librdkafka properties, as far as they concern one connection.
+"""Encryption and authentication of a connection, from librdkafka properties.
 
-Understood: security.protocol, sasl.mechanism(s), sasl.username, sasl.password, ssl.ca.location,
+Supported: security.protocol, sasl.mechanism(s), sasl.username, sasl.password, ssl.ca.location,
 ssl.certificate.location, ssl.key.location, ssl.key.password, ssl.endpoint.identification.algorithm,
-enable.ssl.certificate.verification. Others are for other clients and are left alone. Knows no socket.
+enable.ssl.certificate.verification. Other properties are ignored.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class UnsupportedMechanism(ConfigurationError):
-    """A login that librdkafka may know, but the reader of the metadata log does not."""
+    """A SASL mechanism that librdkafka may support, but the reader of the metadata log does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Whether to encrypt, and how to log in. ``mechanism`` is None where nobody logs in."""
+    """Encryption and credentials. ``mechanism`` is None without authentication."""
 
     tls: ssl.SSLContext | None = None
     mechanism: str | None = None
@@ -37,7 +37,7 @@ class Security:
     password: str = ""
 
     def exchange(self) -> Any:  # noqa: ANN401 - kafka-python's SaslMechanism ships no types
-        """Begin one login: an object that turns the server's bytes into the next bytes to send."""
+        """Start a SASL exchange: an object that turns the server's bytes into the next bytes to send."""
         return get_sasl_mechanism(self.mechanism)(
             sasl_mechanism=self.mechanism,
             sasl_plain_username=self.username,
@@ -49,11 +49,11 @@ class Security:
 
 
 def from_client(client: Mapping[str, str]) -> Security:
-    """Read the table ``[cluster.client]``.
+    """Parse the table ``[cluster.client]``.
 
     Raises:
-        UnsupportedMechanism: a way to log in that the metadata log is not read with.
-        ConfigurationError: any other value that is not supported, a missing password, an unreadable file.
+        UnsupportedMechanism: the metadata log cannot be read with this SASL mechanism.
+        ConfigurationError: any other unsupported value, a missing password, an unreadable file.
     """
     protocol = client.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
@@ -67,12 +67,12 @@ def from_client(client: Mapping[str, str]) -> Security:
     mechanism = client.get(key, "").upper()
     if mechanism not in _MECHANISMS:
         raise UnsupportedMechanism(
-            f"cluster.client {key} is {mechanism!r}, but the metadata log is read with one of "
-            f'{", ".join(_MECHANISMS)}; use one of them, or set collect.authority = "poll"'
+            f"cluster.client {key} is {mechanism!r}, but the metadata log can only be read with "
+            f'{", ".join(_MECHANISMS)}; use one of them, or set collect.primary_source = "poll"'
         )
-    for needed in ("sasl.username", "sasl.password"):
-        if needed not in client:
-            raise ConfigurationError(f"cluster.client {needed} is missing; {mechanism} needs it")
+    for required in ("sasl.username", "sasl.password"):
+        if required not in client:
+            raise ConfigurationError(f"cluster.client {required} is missing; {mechanism} requires it")
     return Security(tls, mechanism, client["sasl.username"], client["sasl.password"])
 
 
@@ -84,7 +84,7 @@ def _tls(client: Mapping[str, str]) -> ssl.SSLContext:
             context.load_cert_chain(
                 client["ssl.certificate.location"],
                 client.get("ssl.key.location"),
-                client.get("ssl.key.password", ""),  # without one, ssl would ask on the terminal
+                client.get("ssl.key.password", ""),  # without one, ssl would prompt on the terminal
             )
     if client.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
         context.check_hostname = False

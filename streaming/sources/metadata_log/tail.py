@@ -1,6 +1,7 @@
-"""One Fetch after another: the metadata log of a real cluster, as it is committed.
+"""Tails the committed metadata log of a real cluster, with one Fetch after another.
 
-Knows the protocol's state machines (:mod:`position`, :mod:`controllers`) and connections; nothing of what records mean.
+Depends on the protocol's state machines (:mod:`position`, :mod:`controllers`) and connections, not on the meaning of
+records.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ _FORBIDDEN: Final = frozenset({CLUSTER_AUTHORIZATION_FAILED, _TOPIC_AUTHORIZATIO
 
 @dataclass(frozen=True, slots=True)
 class LoadedSnapshot:
-    """A KRaft snapshot: the state at ``end``. The offsets of its batches are its own, not those of the log.
+    """A KRaft snapshot: the state at ``end``. The offsets of its batches are not those of the log.
 
-    A snapshot does not say who leads. ``leader`` does, unless an election came after it: then the log goes on to tell.
+    A snapshot does not contain the leader of the quorum. ``leader`` is set when no election followed the snapshot;
+    otherwise the log behind it contains a LeaderChange.
     """
 
     batches: tuple[RecordBatch, ...]
@@ -51,12 +53,12 @@ class LoadedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one poll brought.
+    """The result of one poll.
 
     Attributes:
-        batches: newly committed, in the order of the log.
+        batches: newly committed batches, in log order.
         snapshot: replaces everything read before.
-        rewritten: everything read before is not in this log any more; it is read again from the start.
+        rewritten: what was read before is no longer in this log; it is read again from the start.
     """
 
     batches: tuple[RecordBatch, ...] = ()
@@ -68,14 +70,14 @@ NOTHING: Final = Progress()
 
 
 class Tail:
-    """Reads the log of the active controller, wherever it moves to.
+    """Reads the log from the active controller, across failovers.
 
     Args:
-        bootstrap: where to ask for the controllers.
+        bootstrap: discovery of the controllers.
         dial: opens connections to controllers.
-        cluster_id: the controllers refuse us if theirs is another.
-        end: what is known already; reading begins there.
-        report: takes one line for people: connected, lost.
+        cluster_id: controllers of another cluster refuse the request.
+        end: where reading begins.
+        report: takes one line for the user: connected, lost.
         pause: sleeps between attempts after an error.
     """
 
@@ -96,79 +98,81 @@ class Tail:
         self._report, self._pause = report, pause
         self._connection: Connection | None = None
         self._is_serving = False
-        self._trouble = ""
-        self._early: deque[Progress] = deque()
+        self._last_error = ""
+        self._unread: deque[Progress] = deque()
 
     def connect(self) -> None:
-        """Go on until a controller serves us; what it brings is given out by the next :meth:`poll`.
+        """Poll until a controller responds as the leader; the next :meth:`poll` returns what was read meanwhile.
 
         Raises:
             ConnectionRefused: as in :meth:`poll`.
         """
         while not self._is_serving:
-            self._early.append(self.poll())
+            self._unread.append(self.poll())
 
     def poll(self) -> Progress:
-        """Ask once; wait up to half a second for news. After trouble it comes back empty, having paused for a moment.
+        """Send one Fetch and wait up to half a second for new records; after an error pause and return nothing.
 
         Raises:
-            ConnectionRefused: neither the brokers nor any controller can help at the moment.
-            CannotServe: we may not read the log; the sentence names the permission.
+            ConnectionRefused: neither the brokers nor any controller can be reached at the moment.
+            CannotServe: reading the log is not authorised; the sentence names the permission.
         """
-        if self._is_serving and self._early:
-            return self._early.popleft()
+        if self._is_serving and self._unread:
+            return self._unread.popleft()
         if self._controllers.are_exhausted:
             self._discover()
         try:
-            return self._ask()
+            return self._fetch()
         except CannotServe:
             self.close()
             raise
-        except ConnectionRefused as trouble:
+        except ConnectionRefused as error:
             if self._connection is None:
                 self._controllers.unreachable()
             else:
                 self._controllers.disconnected()
-            self._lose(str(trouble))
+            self._disconnect(str(error))
             return NOTHING
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
         self._connection = None
 
     def _discover(self) -> None:
-        """Ask the brokers who leads; when every controller was asked in vain before, tell the caller."""
-        in_vain = self._controllers.failures > 0
+        """Read leader and controllers from the brokers; raise when all known controllers had failed before."""
+        had_failed = self._controllers.failures > 0
         try:
             self._controllers.learn(self._bootstrap.quorum())
         except ConnectionRefused:
             self._pause(_LONGEST_PAUSE)
             raise
         finally:
-            self._controllers.failures = 0  # controllers may serve while every broker is down: they get another round
-        if in_vain:
-            raise ConnectionRefused(f"no controller serves the metadata log: {self._trouble}")
+            self._controllers.failures = (
+                0  # controllers may respond while every broker is down, so they are tried again
+            )
+        if had_failed:
+            raise ConnectionRefused(f"no controller serves the metadata log: {self._last_error}")
 
-    def _ask(self) -> Progress:
+    def _fetch(self) -> Progress:
         connection = self._connection or self._connect()
-        answer = messages.read_fetch(connection.call(self._request(connection), FetchResponse))
-        step = self.position.receive(answer)
-        if step.error:
-            self._refused(answer, connection)
+        response = messages.read_fetch(connection.call(self._request(connection), FetchResponse))
+        result = self.position.receive(response)
+        if result.error:
+            self._refused(response, connection)
             return NOTHING
-        self._serve(connection)
-        if step.corrupt:
-            self._lose(f"{connection.address} sent a batch after offset {self.position.end.offset} that is damaged")
-        snapshot = None if step.snapshot is None else self._load(connection, step.snapshot)
-        return Progress(tuple(map(decode, step.frames)), snapshot, step.rewritten)
+        self._served(connection)
+        if result.corrupt:
+            self._disconnect(f"{connection.address} sent a corrupt batch after offset {self.position.end.offset}")
+        snapshot = None if result.snapshot is None else self._load(connection, result.snapshot)
+        return Progress(tuple(map(decode, result.batches)), snapshot, result.rewritten)
 
     def _connect(self) -> Connection:
-        connection = self._dial(self._controllers.address, answer_seconds=_FETCH_SECONDS)
+        connection = self._dial(self._controllers.address, response_seconds=_FETCH_SECONDS)
         if connection.newest(FetchRequest.API_KEY, messages.FETCH_NEWEST) < messages.FETCH_OLDEST:
             connection.close()
-            raise CannotServe(f"{connection.address} is too old: it does not know Fetch {messages.FETCH_OLDEST}")
+            raise CannotServe(f"{connection.address} is too old: it does not support Fetch {messages.FETCH_OLDEST}")
         self._connection = connection
         return connection
 
@@ -182,7 +186,7 @@ class Tail:
             wait_ms=LONG_POLL_MS,
         )
 
-    def _serve(self, connection: Connection) -> None:
+    def _served(self, connection: Connection) -> None:
         self._controllers.served()
         if not self._is_serving:
             self._is_serving = True
@@ -191,26 +195,30 @@ class Tail:
                 f"epoch {self._controllers.epoch}"
             )
 
-    def _refused(self, answer: messages.FetchAnswer, connection: Connection) -> None:
-        if answer.error in _FORBIDDEN:
+    def _refused(self, response: messages.FetchResponseFields, connection: Connection) -> None:
+        if response.error in _FORBIDDEN:
             raise CannotServe(
                 f"{connection.address} refuses the metadata log: grant ClusterAction on the Cluster resource to this "
-                'user, or set collect.authority = "poll", which needs only Describe'
+                'user, or set collect.primary_source = "poll", which needs only Describe'
             )
-        self._controllers.refused(answer)
-        self._lose(f"{connection.address} says {for_code(answer.error).message}")
+        self._controllers.refused(response)
+        self._disconnect(f"{connection.address} responds with {for_code(response.error).message}")
 
-    def _lose(self, trouble: str) -> None:
-        """Hang up, tell it once, and wait: a controller is never asked in a hot loop."""
+    def _disconnect(self, error: str) -> None:
+        """Close the connection, report it once, and pause with backoff: no controller is polled in a hot loop."""
         self.close()
-        self._trouble = trouble
+        self._last_error = error
         if self._is_serving:
             self._is_serving = False
-            self._report(f"lost the metadata log: {trouble}; looking for the leader")
+            self._report(f"lost the metadata log: {error}; looking for the leader")
         self._pause(min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2**self._controllers.failures))
 
     def _load(self, connection: Connection, snapshot: LogEnd) -> LoadedSnapshot | None:
-        """Fetch a snapshot piece by piece; None where it is gone by now: the next Fetch names another."""
+        """Fetch a KRaft snapshot chunk by chunk; None when it was deleted meanwhile: the next Fetch returns a newer id.
+
+        Invariant: the position moves to the end of the snapshot only when all of it has been read, so a connection
+        that breaks in the middle leaves the position where the next Fetch returns a snapshot id again.
+        """
         data = bytearray()
         size = 1
         while len(data) < size:
@@ -223,15 +231,15 @@ class Tail:
             )
             chunk = messages.read_fetch_snapshot(connection.call(request, FetchSnapshotResponse))
             if chunk.error or not chunk.data:
-                # Kafka 4.3.1 answers -1 for a snapshot that it has deleted meanwhile.
+                # Kafka 4.3.1 responds with error -1 for a snapshot that was deleted meanwhile.
                 self._pause(_LONGEST_PAUSE)
                 return None
             data += chunk.data
             size = chunk.size
-        frames = tuple(split(bytes(data)))
+        batches = tuple(split(bytes(data)))
         self.position.restart(snapshot)
-        times = filter(None, map(last_contained_time, frames[:1]))
+        times = filter(None, map(last_contained_time, batches[:1]))
         leader = Leader(self._controllers.target, self._controllers.epoch)
         return LoadedSnapshot(
-            tuple(map(decode, frames)), snapshot, next(times, None), leader if leader.epoch == snapshot.epoch else None
+            tuple(map(decode, batches)), snapshot, next(times, None), leader if leader.epoch == snapshot.epoch else None
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streaming.sources.simulated.scenario import GroupPlan, ProducerPlan
-    from streaming.sources.simulated.simulation import Simulation
+    from streaming.sources.simulated.stage import Stage
 
 SEND_MS: Final = 200
 _ACKS: Final = {"all": Acks.ALL, "1": Acks.LEADER, "0": Acks.NONE}
@@ -28,13 +28,13 @@ _ACKS: Final = {"all": Acks.ALL, "1": Acks.LEADER, "0": Acks.NONE}
 class SimulatedProducer:
     """One producer of a scenario: a batch each :data:`SEND_MS` to the partitions of its topic in turn."""
 
-    def __init__(self, simulation: Simulation, plan: ProducerPlan) -> None:
-        self._simulation = simulation
+    def __init__(self, stage: Stage, plan: ProducerPlan) -> None:
+        self._stage = stage
         self._plan = plan
         self._turn = 0
         self._began = 0
         self._has_aborted = False
-        cluster, brokers = simulation.cluster, simulation.scenario.brokers
+        cluster, brokers = stage.cluster, stage.scenario.brokers
         if plan.transactional_id:
             self._producer: Producer = TransactionalProducer(plan.id, brokers, cluster.constants, plan.transactional_id)
         else:
@@ -44,15 +44,15 @@ class SimulatedProducer:
 
     def act(self) -> None:
         """Send the next batch, and begin or end a transaction when it is time."""
-        producer, now = self._producer, self._simulation.cluster.now
-        if self._plan.id not in self._simulation.cluster.clients:
+        producer, now = self._producer, self._stage.cluster.now
+        if self._plan.id not in self._stage.cluster.clients:
             return  # it was killed
         producer.act(now)
         if isinstance(producer, TransactionalProducer):
             self._act_in_transactions(producer, now)
         else:
             self._send(now)
-        self._simulation.cluster.flush(self._plan.id)
+        self._stage.cluster.flush(self._plan.id)
 
     def _act_in_transactions(self, producer: TransactionalProducer, now: int) -> None:
         if producer.phase is Phase.READY and not (self._has_aborted and self._plan.gives_up):
@@ -69,18 +69,18 @@ class SimulatedProducer:
             self._send(now)
 
     def _send(self, now: int) -> None:
-        topic_id = self._simulation.topic_ids.get(self._plan.topic)
+        topic_id = self._stage.topic_ids.get(self._plan.topic)
         if topic_id is None:
             return
         self._turn += 1
-        partition = self._turn % self._simulation.partitions_of(topic_id)
+        partition = self._turn % self._stage.partitions_of(topic_id)
         size = max(1, round(self._plan.records_per_second * SEND_MS / 1_000))
         self._producer.send(now, TopicPartition(topic_id, partition), size)
 
 
-def members(simulation: Simulation, plan: GroupPlan) -> Iterator[Consumer]:
+def members(stage: Stage, plan: GroupPlan) -> Iterator[Consumer]:
     """Make the members of a group, under consecutive ids."""
-    topics = frozenset(simulation.topic_ids[name] for name in plan.topics if name in simulation.topic_ids)
+    topics = frozenset(stage.topic_ids[name] for name in plan.topics if name in stage.topic_ids)
     config = ConsumerConfig(
         group=plan.name,
         topics=topics,
@@ -90,4 +90,4 @@ def members(simulation: Simulation, plan: GroupPlan) -> Iterator[Consumer]:
     )
     for number in range(plan.members):
         node = BrokerId(plan.id + number)
-        yield Consumer(node, simulation.scenario.brokers, simulation.cluster.constants, config)
+        yield Consumer(node, stage.scenario.brokers, stage.cluster.constants, config)

@@ -26,33 +26,33 @@ def combined(scenarios: Sequence[Scenario]) -> Scenario:
     if len(scenarios) == 1:
         return scenarios[0]
     return Scenario(
-        name="+".join(it.name for it in scenarios),
-        description="; ".join(it.description for it in scenarios),
-        brokers=tuple(sorted({broker for it in scenarios for broker in it.brokers})),
+        name="+".join(scenario.name for scenario in scenarios),
+        description="; ".join(scenario.description for scenario in scenarios),
+        brokers=tuple(sorted({broker for scenario in scenarios for broker in scenario.brokers})),
         racks=_racks(scenarios),
         placement=scenarios[0].placement,
-        duration=max(it.duration for it in scenarios),
-        repeat=all(it.repeat for it in scenarios),
+        duration=max(scenario.duration for scenario in scenarios),
+        repeat=all(scenario.repeat for scenario in scenarios),
         constants=scenarios[0].constants,
-        topics=tuple(topic for it in scenarios for topic in _topics(it, scenarios)),
-        faults=tuple(fault for it in scenarios for fault in _faults(it, scenarios)),
+        topics=tuple(topic for scenario in scenarios for topic in _topics(scenario, scenarios)),
+        faults=tuple(fault for scenario in scenarios for fault in _faults(scenario, scenarios)),
         truth=_truth(scenarios),
     )
 
 
 def _racks(scenarios: Sequence[Scenario]) -> dict[BrokerId, str]:
     racks: dict[BrokerId, str] = {}
-    for it in scenarios:
-        for broker, rack in it.racks.items():
+    for scenario in scenarios:
+        for broker, rack in scenario.racks.items():
             if racks.setdefault(broker, rack) != rack:
                 raise ConfigurationError(
-                    f"{it.name} has broker {broker} in rack {rack}, another one in {racks[broker]}"
+                    f"{scenario.name} has broker {broker} in rack {rack}, another one in {racks[broker]}"
                 )
     return racks
 
 
 def _name(topic: str, of: Scenario, scenarios: Sequence[Scenario]) -> str:
-    users = [it for it in scenarios if any(plan.name == topic for plan in it.topics)]
+    users = [scenario for scenario in scenarios if any(plan.name == topic for plan in scenario.topics)]
     return topic if users == [of] else f"{of.name}-{topic}"
 
 
@@ -72,7 +72,9 @@ def _truth(scenarios: Sequence[Scenario]) -> Truth:
         return tuple(dict.fromkeys(texts))
 
     return Truth(
-        causes=union(cause for it in scenarios for cause in it.truth.causes),
-        alerts=union(alert for it in scenarios for alert in it.truth.alerts),
-        incidents=tuple(sorted((each for it in scenarios for each in it.truth.incidents), key=lambda each: each.begin)),
+        causes=union(cause for scenario in scenarios for cause in scenario.truth.causes),
+        alerts=union(alert for scenario in scenarios for alert in scenario.truth.alerts),
+        incidents=tuple(
+            sorted((each for scenario in scenarios for each in scenario.truth.incidents), key=lambda each: each.begin)
+        ),
     )

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streaming.contracts.identifiers import BrokerId
-    from streaming.model.controller.metadata_writer import Commit
-    from streaming.model.controller.partition import Transition
+    from streaming.model.controller.commit import Commit
+    from streaming.model.registrations import Transition
 
-_NAMED = 3
+_LISTED = 3
 
 
 class Movement(NamedTuple):
@@ -40,23 +40,23 @@ class Movement(NamedTuple):
     created: bool
     deleted: bool
 
-    def told(self) -> tuple[str, str]:
+    def sentence(self) -> tuple[str, str]:
         """Say it: (which partitions, what happened to them)."""
         count = len(self.partitions)
         subject = self.partitions[0] if count == 1 else f"{count} partitions"
-        told = [word for word, said in (("created", self.created), ("deleted", self.deleted)) if said]
+        words = [word for word, said in (("created", self.created), ("deleted", self.deleted)) if said]
         if self.left:
-            told.append(f"lost {_ids(self.left)} from the ISR")
+            words.append(f"lost {_ids(self.left)} from the ISR")
         if self.joined:
-            told.append(f"got {_ids(self.joined)} into the ISR")
+            words.append(f"got {_ids(self.joined)} into the ISR")
         if self.ineligible:
-            told.append(f"{_ids(self.ineligible)} no longer eligible to lead")
+            words.append(f"{_ids(self.ineligible)} no longer eligible to lead")
         if self.leaders_moved:
-            told.append("leader moved" if count == 1 else f"{self.leaders_moved} leaders moved")
+            words.append("leader moved" if count == 1 else f"{self.leaders_moved} leaders moved")
         if self.offline:
-            told.append("offline" if count == 1 else f"{self.offline} offline")
-        named = "" if count == 1 else f" ({' '.join(self.partitions[:_NAMED])}{' ...' * (count > _NAMED)})"
-        return subject, (", ".join(told) or "changed") + named
+            words.append("offline" if count == 1 else f"{self.offline} offline")
+        listed = "" if count == 1 else f" ({' '.join(self.partitions[:_LISTED])}{' ...' * (count > _LISTED)})"
+        return subject, (", ".join(words) or "changed") + listed
 
 
 def movements(commit: Commit) -> Iterator[Movement]:

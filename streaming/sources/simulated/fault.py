@@ -117,12 +117,12 @@ class Fault:
 
     def sentence(self) -> str:
         """Say it: ``kill broker 3``."""
-        told = [self.action.replace("_", " ")]
+        words = [self.action.replace("_", " ")]
         for item in fields(self):
             value = getattr(self, item.name)
             if item.name not in {"at", "action"} and value is not None:
-                told.append(f"{item.name.replace('_', ' ')} {_said(value)}")
-        return " ".join(told)
+                words.append(f"{item.name.replace('_', ' ')} {_said(value)}")
+        return " ".join(words)
 
     @property
     def subject(self) -> tuple[str, object]:
@@ -166,7 +166,7 @@ def check_healed(faults: Collection[Fault]) -> None:
         ConfigurationError: names the repair that is missing.
     """
     sick: dict[object, Fault] = {}
-    for fault in sorted(faults, key=lambda it: it.at):
+    for fault in sorted(faults, key=lambda fault: fault.at):
         # Whoever is active when the fault comes is healed with all the others.
         subject = "controllers" if fault.controller else fault.subject
         if NEEDS[fault.action].healed_by is not None:

@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import ClusterId, Micros, Offset
-from streaming.contracts.observations import Authority
+from streaming.contracts.observations import SourceKind
+from streaming.contracts.sample_blocks import BrokerMetricsObserved, offsets_in_blocks
 from streaming.contracts.samples import (
-    BrokerMetricObserved,
     GroupOffsetsObserved,
     LogDirectoryObserved,
     QuorumMemberObserved,
     ReplicaOffsetsObserved,
     TransactionObserved,
 )
-from streaming.model.controller.metadata_writer import MICROS_PER_MS
-from streaming.model.coordinators.transactions_view import Undecided, hanging, undecided
-from streaming.model.coordinators.view import group_offsets
+from streaming.model.controller.commit import MICROS_PER_MS
+from streaming.model.descriptions.groups import group_offsets
+from streaming.model.descriptions.transactions import Undecided, hanging, undecided
 from streaming.model.quorum.controllers import Controllers
 
 if TYPE_CHECKING:
@@ -27,19 +27,21 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import TopicPartition
     from streaming.contracts.observations import Observation
-    from streaming.model.broker.broker import Broker
     from streaming.model.cluster import Cluster
+    from streaming.model.server.broker import Broker
 
 _PREFIX: Final = "kafka_server_replicamanager_"
 # JMX-exporter names (dialect A), and how a broker counts them: its leaders only, its own ISR changes only.
 METRICS: Final[dict[str, Callable[[Broker], int]]] = {
-    _PREFIX + "underreplicatedpartitions": lambda it: sum(led.is_under_replicated for led in it.led_partitions()),
-    _PREFIX + "underminisrpartitioncount": lambda it: sum(led.is_under_min_isr for led in it.led_partitions()),
-    _PREFIX + "leadercount": lambda it: len(it.led_partitions()),
-    _PREFIX + "partitioncount": lambda it: len(it.disk.replicas),
-    _PREFIX + "isrshrinks_total": lambda it: it.leadership.proposals.isr_shrinks,
-    _PREFIX + "isrexpands_total": lambda it: it.leadership.proposals.isr_expands,
-    _PREFIX + "failedisrupdates_total": lambda it: it.leadership.proposals.failed_isr_updates,
+    _PREFIX + "underreplicatedpartitions": lambda broker: sum(
+        led.is_under_replicated for led in broker.led_partitions()
+    ),
+    _PREFIX + "underminisrpartitioncount": lambda broker: sum(led.is_under_min_isr for led in broker.led_partitions()),
+    _PREFIX + "leadercount": lambda broker: len(broker.led_partitions()),
+    _PREFIX + "partitioncount": lambda broker: len(broker.disk.replicas),
+    _PREFIX + "isrshrinks_total": lambda broker: broker.leadership.proposals.isr_shrinks,
+    _PREFIX + "isrexpands_total": lambda broker: broker.leadership.proposals.isr_expands,
+    _PREFIX + "failedisrupdates_total": lambda broker: broker.leadership.proposals.failed_isr_updates,
 }
 _BYTES_PER_RECORD: Final = 1_024  # the model counts records only
 
@@ -49,7 +51,7 @@ class Reports:
 
     def __init__(self, simulated: Cluster, *, cluster_id: ClusterId, cluster: str, source: str) -> None:
         self._simulated = simulated
-        self._identity = {"cluster_id": cluster_id, "cluster": cluster, "source": source, "authority": Authority.NONE}
+        self._identity = {"cluster_id": cluster_id, "cluster": cluster, "source": source, "authority": SourceKind.NONE}
 
     def _envelope(self, now: Micros) -> dict[str, Any]:
         moments = dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), now)
@@ -58,7 +60,7 @@ class Reports:
     def offsets(self, now: Micros) -> list[Observation]:
         """Give the log positions of every replica; the last stable offset is the leader's own knowledge."""
         envelope, topics, ends = self._envelope(now), self._simulated.controller.registry.topics, self._leader_ends()
-        return [
+        samples = [
             ReplicaOffsetsObserved(
                 **envelope,
                 topic_id=key.topic_id,
@@ -78,9 +80,10 @@ class Reports:
             if key.topic_id in topics
             for led in [broker.leadership.led.get(key)]
         ]
+        return [*offsets_in_blocks(samples)]
 
     def _leader_ends(self) -> dict[TopicPartition, Offset]:
-        """Give where the log of each leader ends; of two that believe they lead, the one of the later term."""
+        """Give where the log of each leader ends; of two that believe they lead, the one of the later leader epoch."""
         led = [
             (leader.committed.leader_epoch, key, Offset(broker.disk.replicas[key].log.end))
             for broker in self._simulated.reachable()
@@ -95,47 +98,49 @@ class Reports:
         return [
             GroupOffsetsObserved(
                 **envelope,
-                group=it.group,
-                group_protocol=it.protocol,
-                group_state=it.state.name.title(),
-                members=it.members,
-                member=it.member,
-                topic_id=it.topic_partition.topic_id,
-                topic=topics[it.topic_partition.topic_id].topic,
-                partition=it.topic_partition.partition,
-                committed_offset=_offset(it.committed),
-                log_start_offset=_offset(it.log_start),
-                last_stable_offset=_offset(it.last_stable_offset),
-                high_watermark=_offset(it.high_watermark),
+                group=group_offset.group,
+                group_protocol=group_offset.protocol,
+                group_state=group_offset.state.name.title(),
+                members=group_offset.members,
+                member=group_offset.member,
+                topic_id=group_offset.topic_partition.topic_id,
+                topic=topics[group_offset.topic_partition.topic_id].topic,
+                partition=group_offset.topic_partition.partition,
+                committed_offset=_offset(group_offset.committed),
+                log_start_offset=_offset(group_offset.log_start),
+                last_stable_offset=_offset(group_offset.last_stable_offset),
+                high_watermark=_offset(group_offset.high_watermark),
             )
-            for it in group_offsets(self._simulated)
-            if it.topic_partition.topic_id in topics
+            for group_offset in group_offsets(self._simulated)
+            if group_offset.topic_partition.topic_id in topics
         ]
 
     def transactions(self, now: Micros) -> list[Observation]:
         """Give the transactions that are open, and those that a partition has open and no coordinator knows."""
-        told: list[Observation] = [self._transaction(now, it) for it in undecided(self._simulated).values()]
-        told += (
+        reported: list[Observation] = [
+            self._transaction(now, transaction) for transaction in undecided(self._simulated).values()
+        ]
+        reported += (
             TransactionObserved(
                 **self._envelope(now),
                 producer_id=producer_id,
-                producer_epoch=it.producer_epoch,
+                producer_epoch=transaction.producer_epoch,
                 transaction_state="Unknown",
-                transaction_partitions=tuple(self._names(it.partitions)),
+                transaction_partitions=tuple(self._names(transaction.partitions)),
                 is_hanging=True,
             )
-            for producer_id, it in hanging(self._simulated).items()
+            for producer_id, transaction in hanging(self._simulated).items()
         )
-        return told
+        return reported
 
-    def _transaction(self, now: Micros, it: Undecided) -> Observation:
-        metadata = it.metadata
+    def _transaction(self, now: Micros, undecided: Undecided) -> Observation:
+        metadata = undecided.metadata
         return TransactionObserved(
             **self._envelope(now),
-            transactional_id=it.transactional_id,
+            transactional_id=undecided.transactional_id,
             producer_id=metadata.producer_id,
             producer_epoch=metadata.producer_epoch,
-            coordinator=it.coordinator,
+            coordinator=undecided.coordinator,
             transaction_state=metadata.state.name.replace("_", " ").title().replace(" ", ""),
             timeout_ms=metadata.timeout_ms,
             started_at=self._moment(now, metadata.start_ms),
@@ -193,11 +198,15 @@ class Reports:
         """Give every metric of every broker."""
         envelope = self._envelope(now)
         return [
-            BrokerMetricObserved(**envelope, broker=broker.broker, metric=metric, metric_value=float(count(broker)))
+            BrokerMetricsObserved(
+                **envelope,
+                broker=broker.broker,
+                metric_by_sample=tuple(METRICS),
+                metric_value_by_sample=tuple(float(count(broker)) for count in METRICS.values()),
+            )
             for broker in self._simulated.reachable()
-            for metric, count in METRICS.items()
         ]
 
 
-def _offset(told: int | None) -> Offset | None:
-    return None if told is None else Offset(told)
+def _offset(offset: int | None) -> Offset | None:
+    return None if offset is None else Offset(offset)

@@ -183,8 +183,8 @@ def _check_topic(topic: TopicPlan, scenario: Scenario) -> None:
     if len(lengths) > 1 or 0 in lengths:
         raise ConfigurationError(f"{key}: assignments must list equally many different brokers for each partition")
     assigned = {broker for replicas in topic.assignments for broker in replicas}
-    for name, named in (("assignments", assigned), ("brokers", set(brokers))):
-        if strangers := named - set(scenario.brokers):
+    for name, members in (("assignments", assigned), ("brokers", set(brokers))):
+        if strangers := members - set(scenario.brokers):
             raise ConfigurationError(f"{key}: {name} names {min(strangers)}, which is not in brokers")
 
 
@@ -230,10 +230,10 @@ def _check_fault(fault: Fault, scenario: Scenario, key: str) -> None:
     if not 0 <= fault.at < scenario.duration:
         raise ConfigurationError(f"{key}: at is {fault.at}; it must lie within the duration, {scenario.duration} s")
     fault.check(key)
-    named = {
+    nodes = {
         node for node in (fault.broker, fault.client, *(fault.link or ()), *(fault.replicas or ())) if node is not None
     }
-    strangers = named - {*_nodes(scenario), CONTROLLER}
+    strangers = nodes - {*_nodes(scenario), CONTROLLER}
     if strangers:
         raise ConfigurationError(f"{key}: there is no broker {min(strangers)} in {list(scenario.brokers)}")
     if fault.rack is not None and fault.rack not in scenario.racks.values():

@@ -69,8 +69,8 @@ def _resolve(path_or_name: str | Path) -> Path:
     room = conf_path("scenarios")
     if (room / f"{path_or_name}.toml").is_file():
         return room / f"{path_or_name}.toml"
-    known = ", ".join(sorted(found.stem for found in room.glob("*.toml")))
-    raise ConfigurationError(f"there is no scenario {path_or_name}; use one of {known}, or a .toml file")
+    names = ", ".join(sorted(file.stem for file in room.glob("*.toml")))
+    raise ConfigurationError(f"there is no scenario {path_or_name}; use one of {names}, or a .toml file")
 
 
 def scenario_from(name: str, document: Mapping[str, Any]) -> Scenario:
@@ -113,18 +113,18 @@ def _constants(values: Any) -> Constants:  # noqa: ANN401 - any value of a TOML 
         raise ConfigurationError("constants.switches must be a table: write [constants.switches]")
     usual = PRESETS[preset]
     given["switches"] = _build(Switches, asdict(usual.switches) | switches, "constants.switches.")
-    known = {item.name: getattr(usual, item.name) for item in fields(usual)}
-    return _build(Constants, known | given, "constants.")
+    defaults = {item.name: getattr(usual, item.name) for item in fields(usual)}
+    return _build(Constants, defaults | given, "constants.")
 
 
 def _build(cls: type[T], values: Mapping[str, Any], prefix: str) -> T:
-    annotations = {it.name: str(it.type) for it in fields(cls)}  # type: ignore[arg-type]
+    annotations = {field.name: str(field.type) for field in fields(cls)}  # type: ignore[arg-type]
     unknown = sorted(set(values) - set(annotations))
     if unknown:
         raise ConfigurationError(f"unknown key {prefix}{unknown[0]}; known here: {', '.join(annotations)}")
-    for it in fields(cls):  # type: ignore[arg-type]
-        if it.name not in values and it.default is MISSING and it.default_factory is MISSING:
-            raise ConfigurationError(f"{prefix}{it.name} is missing")
+    for field in fields(cls):  # type: ignore[arg-type]
+        if field.name not in values and field.default is MISSING and field.default_factory is MISSING:
+            raise ConfigurationError(f"{prefix}{field.name} is missing")
     return cls(**{name: _value(annotations[name], value, prefix + name) for name, value in values.items()})
 
 
@@ -132,11 +132,11 @@ def _value(annotation: str, value: Any, key: str) -> Any:  # noqa: ANN401 - any 
     """Check and convert one value: lists become tuples, whole numbers pass for seconds."""
     if annotation in _BUILT:
         return value
-    convert, wanted = _CONVERSIONS[annotation.removesuffix(" | None")]
+    convert, expected = _CONVERSIONS[annotation.removesuffix(" | None")]
     try:
         return convert(value)
     except (TypeError, ValueError):
-        raise ConfigurationError(f"{key} is {value!r}; it must be {wanted}") from None
+        raise ConfigurationError(f"{key} is {value!r}; it must be {expected}") from None
 
 
 def _is(kind: type[T]) -> Callable[[Any], T]:

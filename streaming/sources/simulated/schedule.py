@@ -6,7 +6,6 @@ from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.identifiers import BrokerId, Micros, TopicId, TopicPartition
-from streaming.model.admin import Admin
 from streaming.model.cluster import Cluster
 from streaming.model.controller.election import Mode
 from streaming.model.controller.topics import NewTopic
@@ -75,7 +74,7 @@ class Run:
             "min.insync.replicas": str(options.min_isr),
             "unclean.leader.election.enable": str(options.unclean).lower(),
         }
-        self._admin = Admin(self.cluster)
+        self._admin = self.cluster.admin
         self._admin.create_topic(NewTopic("swarm", KEY.topic_id, (options.replicas,)), config)
         self.cluster.advance(self.cluster.now + 100)
 
@@ -93,7 +92,7 @@ class Run:
             self._heal()
 
     def _carry_out(self, act: Act) -> None:
-        cluster, subject = self.cluster, tuple(BrokerId(it) for it in act.subject)
+        cluster, subject = self.cluster, tuple(BrokerId(broker) for broker in act.subject)
         if act.action == "write":
             cluster.produce({KEY: act.subject[0]}, acks_all=bool(act.subject[1]))
         elif act.action == "start":

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import Micros, TopicId, topic_id_from_uuid
 from streaming.model.cluster import Cluster
+from streaming.model.controller.commit import MICROS_PER_MS
 from streaming.model.controller.java_random import JavaRandom
-from streaming.model.controller.metadata_writer import MICROS_PER_MS
 from streaming.model.controller.placement import UsableBroker, place, usable_brokers
 from streaming.model.controller.placement_zookeeper import assign_replicas
 from streaming.model.controller.topics import NewTopic
+from streaming.model.errors import Error, Refused
 from streaming.model.internal_topics import coordinators_topics
-from streaming.model.invariants.watch import Watch
+from streaming.model.invariants.groups import GroupWatch
+from streaming.model.invariants.watch import Violation, Watch
 from streaming.model.messages.client_metadata import CONSUMER_OFFSETS, TRANSACTION_STATE
-from streaming.model.messages.errors import Error, Refused
 from streaming.sources.simulated.agenda import Agenda
 from streaming.sources.simulated.clients import SEND_MS, SimulatedProducer, members
 from streaming.sources.simulated.faults import inflict
@@ -39,6 +40,7 @@ CREATE_TOPICS_MS: Final = 3_000
 PRODUCE_MS: Final = 4_000
 WARM_UP_MS: Final = 10_000
 ASK_AGAIN_MS: Final = 500
+CHECK_GROUPS_MS: Final = 1_000
 
 
 class Simulation:
@@ -52,6 +54,8 @@ class Simulation:
 
     Attributes:
         watch: what was found, None unless ``watched``.
+        group_watch: the same of consumer groups, looked at each second; None without any.
+        group_violations: the promises to groups that were broken, each once.
         cluster: the model.
         agenda: what is planned; whoever looks at the cluster in periods plans that here.
         topic_ids: of the topics that exist, by name.
@@ -65,6 +69,8 @@ class Simulation:
             scenario.constants, self.network, origin=origin, jitter=lambda _, below: elections.randrange(below)
         )
         self.watch = Watch(self.cluster, stops=False) if watched else None
+        self.group_watch = GroupWatch(self.cluster) if watched and scenario.groups else None
+        self.group_violations: dict[str, Violation] = {}
         self.agenda = Agenda()
         self.topic_ids: dict[str, TopicId] = {}
         self._ids = Random(f"{seed} ids")  # noqa: S311 - reproducible on purpose
@@ -112,7 +118,19 @@ class Simulation:
             self.agenda.at(PRODUCE_MS, partial(self._connect, plan))
         for group in self.scenario.groups:
             self.agenda.at(PRODUCE_MS, partial(self._gather, group))
+        if self.group_watch is not None:
+            self.agenda.every(CHECK_GROUPS_MS, PRODUCE_MS, self._check_groups)
         self.agenda.at(WARM_UP_MS, partial(self._plan, WARM_UP_MS))
+
+    def _check_groups(self) -> None:
+        """Ask the promises to groups; they hold as long as no record was lost."""
+        assert self.group_watch is not None  # noqa: S101 - planned only with one
+        assert self.watch is not None  # noqa: S101 - both or none
+        if not self.watch.may_have_lost:
+            try:
+                self.group_watch.check()
+            except Violation as violation:
+                self.group_violations.setdefault(violation.invariant, violation)
 
     def _connect(self, plan: ProducerPlan) -> None:
         """A producer starts; the first that is transactional makes its coordinator's topic."""
@@ -205,12 +223,12 @@ class Simulation:
         self.topic_ids[plan.name] = topic_id
 
     def _place(self, plan: TopicPlan) -> tuple[tuple[BrokerId, ...], ...]:
-        scenario, wanted = self.scenario, plan.brokers or self.scenario.brokers
+        scenario, hosts = self.scenario, plan.brokers or self.scenario.brokers
         if scenario.placement is Placement.STRIPED:
             everyone = self.cluster.controller.registry.brokers
-            registered = usable_brokers({broker: everyone[broker] for broker in wanted if broker in everyone})
+            registered = usable_brokers({broker: everyone[broker] for broker in hosts if broker in everyone})
             return place(registered, plan.partitions, plan.replication_factor, self._random)
-        brokers = [UsableBroker(broker, scenario.racks.get(broker)) for broker in wanted]
+        brokers = [UsableBroker(broker, scenario.racks.get(broker)) for broker in hosts]
         return assign_replicas(brokers, plan.partitions, plan.replication_factor)
 
     def partitions_of(self, topic_id: TopicId) -> int:

@@ -31,7 +31,7 @@ SHORT: Final = {
     "leader_imbalance_check_interval_ms": 3_000,
     "replica_high_watermark_checkpoint_interval_ms": 700,
 }
-NAMES: Final = (*(it.name for it in INVARIANTS), *OTHERS)
+NAMES: Final = (*(invariant.name for invariant in INVARIANTS), *OTHERS)
 _ON_BROKERS: Final = ("kill", "start", "stop", "pause", "resume", "lose_power", "sync", "wipe")
 _ON_LINKS: Final = ("hold", "release", "slow")
 _ON_PARTITION: Final = ("elect", "reassign")

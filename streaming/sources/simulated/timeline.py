@@ -20,8 +20,8 @@ from streaming.sources.simulated.digest import movements
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from streaming.model.controller.metadata_writer import Commit
-    from streaming.model.controller.partition import PartitionRegistration, Transition
+    from streaming.model.controller.commit import Commit
+    from streaming.model.registrations import PartitionRegistration, Transition
 
 
 class Entry(NamedTuple):
@@ -49,21 +49,21 @@ def timeline(commits: Iterable[Commit], *, each_step: bool = True) -> Iterator[E
     """
     for commit in commits:
         for record in commit.batch.records:
-            told = _told(record)
-            if told is not None:
-                yield Entry(commit.now, *told)
+            words = _described(record)
+            if words is not None:
+                yield Entry(commit.now, *words)
         if each_step:
             for step in commit.transitions:
                 yield Entry(commit.now, _name(step), step_text(step), str(step.cause), step.after)
         else:
-            yield from (Entry(commit.now, *movement.told(), movement.cause) for movement in movements(commit))
+            yield from (Entry(commit.now, *movement.sentence(), movement.cause) for movement in movements(commit))
 
 
 def _name(step: Transition) -> str:
     return f"{step.topic.topic}-{step.topic_partition.partition}"
 
 
-def _told(record: MetadataRecord) -> tuple[str, str] | None:
+def _described(record: MetadataRecord) -> tuple[str, str] | None:
     match record:
         case RegisterBroker():
             return f"broker {record.broker}", f"registered, epoch {record.broker_epoch}"
@@ -82,14 +82,14 @@ def _told(record: MetadataRecord) -> tuple[str, str] | None:
 
 
 def _broker_change(record: BrokerRegistrationChange) -> str:
-    told = []
+    words = []
     if record.fenced:
-        told.append("fenced" if record.fenced > 0 else "unfenced")
+        words.append("fenced" if record.fenced > 0 else "unfenced")
     if record.in_controlled_shutdown > 0:
-        told.append("begins its controlled shutdown")
+        words.append("begins its controlled shutdown")
     if record.log_dirs is not None:
-        told.append(f"has log directories {', '.join(record.log_dirs) or 'none'}")
-    return ", ".join(told)
+        words.append(f"has log directories {', '.join(record.log_dirs) or 'none'}")
+    return ", ".join(words)
 
 
 def step_text(step: Transition) -> str:
@@ -123,15 +123,15 @@ def _field(before: PartitionRegistration, after: PartitionRegistration, name: st
 
 def partition(state: PartitionRegistration) -> str:
     """Tell the whole state of a partition; what is empty is left out."""
-    told = [f"leader {_leader(state.leader)} (epoch {state.leader_epoch})", f"isr {brokers(state.isr)}"]
-    told += [
+    words = [f"leader {_leader(state.leader)} (epoch {state.leader_epoch})", f"isr {brokers(state.isr)}"]
+    words += [
         f"{name.replace('_', ' ')} {brokers(getattr(state, name))}"
         for name in state._fields
         if name not in {"isr", "leader", "leader_recovery_state"} | _UNTOLD and getattr(state, name)
     ]
     if state.leader_recovery_state == RECOVERING:
-        told.append("recovering")
-    return "; ".join(told)
+        words.append("recovering")
+    return "; ".join(words)
 
 
 def brokers(ids: object) -> str:

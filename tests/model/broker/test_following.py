@@ -10,7 +10,7 @@ from streaming.contracts.identifiers import BrokerId, TopicId, TopicPartition
 from streaming.model.broker.following import Following
 from streaming.model.broker.purgatory import Purgatory
 from streaming.model.constants import Constants
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.messages.fetch import FetchedPartition, FetchRequest, FetchResponse
 from streaming.model.messages.offsets_for_leader_epoch import (
     EpochEndOffset,

@@ -8,13 +8,13 @@ import pytest
 
 from streaming.model.clients.consumer_config import ResetPolicy
 from streaming.model.clients.positions import MAY_FOLLOW, FetchState, Position, returned
-from streaming.model.invariants.records import Span
+from streaming.model.errors import Error
 from streaming.model.messages.client_metadata import TRANSACTION_STATE
 from streaming.model.messages.consumer_fetch import ConsumerFetchedPartition, IsolationLevel
-from streaming.model.messages.errors import Error
 from streaming.model.messages.outbox import CONTROLLER
 from streaming.model.storage.batch import Batch, Marker
 from streaming.model.storage.producer_state import AbortedTransaction
+from streaming.model.storage.records import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable

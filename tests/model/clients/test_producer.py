@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.messages.outbox import CONTROLLER
 from streaming.model.messages.produce import Acks
 from streaming.model.switches import Switches

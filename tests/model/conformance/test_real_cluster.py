@@ -5,13 +5,16 @@ One cluster plays the whole script once. ``pytest -s`` prints what it did, as ac
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from deploy.sandbox import Sandbox, Writer, plan_cluster, wait_until
+from deploy.sandbox import Sandbox, TopicWriter, plan_cluster, wait_until
 from streaming.contracts.events import Cause
 from streaming.model.conformance.actions import ActionName
 from streaming.model.conformance.checker import Checker
@@ -136,25 +139,50 @@ class Script:
             self.wait_isr(topic, number, set(state.replicas))
 
 
+class Played(NamedTuple):
+    """What the checker made of the segments, and ``isrwatch conform`` of the running cluster."""
+
+    explanations: list[Explanation]
+    conform: subprocess.CompletedProcess[str]
+
+
 @pytest.fixture(scope="module")
-def explanations() -> Iterator[list[Explanation]]:
+def played() -> Iterator[Played]:
     with ExitStack() as stack:
         cluster = stack.enter_context(Sandbox(plan_cluster(properties=PROPERTIES, proxy=True)))
         for name, (assignment, configs) in TOPICS.items():
             cluster.admin.create_topic(name, assignment=assignment, configs=configs)
         for name in ("orders", "strict", "lean", "moved", "pair", "reckless", "mobile"):
-            stack.enter_context(Writer(cluster.bootstrap_servers, name))
+            stack.enter_context(TopicWriter(cluster.bootstrap_servers, name))
         Script(cluster).play()
         time.sleep(1)
         checker = Checker(min_insync_replicas=1, unclean_leader_election=False)
-        yield [checker.explain(batch) for batch in decode_batches(cluster.read_metadata_log())]
+        explanations = [checker.explain(batch) for batch in decode_batches(cluster.read_metadata_log())]
+        options = ["--min-insync-replicas", "1", "--no-unclean-leader-election", "--format", "json"]
+        command = [sys.executable, "-m", "streaming.commands", "conform", "--bootstrap-servers"]
+        run = subprocess.run(
+            [*command, cluster.bootstrap_servers, *options], capture_output=True, text=True, check=False, timeout=60
+        )
+        yield Played(explanations, run)
+
+
+@pytest.fixture
+def explanations(played: Played) -> list[Explanation]:
+    return played.explanations
+
+
+def test_the_running_cluster_conforms(played: Played) -> None:
+    assert played.conform.returncode == 0, played.conform
+    begin, summary = (json.loads(line) for line in played.conform.stdout.splitlines())
+    assert begin == {"kind": "begin", "offset": 0, "after_snapshot": False}
+    assert summary["records"] == summary["next_offset"] >= sum(len(each.actions) for each in played.explanations)
 
 
 def test_every_record_of_a_real_cluster_is_an_action_of_the_model(explanations: list[Explanation]) -> None:
     for action in (action for each in explanations for action in each.actions):
         if action.name not in {ActionName.NO_OP, ActionName.OTHER}:
             print(action, step_text(action.step) if action.step else "", sep="  ")
-    assert "\n".join(str(departure) for each in explanations for departure in each.departures) == ""
+    assert "\n".join(str(deviation) for each in explanations for deviation in each.deviations) == ""
 
 
 def test_the_script_made_it_do_everything_that_it_was_meant_to(explanations: list[Explanation]) -> None:

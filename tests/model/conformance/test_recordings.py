@@ -9,7 +9,7 @@ import pytest
 from streaming.contracts.events import Cause
 from streaming.model.conformance.actions import Action, ActionName
 from streaming.model.conformance.checker import Checker
-from streaming.model.conformance.known import Known
+from streaming.model.conformance.quirks import Quirk
 from streaming.sources.simulated.timeline import step_text
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def test_every_record_of_a_recorded_cluster_is_an_action_of_the_model(
     checker = Checker()
     batches = recorded_log(name)
     found = [checker.explain(batch) for batch in batches]
-    assert [str(departure) for each in found for departure in each.departures] == []
+    assert [str(deviation) for each in found for deviation in each.deviations] == []
     assert sum(len(each.actions) for each in found) == sum(len(batch.records) for batch in batches)
 
 
@@ -49,7 +49,7 @@ def test_it_may_begin_in_the_middle_with_the_state_so_far(recorded_log: Callable
     middle = int(len(batches) * part)
     checker = Checker()
     checker.restore(batches[:middle])
-    assert [departure for batch in batches[middle:] for departure in checker.observe(batch)] == []
+    assert [deviation for batch in batches[middle:] for deviation in checker.observe(batch)] == []
 
 
 def test_an_index_that_a_new_minimum_left_behind_repeats_changes_and_nothing_else_deviates(
@@ -58,12 +58,12 @@ def test_an_index_that_a_new_minimum_left_behind_repeats_changes_and_nothing_els
     """Each repetition is of a partition 0: the number that fills a gap in the controller's array."""
     checker = Checker()
     actions = [action for batch in recorded_log("operators_and_faults") for action in checker.explain(batch).actions]
-    deviating = {(action.known, action.name) for action in actions if action.known}
+    deviating = {(action.quirk, action.name) for action in actions if action.quirk}
     assert deviating == {
-        (Known.REPEATED_CHANGE, ActionName.REGISTER_BROKER),
-        (Known.REPEATED_CHANGE, ActionName.UNREGISTER_BROKER),
+        (Quirk.REPEATED_CHANGE, ActionName.REGISTER_BROKER),
+        (Quirk.REPEATED_CHANGE, ActionName.UNREGISTER_BROKER),
     }
-    assert {action.subject for action in actions if action.known} == {"strict-0"}
+    assert {action.subject for action in actions if action.quirk} == {"strict-0"}
 
 
 def test_a_broker_that_was_moved_away_and_came_back_with_nothing_won_a_clean_election(

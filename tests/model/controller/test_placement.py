@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import BrokerEpoch, BrokerId
 from streaming.model.controller.java_random import JavaRandom
-from streaming.model.controller.partition import BrokerRegistration
 from streaming.model.controller.placement import (
     UsableBroker,
     check_assignments,
     place,
     usable_brokers,
 )
-from streaming.model.messages.errors import Error, Refused
+from streaming.model.errors import Error, Refused
+from streaming.model.registrations import BrokerRegistration
 from tests.plugins.transcript_vectors import kafkas_mock_random, usable
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from streaming.contracts.events import Cause
 from streaming.model.controller.java_random import JavaRandom
-from streaming.model.messages.errors import Error, Refused
+from streaming.model.errors import Error, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable

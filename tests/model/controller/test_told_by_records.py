@@ -8,6 +8,7 @@ from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import PartitionObserved, SnapshotReason
 from streaming.model.controller.election import Mode
 from streaming.sources.image import ClusterImage
+from tests.blocks import singly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,7 @@ def told(it: Any) -> dict[tuple[str, int], tuple[object, ...]]:
             (seen.replicas, seen.adding_replicas, seen.removing_replicas),
             (seen.isr, seen.elr, seen.last_known_elr),
         )
-        for seen in snapshot
+        for seen in singly(snapshot)
         if isinstance(seen, PartitionObserved)
     }
 

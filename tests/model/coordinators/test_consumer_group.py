@@ -22,8 +22,8 @@ from streaming.model.coordinators.consumer_group import (
     without_member,
 )
 from streaming.model.coordinators.group_log import Group
+from streaming.model.errors import Error
 from streaming.model.invariants.groups import INVARIANTS
-from streaming.model.messages.errors import Error
 
 T = TopicId("t")
 P0, P1, P2 = (TopicPartition(T, number) for number in range(3))

@@ -28,8 +28,8 @@ class Patient:
         self.members = [it.member("new", "t", node=node, protocol=GroupProtocol.CONSUMER) for node in (2_000, 2_001)]
         it.member("old", "t", node=2_002)
         it.run(20_000)
-        (term,) = it.cluster.brokers[1].apis.groups.log.terms()
-        self.it, self.term, self.new, self.old = it, term, term.groups["new"], term.groups["old"]
+        (loaded,) = it.cluster.brokers[1].apis.groups.log.loaded()
+        self.it, self.loaded, self.new, self.old = it, loaded, loaded.groups["new"], loaded.groups["old"]
 
     def change(self, member: str, **changes: Any) -> None:
         group = self.new.consumer

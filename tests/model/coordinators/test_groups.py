@@ -9,12 +9,12 @@ import pytest
 from streaming.contracts.identifiers import BrokerId
 from streaming.model.clients.consumer_config import GroupProtocol, ResetPolicy
 from streaming.model.coordinators.consumer_group import GroupState
-from streaming.model.coordinators.partition_for import partition_for
-from streaming.model.coordinators.view import group_offsets
+from streaming.model.descriptions.groups import group_offsets
+from streaming.model.errors import Error
 from streaming.model.invariants.groups import GroupWatch
-from streaming.model.invariants.records import Span
 from streaming.model.messages.client_metadata import CONSUMER_OFFSETS
-from streaming.model.messages.errors import Error
+from streaming.model.partition_for import partition_for
+from streaming.model.storage.records import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -231,11 +231,13 @@ def test_statement_25_the_coordinator_is_who_leads_the_groups_partition(lab: Cal
         it.member(group, "t", node=2_000 + number, **CONSUMER)
     it.run(5_000)
     for broker in it.cluster.brokers.values():
-        for term in broker.apis.groups.log.terms():
-            led = it.state(term.partition.key).leader
+        for loaded in broker.apis.groups.log.loaded():
+            led = it.state(loaded.partition.key).leader
             assert broker.broker == led
-            assert all(partition_for(name, 3) == term.partition.key.partition for name in term.groups)
-    names = [name for it in it.cluster.brokers.values() for term in it.apis.groups.log.terms() for name in term.groups]
+            assert all(partition_for(name, 3) == loaded.partition.key.partition for name in loaded.groups)
+    names = [
+        name for it in it.cluster.brokers.values() for loaded in it.apis.groups.log.loaded() for name in loaded.groups
+    ]
     assert sorted(names) == ["console-consumer-1", "orders-consumer", "payments"]
 
 
@@ -387,7 +389,7 @@ def test_offsets_of_an_empty_group_expire_a_week_after_its_end(lab: Callable[...
     assert (view(it)[0].committed, view(it)[0].state) == (5, GroupState.EMPTY)
     it.run(906_500)
     assert view(it) == {}
-    assert [term.groups for term in it.cluster.brokers[1].apis.groups.log.terms()] == [{}]
+    assert [loaded.groups for loaded in it.cluster.brokers[1].apis.groups.log.loaded()] == [{}]
 
 
 @PROTOCOLS

@@ -8,8 +8,8 @@ import pytest
 
 from streaming.model.clients.transactional_producer import Phase
 from streaming.model.coordinators.transaction_state import State
+from streaming.model.errors import Error
 from streaming.model.messages.client_metadata import TRANSACTION_STATE
-from streaming.model.messages.errors import Error
 from streaming.model.storage.batch import Marker
 
 if TYPE_CHECKING:

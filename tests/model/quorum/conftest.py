@@ -11,8 +11,9 @@ import pytest
 from streaming.contracts.identifiers import BrokerId
 from streaming.model.constants import Constants
 from streaming.model.messages.outbox import Outbox
+from streaming.model.messages.quorum import Entry
 from streaming.model.quorum.raft import Raft
-from streaming.model.quorum.raft_log import Entry, QuorumDisk, RaftLog
+from streaming.model.quorum.raft_log import QuorumDisk, RaftLog
 from streaming.model.quorum.roles import Role
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.model.quorum.leader_state import committed_by
-from streaming.model.quorum.roles import TABLE, Happening, Role
+from streaming.model.quorum.roles import TABLE, Role, RoleTrigger
 
 
 def roles(it: Any) -> list[str]:
@@ -16,8 +16,8 @@ def roles(it: Any) -> list[str]:
 
 def test_no_role_but_the_leader_resigns_and_only_candidates_win_an_epoch() -> None:
     assert [before for (before, what), after in TABLE.items() if after is Role.LEADER] == [Role.CANDIDATE]
-    assert [before for (before, what) in TABLE if what is Happening.RESIGN] == [Role.LEADER]
-    assert {before for before, what in TABLE if what is Happening.HIGHER_EPOCH} == set(Role)
+    assert [before for (before, what) in TABLE if what is RoleTrigger.RESIGN] == [Role.LEADER]
+    assert {before for before, what in TABLE if what is RoleTrigger.HIGHER_EPOCH} == set(Role)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_copies_of_an_earlier_epoch_are_not_counted_before_this_epoch_has_a_copy
     while not any(raft.role is Role.LEADER for raft in it.running.values()):
         it.deliver(0) if it.mail else it.ring()
     leader, follower = it.leader(), next(raft for raft in it.running.values() if raft is not it.leader())
-    while leader.term.remotes[follower._node].log_end_offset != 2:
+    while leader.leader_state.remotes[follower._node].log_end_offset != 2:
         it.deliver(0)
     assert (leader.high_watermark, leader.log.end) == (1, 3)
     it.deliver_all()

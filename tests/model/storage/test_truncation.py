@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.model.messages.errors import Error
+from streaming.model.errors import Error
 from streaming.model.storage.log import EpochEntry, Log
 from streaming.model.storage.truncation import TruncationPoint, check_fetch, truncation_point
 

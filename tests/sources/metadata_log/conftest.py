@@ -25,7 +25,7 @@ from kafka.protocol.sasl import (
 )
 
 from streaming.sources.metadata_log import messages
-from streaming.sources.metadata_log.batches import Frame, split
+from streaming.sources.metadata_log.batches import EncodedBatch, split
 from streaming.sources.metadata_log.connection import Address
 from streaming.sources.metadata_log.messages import FetchSnapshotRequest, FetchSnapshotResponse, LogEnd
 
@@ -56,7 +56,7 @@ class Quorum:
     ``faults`` are called in turn for each Fetch before anything else; one that returns a response replaces the answer.
     """
 
-    log: list[Frame] = field(default_factory=list)
+    log: list[EncodedBatch] = field(default_factory=list)
     epoch: int = 1
     leader: int = 1
     high_watermark: int | None = None
@@ -81,7 +81,7 @@ class Quorum:
     def watermark(self) -> int:
         return self.end if self.high_watermark is None else self.high_watermark
 
-    def append(self, *frames: Frame) -> None:
+    def append(self, *frames: EncodedBatch) -> None:
         with self.news:
             self.log.extend(frames)
             self.news.notify_all()
@@ -280,7 +280,7 @@ def quorum() -> Any:
         node.stop()
 
 
-def batch(base_offset: int, epoch: int, *values: bytes, timestamp: int = 1_000, attributes: int = 0) -> Frame:
+def batch(base_offset: int, epoch: int, *values: bytes, timestamp: int = 1_000, attributes: int = 0) -> EncodedBatch:
     """Write one record batch: a data batch of record values, or (attributes 0x20) a LeaderChange."""
     written = b""
     for index, value in enumerate(values):
@@ -321,7 +321,7 @@ def segment() -> bytes:
 
 
 @pytest.fixture(scope="session")
-def frames(segment: bytes) -> tuple[Frame, ...]:
+def frames(segment: bytes) -> tuple[EncodedBatch, ...]:
     return tuple(split(segment))
 
 

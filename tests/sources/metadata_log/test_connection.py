@@ -174,11 +174,11 @@ def test_a_client_certificate_is_shown_to_servers_that_ask(
         ),
         (
             {**LOGIN, "sasl.mechanism": "OAUTHBEARER"},
-            "sasl.mechanism is 'OAUTHBEARER', but the metadata log is read with",
+            "sasl.mechanism is 'OAUTHBEARER', but the metadata log can only be read with",
         ),
         (
             {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"},
-            "sasl.username is missing; PLAIN needs it",
+            "sasl.username is missing; PLAIN requires it",
         ),
         ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere"}, "ssl.ca.location cannot be used: /nowhere"),
         (
@@ -208,10 +208,13 @@ def listener() -> Iterator[socket.socket]:
     [
         (
             b"HTTP/1.1 400 Bad Request\r\n\r\n",
-            "does not answer in Kafka's protocol; check security.protocol and the port",
+            "does not respond in Kafka's protocol; check security.protocol and the port",
         ),
-        (struct.pack(">i", 6) + b"\0\0\0\1\0\0", "sent an answer that cannot be read"),
-        (struct.pack(">i", 16) + struct.pack(">ih", 99, 35) + bytes(10), "answered another request than the one sent"),
+        (struct.pack(">i", 6) + b"\0\0\0\1\0\0", "sent a response that cannot be decoded"),
+        (
+            struct.pack(">i", 16) + struct.pack(">ih", 99, 35) + bytes(10),
+            "responded to another request than the one sent",
+        ),
         (b"\0\0", "closed the connection: end of stream"),
     ],
 )
@@ -231,8 +234,8 @@ def test_what_is_no_kafka_is_one_sentence(listener: socket.socket, said: bytes, 
 
 
 def test_a_node_that_never_answers_is_given_up(listener: socket.socket) -> None:
-    with pytest.raises(ConnectionRefused, match="did not answer in time"):
-        Connection(Address("127.0.0.1", listener.getsockname()[1]), Security(), answer_seconds=0.1)
+    with pytest.raises(ConnectionRefused, match="did not respond in time"):
+        Connection(Address("127.0.0.1", listener.getsockname()[1]), Security(), response_seconds=0.1)
 
 
 def test_addresses_are_read_with_ipv6_and_spaces() -> None:

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from streaming.contracts import records
 from streaming.sources.metadata_log import batches, schemas
 from streaming.sources.metadata_log.decoding import decode_record, read_fields
-from streaming.sources.metadata_log.primitives import Reader
+from streaming.sources.metadata_log.primitives import ByteReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from streaming.sources.metadata_log.batches import Frame
+    from streaming.sources.metadata_log.batches import EncodedBatch
 
 KINDS = {f"{re.sub('(?<!^)(?=[A-Z])', '_', one.name).upper()}_RECORD": key for key, one in schemas.SCHEMAS.items()}
 TOPIC_ID = bytes(range(16))
@@ -39,7 +39,7 @@ def plain(value: Any) -> Any:
     return {snake(name): plain(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
-def raw_values(frames: tuple[Frame, ...]) -> list[tuple[int, bytes]]:
+def raw_values(frames: tuple[EncodedBatch, ...]) -> list[tuple[int, bytes]]:
     """Give (offset, value) of each record, control records included."""
     return [
         (frame.base_offset + index, value)
@@ -49,7 +49,7 @@ def raw_values(frames: tuple[Frame, ...]) -> list[tuple[int, bytes]]:
 
 
 def test_every_field_of_every_record_equals_what_kafkas_own_tool_printed(
-    frames: tuple[Frame, ...], fixtures: Path
+    frames: tuple[EncodedBatch, ...], fixtures: Path
 ) -> None:
     expected = [json.loads(line) for line in (fixtures / "records.jsonl").read_text().splitlines()]
     found = raw_values(frames)
@@ -57,7 +57,7 @@ def test_every_field_of_every_record_equals_what_kafkas_own_tool_printed(
     for wanted, (offset, value) in zip(expected, found, strict=True):
         if wanted["type"] == "LEADER_CHANGE":
             continue
-        reader = Reader(value)
+        reader = ByteReader(value)
         frame, key, version = (reader.unsigned_varint() for _ in range(3))
         fields = plain(read_fields(reader, key, version))
         envelope = {name: wanted.pop(name) for name in ("type", "version", "offset", "epoch", "ts", "batch")}
@@ -200,7 +200,7 @@ def test_no_bytes_make_the_decoder_fail(value: bytes) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
-def test_a_damaged_byte_in_a_recorded_batch_is_noticed(frames: tuple[Frame, ...], data: st.DataObject) -> None:
+def test_a_damaged_byte_in_a_recorded_batch_is_noticed(frames: tuple[EncodedBatch, ...], data: st.DataObject) -> None:
     frame = data.draw(st.sampled_from(frames))
     place = data.draw(st.integers(min_value=17, max_value=len(frame.data) - 1))  # what the checksum covers, and itself
     change = data.draw(st.integers(min_value=1, max_value=255))
@@ -213,12 +213,12 @@ def test_a_damaged_byte_in_a_recorded_batch_is_noticed(frames: tuple[Frame, ...]
 
 
 @given(cut=st.integers(min_value=0, max_value=15_487))
-def test_an_incomplete_batch_at_the_end_is_left_out(segment: bytes, frames: tuple[Frame, ...], cut: int) -> None:
+def test_an_incomplete_batch_at_the_end_is_left_out(segment: bytes, frames: tuple[EncodedBatch, ...], cut: int) -> None:
     whole = [frame for frame, end in zip(frames, ends(frames), strict=True) if end <= cut]
     assert whole == list(batches.split(segment[:cut]))
 
 
-def ends(frames: tuple[Frame, ...]) -> list[int]:
+def ends(frames: tuple[EncodedBatch, ...]) -> list[int]:
     total, found = 0, []
     for frame in frames:
         total += len(frame.data)
@@ -231,7 +231,7 @@ def ends(frames: tuple[Frame, ...]) -> list[int]:
     [(4, 2, "batch at offset 7 is compressed, which no controller does"), (0, 1, "batch at offset 7 has magic 1, ")],
 )
 def test_a_batch_that_no_controller_writes_is_undecodable_as_a_whole(
-    make_batch: Callable[..., Frame], attributes: int, magic: int, reason: str
+    make_batch: Callable[..., EncodedBatch], attributes: int, magic: int, reason: str
 ) -> None:
     frame = make_batch(7, 3, b"\x01\x14\x00\x00", attributes=attributes)
     data = bytearray(frame.data)

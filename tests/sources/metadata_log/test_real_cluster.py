@@ -22,11 +22,12 @@ from streaming.errors import ConnectionRefused
 from streaming.sources.metadata_log import tail as tail_module
 from streaming.sources.metadata_log.batches import _raw_records, decode
 from streaming.sources.metadata_log.decoding import read_fields
-from streaming.sources.metadata_log.primitives import Reader
+from streaming.sources.metadata_log.primitives import ByteReader
 from streaming.sources.metadata_log.quorum import Bootstrap, dialer, parse_servers
 from streaming.sources.metadata_log.schemas import SCHEMAS
 from streaming.sources.metadata_log.security import Security, from_client
 from streaming.sources.metadata_log.source import MetadataLogSource, wall_clock
+from tests.blocks import singly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,7 +84,9 @@ class Following:
 
     def partitions(self, topic: str) -> dict[int, Any]:
         """Give the newest observation of each partition."""
-        return {one.partition: one for one in tuple(self.told) if one.kind == "partition" and one.topic == topic}
+        return {
+            one.partition: one for one in singly(tuple(self.told)) if one.kind == "partition" and one.topic == topic
+        }
 
     def offset(self) -> int:
         return self.source._image.image_offset
@@ -127,7 +130,7 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> dict[int, tuple[int, bytes]]:
 def same(record: DumpedRecord, on_the_wire: tuple[int, bytes]) -> bool:
     """Tell whether a record of the disk and one of the wire agree in every field that either of them has."""
     timestamp, value = on_the_wire
-    reader = Reader(value)
+    reader = ByteReader(value)
     _, key, version = (reader.unsigned_varint() for _ in range(3))
     fields = spelled(read_fields(reader, key, version)) if key in SCHEMAS else {}
     dumped = spelled(record.data) if key in SCHEMAS else {}
@@ -144,7 +147,7 @@ def spelled(value: Any) -> Any:
     return [spelled(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def test_a_cluster_that_is_broken_and_mended_is_told_record_for_record(
+def test_a_cluster_that_is_broken_and_mended_is_reported_record_for_record(
     kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]]
 ) -> None:
     cluster = kafka_cluster()
@@ -236,7 +239,7 @@ def grant(cluster: Sandbox, principal: str) -> None:
     client.create_acls([rule])[rule].result(30)
 
 
-def test_a_login_without_the_permission_is_told_which_one_it_needs(kafka_cluster: MakeSandbox, follow: Any) -> None:
+def test_a_login_without_the_permission_is_reported_which_one_it_needs(kafka_cluster: MakeSandbox, follow: Any) -> None:
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     users = f'{plain} username="admin" password="a" user_admin="a" user_reader="r";'
     secured = {

@@ -23,12 +23,13 @@ from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.quorum import Bootstrap, dialer, parse_servers
 from streaming.sources.metadata_log.security import Security
 from streaming.sources.metadata_log.source import MetadataLogSource, checkpoint_path
+from tests.blocks import singly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from streaming.sources.metadata_log.batches import Frame
+    from streaming.sources.metadata_log.batches import EncodedBatch
 
 NAME = "metadata_log:test"
 PATIENCE = 30.0
@@ -83,7 +84,7 @@ def essence(told: list[Observation]) -> list[Observation]:
     return found
 
 
-def in_epoch(epoch: int, frame: Frame) -> Frame:
+def in_epoch(epoch: int, frame: EncodedBatch) -> EncodedBatch:
     """Let a batch be written in another raft epoch, which its checksum does not cover."""
     return frame._replace(epoch=epoch, data=frame.data[:12] + struct.pack(">i", epoch) + frame.data[16:])
 
@@ -103,7 +104,7 @@ def watch(quorum: Any, tmp_path: Path) -> Iterator[Callable[..., Watch]]:
 
 
 @pytest.fixture(scope="session")
-def expected(frames: tuple[Frame, ...]) -> Callable[[int], list[Observation]]:
+def expected(frames: tuple[EncodedBatch, ...]) -> Callable[[int], list[Observation]]:
     """Give what an image fed with the decoded log itself tells from one batch on."""
 
     def after(start: int) -> list[Observation]:
@@ -114,8 +115,8 @@ def expected(frames: tuple[Frame, ...]) -> Callable[[int], list[Observation]]:
     return after
 
 
-def test_what_is_there_is_one_snapshot_and_what_follows_is_told_change_by_change(
-    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any
+def test_what_is_there_is_one_snapshot_and_what_follows_is_reported_change_by_change(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], expected: Any
 ) -> None:
     quorum.append(*frames[:50])
     seen = watch()
@@ -131,7 +132,7 @@ def test_what_is_there_is_one_snapshot_and_what_follows_is_told_change_by_change
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_however_the_log_is_cut_into_answers_the_observations_are_the_same(
-    quorum: Any, tmp_path_factory: Any, frames: tuple[Frame, ...], expected: Any, data: st.DataObject
+    quorum: Any, tmp_path_factory: Any, frames: tuple[EncodedBatch, ...], expected: Any, data: st.DataObject
 ) -> None:
     start = data.draw(st.integers(min_value=1, max_value=len(frames)))
     cuts = sorted(data.draw(st.lists(st.integers(min_value=start, max_value=len(frames)), max_size=6)))
@@ -147,7 +148,9 @@ def test_however_the_log_is_cut_into_answers_the_observations_are_the_same(
     assert expected(start) == seen.changes()
 
 
-def test_what_is_not_committed_is_held_back(quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any) -> None:
+def test_what_is_not_committed_is_held_back(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], expected: Any
+) -> None:
     quorum.append(*frames)
     quorum.high_watermark = frames[60].base_offset
     seen = watch()
@@ -164,7 +167,7 @@ def test_what_is_not_committed_is_held_back(quorum: Any, watch: Any, frames: tup
 
 
 def test_the_own_high_watermark_goes_out_with_version_18_only(
-    quorum: Any, watch: Any, frames: tuple[Frame, ...]
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...]
 ) -> None:
     quorum.append(*frames)
     seen = watch()
@@ -176,7 +179,7 @@ def test_the_own_high_watermark_goes_out_with_version_18_only(
 
 @pytest.mark.parametrize("version", [17, 13])
 def test_an_older_controller_is_read_as_well(
-    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any, version: int
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], expected: Any, version: int
 ) -> None:
     quorum.versions[1] = version
     quorum.append(*frames[:50])
@@ -189,7 +192,7 @@ def test_an_older_controller_is_read_as_well(
 
 
 def test_uncommitted_batches_that_a_new_leader_does_not_have_are_dropped(
-    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any, make_batch: Any
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], expected: Any, make_batch: Any
 ) -> None:
     at = frames[80].base_offset
     quorum.append(*frames[:80])
@@ -210,7 +213,7 @@ def test_uncommitted_batches_that_a_new_leader_does_not_have_are_dropped(
 
 
 def test_a_change_of_leader_is_followed_by_what_the_old_one_tells(
-    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], expected: Any
 ) -> None:
     quorum.append(*frames[:50])
     seen = watch()
@@ -224,7 +227,7 @@ def test_a_change_of_leader_is_followed_by_what_the_old_one_tells(
 
 
 def test_a_dead_leader_is_replaced_by_asking_the_other_controllers(
-    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], expected: Any
 ) -> None:
     quorum.append(*frames[:50])
     seen = watch()
@@ -239,7 +242,7 @@ def test_a_dead_leader_is_replaced_by_asking_the_other_controllers(
 
 
 def test_disconnections_in_the_middle_lose_and_double_nothing(
-    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], expected: Any
 ) -> None:
     quorum.answer_bytes = 300
     quorum.append(*frames[:50])
@@ -255,7 +258,7 @@ def test_disconnections_in_the_middle_lose_and_double_nothing(
 
 @pytest.mark.parametrize("error", [74, 75, 42, 3, -1])
 def test_an_error_is_answered_by_a_pause_and_another_question(
-    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any, error: int
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], expected: Any, error: int
 ) -> None:
     quorum.append(*frames[:50])
     seen = watch()
@@ -275,7 +278,7 @@ def test_an_error_is_answered_by_a_pause_and_another_question(
 
 
 def test_controllers_that_all_fail_are_reported_once_a_round(
-    quorum: Any, watch: Any, frames: tuple[Frame, ...]
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...]
 ) -> None:
     quorum.append(*frames)
     seen = watch()
@@ -285,17 +288,19 @@ def test_controllers_that_all_fail_are_reported_once_a_round(
     for _ in range(6):
         assert not seen.source.poll(seen.now)
     with pytest.raises(
-        ConnectionRefused, match=r"^no controller serves the metadata log: 127\.0\.0\.1:\d+ says UNKNOWN"
+        ConnectionRefused, match=r"^no controller serves the metadata log: 127\.0\.0\.1:\d+ responds with UNKNOWN"
     ):
         seen.source.poll(seen.now)
 
 
-def test_a_missing_permission_is_one_sentence_that_names_it(quorum: Any, watch: Any, frames: tuple[Frame, ...]) -> None:
+def test_a_missing_permission_is_one_sentence_that_names_it(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...]
+) -> None:
     quorum.append(*frames)
     quorum.fetch_error = 31
     seen = watch()
     with pytest.raises(
-        ConnectionRefused, match=r'grant ClusterAction on the Cluster resource .* collect\.authority = "poll"'
+        ConnectionRefused, match=r'grant ClusterAction on the Cluster resource .* collect\.primary_source = "poll"'
     ):
         seen.source.connect(seconds=0)
     quorum.fetch_error, quorum.quorum_error = 0, 31
@@ -303,7 +308,9 @@ def test_a_missing_permission_is_one_sentence_that_names_it(quorum: Any, watch: 
         watch().source.connect(seconds=0)
 
 
-def test_what_connecting_brought_is_not_lost(quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any) -> None:
+def test_what_connecting_brought_is_not_lost(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], expected: Any
+) -> None:
     quorum.append(*frames[:50])
     seen = watch()
     seen.source.connect(seconds=0)
@@ -322,7 +329,7 @@ def test_a_start_on_a_snapshot_tells_its_partitions_and_what_the_log_adds(
     seen = watch()
     seen.reach(5_000)
     assert seen.snapshots() == [(SnapshotReason.START, 5_000)]
-    partitions = [one for one in seen.told if one.kind == "partition"]
+    partitions = [one for one in singly(seen.told) if one.kind == "partition"]
     assert len(partitions) == 3_000
     assert {one.occurred_not_after for one in partitions} == {1_795_249_930_000_000}
     assert [(one.controller, one.controller_epoch) for one in seen.told if one.kind == "controller"] == [(1, 1)]
@@ -367,11 +374,11 @@ def test_a_snapshot_that_is_gone_in_the_middle_is_asked_for_again(
     node.answer_FetchSnapshotRequest = gone_after_two
     seen.reach(5_001)
     assert pieces == [0, 100_000, 0, 100_000, 200_000, 300_000]
-    assert sum(one.kind == "partition" for one in seen.told) == 3_000
+    assert sum(one.kind == "partition" for one in singly(seen.told)) == 3_000
 
 
 def test_a_log_that_no_longer_reaches_back_gives_a_history_lost_snapshot_and_goes_on(
-    quorum: Any, watch: Any, fixtures: Path, make_batch: Any, frames: tuple[Frame, ...]
+    quorum: Any, watch: Any, fixtures: Path, make_batch: Any, frames: tuple[EncodedBatch, ...]
 ) -> None:
     quorum.append(*frames)
     first = watch()
@@ -390,7 +397,9 @@ def test_a_log_that_no_longer_reaches_back_gives_a_history_lost_snapshot_and_goe
     assert [one.kind for one in seen.changes()] == ["topic_removed"]
 
 
-def test_a_log_that_was_written_anew_is_read_from_its_start(quorum: Any, watch: Any, frames: tuple[Frame, ...]) -> None:
+def test_a_log_that_was_written_anew_is_read_from_its_start(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...]
+) -> None:
     quorum.append(*frames)
     first = watch()
     first.reach(191)
@@ -405,7 +414,7 @@ def test_a_log_that_was_written_anew_is_read_from_its_start(quorum: Any, watch: 
 
 @pytest.mark.parametrize("stop", [1, 40, 77, 120, 153])
 def test_two_runs_around_a_checkpoint_tell_what_one_run_tells(
-    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any, stop: int
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], expected: Any, stop: int
 ) -> None:
     quorum.append(*frames[:1])
     first = watch()
@@ -421,8 +430,8 @@ def test_two_runs_around_a_checkpoint_tell_what_one_run_tells(
     assert not second.snapshots()
 
 
-def test_what_was_not_acknowledged_is_told_again_after_a_crash(
-    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any
+def test_what_was_not_acknowledged_is_reported_again_after_a_crash(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], expected: Any
 ) -> None:
     quorum.append(*frames[:50])
     first = watch()
@@ -438,7 +447,7 @@ def test_what_was_not_acknowledged_is_told_again_after_a_crash(
 
 
 def test_a_checkpoint_is_not_written_more_often_than_needed(
-    quorum: Any, watch: Any, frames: tuple[Frame, ...], tmp_path: Path
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], tmp_path: Path
 ) -> None:
     path = tmp_path / "checkpoint.json"
     quorum.append(*frames[:50])
@@ -457,7 +466,7 @@ def test_a_checkpoint_is_not_written_more_often_than_needed(
 
 
 def test_before_the_first_snapshot_is_told_there_is_no_checkpoint(
-    quorum: Any, watch: Any, frames: tuple[Frame, ...], tmp_path: Path
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], tmp_path: Path
 ) -> None:
     quorum.append(*frames)
     quorum.answer_bytes = 200
@@ -484,11 +493,11 @@ def test_the_checkpoint_of_another_cluster_is_refused(watch: Any, tmp_path: Path
 @pytest.mark.usefixtures("quorum")
 def test_a_checkpoint_that_cannot_be_read_is_named_with_what_to_do(watch: Any, tmp_path: Path, content: str) -> None:
     (tmp_path / "checkpoint.json").write_text(content)
-    with pytest.raises(ConfigurationError, match=r"checkpoint\.json cannot be used: .*; remove it, and"):
+    with pytest.raises(ConfigurationError, match=r"checkpoint\.json cannot be used: .*; delete it to start again"):
         watch()
 
 
-def test_a_periodic_snapshot_comes_when_it_is_due(quorum: Any, watch: Any, frames: tuple[Frame, ...]) -> None:
+def test_a_periodic_snapshot_comes_when_it_is_due(quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...]) -> None:
     quorum.append(*frames)
     seen = watch(snapshot_seconds=60.0)
     seen.reach(191)
@@ -502,7 +511,7 @@ def test_a_periodic_snapshot_comes_when_it_is_due(quorum: Any, watch: Any, frame
 
 
 def test_a_record_that_cannot_be_read_goes_to_quarantine_and_the_rest_goes_on(
-    quorum: Any, watch: Any, frames: tuple[Frame, ...], make_batch: Any
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], make_batch: Any
 ) -> None:
     quorum.append(*frames[:50])
     seen = watch()
@@ -519,13 +528,13 @@ def test_a_record_that_cannot_be_read_goes_to_quarantine_and_the_rest_goes_on(
 
 
 def test_a_damaged_batch_is_fetched_once_more_and_only_then_quarantined(
-    quorum: Any, watch: Any, frames: tuple[Frame, ...], expected: Any
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], expected: Any
 ) -> None:
     quorum.append(*frames[:60])
     seen = watch()
     seen.reach(frames[59].last_offset)
     quorum.append(frames[60]._replace(data=frames[60].data[:-1] + b"\xff"))
-    seen.until(lambda: any("that is damaged" in line for line in seen.lines))
+    seen.until(lambda: any("sent a corrupt batch" in line for line in seen.lines))
     quorum.log[60] = frames[60]  # it was the way, not the source
     quorum.append(*frames[61:])
     seen.reach(191)
@@ -534,7 +543,7 @@ def test_a_damaged_batch_is_fetched_once_more_and_only_then_quarantined(
 
 
 def test_a_batch_that_is_damaged_at_its_source_is_quarantined_and_the_rest_goes_on(
-    quorum: Any, watch: Any, frames: tuple[Frame, ...]
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...]
 ) -> None:
     quiet = next(index for index, frame in enumerate(frames) if index > 60 and len(frame.data) < 80)
     quorum.append(*frames)
@@ -549,7 +558,7 @@ def test_an_address_where_nobody_listens_is_one_sentence(quorum: Any, tmp_path: 
     for node in quorum.nodes.values():
         node.stop()
     with pytest.raises(
-        ConnectionRefused, match=r"^no broker of cluster\.bootstrap_servers answers: 127\.0\.0\.1:\d+ cannot"
+        ConnectionRefused, match=r"^no broker of cluster\.bootstrap_servers responds: 127\.0\.0\.1:\d+ cannot"
     ):
         Watch(quorum, tmp_path / "checkpoint.json")
 

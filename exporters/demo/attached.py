@@ -1,0 +1,39 @@
+"""Runs one ``isrwatch`` command as a child process of a demo, which does not outlive the demo.
+
+    python -m exporters.demo.attached PARENT COMMAND [ARGUMENTS]...
+
+Even a demo that is killed leaves no process behind: Linux signals the child when its parent dies (``prctl(2)``,
+PR_SET_PDEATHSIG). On other systems the child runs until the demo stops it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from typing import Final
+
+PR_SET_PDEATHSIG: Final = 1
+
+
+def attach(parent: int) -> None:
+    """Request SIGTERM for when the parent process dies; exit at once if it is dead already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:  # it died between the start of this process and the call above
+        sys.exit(1)
+
+
+def main() -> None:
+    """Attach to the parent process, then run the command."""
+    _, parent, *arguments = sys.argv
+    attach(int(parent))
+    sys.argv = ["isrwatch", *arguments]
+    from streaming import commands
+
+    commands.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""``isrwatch demo``: the whole pipeline on a simulated cluster, in real time.
+
+Each part is the command that runs in production, in a process of its own: ``collect --simulate``, ``job``, ``export``.
+This module knows the order in which they start and how to check that they are ready, not what they do.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from exporters.demo.live import DemoProgress, newest, now_micros, screen
+from exporters.demo.location import PORT, DemoLocation, empty_folder, free_port
+from exporters.demo.parts import Parts
+from exporters.demo.stages import StartStages, wait_until
+from exporters.demo.summary import PipelineIncomplete, counted_events, missing, print_summary
+from exporters.read_model.reader import TablesReader
+from streaming.resources import conf_path
+from streaming.runtime.jars import DELTA, jar_paths
+from streaming.runtime.java import find_java
+from streaming.sources.simulated.scenario_file import load_scenario
+
+SCENARIO: Final = "broker_loss"
+REFRESH_SECONDS: Final = 0.25
+START_SECONDS: Final = 300.0
+
+
+def scenarios() -> list[str]:
+    """Return the names of the scenarios in ``conf/scenarios``."""
+    return sorted(path.stem for path in conf_path("scenarios").glob("*.toml"))
+
+
+def demo(
+    *,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--for", min=1, metavar="SECONDS", help="End after a live view of this many seconds."),
+    ] = None,
+    scenario: Annotated[
+        str, typer.Option(help=f"What happens to the cluster: {', '.join(scenarios())}; a+b runs both.")
+    ] = SCENARIO,
+    speed: Annotated[float, typer.Option(min=0.1, max=100, help="Simulated seconds per second.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers; another seed gives another run.")] = 1,
+    directory: Annotated[
+        Path | None, typer.Option(help="Empty or new folder for the state; default: a temporary one.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help=f"Port of /metrics; default: {PORT}, or a free port if it is taken."),
+    ] = None,
+) -> None:
+    """Run the whole pipeline on a simulated cluster, from the sources to the exporter, with a live view."""
+    load_scenario(scenario)  # refuse an unknown name before anything starts
+    location = DemoLocation(directory=empty_folder(directory), port=free_port(port))
+    console = Console()
+    simulate = ["--simulate", scenario, "--speed", str(speed), "--seed", str(seed)]
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends the demo like Ctrl-C
+    try:
+        with Parts(logs=location.logs) as parts:
+            running = DemoRun(console, parts, location)
+            reader = running.start(simulate)
+            progress, metrics = running.watch(reader, seconds, f"scenario {scenario}, speed {speed:g}")
+    except KeyboardInterrupt:
+        console.print(Text("stopped; nothing is left running"))
+        raise typer.Exit(130) from None
+    if speed != 1:
+        progress.latencies.clear()  # simulated time is not wall-clock time
+    print_summary(console, progress, location.tables, location.metrics_url)
+    if lack := missing(progress, counted_events(location.tables).total(), metrics):
+        raise PipelineIncomplete(f"the demo ran, but {lack}; see the logs in {location.logs}")
+
+
+@dataclass(frozen=True, slots=True)
+class DemoRun:
+    """One run of the demo: the console, the child processes, the folder and port."""
+
+    console: Console
+    parts: Parts
+    location: DemoLocation
+
+    def start(self, simulate: list[str]) -> TablesReader:
+        """Start the parts one after another, each once its input exists; return a reader of the tables."""
+        stages, parts, location = StartStages(self.console), self.parts, self.location
+        with stages.stage("finding Java") as stage:
+            java = find_java()
+            stage.label = f"Java {java.version} ({java.origin})"
+        with stages.stage("fetching and verifying the jars of Delta") as stage:
+            stage.label = f"{len(jar_paths(DELTA))} jars of Delta"
+        with stages.stage("simulated Kafka cluster"):
+            parts.start("collect", *simulate, "--bus", f"{location.bus}")
+            wait_until(lambda: any(location.bus.rglob("*.log")), "the simulated cluster", parts, START_SECONDS)
+        with stages.stage("Spark"):
+            folders = {
+                "--bus": location.bus,
+                "--tables": location.tables,
+                "--checkpoint": location.checkpoint,
+                "--listen": "",
+            }
+            parts.start("job", *(word for option in folders.items() for word in map(str, option)))
+            wait_until(lambda: any(location.checkpoint.rglob("metadata")), "Spark", parts, START_SECONDS)
+        reader = TablesReader(location.tables)
+        with stages.stage("first batch in the tables"):
+            wait_until(lambda: DemoProgress(newest(reader)).partitions(), "the first batch", parts, START_SECONDS)
+        with stages.stage(f"exporter at {location.metrics_url}"):
+            parts.start("export", "--tables", f"{location.tables}", "--web.listen-address", location.address)
+            wait_until(location.metrics, "the exporter", parts, START_SECONDS)
+        return reader
+
+    def watch(self, reader: TablesReader, seconds: float | None, title: str) -> tuple[DemoProgress, str]:
+        """Show the live view until the time is over or Ctrl-C; return the progress and the last scrape."""
+        ends = None if seconds is None else time.monotonic() + seconds
+        progress = DemoProgress(newest(reader))
+        heading = f"isrwatch demo  {title}  {self.location.metrics_url}  tables in {self.location.tables}"
+        with suppress(KeyboardInterrupt), screen(self.console, heading) as shown:
+            while ends is None or time.monotonic() < ends:
+                self.parts.check()
+                snapshot, now = newest(reader), now_micros()
+                left = "Ctrl-C ends" if ends is None else f"ends in {max(0.0, ends - time.monotonic()):.0f} s"
+                shown.show(snapshot, progress.update(snapshot, now), now, left)
+                time.sleep(REFRESH_SECONDS)
+        return progress, self.location.metrics()

@@ -1,0 +1,111 @@
+"""The live view of a demo: the state, new events, and the latency until they became visible."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from exporters.read_model.snapshot import SECOND
+from exporters.terminal.live_view import event_line, view
+from streaming.delta.change_reader import ChangesRestarted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console, RenderableType
+
+    from exporters.read_model.reader import TablesReader
+    from exporters.read_model.snapshot import EventRow, ReplicationSnapshot
+
+LINES_ABOVE_EVENTS: Final = 16
+"""Lines for heading, brokers and column titles, for clusters of a few brokers."""
+
+
+def now_micros() -> int:
+    """Return the wall-clock time in UTC microseconds."""
+    return time.time_ns() // 1000
+
+
+def newest(reader: TablesReader) -> ReplicationSnapshot:
+    """Refresh from the tables; during a gap in the changes return the last snapshot: the next projection closes it."""
+    with suppress(ChangesRestarted):
+        return reader.refresh()
+    return reader.snapshot
+
+
+@dataclass(slots=True)
+class DemoProgress:
+    """The snapshots and events read so far.
+
+    Attributes:
+        latencies: seconds from each event to its first snapshot; without the events of the first snapshot.
+        first: the first snapshot, to detect progress since.
+        last: the newest snapshot.
+    """
+
+    first: ReplicationSnapshot
+    last: ReplicationSnapshot = field(init=False)
+    latencies: list[float] = field(default_factory=list)
+    _event_ids: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Remember the events of the first snapshot."""
+        self.last = self.first
+        self._event_ids.update(event.event_id for event in self.first.recent_events)
+
+    def update(self, snapshot: ReplicationSnapshot, now: int) -> list[EventRow]:
+        """Add a newer snapshot; return the events that no earlier one contained, oldest first."""
+        self.last = snapshot
+        fresh = [event for event in snapshot.recent_events if event.event_id not in self._event_ids]
+        self._event_ids.update(event.event_id for event in fresh)
+        self.latencies.extend((now - event.occurred_not_after) / SECOND for event in fresh)
+        return fresh
+
+    def moved(self) -> bool:
+        """Return whether a watermark has advanced since the first snapshot: heartbeats arrive."""
+        before = {name: cluster.watermark or 0 for name, cluster in self.first.clusters.items()}
+        return any((cluster.watermark or 0) > before.get(name, 0) for name, cluster in self.last.clusters.items())
+
+    def partitions(self) -> int:
+        """Count the partitions in the newest snapshot."""
+        return sum(
+            len(topic.partitions) for cluster in self.last.clusters.values() for topic in cluster.topics.values()
+        )
+
+
+class Screen:
+    """A screen that is redrawn on a terminal; one line per new event in a pipe."""
+
+    def __init__(self, console: Console, live: Live | None, heading: str) -> None:
+        self._console, self._live, self._heading = console, live, heading
+
+    def show(self, snapshot: ReplicationSnapshot, fresh: list[EventRow], now: int, footer: str) -> None:
+        """Show the newest state."""
+        if self._live is not None:
+            self._live.update(self._rendered(snapshot, now, footer), refresh=True)
+            return
+        for event in fresh:
+            self._console.print(Text(event_line(event)), soft_wrap=True)
+
+    def _rendered(self, snapshot: ReplicationSnapshot, now: int, footer: str) -> RenderableType:
+        lines = self._console.height - LINES_ABOVE_EVENTS
+        return Group(
+            Text(self._heading, style="dim"), Text(), view(snapshot, now=now, lines=lines), Text(footer, style="dim")
+        )
+
+
+@contextmanager
+def screen(console: Console, heading: str) -> Iterator[Screen]:
+    """Open the kind of screen that the console supports."""
+    if not console.is_terminal:
+        console.print(Text(heading), soft_wrap=True)
+        yield Screen(console, None, heading)
+        return
+    with Live(console=console, auto_refresh=False) as live:
+        yield Screen(console, live, heading)

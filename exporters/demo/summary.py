@@ -1,0 +1,87 @@
+"""The summary of a demo: event counts from the tables, measured latencies, and what to try next."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+from rich.text import Text
+
+from exporters.terminal.live_view import summary
+from streaming.contracts.columns import WHY
+from streaming.contracts.tables import REPLICATION_EVENTS
+from streaming.errors import IsrwatchError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from exporters.demo.live import DemoProgress
+
+EVENT, CAUSE = "event", WHY[0].name
+PARTITIONS_METRIC = "kafka_replication_cluster_partitions"
+
+
+class PipelineIncomplete(IsrwatchError):
+    """The demo ran, but data did not get through the whole pipeline."""
+
+
+def counted_events(tables: Path) -> Counter[tuple[str, str]]:
+    """Count the recorded events by kind and cause; an event without a cause has the cause "".
+
+    Through DataFusion: pyarrow's own reader threads sometimes abort the interpreter at its exit.
+    """
+    engine = QueryBuilder().register("events", DeltaTable(tables / REPLICATION_EVENTS.name))
+    query = f"SELECT {EVENT}, coalesce({CAUSE}, ''), count(*) FROM events GROUP BY 1, 2"  # noqa: S608 - our own columns
+    rows = pa.table(engine.execute(query)).columns
+    return Counter({(event, cause): count for event, cause, count in zip(*(r.to_pylist() for r in rows), strict=True)})
+
+
+def missing(progress: DemoProgress, events: int, metrics: str) -> str | None:
+    """Describe what did not get through the pipeline; None if everything did.
+
+    A cluster without changes has no events, but its heartbeats must advance the watermark.
+    """
+    if not progress.partitions():
+        return "no partitions were observed"
+    if not events and not progress.moved():
+        return "no events were recorded and no heartbeat arrived"
+    if f"\n{PARTITIONS_METRIC}{{" not in metrics:
+        return "/metrics does not contain the cluster"
+    return None
+
+
+def print_summary(console: Console, progress: DemoProgress, tables: Path, metrics_url: str) -> None:
+    """Print the recorded events, their latency, the folder of the tables, and commands to try next."""
+    counts = counted_events(tables)
+    console.print()
+    partitions = progress.partitions()
+    console.print(Text(f"{counts.total():,} events recorded on {partitions:,} partitions", style="bold"))
+    console.print(summary(counts))
+    if latency := _latency(progress.latencies):
+        console.print(Text(f"\nlatency from event to live view: {latency}"), soft_wrap=True)
+    console.print(Text(f"tables: {tables}"), soft_wrap=True)
+    # In a venv that is not activated, the shell finds only the full path.
+    command = "isrwatch" if shutil.which("isrwatch") else os.path.relpath(Path(sys.executable).with_name("isrwatch"))
+    console.print("\nNext steps:")
+    for purpose, arguments in {
+        f"serve them again at {metrics_url}": f"export --tables {tables}",
+        "choose another scenario": "demo --help",
+        "monitor your own cluster": "collect --help",
+    }.items():
+        console.print(Text.assemble(f"  {command} {arguments}", (f"   # {purpose}", "dim")), soft_wrap=True)
+
+
+def _latency(seconds: list[float]) -> str:
+    """Format median, 95th percentile and maximum of the latencies; "" for fewer than two."""
+    enough = 2
+    if len(seconds) < enough:
+        return ""
+    p95 = statistics.quantiles(seconds, n=20, method="inclusive")[-1]
+    return f"median {statistics.median(seconds):.2f} s, p95 {p95:.2f} s, max {max(seconds):.2f} s"

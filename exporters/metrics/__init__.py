@@ -1,0 +1,17 @@
+"""Metrics: the catalogue, and the rendering of a snapshot as a Prometheus exposition.
+
+From the bottom of the import order to the top (``lint-imports`` checks it):
+
+- ``metric``                what a metric is: name, labels, help, unit, how fresh its data must be
+- ``text``                  lines of the Prometheus text format
+- ``compression``           gzip in parts: only changed parts are compressed again
+- ``partitions``            metrics of partitions and replicas
+- ``brokers``               metrics of brokers
+- ``clusters``              metrics of clusters and of their sources
+- ``incidents``             metrics of incidents
+- ``kafka_exporter_names``  the metrics of kafka_exporter, with its names and labels
+- ``exporter_metrics``      metrics of the exporter itself
+- ``catalogue``             every metric, in the order of the exposition
+- ``topic_render_cache``    rendered lines per topic, kept until the topic changes
+- ``exposition``            the whole response, put together at a scrape
+"""

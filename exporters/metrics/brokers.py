@@ -1,0 +1,170 @@
+"""The metrics of brokers: registration, led, hosted and in-sync partitions, ISR removals, restart advice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from exporters.metrics.metric import OWN_PREFIX, ClusterMetric, Freshness, MetricType, Number, Sample, flag
+from streaming.contracts import health
+from streaming.contracts.events import Cause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from exporters.read_model.snapshot import BrokerAdvice, ClusterSnapshot, PartitionCounts
+    from streaming.contracts.state import BrokerState
+
+_DERIVED: Final = "derived by the job, a second or two behind the other broker metrics"
+LABELS: Final = ("cluster", "broker")
+_PREFIX: Final = f"{OWN_PREFIX}broker_"
+
+ISR_REMOVAL_CAUSES: Final = (
+    Cause.LAG,
+    Cause.LEADER_STALL,
+    Cause.FENCED,
+    Cause.CONTROLLED_SHUTDOWN,
+    Cause.RESTART,
+    Cause.UNCLEAN_RESTART,
+    Cause.DIR_FAILURE,
+    Cause.REASSIGNMENT,
+    Cause.UNCLEAN_ELECTION,
+    Cause.LAST_KNOWN_LEADER,
+    Cause.UNKNOWN,
+)
+"""The causes of an ISR removal.
+
+Each is exposed with 0 from the start: Prometheus' ``increase()`` does not count the first increment of a series that
+appears with it.
+"""
+
+
+def _of_broker(value: Callable[[BrokerState], Number | None]) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
+    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+        for number, broker in sorted(cluster.brokers.items()):
+            sample = value(broker)
+            if sample is not None:
+                yield (cluster.name, str(number)), sample
+
+    return samples
+
+
+def _partition_count(
+    counts: Callable[[PartitionCounts], Mapping[int, int]],
+) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
+    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+        by_broker = counts(cluster.counts)
+        for number in cluster.known_brokers():
+            yield (cluster.name, str(number)), by_broker.get(number, 0)
+
+    return samples
+
+
+def _advice(name: str, text: str, value: Callable[[BrokerAdvice], Number | None], unit: str = "") -> ClusterMetric:
+    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+        for number, advice in sorted(cluster.advice.brokers.items() if cluster.advice else ()):
+            sample = value(advice)
+            if sample is not None:
+                yield (cluster.name, str(number)), sample
+
+    return ClusterMetric(
+        name=f"{_PREFIX}{name}",
+        labels=LABELS,
+        help=f"{text}; {_DERIVED}.",
+        unit=unit,
+        freshness=Freshness.ADVICE,
+        samples=samples,
+    )
+
+
+def _would_go_under_min_isr(advice: BrokerAdvice) -> int | None:
+    """Return the count, or None (unknown) while min ISR is unknown for every partition the broker is in sync of."""
+    count, partitions = advice.would_go_under_min_isr, advice.in_sync_partitions
+    if count is None or partitions is None:
+        return None
+    return health.known_by_minimum(count, partitions, advice.unknown_min_isr_partitions or 0)
+
+
+def _info(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    for number, broker in sorted(cluster.brokers.items()):
+        yield (cluster.name, str(number), broker.rack or "", broker.host or ""), 1
+
+
+def _isr_removals(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    for number in cluster.known_brokers():
+        by_cause = cluster.departures.get(number, {})
+        for cause in ISR_REMOVAL_CAUSES:
+            yield (cluster.name, str(number), cause.value), by_cause.get(cause.value, 0)
+
+
+BROKER_METRICS: Final = (
+    ClusterMetric(
+        name=f"{_PREFIX}info",
+        labels=(*LABELS, "rack", "host"),
+        help="Rack and host of the broker; always 1, for joins.",
+        samples=_info,
+    ),
+    ClusterMetric(
+        name=f"{_PREFIX}registered",
+        labels=LABELS,
+        help="1 while the broker is registered with the controller.",
+        samples=_of_broker(lambda broker: flag(broker.is_registered)),
+    ),
+    ClusterMetric(
+        name=f"{_PREFIX}fenced",
+        labels=LABELS,
+        help="1 while the broker is fenced: it may neither lead nor be in an ISR; absent while unknown.",
+        samples=_of_broker(lambda broker: flag(broker.is_fenced)),
+    ),
+    ClusterMetric(
+        name=f"{_PREFIX}led_partitions",
+        labels=LABELS,
+        help="Partitions that the broker leads.",
+        samples=_partition_count(lambda counts: counts.led),
+    ),
+    ClusterMetric(
+        name=f"{_PREFIX}hosted_partitions",
+        labels=LABELS,
+        help="Partitions of which a replica is assigned to the broker.",
+        samples=_partition_count(lambda counts: counts.hosted),
+    ),
+    ClusterMetric(
+        name=f"{_PREFIX}in_sync_partitions",
+        labels=LABELS,
+        help="Partitions whose ISR contains the broker.",
+        samples=_partition_count(lambda counts: counts.in_sync),
+    ),
+    ClusterMetric(
+        name=f"{_PREFIX}isr_departures_total",
+        kind=MetricType.COUNTER,
+        labels=(*LABELS, "cause"),
+        help="ISR removals: how often the broker left the ISR of a partition, by cause.",
+        freshness=Freshness.NOT_REQUIRED,
+        samples=_isr_removals,
+    ),
+    _advice(
+        "would_go_under_min_isr_partitions",
+        "Partitions that would go under min ISR if the broker stopped now",
+        _would_go_under_min_isr,
+    ),
+    _advice(
+        "would_go_offline_partitions",
+        "Partitions that would lose their last in-sync replica if the broker stopped now",
+        lambda advice: advice.would_go_offline,
+    ),
+    _advice(
+        "safe_to_stop",
+        "1 if no partition would go offline or under min ISR if this one broker stopped now; absent while unknown",
+        lambda advice: flag(advice.is_safe_to_stop),
+    ),
+    _advice(
+        "restart_order",
+        "Position in the recommended restart order, from 1; absent while a restart is unsafe or the broker is down",
+        lambda advice: advice.restart_order,
+    ),
+    _advice(
+        "suspect_score",
+        "Share of the current ISR shrinks that the broker explains, 0 to 1",
+        lambda advice: advice.suspect_score,
+        unit="ratio",
+    ),
+)

@@ -1,0 +1,34 @@
+"""Every metric, in the order of the exposition; the Markdown reference is rendered from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from exporters.metrics.brokers import BROKER_METRICS
+from exporters.metrics.clusters import CLUSTER_METRICS, SOURCE_METRICS
+from exporters.metrics.exporter_metrics import EXPORTER_METRICS
+from exporters.metrics.incidents import INCIDENT_METRICS
+from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
+from exporters.metrics.partitions import PARTITION_METRICS
+
+if TYPE_CHECKING:
+    from exporters.metrics.metric import Metric
+
+CATALOGUE: Final[tuple[Metric, ...]] = (
+    *CLUSTER_METRICS,
+    *INCIDENT_METRICS,
+    *BROKER_METRICS,
+    *PARTITION_METRICS,
+    *SOURCE_METRICS,
+    *DROP_IN_METRICS,
+    *EXPORTER_METRICS,
+)
+
+
+def reference() -> str:
+    """Render the catalogue as a Markdown table."""
+    lines = ["| Metric | Type | Labels | Meaning | Stability |", "|---|---|---|---|---|"]
+    for metric in CATALOGUE:
+        labels = ", ".join(metric.labels) or "none"
+        lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} | {metric.stability} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,278 @@
+"""The metrics of clusters, and of the sources that observe them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from exporters.metrics.metric import OWN_PREFIX, ClusterMetric, Freshness, MetricType, Number, Sample, flag
+from exporters.read_model.snapshot import SECOND, ClusterSnapshot, SourceProgress
+from streaming.contracts import health
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LABELS: Final = ("cluster",)
+_SUMMED: Final = "summed over all partitions, deleted topics included; read from the table cluster_state"
+SOURCE_LABELS: Final = ("cluster", "channel", "source")
+_PREFIX: Final = f"{OWN_PREFIX}cluster_"
+
+
+def _gauge(name: str, text: str, value: Callable[[ClusterSnapshot], Number | None]) -> ClusterMetric:
+    return ClusterMetric(name=f"{_PREFIX}{name}", labels=LABELS, help=text, samples=_one(value))
+
+
+def _counter(name: str, text: str, value: Callable[[ClusterSnapshot], Number | None]) -> ClusterMetric:
+    return ClusterMetric(
+        name=f"{_PREFIX}{name}_total",
+        kind=MetricType.COUNTER,
+        labels=LABELS,
+        help=text,
+        freshness=Freshness.NOT_REQUIRED,
+        samples=_one(value),
+    )
+
+
+def _one(value: Callable[[ClusterSnapshot], Number | None]) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
+    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+        sample = value(cluster)
+        if sample is not None:
+            yield (cluster.name,), sample
+
+    return samples
+
+
+def _in_state(state: str) -> Callable[[ClusterSnapshot], int]:
+    return lambda cluster: cluster.counts.states.get(state, 0)
+
+
+def _by_minimum(state: str) -> Callable[[ClusterSnapshot], int | None]:
+    """Count a state that depends on min ISR; unknown while min ISR is unknown for every partition."""
+
+    def value(cluster: ClusterSnapshot) -> int | None:
+        states = cluster.counts.states
+        count, partitions, unknown = (
+            states.get(name, 0) for name in (state, health.PARTITIONS, health.UNKNOWN_MIN_ISR)
+        )
+        return health.known_by_minimum(count, partitions, unknown)
+
+    return value
+
+
+def _brokers(cluster: ClusterSnapshot) -> int | None:
+    return sum(broker.is_registered for broker in cluster.brokers.values()) if cluster.brokers else None
+
+
+def _fenced(cluster: ClusterSnapshot) -> int | None:
+    registered = [broker.is_fenced for broker in cluster.brokers.values() if broker.is_registered]
+    fenced = [is_fenced for is_fenced in registered if is_fenced is not None]
+    return sum(fenced) if fenced else None
+
+
+def _info(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    yield (cluster.name, cluster.cluster.cluster_id, cluster.cluster.authority or ""), 1
+
+
+def _seconds(name: str, text: str) -> ClusterMetric:
+    """Define a counter of seconds, rounded to microseconds.
+
+    Floating-point sums depend on the order of their terms: without rounding, a counter could decrease by the last bit
+    when the job adds up the same partitions in another order, which Prometheus reads as a restart from 0.
+    """
+
+    def value(cluster: ClusterSnapshot) -> float | None:
+        seconds = None if cluster.times is None else getattr(cluster.times, f"{name}_seconds")
+        return None if seconds is None else round(seconds, 6)
+
+    return replace(_counter(f"{name}_seconds", text, value), unit="seconds")
+
+
+def _age(cluster: ClusterSnapshot, now: int) -> Iterator[Sample]:
+    age = cluster.age_seconds(now)
+    if age is not None:
+        yield (cluster.name,), age
+
+
+CLUSTER_METRICS: Final = (
+    ClusterMetric(
+        name=f"{_PREFIX}info",
+        labels=(*LABELS, "cluster_id", "authority"),
+        help="Kafka's cluster id, and the kind of the primary source (label authority); always 1, for joins.",
+        freshness=Freshness.NOT_REQUIRED,
+        samples=_info,
+    ),
+    _gauge("partitions", "Partitions of all topics.", _in_state(health.PARTITIONS)),
+    _gauge(
+        "under_replicated_partitions",
+        "Partitions with fewer replicas in sync than assigned.",
+        _in_state(health.UNDER_REPLICATED),
+    ),
+    _gauge(
+        "under_min_isr_partitions",
+        "Partitions that refuse writes with acks=all.",
+        _by_minimum(health.UNDER_MIN_ISR),
+    ),
+    _gauge(
+        "at_min_isr_partitions",
+        "Partitions that refuse writes with acks=all after the loss of one more replica.",
+        _by_minimum(health.AT_MIN_ISR),
+    ),
+    _gauge(
+        "unknown_min_isr_partitions",
+        "Partitions whose min.insync.replicas is unknown; not counted as under or at min ISR.",
+        _in_state(health.UNKNOWN_MIN_ISR),
+    ),
+    _gauge("offline_partitions", "Partitions without a leader.", _in_state(health.OFFLINE)),
+    _gauge(
+        "off_preferred_leader_partitions",
+        "Partitions not led by their preferred leader, the first of their replicas.",
+        _in_state(health.OFF_PREFERRED_LEADER),
+    ),
+    _gauge("brokers", "Registered brokers.", _brokers),
+    _gauge("fenced_brokers", "Registered brokers that are fenced; absent while unknown.", _fenced),
+    _gauge(
+        "controller",
+        "Id of the active controller; absent while unknown.",
+        lambda cluster: cluster.cluster.controller,
+    ),
+    _gauge(
+        "controller_epoch",
+        "Raft epoch of the active controller; absent while unknown.",
+        lambda cluster: cluster.cluster.controller_epoch,
+    ),
+    _counter(
+        "isr_shrinks",
+        "Changes in which a broker left an ISR, deleted topics included.",
+        lambda cluster: cluster.totals.isr_shrinks,
+    ),
+    _counter(
+        "isr_expands",
+        "Changes in which a broker joined an ISR, deleted topics included.",
+        lambda cluster: cluster.totals.isr_expands,
+    ),
+    _counter(
+        "leader_changes",
+        "Changes of a partition's leader, deleted topics included.",
+        lambda cluster: cluster.totals.leader_changes,
+    ),
+    _counter(
+        "unclean_elections",
+        "Leaders elected from outside ISR and ELR, deleted topics included; committed records may be lost.",
+        lambda cluster: cluster.totals.unclean_elections,
+    ),
+    _counter(
+        "missed_changes",
+        "Changes inferred from epoch gaps but never observed, deleted topics included.",
+        lambda cluster: cluster.totals.missed_changes,
+    ),
+    _counter(
+        "controller_changes",
+        "Failovers of the active controller.",
+        lambda cluster: cluster.cluster.controller_changes,
+    ),
+    _seconds("offline", f"Time that partitions were offline, {_SUMMED}."),
+    _seconds("under_replicated", f"Time that partitions were under-replicated, {_SUMMED}."),
+    _seconds("under_min_isr", f"Time that partitions were under min ISR, {_SUMMED}."),
+    _seconds("unknown", f"Time that partitions were not observed, {_SUMMED}."),
+    ClusterMetric(
+        name=f"{_PREFIX}state_age_seconds",
+        labels=LABELS,
+        help="Data age: time since the newest observation of the cluster's primary source.",
+        unit="seconds",
+        freshness=Freshness.NOT_REQUIRED,
+        samples=_age,
+    ),
+)
+
+
+def _per_source(
+    value: Callable[[SourceProgress, int], Number | None],
+) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
+    def samples(cluster: ClusterSnapshot, now: int) -> Iterator[Sample]:
+        for (channel, name), source in sorted(cluster.sources.items()):
+            sample = value(source, now)
+            if sample is not None:
+                yield (cluster.name, channel, name), sample
+
+    return samples
+
+
+def _observed_at(source: SourceProgress, _: int) -> float | None:
+    return None if source.state.observed_until is None else source.state.observed_until / SECOND
+
+
+def _source_age(source: SourceProgress, now: int) -> float | None:
+    return None if source.state.observed_until is None else max(0, now - source.state.observed_until) / SECOND
+
+
+def _source_metric(
+    name: str,
+    text: str,
+    value: Callable[[SourceProgress, int], Number | None],
+    unit: str = "",
+    kind: MetricType = MetricType.GAUGE,
+) -> ClusterMetric:
+    return ClusterMetric(
+        name=f"{OWN_PREFIX}{name}",
+        kind=kind,
+        labels=SOURCE_LABELS,
+        help=text,
+        unit=unit,
+        freshness=Freshness.NOT_REQUIRED,
+        samples=_per_source(value),
+    )
+
+
+def _report_age(source: SourceProgress, now: int) -> float | None:
+    return None if source.lag.reported_at is None else max(0, now - source.lag.reported_at) / SECOND
+
+
+SOURCE_METRICS: Final = (
+    ClusterMetric(
+        name=f"{OWN_PREFIX}source_observed_timestamp_seconds",
+        labels=SOURCE_LABELS,
+        help="Time of the newest observation of the source, in seconds since 1970.",
+        unit="seconds",
+        freshness=Freshness.NOT_REQUIRED,
+        samples=_per_source(_observed_at),
+    ),
+    ClusterMetric(
+        name=f"{OWN_PREFIX}source_age_seconds",
+        labels=SOURCE_LABELS,
+        help="Time since the newest observation of the source.",
+        unit="seconds",
+        freshness=Freshness.NOT_REQUIRED,
+        samples=_per_source(_source_age),
+    ),
+    ClusterMetric(
+        name=f"{OWN_PREFIX}quarantined_total",
+        kind=MetricType.COUNTER,
+        labels=SOURCE_LABELS,
+        help="Unparsable observations of the source, kept verbatim in the table quarantine.",
+        freshness=Freshness.NOT_REQUIRED,
+        samples=_per_source(lambda source, _: source.state.quarantined if source.is_counted else None),
+    ),
+    _source_metric(
+        "source_behind_bytes",
+        "Bytes of the source's log on the bus that the job had not applied at its last report.",
+        lambda source, _: source.lag.behind_bytes,
+        unit="bytes",
+    ),
+    _source_metric(
+        "source_report_age_seconds",
+        "Time since the job last reported on the source; it reports every 5 s, also while a query is down.",
+        _report_age,
+        unit="seconds",
+    ),
+    _source_metric(
+        "source_query_up",
+        "1 if the query that applies the source was running at the job's last report.",
+        lambda source, _: flag(source.lag.is_query_up),
+    ),
+    _source_metric(
+        "source_query_restarts_total",
+        "Restarts after a failure of the query that applies the source, since the job started.",
+        lambda source, _: source.lag.restarts,
+        kind=MetricType.COUNTER,
+    ),
+)

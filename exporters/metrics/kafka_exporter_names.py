@@ -1,0 +1,108 @@
+"""The metrics of kafka_exporter, under its names and labels, so that its dashboards and alerts work unchanged.
+
+They have no label ``cluster``, so they are exposed only while there is one cluster, or the scrape selects one. Where
+kafka_exporter drops a series because a broker is down, ours stays: the leader is then -1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from exporters.metrics.metric import ClusterMetric, Depends, Freshness, PartitionMetric, Sample, TopicMetric, TopicView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from exporters.read_model.snapshot import ClusterSnapshot, ReplicaOffsets
+    from streaming.contracts.state import PartitionState
+
+LABELS: Final = ("topic", "partition")
+
+
+def _brokers(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    if cluster.brokers:
+        alive = [broker for broker in cluster.brokers.values() if broker.is_registered and not broker.is_fenced]
+        yield (), len(alive)
+
+
+def _broker_info(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    for number, broker in sorted(cluster.brokers.items()):
+        if broker.is_registered and broker.host is not None:
+            yield (str(number), f"{broker.host}:{broker.port}"), 1
+
+
+def _of_leader(offset: Callable[[ReplicaOffsets], int | None]) -> Callable[[PartitionState, TopicView], int | None]:
+    """Return the leader's offset; while it has no sample, the largest offset of another replica."""
+
+    def value(partition: PartitionState, view: TopicView) -> int | None:
+        samples = [
+            (replica.broker == partition.leader, position)
+            for replica in view.offsets.get(partition.partition, ())
+            if (position := offset(replica)) is not None
+        ]
+        return max(samples)[1] if samples else None
+
+    return value
+
+
+DROP_IN_METRICS: Final = (
+    ClusterMetric(name="kafka_brokers", help="Number of brokers that are registered and not fenced.", samples=_brokers),
+    ClusterMetric(
+        name="kafka_broker_info",
+        labels=("id", "address"),
+        help="Address of a registered broker; always 1.",
+        samples=_broker_info,
+    ),
+    TopicMetric(
+        name="kafka_topic_partitions",
+        labels=("topic",),
+        help="Number of partitions of a topic.",
+        value=lambda topic: len(topic.partitions),
+    ),
+    PartitionMetric(
+        name="kafka_topic_partition_current_offset",
+        labels=LABELS,
+        help="Current offset of a partition: its high watermark.",
+        freshness=Freshness.OFFSETS,
+        depends=Depends.OFFSETS,
+        value=_of_leader(lambda replica: replica.high_watermark),
+    ),
+    PartitionMetric(
+        name="kafka_topic_partition_oldest_offset",
+        labels=LABELS,
+        help="Oldest offset of a partition: the start of its log.",
+        freshness=Freshness.OFFSETS,
+        depends=Depends.OFFSETS,
+        value=_of_leader(lambda replica: replica.log_start_offset),
+    ),
+    PartitionMetric(
+        name="kafka_topic_partition_in_sync_replica",
+        labels=LABELS,
+        help="Number of in-sync replicas of a partition.",
+        value=lambda partition, _: len(partition.isr),
+    ),
+    PartitionMetric(
+        name="kafka_topic_partition_leader",
+        labels=LABELS,
+        help="Broker id of a partition's leader; -1 if there is none.",
+        value=lambda partition, _: partition.leader,
+    ),
+    PartitionMetric(
+        name="kafka_topic_partition_leader_is_preferred",
+        labels=LABELS,
+        help="1 if a partition is led by its preferred leader, the first of its replicas.",
+        value=lambda partition, _: int(partition.replicas[:1] == (partition.leader,)),
+    ),
+    PartitionMetric(
+        name="kafka_topic_partition_replicas",
+        labels=LABELS,
+        help="Number of replicas of a partition.",
+        value=lambda partition, _: len(partition.replicas),
+    ),
+    PartitionMetric(
+        name="kafka_topic_partition_under_replicated_partition",
+        labels=LABELS,
+        help="1 if a partition is under-replicated.",
+        value=lambda partition, _: int(partition.is_under_replicated),
+    ),
+)

@@ -1,0 +1,137 @@
+"""The definition of a metric: name, labels, help, and a function from the snapshot to its samples.
+
+The class of a metric states which input its samples are computed from, and so how often they must be rendered: the
+metrics of topics, partitions and replicas once per change of their topic, because there may be 100,000 of each; the
+few metrics of clusters, brokers and the exporter on every scrape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from exporters.read_model.refresher import ExporterHealth
+    from exporters.read_model.snapshot import ClusterSnapshot, PartitionOffsets, TopicPartitions
+    from streaming.contracts.state import PartitionState
+
+OWN_PREFIX: Final = "kafka_replication_"
+
+Number = int | float
+Sample = tuple[tuple[str, ...], "Number"]
+
+
+class MetricType(StrEnum):
+    """Prometheus metric types in use."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+
+
+class Freshness(Enum):
+    """The input that must be fresh for a metric to be exposed; its series disappear while that input is stale.
+
+    An age is needed most while data is stale. A counter that does not grow is not wrong, and ``increase()`` across a
+    gap would lose increments. A state, in contrast, claims to be current.
+    """
+
+    NOT_REQUIRED = "none: ages and counters are always exposed"
+    STATE = "the observations of the cluster's primary source"
+    OFFSETS = "STATE, and the newest offset samples"
+    ADVICE = "STATE, and the restart advice that the job derives from it"
+
+
+class Depends(Enum):
+    """The input that changes a partition's sample, besides the topic itself."""
+
+    TOPIC = "no other input"
+    WATERMARK = "the watermark: an open episode grows with it"
+    OFFSETS = "the offset samples of the topic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """What all metrics have.
+
+    Attributes:
+        name: as exposed.
+        kind: gauge or counter.
+        labels: label names, in the order of the samples' label values.
+        help: one sentence.
+        unit: of the value; "" for a count, a flag or an id.
+        stability: a stable metric keeps name, labels and meaning within a major version.
+        freshness: the input that must be fresh for the metric to be exposed.
+    """
+
+    name: str
+    kind: MetricType = MetricType.GAUGE
+    labels: tuple[str, ...] = ()
+    help: str
+    unit: str = ""
+    stability: str = "stable"
+    freshness: Freshness = Freshness.STATE
+
+    @property
+    def is_drop_in(self) -> bool:
+        """Return whether this is a metric of kafka_exporter, which has no label ``cluster``."""
+        return not self.name.startswith(OWN_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """The input of the samples of one topic.
+
+    Attributes:
+        topic: its partitions.
+        offsets: newest offset samples, by partition number.
+        watermark: UTC microseconds up to which the cluster is observed; open episodes are counted up to here.
+    """
+
+    topic: TopicPartitions
+    offsets: PartitionOffsets
+    watermark: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMetric(Metric):
+    """One sample per partition; a value of None (unknown) has no sample."""
+
+    value: Callable[[PartitionState, TopicView], Number | None]
+    depends: Depends = Depends.TOPIC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaMetric(Metric):
+    """One sample per replica: a partition and a broker assigned to it."""
+
+    value: Callable[[PartitionState, int], Number]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMetric(Metric):
+    """One sample per topic."""
+
+    value: Callable[[TopicPartitions], Number]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetric(Metric):
+    """Samples of one cluster at a time in UTC microseconds, each with the values of all labels."""
+
+    samples: Callable[[ClusterSnapshot, int], Iterable[Sample]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExporterMetric(Metric):
+    """Samples of the exporter process."""
+
+    freshness: Freshness = Freshness.NOT_REQUIRED
+    samples: Callable[[ExporterHealth], Iterable[Sample]]
+
+
+def flag(holds: bool | None) -> int | None:  # noqa: FBT001 - a value to convert, not a switch
+    """Convert a condition to a sample value: 1, 0, or None (unknown) for None."""
+    return None if holds is None else int(holds)

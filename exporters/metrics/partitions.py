@@ -1,0 +1,144 @@
+"""The metrics of partitions and replicas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from exporters.metrics.metric import (
+    OWN_PREFIX,
+    Depends,
+    Freshness,
+    MetricType,
+    Number,
+    PartitionMetric,
+    ReplicaMetric,
+    TopicView,
+    flag,
+)
+from streaming.contracts.totals import seconds_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.contracts.state import PartitionState
+
+LABELS: Final = ("cluster", "topic", "partition")
+_PREFIX: Final = f"{OWN_PREFIX}partition_"
+_UP_TO: Final = "counted up to the newest observation of the cluster's primary source"
+
+
+def _state(name: str, text: str, value: Callable[[PartitionState, TopicView], Number | None]) -> PartitionMetric:
+    return PartitionMetric(name=f"{_PREFIX}{name}", labels=LABELS, help=text, value=value)
+
+
+def _counter(name: str, text: str, value: Callable[[PartitionState, TopicView], Number]) -> PartitionMetric:
+    return PartitionMetric(
+        name=f"{_PREFIX}{name}_total",
+        kind=MetricType.COUNTER,
+        labels=LABELS,
+        help=text,
+        freshness=Freshness.NOT_REQUIRED,
+        value=value,
+    )
+
+
+def _seconds(name: str, text: str, episodes: Callable[[PartitionState], tuple[float, int | None]]) -> PartitionMetric:
+    """Define a counter of the seconds in a state: closed episodes, plus the open one up to the watermark.
+
+    Never past the watermark: an episode may have ended where nothing is observed yet, and a counter that had counted
+    further than the episode lasted would have to decrease.
+    """
+
+    def value(partition: PartitionState, view: TopicView) -> float:
+        return round(seconds_until(*episodes(partition), view.watermark), 6)
+
+    return PartitionMetric(
+        name=f"{_PREFIX}{name}_seconds_total",
+        kind=MetricType.COUNTER,
+        labels=LABELS,
+        help=text,
+        unit="seconds",
+        freshness=Freshness.NOT_REQUIRED,
+        depends=Depends.WATERMARK,
+        value=value,
+    )
+
+
+PARTITION_METRICS: Final = (
+    _state("in_sync_replicas", "Replicas in the ISR.", lambda partition, _: len(partition.isr)),
+    _state(
+        "replicas",
+        "Replicas assigned, those being added or removed included.",
+        lambda partition, _: len(partition.replicas),
+    ),
+    _state(
+        "min_in_sync_replicas",
+        "Effective min.insync.replicas: the configured value, at most the replica count; absent while unknown.",
+        lambda partition, _: partition.min_isr_effective,
+    ),
+    _state("leader", "Broker id of the leader; -1 if there is none.", lambda partition, _: partition.leader),
+    _state(
+        "leader_epoch",
+        "Leader epoch; absent where the source does not report it.",
+        lambda partition, _: partition.leader_epoch,
+    ),
+    _state(
+        "under_replicated",
+        "1 while fewer replicas are in sync than assigned, not counting replicas being added (KIP-352).",
+        lambda partition, _: flag(partition.is_under_replicated),
+    ),
+    _state(
+        "under_min_isr",
+        "1 while writes with acks=all are refused; absent while min ISR is unknown.",
+        lambda partition, _: flag(partition.is_under_min_isr),
+    ),
+    _state(
+        "at_min_isr",
+        "1 while the loss of one more in-sync replica stops writes; absent while min ISR is unknown (KIP-427).",
+        lambda partition, _: flag(partition.is_at_min_isr),
+    ),
+    _state(
+        "offline",
+        "1 while the partition has no leader: neither reads nor writes.",
+        lambda partition, _: flag(partition.is_offline),
+    ),
+    _counter("isr_shrinks", "Changes in which a broker left the ISR.", lambda partition, _: partition.isr_shrinks),
+    _counter("isr_expands", "Changes in which a broker joined the ISR.", lambda partition, _: partition.isr_expands),
+    _counter("leader_changes", "Changes of the leader.", lambda partition, _: partition.leader_changes),
+    _counter(
+        "unclean_elections",
+        "Leaders elected from outside ISR and ELR; committed records may be lost.",
+        lambda partition, _: partition.unclean_elections,
+    ),
+    _counter(
+        "missed_changes",
+        "Changes inferred from epoch gaps but never observed.",
+        lambda partition, _: partition.missed_changes,
+    ),
+    _seconds(
+        "under_replicated",
+        f"Time under-replicated, {_UP_TO}.",
+        lambda partition: (partition.under_replicated_seconds, partition.under_replicated_since),
+    ),
+    _seconds(
+        "under_min_isr",
+        f"Time under min ISR, {_UP_TO}.",
+        lambda partition: (partition.under_min_isr_seconds, partition.under_min_isr_since),
+    ),
+    _seconds(
+        "offline",
+        f"Time without a leader, {_UP_TO}.",
+        lambda partition: (partition.offline_seconds, partition.offline_since),
+    ),
+    _seconds(
+        "unknown",
+        "Time that the partition was not observed: its health is unknown.",
+        lambda partition: (partition.unknown_seconds, None),
+    ),
+    ReplicaMetric(
+        name=f"{OWN_PREFIX}replica_isr_member",
+        labels=(*LABELS, "broker"),
+        help="1 while the replica is in the ISR, 0 while it is not.",
+        value=lambda partition, broker: int(broker in partition.isr),
+    ),
+)

@@ -1,0 +1,48 @@
+"""Lines of the Prometheus text format 0.0.4."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from exporters.metrics.metric import Metric, Number
+
+_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+_HELP_ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
+
+
+def metric_name(name: str) -> bool:
+    """Return whether a text is a metric name without colons, which are reserved for recording rules."""
+    return _NAME.fullmatch(name) is not None
+
+
+def escaped(value: str) -> str:
+    """Escape a label value."""
+    return value.translate(_ESCAPES)
+
+
+def number(value: Number) -> str:
+    """Format a sample value."""
+    if isinstance(value, int):
+        return str(int(value))
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return repr(value)
+
+
+def header(metric: Metric) -> str:
+    """Format the HELP and TYPE lines of a metric."""
+    return f"# HELP {metric.name} {metric.help.translate(_HELP_ESCAPES)}\n# TYPE {metric.name} {metric.kind}\n"
+
+
+def line(name: str, labels: Sequence[str], values: Sequence[str], value: Number) -> str:
+    """Format one sample."""
+    pairs = ",".join(f'{label}="{escaped(text)}"' for label, text in zip(labels, values, strict=True))
+    return f"{name}{{{pairs}}} {number(value)}\n" if pairs else f"{name} {number(value)}\n"

@@ -1,0 +1,177 @@
+"""The rendered lines of a cluster's topics: kept as bytes per topic and metric, concatenated by metric.
+
+A cluster has many partitions, and few of them change between two scrapes. Two levels keep the work proportional to
+the changes:
+
+- ``TopicLines`` renders a metric of a topic again only if one of its inputs changed: the topic (another object: the
+  read model shares what did not change, so comparing identity is enough), the watermark while an episode is open, or
+  the offsets.
+- ``ClusterLines`` builds the block of a metric again, and so compresses it again, only if the bytes of one of its
+  topics changed. A topic that was rendered to the same bytes costs no compression.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from exporters.metrics.catalogue import CATALOGUE
+from exporters.metrics.compression import Block
+from exporters.metrics.metric import Depends, PartitionMetric, ReplicaMetric, TopicMetric, TopicView
+from exporters.metrics.text import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from exporters.read_model.snapshot import ClusterSnapshot, PartitionOffsets, TopicPartitions
+    from streaming.contracts.state import PartitionState
+
+TopicLevelMetric = PartitionMetric | ReplicaMetric | TopicMetric
+
+TOPIC_METRICS: Final[tuple[TopicLevelMetric, ...]] = tuple(
+    metric for metric in CATALOGUE if isinstance(metric, (PartitionMetric, ReplicaMetric, TopicMetric))
+)
+_ALL: Final = tuple(range(len(TOPIC_METRICS)))
+
+
+def _depending_on(depends: Depends) -> tuple[int, ...]:
+    return tuple(
+        index
+        for index, metric in enumerate(TOPIC_METRICS)
+        if isinstance(metric, PartitionMetric) and metric.depends is depends
+    )
+
+
+_ON_WATERMARK: Final = _depending_on(Depends.WATERMARK)
+_ON_OFFSETS: Final = _depending_on(Depends.OFFSETS)
+
+
+class TopicLines:
+    """The lines of one topic: one piece of bytes per metric of ``TOPIC_METRICS``."""
+
+    __slots__ = ("_has_open_episode", "_partitions", "_prefixes", "_view", "pieces")
+
+    def __init__(self) -> None:
+        """Render nothing yet."""
+        self._view: TopicView | None = None
+        self._has_open_episode = False
+        self._partitions: list[PartitionState] = []
+        self._prefixes: tuple[list[str], list[str]] = ([], [])
+        self.pieces = [b""] * len(TOPIC_METRICS)
+
+    def update(self, view: TopicView, cluster: str) -> list[int]:
+        """Render the metrics of which an input changed.
+
+        Returns:
+            the metrics whose lines changed, by index.
+        """
+        changed: list[int] = []
+        outdated = self._outdated(view)
+        if outdated is _ALL:
+            self._prepare(view.topic, cluster)
+        for index in outdated:
+            piece = self._render(TOPIC_METRICS[index], view)
+            if piece != self.pieces[index]:
+                self.pieces[index] = piece
+                changed.append(index)
+        self._view = view
+        return changed
+
+    def _outdated(self, view: TopicView) -> tuple[int, ...]:
+        last = self._view
+        if last is None or last.topic is not view.topic:
+            return _ALL
+        # The watermark moves with every heartbeat: without this condition each would render every topic.
+        grown = _ON_WATERMARK if self._has_open_episode and last.watermark != view.watermark else ()
+        moved = _ON_OFFSETS if last.offsets is not view.offsets else ()
+        return (*grown, *moved)
+
+    def _prepare(self, topic: TopicPartitions, cluster: str) -> None:
+        """Format what the lines of all metrics share: the labels of each partition, escaped once."""
+        name, owner = escaped(topic.topic), escaped(cluster)
+        self._partitions = [topic.partitions[number] for number in sorted(topic.partitions)]
+        drop_in = [f'{{topic="{name}",partition="{each.partition}"' for each in self._partitions]
+        own = [f'{{cluster="{owner}",topic="{name}",partition="{each.partition}"' for each in self._partitions]
+        self._prefixes = (own, drop_in)
+        self._has_open_episode = any(map(_is_open, topic.partitions.values()))
+
+    def _render(self, metric: TopicLevelMetric, view: TopicView) -> bytes:
+        name = metric.name
+        if isinstance(metric, TopicMetric):
+            return f'{name}{{topic="{escaped(view.topic.topic)}"}} {metric.value(view.topic)}\n'.encode()
+        prefixes = self._prefixes[metric.is_drop_in]
+        if isinstance(metric, PartitionMetric):
+            value = metric.value
+            lines = [
+                f"{name}{prefix}}} {sample}\n"
+                for prefix, partition in zip(prefixes, self._partitions, strict=True)
+                if (sample := value(partition, view)) is not None
+            ]
+        else:
+            lines = [
+                f'{name}{prefix},broker="{broker}"}} {metric.value(partition, broker)}\n'
+                for prefix, partition in zip(prefixes, self._partitions, strict=True)
+                for broker in partition.replicas
+            ]
+        return "".join(lines).encode()
+
+
+def _is_open(partition: PartitionState) -> bool:
+    episodes = (partition.offline_since, partition.under_replicated_since, partition.under_min_isr_since)
+    return episodes != (None, None, None)
+
+
+class ClusterLines:
+    """The lines of all topics of one cluster, concatenated by metric."""
+
+    def __init__(self, name: str) -> None:
+        """Render nothing yet.
+
+        Args:
+            name: value of the label ``cluster``.
+        """
+        self.name = name
+        self._topics: dict[str, TopicLines] = {}
+        self._blocks: list[Block | None] = [None] * len(TOPIC_METRICS)
+
+    def update(self, cluster: ClusterSnapshot) -> None:
+        """Render the topics that changed.
+
+        After this, ``_blocks[index]`` is None or holds exactly the bytes of ``pieces[index]`` of all topics, in order.
+        """
+        live = _newest_of_each_name(cluster.topics.values())
+        if [topic.topic_id for topic in live] != list(self._topics):
+            self._topics = {topic.topic_id: self._topics.get(topic.topic_id) or TopicLines() for topic in live}
+            self._blocks = [None] * len(TOPIC_METRICS)
+        watermark = cluster.watermark
+        for topic, lines in zip(live, self._topics.values(), strict=True):
+            view = TopicView(topic, cluster.offsets.get(topic.topic_id, _NO_OFFSETS), watermark)
+            for index in lines.update(view, self.name):
+                self._blocks[index] = None
+
+    def block(self, index: int) -> Block:
+        """Return all lines of one metric."""
+        block = self._blocks[index]
+        if block is None:
+            pieces = [lines.pieces[index] for lines in self._topics.values() if lines.pieces[index]]
+            block = self._blocks[index] = Block(pieces, sum(piece.count(b"\n") for piece in pieces))
+        return block
+
+
+_NO_OFFSETS: Final[PartitionOffsets] = {}
+
+
+def _newest_of_each_name(topics: Iterable[TopicPartitions]) -> list[TopicPartitions]:
+    """Order topics by name; of a topic that was deleted and created again, keep the newer one.
+
+    The label is the name: both would expose the same series twice, and Prometheus would reject the whole scrape.
+    """
+    by_name: dict[str, TopicPartitions] = {}
+    for topic in topics:
+        other = by_name.get(topic.topic)
+        if other is None or _changed_at(other) <= _changed_at(topic):
+            by_name[topic.topic] = topic
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def _changed_at(topic: TopicPartitions) -> int:
+    return max(partition.changed_at or 0 for partition in topic.partitions.values())

@@ -1,0 +1,12 @@
+"""Follows the tables without a JVM: each refresh gives an immutable snapshot of their content.
+
+- ``snapshot``       the content of the tables at one version, as values that never change
+- ``incidents``      open and recent incidents
+- ``events``         the newest events, kept in memory
+- ``cluster_draft``  the next snapshot of one cluster, made from the last one
+- ``draft``          the next snapshot of all clusters
+- ``advice``         restart advice and freshness, as the job computed them
+- ``samples``        replica offsets and broker metrics
+- ``reader``         reads all tables: ``TablesReader(tables).refresh()``
+- ``refresher``      a thread that refreshes in the background, so that a scrape never waits for a table
+"""

@@ -1,0 +1,50 @@
+"""What the job adds up for every broker and cluster, taken over from its tables: advice about brokers, times.
+
+The exporter counts the rest itself from the changes. These follow with the job's next round of derived tables.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes
+from streaming.delta.arrow_values import columns_of, rows_as
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from exporters.read_model.draft import SnapshotDraft
+
+
+class DerivedRow(NamedTuple):
+    """Whose row it is, and the version of ``partition_changes`` it is true of."""
+
+    cluster_id: str
+    cluster: str
+    as_of_version: int
+
+
+ADVICE_COLUMNS: Final = (*DerivedRow._fields, *BrokerAdvice._fields)
+TIMES_COLUMNS: Final = (*DerivedRow._fields[:2], *ClusterTimes._fields)
+
+
+def put_advice(draft: SnapshotDraft, rows: pa.Table) -> None:
+    """Take over the advice of the whole of ``broker_state``."""
+    columns = columns_of(rows, ADVICE_COLUMNS)
+    clusters: dict[tuple[str, str], dict[int, BrokerAdvice]] = defaultdict(dict)
+    versions: dict[tuple[str, str], int] = {}
+    owners = rows_as(DerivedRow, columns, rows.num_rows)
+    for owner, advice in zip(owners, rows_as(BrokerAdvice, columns, rows.num_rows), strict=True):
+        clusters[owner[:2]][advice.broker] = advice
+        versions[owner[:2]] = owner.as_of_version
+    for key, brokers in clusters.items():
+        draft.cluster(*key).put_advice(brokers, versions[key])
+
+
+def put_times(draft: SnapshotDraft, rows: pa.Table) -> None:
+    """Take over the times of the whole of ``cluster_state``."""
+    columns = columns_of(rows, TIMES_COLUMNS)
+    owners = rows_as(DerivedRow, columns, rows.num_rows)
+    for owner, times in zip(owners, rows_as(ClusterTimes, columns, rows.num_rows), strict=True):
+        draft.cluster(*owner[:2]).put_times(times)

@@ -1,0 +1,240 @@
+"""One cluster's next snapshot: only what is touched is copied, the rest is shared with the last one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from exporters.read_model.snapshot import (
+    Advice,
+    ClusterSnapshot,
+    ClusterTotals,
+    PartitionCounts,
+    SourceProgress,
+    TopicPartitions,
+)
+from streaming.contracts import health
+from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.state import SourceLag, SourceState
+from streaming.contracts.tally import COLUMN_OF_STATE
+from streaming.contracts.totals import EPISODES, seconds_until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from exporters.read_model.snapshot import BrokerAdvice, BrokerMetric, ClusterTimes, PartitionOffsets
+    from streaming.contracts.identifiers import Micros
+    from streaming.contracts.state import BrokerState, ClusterState, PartitionState
+
+_SECONDS_OF: Final = attrgetter(*(f"{name}_seconds" for name in EPISODES))
+_SINCE_OF: Final = attrgetter(*(f"{name}_since" for name in EPISODES))
+
+
+class ClusterDraft:
+    """The next snapshot of one cluster."""
+
+    def __init__(self, last: ClusterSnapshot) -> None:
+        """Start from the last snapshot."""
+        self._last = last
+        self._cluster = last.cluster
+        self._topics = dict(last.topics)
+        self._opened: dict[str, dict[int, PartitionState]] = {}
+        self._names: dict[str, str] = {}
+        self._tombstones = dict(last.tombstones)
+        self._tally = last.tally.copy()
+        self._brokers = dict(last.brokers)
+        self._isr_removals = {broker: Counter(causes) for broker, causes in last.departures.items()}
+        self._sources = dict(last.sources)
+        self._offsets = last.offsets
+        self._offsets_at = last.offsets_at
+        self._broker_metrics = last.broker_metrics
+        self._advice = last.advice
+        self._times = last.times
+
+    def put_partition(self, partition: PartitionState) -> None:
+        """Take over a partition's state; a tombstone leaves the topic, and stays in the totals until it is dropped."""
+        key = partition.topic_id, partition.partition
+        partitions = self._partitions_of(partition.topic_id)
+        before = partitions.pop(partition.partition, None) or self._tombstones.pop(key, None)
+        if before is not None and not partition.is_deleted:
+            partition = _never_back(before, partition, self._last.watermark)
+        if partition.is_deleted and self._cluster.has_expired(partition):
+            if before is not None:
+                self._tally.forget([before])
+            return
+        self._tally.replace(before, partition)
+        if partition.is_deleted:
+            self._tombstones[key] = partition
+            return
+        partitions[partition.partition] = partition
+        self._names[partition.topic_id] = partition.topic
+
+    def put_broker(self, broker: BrokerState) -> None:
+        """Take over a broker's state."""
+        self._brokers[broker.broker] = broker
+
+    def put_cluster(self, cluster: ClusterState) -> None:
+        """Take over the cluster's row; its watermarks only move forward, and it drops tombstones."""
+        before = self._cluster
+        self._cluster = cluster._replace(
+            watermark=_later(cluster.watermark, before.watermark),
+            authority_watermark=_later(cluster.authority_watermark, before.authority_watermark),
+        )
+        expired = {key: each for key, each in self._tombstones.items() if self._cluster.has_expired(each)}
+        self._tally.forget(expired.values())
+        for key in expired:
+            del self._tombstones[key]
+        for source in self._sources.values():
+            self._watch(source)
+
+    def put_source(
+        self, state: SourceState, channel: str = Channel.REPLICATION.value, lag: SourceLag | None = None
+    ) -> None:
+        """Take over how far a source came. Nothing goes back; a lag that is not given stays."""
+        before = self._sources.get((channel, state.source))
+        if before is not None:
+            state = _newest(channel, before.state, state)
+            lag = before.lag if lag is None else lag
+        progress = SourceProgress(channel, state, lag or SourceLag())
+        self._sources[channel, state.source] = progress
+        self._watch(progress)
+
+    def put_sample_time(self, channel: str, source: str, moment: Micros) -> None:
+        """Take over that a source of samples was heard at a moment; nothing else is known of it by that."""
+        before = self._sources.get((channel, source))
+        unheard = SourceState(self._cluster.cluster_id, self._cluster.cluster, source, SourceKind.NONE)
+        progress = before or SourceProgress(channel, unheard, is_counted=False)
+        if (progress.state.observed_until or 0) < moment:
+            state = progress.state._replace(observed_until=moment, collected_at=moment)
+            self._sources[channel, source] = progress._replace(state=state)
+
+    def add_isr_removals(self, broker: int, cause: str, count: int) -> None:
+        """Count removals of a broker from ISRs."""
+        self._isr_removals.setdefault(broker, Counter())[cause] += count
+
+    def put_offsets(self, offsets: Mapping[str, PartitionOffsets], asked_at: int) -> None:
+        """Take over the newest offsets; topics whose offsets are the same keep their object."""
+        self._offsets_at = asked_at
+        last = self._last.offsets
+        self._offsets = {
+            topic_id: last[topic_id] if last.get(topic_id) == partitions else partitions
+            for topic_id, partitions in offsets.items()
+        }
+
+    def put_broker_metrics(self, samples: tuple[BrokerMetric, ...]) -> None:
+        """Take over the newest samples."""
+        self._broker_metrics = samples
+
+    def put_advice(self, brokers: Mapping[int, BrokerAdvice], version: int) -> None:
+        """Take over the advice about every broker, true of a version of the changes."""
+        self._advice = Advice(brokers, version, None if self._advice is None else self._advice.until)
+        self._date_advice()
+
+    def put_times(self, times: ClusterTimes) -> None:
+        """Take over the times of all partitions; they only grow."""
+        self._times = times.over(self._times)
+        self._date_advice()
+
+    def finish(self) -> ClusterSnapshot:
+        """Return the next snapshot; the draft must not be used after."""
+        for topic_id, partitions in self._opened.items():
+            if partitions:
+                name = self._names.get(topic_id) or self._topics[topic_id].topic
+                self._topics[topic_id] = TopicPartitions(topic_id, name, partitions)
+            else:
+                self._topics.pop(topic_id, None)
+        return replace(
+            self._last,
+            cluster=self._cluster,
+            topics=self._topics,
+            tombstones=self._tombstones,
+            brokers=self._brokers,
+            totals=self._totals(),
+            departures=self._isr_removals,
+            counts=self._counts(),
+            tally=self._tally,
+            sources=self._sources,
+            offsets=self._offsets,
+            offsets_at=self._offsets_at,
+            broker_metrics=self._broker_metrics,
+            advice=self._advice,
+            times=self._times,
+        )
+
+    def _totals(self) -> ClusterTotals:
+        cluster = self._cluster
+        return ClusterTotals(*(
+            int(self._tally.total(cluster.cluster_id, name, None)) + getattr(cluster, f"expired_{name}")
+            for name in ClusterTotals._fields
+        ))  # fmt: skip
+
+    def _counts(self) -> PartitionCounts:
+        cluster_id = self._cluster.cluster_id
+        return PartitionCounts(
+            {state: self._tally.of_cluster(cluster_id, COLUMN_OF_STATE[state]) for state in health.STATES},
+            self._tally.by_broker(cluster_id, "led_partitions"),
+            self._tally.by_broker(cluster_id, "hosted_partitions"),
+            self._tally.by_broker(cluster_id, "in_sync_partitions"),
+        )
+
+    def _partitions_of(self, topic_id: str) -> dict[int, PartitionState]:
+        opened = self._opened.get(topic_id)
+        if opened is None:
+            topic = self._topics.get(topic_id)
+            opened = self._opened[topic_id] = dict(topic.partitions) if topic else {}
+        return opened
+
+    def _date_advice(self) -> None:
+        """Set up to when the advice is true: the cluster's row of the same version, or of one before, says that."""
+        advice, times = self._advice, self._times
+        if advice is not None and times is not None and times.as_of_version <= advice.as_of_version:
+            self._advice = replace(advice, until=_later(times.authority_watermark, advice.until))
+
+    def _watch(self, source: SourceProgress) -> None:
+        """Move the cluster's watermarks up to what a source of replication has observed."""
+        cluster, state = self._cluster, source.state
+        if source.channel == Channel.REPLICATION and state.observed_until is not None:
+            is_primary = state.authority is cluster.authority and state.authority is not SourceKind.NONE
+            self._cluster = cluster.with_watermark(state.observed_until, is_primary=is_primary)
+
+
+def _later(one: int | None, other: int | None) -> Micros | None:
+    return max((moment for moment in (one, other) if moment is not None), default=None)  # type: ignore[return-value]
+
+
+def _newest(channel: str, before: SourceState, after: SourceState) -> SourceState:
+    """Choose between two states of a source: the changes and ``source_progress`` are each true of a version.
+
+    A sample gives its time, and no more, before ``source_progress`` counts it: there the times are kept apart.
+    """
+    if channel == Channel.REPLICATION:
+        return before if before.position > after.position else after
+    if (before.observed_until or 0) > (after.observed_until or 0):
+        return after._replace(observed_until=before.observed_until, collected_at=before.collected_at)
+    return after
+
+
+def _never_back(before: PartitionState, after: PartitionState, watermark: int | None) -> PartitionState:
+    """Keep the exposed seconds from going back where an episode ended before the moment they were counted up to.
+
+    A source gives the end of an episode after the watermark, by contract; but a counter that goes back by a
+    millisecond reads as a restart, so a scrape must not depend on it.
+    """
+    times = zip(EPISODES, _SECONDS_OF(before), _SECONDS_OF(after), _SINCE_OF(before), _SINCE_OF(after), strict=True)
+    lost = {
+        episode: by
+        for episode, had, has, began, begins in times
+        # The seconds of an episode that goes on, or only began, grow with those that are closed.
+        if (had > has or (began is not None and began != begins))
+        and (by := _exposed(before, episode, watermark) - _exposed(after, episode, watermark)) > 0
+    }
+    if not lost and before.unknown_seconds <= after.unknown_seconds:
+        return after
+    regained = {f"{episode}_seconds": getattr(after, f"{episode}_seconds") + by for episode, by in lost.items()}
+    return after._replace(**regained, unknown_seconds=max(before.unknown_seconds, after.unknown_seconds))
+
+
+def _exposed(partition: PartitionState, episode: str, watermark: int | None) -> float:
+    return seconds_until(getattr(partition, f"{episode}_seconds"), getattr(partition, f"{episode}_since"), watermark)

@@ -1,0 +1,86 @@
+"""The next snapshot, made from the last: a draft per cluster that is touched. Knows values, no Arrow and no files.
+
+A draft is what ``streaming.delta.state_reader`` reads a state into.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from exporters.read_model.cluster_draft import ClusterDraft
+from exporters.read_model.snapshot import ClusterIncidents, ClusterSnapshot, ReplicationSnapshot
+from streaming.contracts.state import ClusterState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from exporters.read_model.snapshot import EventRow
+    from streaming.contracts.identifiers import BrokerId, ClusterId
+    from streaming.contracts.state import BrokerState, PartitionState, SourceState
+    from streaming.delta.state_reader import Minima
+
+
+@dataclass(slots=True)
+class SnapshotDraft:
+    """The next snapshot."""
+
+    last: ReplicationSnapshot
+    drafts: dict[str, ClusterDraft] = field(default_factory=dict)
+    events: list[EventRow] = field(default_factory=list)
+    incidents: Mapping[str, ClusterIncidents] | None = None
+
+    def __post_init__(self) -> None:
+        """Keep the incidents until others are put."""
+        self.incidents = self.last.incidents
+
+    def cluster(self, cluster_id: str, name: str) -> ClusterDraft:
+        """Open the draft of one cluster."""
+        draft = self.drafts.get(cluster_id)
+        if draft is None:
+            last = self.last.clusters.get(cluster_id)
+            empty = ClusterState(cluster_id, name)  # type: ignore[arg-type]  # an id of a table is an id
+            draft = self.drafts[cluster_id] = ClusterDraft(last or ClusterSnapshot(cluster=empty))
+        return draft
+
+    def put_cluster(self, cluster: ClusterState, _minima: Minima) -> None:
+        """Take over a cluster."""
+        self.cluster(cluster.cluster_id, cluster.cluster).put_cluster(cluster)
+
+    def put_broker(self, broker: BrokerState) -> None:
+        """Take over a broker."""
+        self.cluster(broker.cluster_id, broker.cluster).put_broker(broker)
+
+    def put_partition(self, partition: PartitionState) -> None:
+        """Take over a partition; a tombstone, too."""
+        self.cluster(partition.cluster_id, partition.cluster).put_partition(partition)
+
+    def put_source(self, source: SourceState) -> None:
+        """Take over how far a source of replication was applied."""
+        self.cluster(source.cluster_id, source.cluster).put_source(source)
+
+    def add_isr_removals(self, cluster_id: ClusterId, cluster: str, broker: BrokerId, cause: str, count: int) -> None:
+        """Count removals of a broker from ISRs."""
+        self.cluster(cluster_id, cluster).add_isr_removals(broker, cause, count)
+
+    def put_incidents(self, incidents: Mapping[str, ClusterIncidents]) -> None:
+        """Take over those of every cluster; a cluster that is not named has none."""
+        self.incidents = incidents
+        for cluster_id, cluster in self.last.clusters.items():
+            self.cluster(cluster_id, cluster.name)
+
+    def finish(self, version: int, read_at: int, keep_events: int) -> ReplicationSnapshot:
+        """Return the next snapshot; the draft must not be used after."""
+        finished = {cluster_id: self._finished(cluster_id) for cluster_id in self.drafts}
+        return ReplicationSnapshot(
+            clusters={**self.last.clusters, **finished} if finished else self.last.clusters,
+            version=version,
+            read_at=read_at,
+            recent_events=(*self.last.recent_events, *self.events)[-keep_events:] if self.events
+            else self.last.recent_events,
+            incidents=self.incidents,
+        )  # fmt: skip
+
+    def _finished(self, cluster_id: str) -> ClusterSnapshot:
+        incidents = None if self.incidents is None else self.incidents.get(cluster_id, ClusterIncidents())
+        return replace(self.drafts[cluster_id].finish(), incidents=incidents)

@@ -1,0 +1,57 @@
+"""Incidents, read from their table: the open ones as rows, the closed ones as counts."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from exporters.read_model.snapshot import ClusterIncidents
+from streaming.contracts.tables import AS_OF, INCIDENTS
+from streaming.delta.arrow_values import columns_of, rows_as
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from exporters.read_model.draft import SnapshotDraft
+
+Row = dict[str, Any]
+
+_CARRIED: Final = "carried"
+# Columns that only the job needs are not read.
+_OWN: Final = frozenset({_CARRIED, *(column.name for column in AS_OF)})
+INCIDENT_COLUMNS: Final = tuple(name for name in INCIDENTS.column_names() if name not in _OWN)
+# What the job carries of an incident can be large; whether it carries anything tells if the incident may still change.
+IS_OVER_SELECTED: Final = f'"{_CARRIED}" IS NULL AS is_over'
+
+
+class IncidentRow(NamedTuple):
+    """What is read of every incident; ``is_over``: it can change no more."""
+
+    cluster_id: str
+    incident_class: str
+    closed_at: int | None
+    merged_into: str | None
+    is_over: bool
+
+
+def put_incidents(draft: SnapshotDraft, rows: pa.Table) -> None:
+    """Take over the whole of ``incidents``; of those that are closed no more is read than what counts them."""
+    over: dict[str, Counter[str]] = defaultdict(Counter)
+    still_open: dict[str, list[Row]] = defaultdict(list)
+    for index, row in enumerate(rows_as(IncidentRow, columns_of(rows, IncidentRow._fields), rows.num_rows)):
+        if row.closed_at is None:
+            still_open[row.cluster_id].append(_row(rows.slice(index, 1)))
+        elif row.is_over and row.merged_into is None:
+            over[row.cluster_id][row.incident_class] += 1
+    draft.put_incidents({
+        cluster_id: ClusterIncidents(tuple(sorted(still_open[cluster_id], key=_newest_first)), over[cluster_id])
+        for cluster_id in {*over, *still_open}
+    })  # fmt: skip
+
+
+def _row(one: pa.Table) -> Row:
+    return {name: values[0] for name, values in columns_of(one, INCIDENT_COLUMNS).items()}
+
+
+def _newest_first(row: Row) -> tuple[int, str]:
+    return -row["opened_at"], row["incident_id"]

@@ -1,0 +1,89 @@
+"""Reads the tables in the background: a scrape is answered from memory and never waits for a table."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from exporters.read_model.reader import TablesReader
+    from exporters.read_model.snapshot import ReplicationSnapshot
+
+# After a failure everything is read again, which must not happen ten times a second.
+PAUSE_AFTER_ERROR: Final = 1.0
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterHealth:
+    """The state of the exporter itself."""
+
+    program_version: str
+    table_version: int
+    refresh_seconds: float
+    refresh_errors: int
+    series: int = 0
+
+
+class Refresher(threading.Thread):
+    """Refreshes a reader again and again; keeps the last good snapshot, counts and logs errors."""
+
+    def __init__(self, reader: TablesReader, refresh_seconds: float, program_version: str) -> None:
+        """Read nothing before ``start``.
+
+        Args:
+            reader: used by this thread only from now on.
+            refresh_seconds: pause between two refreshes.
+            program_version: exposed by ``build_info``.
+        """
+        super().__init__(name="refresher", daemon=True)
+        self._reader = reader
+        self._pause = refresh_seconds
+        self._program_version = program_version
+        self._stopped = threading.Event()
+        self._seconds = 0.0
+        self._errors = 0
+        self.tables = reader.tables
+        self.snapshot: ReplicationSnapshot = reader.snapshot
+        self.last_error: str | None = None
+
+    @property
+    def health(self) -> ExporterHealth:
+        """Return the exporter's own state."""
+        return ExporterHealth(
+            program_version=self._program_version,
+            table_version=self.snapshot.version,
+            refresh_seconds=self._seconds,
+            refresh_errors=self._errors,
+        )
+
+    def run(self) -> None:
+        """Refresh periodically until stopped; after a failure pause for longer."""
+        while not self._stopped.is_set():
+            self.look()
+            self._stopped.wait(self._pause if self.last_error is None else max(self._pause, PAUSE_AFTER_ERROR))
+
+    def look(self) -> None:
+        """Refresh the snapshot once; a failure is counted and logged."""
+        began = time.perf_counter()
+        try:
+            self.snapshot = self._reader.refresh()
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the tables, the last good snapshot must be served
+            self._failed(error)
+        else:
+            self.last_error = None
+        self._seconds = time.perf_counter() - began
+
+    def stop(self) -> None:
+        """End after the current refresh."""
+        self._stopped.set()
+
+    def _failed(self, error: Exception) -> None:
+        self._errors += 1
+        message = f"{type(error).__name__}: {error}"
+        if message != self.last_error:
+            _LOG.warning("the tables could not be read, the last good snapshot is served: %s", message)
+        self.last_error = message

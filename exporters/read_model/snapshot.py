@@ -1,0 +1,262 @@
+"""What the tables say at one version, as values that never change: a scrape reads one while the next is made.
+
+Field names of the rows are column names of ``streaming.contracts.tables``; times are UTC microseconds. What did not
+change between two snapshots is the same object in both, so a renderer compares by identity.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
+from streaming.contracts.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SECOND: Final = 1_000_000
+NO_TABLE: Final = -1
+"""The version of a snapshot that was taken before there was a table."""
+
+
+class ClusterTotals(NamedTuple):
+    """Changes that a cluster ever counted, deleted topics included."""
+
+    isr_shrinks: int = 0
+    isr_expands: int = 0
+    leader_changes: int = 0
+    unclean_elections: int = 0
+    missed_changes: int = 0
+
+
+class SourceProgress(NamedTuple):
+    """How far one source has been applied, and how the query is that applies it.
+
+    ``is_counted``: whether its records are counted in ``state``; before the job's first report only times are known.
+    """
+
+    channel: str
+    state: SourceState
+    lag: SourceLag = SourceLag()
+    is_counted: bool = True
+
+
+class ReplicaOffsets(NamedTuple):
+    """Log positions of one replica; None was not asked."""
+
+    broker: int
+    log_start_offset: int | None
+    high_watermark: int | None
+
+
+class BrokerMetric(NamedTuple):
+    """The newest sample of a broker's own metric."""
+
+    broker: int
+    metric: str
+    metric_value: float
+    collected_at: int
+
+
+class EventRow(NamedTuple):
+    """One thing that happened, as people read it."""
+
+    event_id: str
+    event: str
+    event_broker: int | None
+    detail: str | None
+    cluster_id: str
+    cluster: str
+    subject: str
+    topic: str | None
+    partition: int | None
+    occurred_not_before: int
+    occurred_not_after: int
+    source: str
+    cause: str | None
+    evidence: str | None
+    candidates: tuple[str, ...]
+    left_isr: tuple[int, ...]
+    joined_isr: tuple[int, ...]
+    leader_before: int | None
+    leader_after: int | None
+    isr_before: tuple[int, ...] | None
+    isr_after: tuple[int, ...] | None
+
+
+PartitionOffsets = dict[int, tuple[ReplicaOffsets, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopicPartitions:
+    """The live partitions of one topic, by number."""
+
+    topic_id: str
+    topic: str
+    partitions: Mapping[int, PartitionState]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionCounts:
+    """How many partitions of a cluster are in each state, and how many each broker leads, hosts and has in sync."""
+
+    states: dict[str, int] = field(default_factory=dict)
+    led: dict[int, int] = field(default_factory=dict)
+    hosted: dict[int, int] = field(default_factory=dict)
+    in_sync: dict[int, int] = field(default_factory=dict)
+
+
+class BrokerAdvice(NamedTuple):
+    """What would happen if one broker stopped now, and how suspect it is; None is unknown."""
+
+    broker: int
+    in_sync_partitions: int | None = None
+    would_go_under_min_isr: int | None = None
+    would_go_offline: int | None = None
+    unknown_min_isr_partitions: int | None = None
+    is_safe_to_stop: bool | None = None
+    restart_order: int | None = None
+    suspect_score: float | None = None
+
+
+class ClusterTimes(NamedTuple):
+    """Seconds of all partitions that a cluster ever had, counted up to a moment; None is unknown."""
+
+    as_of_version: int
+    authority_watermark: int | None = None
+    offline_seconds: float | None = None
+    under_replicated_seconds: float | None = None
+    under_min_isr_seconds: float | None = None
+    unknown_seconds: float | None = None
+
+    def over(self, before: ClusterTimes | None) -> ClusterTimes:
+        """Follow earlier times: no number goes back."""
+        if before is None:
+            return self
+        pairs = zip(self, before, strict=True)
+        return ClusterTimes._make(max((one for one in pair if one is not None), default=None) for pair in pairs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Advice:
+    """The advice about every broker of a cluster.
+
+    Attributes:
+        brokers: by number.
+        as_of_version: the version of ``partition_changes`` it is true of.
+        until: the newest time of the primary source that it covers; None while that is unknown.
+    """
+
+    brokers: Mapping[int, BrokerAdvice] = field(default_factory=dict)
+    as_of_version: int = -1
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterIncidents:
+    """The incidents of one cluster.
+
+    Attributes:
+        open: rows of the table, times in microseconds, newest first.
+        over: how many there were of each class that can change no more, those that became part of another left out.
+    """
+
+    open: tuple[dict[str, Any], ...] = ()
+    over: Mapping[str, int] = field(default_factory=dict)
+
+    def open_by_class(self) -> Mapping[str, int]:
+        """Count the open ones."""
+        return Counter(row["incident_class"] for row in self.open)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ClusterSnapshot:
+    """Everything known of one cluster.
+
+    Attributes:
+        cluster: its row.
+        topics: by topic id; only those with live partitions.
+        tombstones: deleted partitions that still count in the totals, by topic id and number.
+        brokers: by number, those that are gone included.
+        totals: counted since the beginning, deleted topics included.
+        departures: broker to cause to how often it left an ISR.
+        counts: of the live partitions.
+        tally: what the counts and totals are made from, for the next snapshot.
+        sources: by channel and name.
+        offsets: by topic id.
+        offsets_at: when the newest of them was asked.
+        broker_metrics: newest samples.
+        advice: about its brokers; None before the job reported any.
+        times: of its partitions; None before the job reported any.
+        incidents: None while there is no table of them.
+    """
+
+    cluster: ClusterState
+    topics: Mapping[str, TopicPartitions] = field(default_factory=dict)
+    tombstones: Mapping[tuple[str, int], PartitionState] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerState] = field(default_factory=dict)
+    totals: ClusterTotals = field(default_factory=ClusterTotals)
+    departures: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    counts: PartitionCounts = field(default_factory=PartitionCounts)
+    tally: Tally = field(default_factory=Tally)
+    sources: Mapping[tuple[str, str], SourceProgress] = field(default_factory=dict)
+    offsets: Mapping[str, PartitionOffsets] = field(default_factory=dict)
+    offsets_at: int | None = None
+    broker_metrics: tuple[BrokerMetric, ...] = ()
+    advice: Advice | None = None
+    times: ClusterTimes | None = None
+    incidents: ClusterIncidents | None = None
+
+    @property
+    def name(self) -> str:
+        """The label that people gave it."""
+        return self.cluster.cluster
+
+    @property
+    def watermark(self) -> int | None:
+        """Newest time of the primary source; durations are counted up to here."""
+        return self.cluster.authority_watermark
+
+    def age_seconds(self, now: int) -> float | None:
+        """Return the data age of the cluster; None before its primary source reported."""
+        return None if self.watermark is None else max(0, now - self.watermark) / SECOND
+
+    def is_stale(self, now: int, stale_after_seconds: float) -> bool:
+        """Return whether the data is too old to state anything."""
+        age = self.age_seconds(now)
+        return age is None or age > stale_after_seconds
+
+    def known_brokers(self) -> list[int]:
+        """Name every broker that registered or holds a replica."""
+        return sorted({*self.brokers, *(number for number, count in self.counts.hosted.items() if count)})
+
+    def partitions(self) -> Iterator[PartitionState]:
+        """Iterate over the live partitions."""
+        for topic in self.topics.values():
+            yield from topic.partitions.values()
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ReplicationSnapshot:
+    """Everything the tables say.
+
+    Attributes:
+        clusters: by cluster id.
+        version: version of ``partition_changes``, ``NO_TABLE`` before there is one.
+        read_at: when it was read.
+        recent_events: newest last.
+        incidents: by cluster id, those without any left out; None while there is no table of them.
+    """
+
+    clusters: Mapping[str, ClusterSnapshot] = field(default_factory=dict)
+    version: int = NO_TABLE
+    read_at: int = 0
+    recent_events: tuple[EventRow, ...] = ()
+    incidents: Mapping[str, ClusterIncidents] | None = None
+
+    def by_name(self) -> dict[str, ClusterSnapshot]:
+        """Give the clusters by name; of two with one name the one seen last, a rebuilt cluster replaces the old."""
+        newest_last = sorted(self.clusters.values(), key=lambda cluster: cluster.watermark or 0)
+        return {cluster.name: cluster for cluster in sorted(newest_last, key=lambda cluster: cluster.name)}

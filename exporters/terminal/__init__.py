@@ -1,0 +1,23 @@
+"""Commands that query the tables. No Spark and no Java.
+
+From the bottom of the import order to the top (``lint-imports`` checks it):
+
+- ``time_parsing``       parses and formats times
+- ``event_filter``       selects events: one rule for a row in memory and, equally, in SQL
+- ``versions``           the version of ``partition_changes`` that ``--as-of`` selects
+- ``live_view``          a snapshot as a live screen; also used by the demo
+- ``reference``          the documentation of the tables
+- ``output``             rows as a table, lines, JSON or CSV
+- ``events``             the recorded events
+- ``event_view``         the columns of an event
+- ``follow``             new events as they are committed
+- ``state_as_of``        the state at an earlier version
+- ``state_view``         the columns of a state
+- ``groups``             consumer groups and their lag
+- ``incidents``          rows of incidents
+- ``options``            the options that several commands share
+- ``events_command``     ``isrwatch events``
+- ``state_command``      ``isrwatch state``
+- ``incidents_command``  ``isrwatch incidents``
+- ``tables_command``     ``isrwatch tables``
+"""

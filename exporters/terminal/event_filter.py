@@ -1,0 +1,129 @@
+"""Selects events: a predicate on a row in memory, and the same predicate in SQL, with which Delta skips files.
+
+Knows column names and values. A property test compares both predicates on the same rows.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from exporters.terminal.time_parsing import day_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """The conditions an event must meet; an empty field is no condition.
+
+    Attributes:
+        clusters: names or ids.
+        topics: names, or patterns with ``*`` and ``?`` as in a shell.
+        partitions: numbers.
+        brokers: that left or joined the ISR, led or lead, or are the subject of the event.
+        causes: causes.
+        events: kinds of event.
+        since: UTC microseconds, inclusive, compared with the upper bound of the event's time.
+        until: the same, inclusive.
+        collected_since: UTC microseconds, inclusive, compared with the time at which the source collected it.
+    """
+
+    clusters: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    partitions: tuple[int, ...] = ()
+    brokers: tuple[int, ...] = ()
+    causes: tuple[str, ...] = ()
+    events: tuple[str, ...] = ()
+    since: int | None = None
+    until: int | None = None
+    collected_since: int | None = None
+
+    def matches(self, row: Mapping[str, Any]) -> bool:
+        """Return whether a row of ``replication_events``, times in microseconds, is selected."""
+        return (
+            (not self.clusters or row["cluster"] in self.clusters or row["cluster_id"] in self.clusters)
+            and (not self.topics or _matches_pattern(row["topic"], self.topics))
+            and (not self.partitions or row["partition"] in self.partitions)
+            and (not self.brokers or bool(brokers_of(row) & set(self.brokers)))
+            and (not self.causes or row["cause"] in self.causes)
+            and (not self.events or row["event"] in self.events)
+            and (self.since is None or row["occurred_not_after"] >= self.since)
+            and (self.until is None or row["occurred_not_after"] <= self.until)
+            and (self.collected_since is None or row["collected_at"] >= self.collected_since)
+        )
+
+    def sql(self) -> str:
+        """Return the same predicate for DataFusion; its conditions on ``date`` skip whole folders."""
+        clauses = [
+            _any(_is_one_of("cluster", self.clusters), _is_one_of("cluster_id", self.clusters)),
+            _any(*(_like("topic", pattern) for pattern in self.topics)),
+            _any(_is_one_of("partition", self.partitions)),
+            _any(*(_concerns(broker) for broker in self.brokers)),
+            _any(_is_one_of("cause", self.causes)),
+            _any(_is_one_of("event", self.events)),
+            *_bound(">=", self.since),
+            *_bound("<=", self.until),
+            "" if self.collected_since is None else f"collected_at >= {_timestamp(self.collected_since)}",
+        ]
+        return " AND ".join(clause for clause in clauses if clause) or "true"
+
+
+def brokers_of(row: Mapping[str, Any]) -> set[int]:
+    """Return the brokers that an event concerns."""
+    single = {row["event_broker"], row["leader_before"], row["leader_after"]}
+    return (single | {*(row["left_isr"] or ()), *(row["joined_isr"] or ())}) - {None}
+
+
+def matches_topic(topic: str | None, patterns: Iterable[str]) -> bool:
+    """Return whether a topic matches one of the patterns; without patterns, every topic does."""
+    patterns = tuple(patterns)
+    return not patterns or _matches_pattern(topic, patterns)
+
+
+def _matches_pattern(topic: str | None, patterns: tuple[str, ...]) -> bool:
+    return topic is not None and any(fnmatchcase(topic, _fnmatch_pattern(pattern)) for pattern in patterns)
+
+
+def _fnmatch_pattern(pattern: str) -> str:
+    """Escape brackets: only ``*`` and ``?`` are special here, as in the SQL predicate."""
+    return pattern.replace("[", "[[]")
+
+
+def _concerns(broker: int) -> str:
+    single = (f"{column} = {broker}" for column in ("event_broker", "leader_before", "leader_after"))
+    lists = (f"array_has({column}, {broker})" for column in ("left_isr", "joined_isr"))
+    return _any(*single, *lists)
+
+
+def _like(column: str, pattern: str) -> str:
+    if not re.search(r"[*?]", pattern):
+        return f"{column} = {_literal(pattern)}"
+    regex = "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
+    return f"regexp_like({column}, {_literal(f'^(?s:{regex})$')})"
+
+
+def _is_one_of(column: str, values: tuple[str, ...] | tuple[int, ...]) -> str:
+    return f"{column} IN ({', '.join(map(_literal, values))})" if values else ""
+
+
+def _bound(comparison: str, micros: int | None) -> tuple[str, ...]:
+    if micros is None:
+        return ()
+    return f"date {comparison} DATE '{day_of(micros)}'", f"occurred_not_after {comparison} {_timestamp(micros)}"
+
+
+def _timestamp(micros: int) -> str:
+    return f"arrow_cast({micros}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+def _any(*clauses: str) -> str:
+    conditions = [clause for clause in clauses if clause]
+    return f"({' OR '.join(conditions)})" if conditions else ""
+
+
+def _literal(value: str | int) -> str:
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,120 @@
+"""Recorded events, oldest first: the table ``replication_events``, then the events of newer changes.
+
+A row is a dictionary, column name to value, times in UTC microseconds. Read through DataFusion: files, days and row
+groups that cannot contain a selected event are skipped, and under a limit only the rows returned are decoded.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from deltalake import QueryBuilder
+
+from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS
+from streaming.delta.arrow_values import columns_of
+from streaming.delta.change_reader import ChangeReader, rows_between
+from streaming.delta.definitions import check_layout
+from streaming.delta.events import events_of
+from streaming.delta.state_reader import as_of_version
+from streaming.delta.storage import BEFORE_FIRST, open_table, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from deltalake import DeltaTable
+
+    from exporters.terminal.event_filter import EventFilter
+
+Row = dict[str, Any]
+COLUMNS: Final = tuple(
+    name for name in REPLICATION_EVENTS.column_names() if name not in REPLICATION_EVENTS.partitioned_by
+)
+_ORDER: Final = ("occurred_not_after", 'coalesce("offset", -1)', "event_id")
+
+
+@dataclass(frozen=True, slots=True)
+class EventsTable:
+    """The table of events, and the version of ``partition_changes`` up to which it is complete.
+
+    ``as_of``: events of later versions are left out; None reads all.
+    """
+
+    table: DeltaTable | None
+    version: int
+    as_of: int | None = None
+
+    @classmethod
+    def of(cls, tables: Path, as_of: int | None = None) -> EventsTable:
+        """Open the table, to read all of it or as of a version of ``partition_changes``."""
+        table = open_table(tables / REPLICATION_EVENTS.name)
+        if table is None:
+            return cls(None, BEFORE_FIRST, as_of)
+        check_layout(table, REPLICATION_EVENTS)
+        return cls(table, as_of_version(table), as_of)
+
+    def select(self, selection: EventFilter, limit: int | None) -> Iterator[Row]:
+        """Read the selected events, oldest first; if there are more than the limit, the newest of them."""
+        if self.table is None:
+            return
+        names = ", ".join(f'"{name}"' for name in COLUMNS)
+        upto = "true" if self.as_of is None else f"version <= {self.as_of}"
+        query = f"SELECT {names} FROM events WHERE {upto} AND {selection.sql()}"  # noqa: S608 - our own columns, literals escaped
+        if limit is not None:
+            query = f"SELECT * FROM ({query} ORDER BY {_ordered('DESC')} LIMIT {limit})"  # noqa: S608 - the same
+        engine = QueryBuilder().register("events", self.table)
+        with reading(self.table.table_uri):
+            for batch in pa.RecordBatchReader.from_stream(engine.execute(f"{query} ORDER BY {_ordered('ASC')}")):
+                yield from rows_of(pa.Table.from_batches([batch]))
+
+
+def history(
+    tables: Path, selection: EventFilter, *, limit: int | None = None, as_of: int | None = None
+) -> Iterator[Row]:
+    """Read the selected events, oldest first.
+
+    Args:
+        tables: the folder of the tables.
+        selection: selects events.
+        limit: return only the newest N; None returns all.
+        as_of: leave out events that were committed after this version of ``partition_changes``; None reads all.
+
+    Raises:
+        ChangesRestarted: changes that are not yet in the table of events were deleted.
+    """
+    recorded = EventsTable.of(tables, as_of)
+    yield from merged(recorded.select(selection, limit), _after(tables, recorded.version, as_of), selection, limit)
+
+
+def merged(recorded: Iterable[Row], fresh: pa.Table, selection: EventFilter, limit: int | None) -> Iterable[Row]:
+    """Merge the events of changes that are not yet in the table of events."""
+    added = sorted((row for row in rows_of(events_of(fresh)) if selection.matches(row)), key=_key)
+    rows = heapq.merge(recorded, added, key=_key)
+    return rows if limit is None else deque(rows, maxlen=limit)
+
+
+def rows_of(events: pa.Table) -> list[Row]:
+    """Convert rows of the table of events to dictionaries."""
+    columns = columns_of(events, COLUMNS)
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _after(tables: Path, version: int, as_of: int | None) -> pa.Table:
+    path = tables / PARTITION_CHANGES.name
+    if as_of is not None:
+        return rows_between(path, version, max(version, as_of))
+    added = [rows for _, rows in ChangeReader(path, version).poll()]
+    return pa.concat_tables(added) if added else rows_between(path, version, version)
+
+
+def _ordered(direction: str) -> str:
+    return ", ".join(f"{column} {direction}" for column in _ORDER)
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    offset = row["offset"]
+    return row["occurred_not_after"], -1 if offset is None else offset, row["event_id"]

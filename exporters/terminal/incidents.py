@@ -1,0 +1,97 @@
+"""Incidents as rows, open ones first, and their columns on a terminal. Knows their table, not how they are derived."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from exporters.read_model.incidents import INCIDENT_COLUMNS
+from exporters.terminal.event_filter import EventFilter
+from exporters.terminal.events import history
+from exporters.terminal.output import Field
+from exporters.terminal.time_parsing import SECOND, span
+from streaming.contracts.incidents import IncidentClass
+from streaming.contracts.tables import INCIDENTS
+from streaming.delta.arrow_values import columns_of
+from streaming.delta.queries import open_ours, query, quoted
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from exporters.terminal.output import Row
+    from exporters.terminal.time_parsing import Clock
+
+_STYLES: Final = {
+    IncidentClass.UNCLEAN_ELECTION: "bold red",
+    IncidentClass.CONTROLLED_SHUTDOWN: "",
+    IncidentClass.ROLLING_RESTART: "",
+    IncidentClass.REASSIGNMENT: "",
+}
+
+
+def read_incidents(tables: Path) -> list[dict[str, Any]]:
+    """Read every incident, times in microseconds: open before closed, newest first."""
+    table = open_ours(tables, INCIDENTS)
+    if table is None:
+        return []
+    incidents = query(table, f"SELECT {quoted(INCIDENT_COLUMNS)} FROM rows")  # noqa: S608 - our own columns
+    columns = columns_of(incidents, INCIDENT_COLUMNS)
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return sorted(rows, key=lambda row: (row["closed_at"] is not None, -row["opened_at"], row["incident_id"]))
+
+
+def one_of(rows: Iterable[Row], prefix: str) -> Row:
+    """Return the one incident whose id begins with a prefix; an exact match wins.
+
+    Raises:
+        ConfigurationError: there is none, or more than one.
+    """
+    matching = [row for row in rows if row["incident_id"].startswith(prefix)]
+    exact = [row for row in matching if row["incident_id"] == prefix] or matching
+    if len(exact) != 1:
+        ambiguous = f"{len(exact)} incidents begin with {prefix!r}; give more of the id" if exact else ""
+        raise ConfigurationError(
+            ambiguous or f"no incident begins with {prefix!r}; isrwatch incidents --all lists them"
+        )
+    return exact[0]
+
+
+def evidence(tables: Path, incident: Row) -> list[dict[str, Any]]:
+    """Read the events that an incident lists as its evidence, oldest first."""
+    selection = EventFilter(
+        clusters=(incident["cluster_id"],), since=incident["opened_at"], until=incident["updated_at"]
+    )
+    ids = set(incident["event_ids"] or ())
+    return [row for row in history(tables, selection) if row["event_id"] in ids]
+
+
+def incident_fields(clock: Clock) -> tuple[Field, ...]:
+    """Return the columns of an incident in a list."""
+    return (
+        Field("opened", lambda row: clock.short(row["opened_at"]).partition(".")[0], is_whole=True),
+        Field("lasted", lambda row: lasted(row, clock), is_number=True),
+        Field("class", lambda row: str(row["incident_class"]), is_whole=True),
+        Field("suspects", suspects),
+        Field("summary", lambda row: str(row["summary"])),
+        Field("id", lambda row: str(row["incident_id"])),
+    )
+
+
+def lasted(row: Row, clock: Clock) -> str:
+    """Format the duration of an incident; of an open one, its duration so far."""
+    if row["closed_at"] is None:
+        return f"open {span(max(0, clock.now - row['opened_at']) / SECOND)}"
+    return span((row["closed_at"] - row["opened_at"]) / SECOND)
+
+
+def suspects(row: Row) -> str:
+    """List the suspected brokers with their scores, highest first; "?" if there are none."""
+    ranked = sorted(row["suspects"] or (), key=lambda suspect: -(suspect["score"] or 0))
+    scored = (suspect for suspect in ranked if suspect["score"] is not None)
+    return ", ".join(f"{suspect['broker']} ({suspect['score']:.2f})" for suspect in scored) or "?"
+
+
+def incident_style(row: Row) -> str:
+    """Return the colour of an incident; closed ones are dimmed."""
+    return "dim" if row["closed_at"] is not None else _STYLES.get(row["incident_class"], "red")

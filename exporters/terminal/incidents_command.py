@@ -1,0 +1,113 @@
+"""``isrwatch incidents``: one line per incident, or one incident with its evidence."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from exporters.read_model.incidents import INCIDENT_COLUMNS
+from exporters.terminal.event_view import event_fields, event_style
+from exporters.terminal.events import COLUMNS
+from exporters.terminal.incidents import (
+    evidence,
+    incident_fields,
+    incident_style,
+    lasted,
+    one_of,
+    read_incidents,
+    suspects,
+)
+from exporters.terminal.options import (
+    ClusterOption,
+    ConfigOption,
+    FormatOption,
+    LocalOption,
+    TablesOption,
+    folder_of,
+)
+from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
+from exporters.terminal.time_parsing import Clock
+from streaming.contracts.incidents import IncidentClass
+
+
+def incidents(  # noqa: PLR0913 - one parameter per option
+    incident: Annotated[
+        str | None, typer.Argument(help="Show this incident in full; a unique prefix of its id is enough.")
+    ] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Include closed incidents.")] = False,
+    kinds: Annotated[
+        list[IncidentClass] | None, typer.Option("--class", help="Class of incident; may be repeated.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Open and closed incidents that changed since then.")
+    ] = None,
+    cluster: ClusterOption = None,
+    row_format: FormatOption = None,
+    local: LocalOption = False,
+    tables: TablesOption = None,
+    config_file: ConfigOption = None,
+) -> None:
+    """Show the open incidents; or one incident with the events that are its evidence.
+
+    Example: isrwatch incidents --since 7d
+    """
+    output = output_of(row_format, Clock(time.time_ns() // 1_000, local))
+    folder = folder_of(tables, config_file)
+    changed_since = None if since is None else output.clock.read(since)
+    rows = read_incidents(folder)
+    with until_closed():
+        if incident is not None:
+            selected = one_of(rows, incident)
+            _explain(output, selected, evidence(folder, selected))
+            return
+        matching = [
+            row
+            for row in rows
+            if row["merged_into"] is None
+            and (not kinds or row["incident_class"] in kinds)
+            and (not cluster or row["cluster"] in cluster or row["cluster_id"] in cluster)
+            and (changed_since is None or row["updated_at"] >= changed_since)
+        ]
+        shown = [row for row in matching if everything or changed_since is not None or row["closed_at"] is None]
+        output.print(shown, incident_fields(output.clock), INCIDENT_COLUMNS, incident_style)
+        if not shown and output.is_for_people:
+            output.say(f"no open incidents; {len(matching)} closed, --all shows them")
+
+
+def _explain(output: RowOutput, incident: Row, events: list[dict[str, Any]]) -> None:
+    """Print one incident with its evidence; as JSON one object."""
+    clock = output.clock
+    if output.format is RowFormat.JSON:
+        values = {name: machine(incident[name], name, clock) for name in INCIDENT_COLUMNS}
+        event_values = [{name: machine(event[name], name, clock) for name in COLUMNS} for event in events]
+        output.console.file.write(json.dumps({**values, "evidence": event_values}, ensure_ascii=False) + "\n")
+        return
+    if output.is_for_people:
+        for line in _summary_lines(incident, clock, len(events)):
+            output.console.print(Text(line), soft_wrap=True)
+    output.print(events, event_fields(clock, output.format, output.console.width), COLUMNS, event_style)
+
+
+def _summary_lines(incident: Row, clock: Clock, shown: int) -> list[str]:
+    peaks = {name: incident[f"{name}_peak"] for name in ("under_replicated", "under_min_isr", "offline")}
+    causes = (f"{each['cause']} {each['changes']:,}" for each in incident["causes"] or ())
+    closed = incident["closed_at"]
+    lines = {
+        "incident": incident["incident_id"],
+        "part of": incident["merged_into"],
+        "class": incident["incident_class"],
+        "summary": incident["summary"],
+        "opened": clock.iso(incident["opened_at"]),
+        "closed": "still open" if closed is None else f"{clock.iso(closed)}, after {lasted(incident, clock)}",
+        "suspects": suspects(incident),
+        "topics": ", ".join(incident["topics"] or ()) or None,
+        "causes": ", ".join(causes) or None,
+        "peak": ", ".join(f"{'?' if count is None else count} {name}" for name, count in peaks.items()),
+        "evidence": f"{shown} of {incident['evidence_events']} events",
+    }
+    return [f"{name:9} {text}" for name, text in lines.items() if text is not None]

@@ -1,0 +1,51 @@
+"""The options that several commands share, and the folder of the tables that they resolve to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from exporters.terminal.output import RowFormat
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.storage import is_table
+from streaming.errors import ConfigurationError
+from streaming.settings import load
+
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configuration file; see conf/isrwatch.toml.")]
+TablesOption = Annotated[
+    Path | None, typer.Option("--tables", help="Folder of the Delta tables; default: tables.directory.")
+]
+ClusterOption = Annotated[list[str] | None, typer.Option("--cluster", help="Cluster name or id; may be repeated.")]
+TopicOption = Annotated[
+    list[str] | None, typer.Option("--topic", help="Topic name, or a pattern such as 'orders-*'; may be repeated.")
+]
+FormatOption = Annotated[
+    RowFormat | None, typer.Option("--format", help="Output format; default: table on a terminal, lines in a pipe.")
+]
+LocalOption = Annotated[bool, typer.Option("--local", help="Show times in the local time zone instead of UTC.")]
+AsOfOption = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        metavar="VERSION|TIME",
+        help="Show what the tables contained at a version of partition_changes, or at a time: 15m, 10:30, "
+        "'yesterday 10:30', 2026-03-01T10:30. Reaches back over tables.history_days; by default to the first row.",
+    ),
+]
+
+
+def folder_of(tables: Path | None, config_file: Path | None) -> Path:
+    """Return the folder of the tables: the option's, else the configuration's.
+
+    Raises:
+        ConfigurationError: the folder contains no tables.
+    """
+    folder = Path(load(config_file).tables.directory) if tables is None else tables
+    if not is_table(folder / PARTITION_CHANGES.name):
+        raise ConfigurationError(
+            f"no tables in {folder}; start isrwatch job, or point tables.directory (--tables) at the folder of the "
+            "tables"
+        )
+    return folder

@@ -1,0 +1,251 @@
+"""``isrwatch state``: the present state, or the state as of a version or a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from exporters.read_model.reader import TablesReader
+from exporters.read_model.snapshot import ClusterSnapshot
+from exporters.terminal import live_view
+from exporters.terminal.groups import group_rows
+from exporters.terminal.options import (
+    AsOfOption,
+    ClusterOption,
+    ConfigOption,
+    FormatOption,
+    LocalOption,
+    TablesOption,
+    TopicOption,
+    folder_of,
+)
+from exporters.terminal.output import Field, RowOutput, output_of, until_closed
+from exporters.terminal.state_as_of import state_as_of
+from exporters.terminal.state_view import (
+    broker_rows,
+    cluster_row,
+    columns_as_fields,
+    freshness_columns,
+    partition_fields,
+    partition_rows,
+    partition_style,
+    text,
+    topic_rows,
+)
+from exporters.terminal.time_parsing import Clock, span
+from exporters.terminal.versions import as_of as version_as_of
+from streaming.contracts.health import PARTITIONS
+from streaming.contracts.sample_tables import GROUP_OFFSETS
+from streaming.contracts.state import BrokerState
+from streaming.contracts.tables import BROKER_STATE_TABLE
+from streaming.delta.queries import open_ours, query, quoted
+from streaming.errors import ConfigurationError
+from streaming.settings import load
+
+Row = dict[str, Any]
+# Columns of broker_state that a snapshot has fresher, and one that a terminal has no room for.
+_NOT_FURTHER: Final = frozenset(
+    {
+        *BrokerState._fields,
+        "led_partitions",
+        "hosted_partitions",
+        "in_sync_partitions",
+        "isr_departures",
+        "as_of_version",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StateSelection:
+    """What the options of ``isrwatch state`` select.
+
+    Attributes:
+        clusters: each with its row.
+        topics: names or patterns.
+        folder: of the tables.
+        is_now: whether it is the present state, not one as of a version.
+        everything: include healthy partitions.
+    """
+
+    clusters: list[tuple[ClusterSnapshot, Row]]
+    topics: tuple[str, ...]
+    folder: Path
+    is_now: bool
+    everything: bool
+
+
+def state(  # noqa: PLR0913 - one parameter per option
+    *,
+    clusters: Annotated[bool, typer.Option("--clusters", help="One row per cluster.")] = False,
+    brokers: Annotated[bool, typer.Option("--brokers", help="One row per broker.")] = False,
+    topics: Annotated[bool, typer.Option("--topics", help="One row per topic: totals of its partitions.")] = False,
+    groups: Annotated[bool, typer.Option("--groups", help="One row per consumer group: its lag.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include healthy partitions.")] = False,
+    cluster: ClusterOption = None,
+    topic: TopicOption = None,
+    as_of: AsOfOption = None,
+    row_format: FormatOption = None,
+    local: LocalOption = False,
+    tables: TablesOption = None,
+    config_file: ConfigOption = None,
+) -> None:
+    """Show the unhealthy partitions, worst first; or clusters, brokers, topics or consumer groups.
+
+    Stale data is marked STALE with its age; an unknown value is "?".
+
+    Example: isrwatch state --topic 'orders-*' --as-of 15m
+    """
+    chosen = [
+        show
+        for is_selected, show in ((clusters, _clusters), (brokers, _brokers), (topics, _topics), (groups, _groups))
+        if is_selected
+    ]
+    if len(chosen) > 1:
+        raise ConfigurationError("--clusters, --brokers, --topics and --groups are different tables; give one of them")
+    if groups and as_of is not None:
+        raise ConfigurationError("--groups shows the newest samples only; leave --as-of out")
+    now = time.time_ns() // 1_000
+    output = output_of(row_format, Clock(now, local))
+    folder = folder_of(tables, config_file)
+    version = None if as_of is None else version_as_of(folder, as_of, output.clock)
+    snapshot = TablesReader(folder).refresh() if version is None else state_as_of(folder, version)
+    stale_after = load(config_file).export.stale_after_seconds
+    then = now if version is None else snapshot.read_at
+    selected = [
+        (each, cluster_row(each, then, stale_after))
+        for each in sorted(snapshot.clusters.values(), key=lambda each: each.name)
+        if not cluster or each.name in cluster or each.cluster.cluster_id in cluster
+    ]
+    selection = StateSelection(selected, tuple(topic or ()), folder, version is None, everything)
+    with until_closed():
+        if version is not None:
+            output.say(f"as of version {version}, committed {output.clock.iso(snapshot.read_at)}")
+        _headings(output, selection, then)
+        (chosen[0] if chosen else _partitions)(output, selection)
+
+
+def _headings(output: RowOutput, selection: StateSelection, now: int) -> None:
+    for cluster, row in selection.clusters:
+        if output.is_for_people and output.console.is_terminal:
+            output.console.print(live_view.heading(cluster, now))
+        if row["is_stale"]:
+            age = row["data_age_seconds"]
+            last = (
+                "was never observed" if age is None else f"was last observed {span(age)} earlier; its state is that old"
+            )
+            output.say(f"STALE: cluster {cluster.name} {last}", style="bold red")
+
+
+def _partitions(output: RowOutput, selection: StateSelection) -> None:
+    rows = [
+        row
+        for cluster, cluster_columns in selection.clusters
+        for row in partition_rows(
+            cluster, freshness_columns(cluster_columns), selection.topics, healthy=selection.everything
+        )
+    ]
+    watermarks: dict[str, int | None] = {
+        cluster.cluster.cluster_id: cluster.watermark for cluster, _ in selection.clusters
+    }
+    _print(output, selection, rows, partition_fields(watermarks), partition_style)
+    if not rows and output.is_for_people:
+        output.say(
+            "no unhealthy partitions" if any(row["partitions"] for _, row in selection.clusters) else "no partitions"
+        )
+
+
+def _clusters(output: RowOutput, selection: StateSelection) -> None:
+    rows = [row for _, row in selection.clusters]
+    states = (f"{state}_partitions" for state in live_view.STATES if state != PARTITIONS)
+    names = ("controller", "brokers", PARTITIONS, *states, "isr_shrinks", "leader_changes", "unclean_elections")
+    leading = (Field("cluster", text("cluster")), Field("data age", text("data_age_seconds"), is_number=True))
+    output.print(rows, (*leading, *columns_as_fields(names)), _columns(rows), _stale)
+
+
+def _brokers(output: RowOutput, selection: StateSelection) -> None:
+    more = _further_columns(selection.folder) if selection.is_now else {}
+    rows = [
+        row
+        for cluster, cluster_columns in selection.clusters
+        for row in broker_rows(cluster, freshness_columns(cluster_columns), more.get(cluster.cluster.cluster_id, {}))
+    ]
+    shown = ("led_partitions", "hosted_partitions", "in_sync_partitions", *(_further() if selection.is_now else ()))
+    fields = (
+        Field("broker", text("broker"), is_number=True),
+        Field("state", text("broker_state")),
+        *columns_as_fields(shown),
+    )
+    _print(output, selection, rows, fields, lambda row: live_view.broker_style(row["broker_state"]))
+
+
+def _topics(output: RowOutput, selection: StateSelection) -> None:
+    rows = [
+        row
+        for cluster, cluster_columns in selection.clusters
+        for row in topic_rows(cluster, freshness_columns(cluster_columns), selection.topics)
+    ]
+    names = ("partitions", "offline_partitions", "under_min_isr_partitions", "under_replicated_partitions")
+    spans = ("offline_seconds", "under_min_isr_seconds", "under_replicated_seconds")
+    counts = columns_as_fields(("isr_shrinks", "leader_changes", "unclean_elections"))
+    times = tuple(Field(f"{field.title} for", field.text, is_number=True) for field in columns_as_fields(spans))
+    _print(output, selection, rows, (Field("topic", text("topic")), *columns_as_fields(names), *counts, *times), _stale)
+
+
+def _groups(output: RowOutput, selection: StateSelection) -> None:
+    ids = {cluster.cluster.cluster_id for cluster, _ in selection.clusters}
+    samples = group_rows(selection.folder / GROUP_OFFSETS.name, selection.topics, output.clock.now)
+    rows = [row for row in samples if row["cluster_id"] in ids]
+    numbers = columns_as_fields(("members", PARTITIONS, "lag", "records_lost", "sample_age_seconds"))
+    who = (Field("group", text("group")), Field("state", text("group_state")))
+    fields = (*who, *numbers, Field("worst", text("worst_partition")))
+    _print(output, selection, rows, fields, lambda row: "yellow" if row["records_lost"] else "")
+    if not rows and output.is_for_people:
+        output.say("no consumer groups")
+
+
+def _print(
+    output: RowOutput,
+    selection: StateSelection,
+    rows: list[Row],
+    fields: tuple[Field, ...],
+    style: Callable[[Mapping[str, Any]], str],
+) -> None:
+    """Print rows, with a column for the cluster if there is more than one."""
+    owner = (Field("cluster", text("cluster")),) if len(selection.clusters) > 1 else ()
+    output.print(rows, (*owner, *fields), _columns(rows), style)
+
+
+def _columns(rows: list[Row]) -> Iterable[str]:
+    return dict.fromkeys(name for row in rows for name in row)
+
+
+def _stale(row: Mapping[str, Any]) -> str:
+    return "dim" if row["is_stale"] else ""
+
+
+def _further() -> Iterator[str]:
+    """List the columns of ``broker_state`` that the job derives and a snapshot lacks, from the table's definition."""
+    excluded = {*(column.name for column in BROKER_STATE_TABLE.columns[:2]), *_NOT_FURTHER}
+    for column in BROKER_STATE_TABLE.columns:
+        if (
+            column.name not in excluded
+            and column.type in {"int", "long", "double", "boolean"}
+            and "offset" not in column.name
+        ):
+            yield column.name
+
+
+def _further_columns(folder: Path) -> dict[str, dict[int, Mapping[str, Any]]]:
+    table, names = open_ours(folder, BROKER_STATE_TABLE), tuple(_further())
+    by_cluster: dict[str, dict[int, Mapping[str, Any]]] = {}
+    if table is not None:
+        columns = quoted(("cluster_id", "broker", *names))
+        for row in query(table, f"SELECT {columns} FROM rows").to_pylist():  # noqa: S608 - our own columns
+            by_cluster.setdefault(row["cluster_id"], {})[row["broker"]] = {name: row[name] for name in names}
+    return by_cluster

@@ -1,0 +1,211 @@
+"""The state of clusters, partitions, brokers and topics: its rows, and its columns on a terminal.
+
+Knows snapshots, no files. An unknown value is None in a row and ``?`` on a terminal, never 0.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from exporters.terminal import live_view
+from exporters.terminal.event_filter import matches_topic
+from exporters.terminal.output import UNKNOWN, Field
+from exporters.terminal.time_parsing import SECOND, span
+from streaming.contracts.health import (
+    AT_MIN_ISR,
+    OFFLINE,
+    PARTITIONS,
+    UNDER_MIN_ISR,
+    UNDER_REPLICATED,
+    UNKNOWN_MIN_ISR,
+    known_by_minimum,
+    states_of,
+)
+from streaming.contracts.state import PartitionState
+from streaming.contracts.totals import seconds_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from exporters.read_model.snapshot import ClusterSnapshot, TopicPartitions
+    from exporters.terminal.output import Row
+
+UNHEALTHY: Final = (OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED)
+"""Worst first."""
+_TOTALS: Final = ("isr_shrinks", "isr_expands", "leader_changes", "unclean_elections")
+_SPANS: Final = {
+    "offline_seconds": "offline_since",
+    "under_min_isr_seconds": "under_min_isr_since",
+    "under_replicated_seconds": "under_replicated_since",
+}
+
+
+def cluster_row(cluster: ClusterSnapshot, now: int, stale_after_seconds: float) -> dict[str, Any]:
+    """Return the row of a cluster: data age, states of its partitions, totals."""
+    return {
+        **_freshness(cluster, now, stale_after_seconds),
+        **cluster.cluster._asdict(),
+        "brokers": len(cluster.known_brokers()),
+        **_counts(cluster.counts.states),
+        **cluster.totals._asdict(),
+    }
+
+
+def _counts(states: Mapping[str, int]) -> dict[str, int | None]:
+    """Count partitions by state; states that depend on min ISR are unknown while no min ISR is known."""
+    partitions, unknown = states.get(PARTITIONS, 0), states.get(UNKNOWN_MIN_ISR, 0)
+    counts: dict[str, int | None] = {f"{state}_partitions": states.get(state, 0) for state in live_view.STATES}
+    for state in (UNDER_MIN_ISR, AT_MIN_ISR):
+        counts[f"{state}_partitions"] = known_by_minimum(states.get(state, 0), partitions, unknown)
+    del counts[f"{PARTITIONS}_partitions"]
+    return {PARTITIONS: partitions, **counts}
+
+
+def partition_rows(
+    cluster: ClusterSnapshot, freshness: Row, topics: tuple[str, ...], *, healthy: bool
+) -> Iterator[dict[str, Any]]:
+    """Return the partitions of a cluster, worst first; healthy ones only on request."""
+    selected = (partition for partition in cluster.partitions() if matches_topic(partition.topic, topics))
+    ranked = ((_severity(partition), partition) for partition in selected)
+    for (rank, _), partition in sorted(ranked, key=lambda pair: (pair[0], pair[1].topic, pair[1].partition)):
+        if healthy or rank < len(UNHEALTHY):
+            spent = {name: _spent(partition, name, cluster.watermark) for name in _SPANS}
+            yield {**freshness, **partition._asdict(), **spent, "health": health(partition)}
+
+
+def broker_rows(cluster: ClusterSnapshot, freshness: Row, more: Mapping[int, Row]) -> Iterator[dict[str, Any]]:
+    """Return the brokers of a cluster.
+
+    Args:
+        cluster: its snapshot.
+        freshness: columns that every row begins with.
+        more: by broker, further columns of ``broker_state``.
+    """
+    counts = cluster.counts
+    for number in cluster.known_brokers():
+        broker = cluster.brokers.get(number)
+        yield {
+            **freshness,
+            **({} if freshness["is_stale"] else more.get(number, {})),  # advice on stale state would be wrong
+            **({} if broker is None else broker._asdict()),
+            "broker": number,
+            "broker_state": live_view.broker_state(broker)[0],
+            "led_partitions": counts.led.get(number, 0),
+            "hosted_partitions": counts.hosted.get(number, 0),
+            "in_sync_partitions": counts.in_sync.get(number, 0),
+            "isr_departures": dict(cluster.departures.get(number, {})),
+        }
+
+
+def topic_rows(cluster: ClusterSnapshot, freshness: Row, topics: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Return the totals of each topic."""
+    for topic in sorted(cluster.topics.values(), key=lambda topic: topic.topic):
+        if matches_topic(topic.topic, topics):
+            yield {**freshness, **_topic_row(topic, cluster.watermark)}
+
+
+def _topic_row(topic: TopicPartitions, watermark: int | None) -> dict[str, Any]:
+    partitions = topic.partitions.values()
+    states = Counter(state for partition in partitions for state in states_of(partition))
+    return {
+        "topic_id": topic.topic_id,
+        "topic": topic.topic,
+        **_counts(states),
+        **{name: sum(getattr(partition, name) or 0 for partition in partitions) for name in _TOTALS},
+        **{name: sum(_spent(partition, name, watermark) for partition in partitions) for name in _SPANS},
+    }
+
+
+def health(partition: PartitionState) -> str:
+    """Return the worst state that a partition is in."""
+    worst, _ = _severity(partition)
+    if worst < len(UNHEALTHY):
+        return UNHEALTHY[worst]
+    return UNKNOWN_MIN_ISR if partition.is_under_min_isr is None else "healthy"
+
+
+def _severity(partition: PartitionState) -> tuple[int, int]:
+    """Return a sort key, worst first: the rank of the worst state, then the most missing replicas."""
+    states = states_of(partition)
+    worst = next((rank for rank, state in enumerate(UNHEALTHY) if state in states), len(UNHEALTHY))
+    return worst, -len(set(partition.replicas) - set(partition.isr))
+
+
+def _spent(partition: PartitionState, name: str, watermark: int | None) -> float:
+    return seconds_until(getattr(partition, name) or 0.0, getattr(partition, _SPANS[name]), watermark)
+
+
+def _freshness(cluster: ClusterSnapshot, now: int, stale_after_seconds: float) -> dict[str, Any]:
+    return {
+        "cluster_id": cluster.cluster.cluster_id,
+        "cluster": cluster.name,
+        "data_age_seconds": cluster.age_seconds(now),
+        "is_stale": cluster.is_stale(now, stale_after_seconds),
+    }
+
+
+def freshness_columns(row: Row) -> dict[str, Any]:
+    """Return the columns that every row of a cluster begins with."""
+    return {name: row[name] for name in ("cluster_id", "cluster", "data_age_seconds", "is_stale")}
+
+
+def text(name: str) -> Callable[[Row], str]:
+    """Return a function that formats a column of a row for a terminal."""
+
+    def formatted(row: Row) -> str:
+        value = row.get(name)
+        if value is None:
+            return UNKNOWN
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if name.endswith("_seconds") and isinstance(value, int | float):
+            return span(value)
+        if isinstance(value, float):
+            return f"{value:.2f}"
+        if isinstance(value, list | tuple):
+            return ",".join(map(str, value))
+        return f"{value:,}" if isinstance(value, int) else str(value)
+
+    return formatted
+
+
+def columns_as_fields(names: Iterable[str]) -> tuple[Field, ...]:
+    """Return columns titled by their names, without the endings that name the unit."""
+    endings = ("_partitions", "_seconds")
+    return tuple(
+        Field(name.removesuffix(endings[0]).removesuffix(endings[1]).replace("_", " "), text(name), is_number=True)
+        for name in names
+    )
+
+
+def partition_fields(watermarks: dict[str, int | None]) -> tuple[Field, ...]:
+    """Return the columns of a partition.
+
+    Args:
+        watermarks: by cluster id, UTC microseconds up to which durations are counted.
+    """
+
+    def lasting(row: Row) -> str:
+        since = [row[name] for name in _SPANS.values() if row[name] is not None]
+        until = watermarks[row["cluster_id"]]
+        return span(max(0, until - min(since)) / SECOND) if since and until is not None else ""
+
+    def cause(row: Row) -> str:
+        return f"{row['last_cause']} ({row['last_evidence']})" if row["last_cause"] else ""
+
+    return (
+        Field("partition", lambda row: f"{row['topic']}-{row['partition']}"),
+        Field("health", lambda row: row["health"].replace("_", " ")),
+        Field("for", lasting, is_number=True),
+        Field("leader", lambda row: "none" if row["leader"] < 0 else str(row["leader"]), is_number=True),
+        Field("ISR", lambda row: text("isr")(row) or "empty"),
+        Field("missing", lambda row: ",".join(str(broker) for broker in row["replicas"] if broker not in row["isr"])),
+        Field("min ISR", text("min_isr_effective"), is_number=True),
+        Field("last cause", cause),
+    )
+
+
+def partition_style(row: Row) -> str:
+    """Return the colour of a partition, by its health."""
+    return live_view.STATE_STYLES.get(row["health"], "")

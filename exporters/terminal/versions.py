@@ -1,0 +1,83 @@
+"""``--as-of``: the version of ``partition_changes`` that a number or a time selects, over all history in the rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.definitions import check_layout
+from streaming.delta.history import EXPIRED_VERSION
+from streaming.delta.queries import query
+from streaming.delta.storage import open_table
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deltalake import DeltaTable
+
+    from exporters.terminal.time_parsing import Clock
+
+_MOMENT: Final = "arrow_cast({}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+def as_of(tables: Path, text: str, clock: Clock) -> int:
+    """Read ``--as-of``: a version of ``partition_changes``, or a time: the newest version committed by then.
+
+    A time selects by ``committed_at``: what had occurred but was not committed yet is not included.
+
+    Raises:
+        ConfigurationError: it is neither, or lies before or after what the tables hold.
+        TableRefused: the table has another layout than this program reads.
+    """
+    path = tables / PARTITION_CHANGES.name
+    table = open_table(path)
+    if table is None:
+        raise ConfigurationError(f"{path} has no version yet; --as-of needs one")
+    check_layout(table, PARTITION_CHANGES)
+    oldest, newest = oldest_known(table), int(table.version())
+    if text.strip().isdecimal():
+        version = int(text)
+        if not oldest <= version <= newest:
+            raise ConfigurationError(f"--as-of {version}: {path} has the versions {oldest} to {newest}")
+        return version
+    at_time = _newest_version(table, f"committed_at <= {_MOMENT.format(clock.read(text))}")
+    if at_time is None or at_time < oldest:
+        first = _oldest_moment(table, oldest)
+        if first is None:
+            raise ConfigurationError(f"--as-of {text}: {path} has no rows yet")
+        since = clock.iso(-(-first // 1000) * 1000)  # rounded up: it can be given to --as-of
+        raise ConfigurationError(f"--as-of {text}: the oldest state that {path} can show is of {since}")
+    return at_time
+
+
+def oldest_known(table: DeltaTable) -> int:
+    """Return the oldest version whose state the rows still hold: history before it has expired."""
+    expired = table.transaction_version(EXPIRED_VERSION)
+    return 0 if expired is None else int(expired)
+
+
+def committed_at(table: DeltaTable, version: int) -> int | None:
+    """Return when the newest change up to a version was committed, UTC microseconds; None where there is none."""
+    moment = f"arrow_cast(max(committed_at), 'Int64') AS moment FROM rows WHERE version <= {version}"
+    rows: list[dict[str, int | None]] = query(table, f"SELECT {moment}").to_pylist()
+    return rows[0]["moment"]
+
+
+def _oldest_moment(table: DeltaTable, oldest: int) -> int | None:
+    """Return the earliest time that ``--as-of`` accepts, UTC microseconds; None while there are no rows.
+
+    While no history has expired, the oldest version only created the table: the first version with rows is meant.
+    """
+    first = committed_at(table, oldest)
+    if first is not None:
+        return first
+    moment = "arrow_cast(min(committed_at), 'Int64') AS moment FROM rows"
+    rows: list[dict[str, int | None]] = query(table, f"SELECT {moment}").to_pylist()
+    return rows[0]["moment"]
+
+
+def _newest_version(table: DeltaTable, where: str) -> int | None:
+    newest = query(table, f"SELECT max(version) AS version FROM rows WHERE {where}")  # noqa: S608 - our own columns
+    rows: list[dict[str, int | None]] = newest.to_pylist()
+    return rows[0]["version"]

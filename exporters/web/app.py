@@ -1,0 +1,82 @@
+"""The running exporter: a socket, a thread that refreshes from the tables, and uvicorn."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+
+from exporters.read_model.reader import TablesReader
+from exporters.read_model.refresher import Refresher
+from exporters.web.server import Endpoints, application
+from streaming.runtime.listening import address_of, listen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from streaming.settings import ExportSettings
+
+OPTION: Final = "--web.listen-address"
+STOP_SECONDS: Final = 2
+START_SECONDS: Final = 30
+
+
+def serve(tables: Path, settings: ExportSettings, opened: socket.socket) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    server, refresher = _parts(tables, settings)
+    refresher.start()
+    try:
+        server.run(sockets=[opened])
+    finally:
+        refresher.stop()
+
+
+@contextmanager
+def serving(tables: Path, settings: ExportSettings) -> Iterator[str]:
+    """Serve from threads of this process while the context is open.
+
+    Yields:
+        host and port, as in a URL.
+    """
+    opened = listen(settings.listen, OPTION)
+    server, refresher = _parts(tables, settings)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]}, name="http", daemon=True)
+    refresher.start()
+    thread.start()
+    try:
+        _wait_until_started(server, thread)
+        yield address_of(opened)
+    finally:
+        server.should_exit = True
+        refresher.stop()
+        thread.join()
+        refresher.join()
+        opened.close()
+
+
+def _parts(tables: Path, settings: ExportSettings) -> tuple[uvicorn.Server, Refresher]:
+    refresher = Refresher(TablesReader(tables), settings.refresh_seconds, version("isrwatch"))
+    endpoints = Endpoints(refresher, settings.stale_after_seconds)
+    config = uvicorn.Config(
+        application(endpoints),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+    return uvicorn.Server(config), refresher
+
+
+def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not server.started and thread.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if not server.started:
+        raise AssertionError("the HTTP server did not start")

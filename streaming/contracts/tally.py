@@ -1,0 +1,235 @@
+"""Counts of partitions per broker and per cluster, kept up to date change by change.
+
+What one partition adds is a pure function of its state. The owner of the state takes away what it added before a
+change and adds what it adds after, so counts cost what changed, however many partitions there are. Tallies of disjoint
+sets of partitions add up. Names are column names of ``broker_state`` and ``cluster_state``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from streaming.contracts import health
+from streaming.contracts.identifiers import NO_LEADER, BrokerId
+from streaming.contracts.totals import COUNTS, EPISODES, SECONDS, TOTALS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from streaming.contracts.identifiers import ClusterId, Micros
+    from streaming.contracts.state import PartitionState
+
+SECOND: Final = 1_000_000
+_SINCE: Final = tuple((f"{name}_seconds", f"{name}_since") for name in EPISODES)
+COLUMN_OF_STATE: Final = {
+    state: state if state == health.PARTITIONS else f"{state}_{health.PARTITIONS}" for state in health.STATES
+}
+# Totals, then of each kind of episode how many are open, and the sum of their begins.
+_NAMES: Final = (*TOTALS, *(f"{name}/open" for name, _ in _SINCE), *(f"{name}/since" for name, _ in _SINCE))
+_EPISODES: Final = len(_SINCE)
+_TOTALS_OF: Final = attrgetter(*COUNTS, *SECONDS, *(since for _, since in _SINCE))
+# What is added: whose count (None: the cluster's), and which.
+Contribution = tuple["BrokerId | None", str]
+
+
+class TallyEntry(NamedTuple):
+    """One number of a tally: a count, of a broker or (None) of the cluster, or a total."""
+
+    cluster_id: ClusterId
+    is_total: bool
+    broker: BrokerId | None
+    name: str
+    value: int
+
+
+class Shape(NamedTuple):
+    """All of a partition that its counts depend on; very many partitions have the same."""
+
+    is_first: bool
+    is_deleted: bool
+    leader: BrokerId
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...]
+    removing_replicas: tuple[BrokerId, ...]
+    min_isr_effective: int | None
+    is_offline: bool
+    is_under_replicated: bool
+    is_under_min_isr: bool | None
+    is_at_min_isr: bool | None
+    is_off_preferred_leader: bool
+    last_cause: str | None
+
+
+_SHAPE_OF: Final = attrgetter(*Shape._fields[1:])
+
+
+def contributions(partition: Shape) -> list[Contribution]:
+    """Name the counts that a partition is one of; a tombstone is in none."""
+    if partition.is_deleted:
+        return []
+    contributions: list[Contribution] = [(None, COLUMN_OF_STATE[state]) for state in health.states_of(partition)]
+    if partition.is_first:
+        contributions.append((None, "topics"))  # every topic has a partition 0, so it stands for its topic
+    if partition.leader != NO_LEADER:
+        contributions.append((partition.leader, "led_partitions"))
+    hosted = ["hosted_partitions"]
+    if partition.is_under_min_isr:
+        hosted.append("under_min_isr_partitions")
+    if partition.is_offline:
+        hosted.append("offline_partitions")
+    contributions += [(broker, name) for broker in partition.replicas for name in hosted]
+    in_sync = ["in_sync_partitions", *_at_stake(partition)]
+    contributions += [(broker, name) for broker in partition.isr for name in in_sync]
+    return contributions
+
+
+def _at_stake(partition: Shape) -> list[str]:
+    """Name what would happen to a partition if any one of its in-sync replicas stopped now.
+
+    Eligible leader replicas (KIP-966) are not counted on: they are known to have been fenced or to lag when they left
+    the ISR, and no observation shows whether one of them could still lead.
+    """
+    left, minimum = len(partition.isr) - 1, partition.min_isr_effective
+    at_stake = [] if partition.is_offline or left else ["would_go_offline"]
+    if minimum is None:
+        at_stake.append("unknown_min_isr_partitions")
+    elif left < minimum and not partition.is_under_min_isr:
+        at_stake.append("would_go_under_min_isr")
+    return at_stake
+
+
+class Tally:
+    """The counts of every broker and cluster, and the totals of the partitions that are remembered.
+
+    Partitions that came and went are counted by their shape first. What a shape adds is worked out once, when the
+    counts are read: a broker that dies changes thousands of partitions, which have a few shapes.
+    """
+
+    def __init__(self, partitions: Iterable[PartitionState] = ()) -> None:
+        """Count some partitions, tombstones included: their totals are still theirs."""
+        self._uncounted: defaultdict[ClusterId, Counter[tuple[Any, ...]]] = defaultdict(Counter)
+        self._counts: defaultdict[ClusterId, Counter[Contribution]] = defaultdict(Counter)
+        self._totals: defaultdict[ClusterId, Counter[str]] = defaultdict(Counter)
+        for partition in partitions:
+            self._add(partition, 1)
+
+    contributions = staticmethod(contributions)
+
+    def replace(self, before: PartitionState | None, after: PartitionState) -> None:
+        """Follow one change of a partition."""
+        if before is None:
+            self._add(after, 1)
+            return
+        was, now = _shape(before), _shape(after)
+        if was != now:
+            uncounted = self._uncounted[after.cluster_id]
+            uncounted[was] -= 1
+            uncounted[now] += 1
+        totals = self._totals[after.cluster_id]
+        for place, (had, has) in enumerate(zip(_TOTALS_OF(before), _TOTALS_OF(after), strict=True)):
+            if had != has:  # a change moves one or two of a dozen totals
+                for name, value in _added(place, has):
+                    totals[name] += value
+                for name, value in _added(place, had):
+                    totals[name] -= value
+
+    def forget(self, partitions: Iterable[PartitionState]) -> None:
+        """Take away what some partitions added."""
+        for partition in partitions:
+            self._add(partition, -1)
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        copied = type(self)()
+        copied.update(self)
+        return copied
+
+    def update(self, other: Tally) -> None:
+        """Add the counts of other partitions."""
+        for cluster_id, counts in other._counted().items():
+            self._counts[cluster_id].update(counts)
+        for cluster_id, totals in other._totals.items():
+            self._totals[cluster_id].update(totals)
+
+    def entries(self) -> Iterator[TallyEntry]:
+        """List every number, to be added up elsewhere."""
+        for cluster_id, counts in self._counted().items():
+            for (broker, name), value in counts.items():
+                yield TallyEntry(cluster_id, False, broker, name, value)
+        for cluster_id, totals in self._totals.items():
+            for name, value in totals.items():
+                yield TallyEntry(cluster_id, True, None, name, value)
+
+    def add(self, entry: TallyEntry) -> None:
+        """Add one number of another tally."""
+        if entry.is_total:
+            self._totals[entry.cluster_id][entry.name] += entry.value
+        else:
+            self._counts[entry.cluster_id][entry.broker, entry.name] += entry.value
+
+    def of_broker(self, cluster_id: ClusterId, broker: BrokerId, name: str) -> int:
+        """Return one count of a broker."""
+        return self._counted()[cluster_id][broker, name]
+
+    def by_broker(self, cluster_id: ClusterId, name: str) -> dict[int, int]:
+        """Return one count of every broker that has it."""
+        counts = self._counted()[cluster_id].items()
+        return {broker: value for (broker, each), value in counts if each == name and broker is not None and value}
+
+    def of_cluster(self, cluster_id: ClusterId, name: str) -> int:
+        """Return one count of a cluster."""
+        return self._counted()[cluster_id][None, name]
+
+    def total(self, cluster_id: ClusterId, name: str, watermark: Micros | None) -> int | float:
+        """Return one total of ``contracts.totals`` over a cluster; seconds with the open episodes up to the watermark.
+
+        Whole microseconds are summed, so that what is added and taken away leaves nothing behind.
+        """
+        totals = self._totals[cluster_id]
+        closed = totals[name]
+        if name in COUNTS:
+            return closed
+        begun = totals[f"{name}/open"]
+        running = 0 if watermark is None else watermark * begun - totals[f"{name}/since"]
+        return (closed + max(0, running)) / SECOND
+
+    def _add(self, partition: PartitionState, step: int) -> None:
+        self._uncounted[partition.cluster_id][_shape(partition)] += step
+        totals = self._totals[partition.cluster_id]
+        for place, number in enumerate(_TOTALS_OF(partition)):
+            if number or (number is not None and place >= len(TOTALS)):  # an episode may begin at 0
+                for name, value in _added(place, number):
+                    totals[name] += step * value
+
+    def _counted(self) -> defaultdict[ClusterId, Counter[Contribution]]:
+        """Return the counts, with what every shape adds that has come or gone since the last time."""
+        for cluster_id, shapes in self._uncounted.items():
+            counts = self._counts[cluster_id]
+            for shape, number in shapes.items():
+                if number:
+                    for contribution in self.contributions(Shape._make(shape)):
+                        counts[contribution] += number
+        self._uncounted.clear()
+        return self._counts
+
+
+def _shape(partition: PartitionState) -> tuple[Any, ...]:
+    """Return the values of ``Shape``; an object of that class is made once per shape only."""
+    return partition.partition == 0, *_SHAPE_OF(partition)
+
+
+def _added(place: int, number: float | None) -> tuple[tuple[str, int], ...]:
+    """Return what one number of ``_TOTALS_OF`` adds to the totals of ``_NAMES``.
+
+    Whole microseconds, so that sums come back to zero; a begin adds an open episode, too.
+    """
+    if number is None:
+        return ()
+    if place < len(COUNTS):
+        return ((_NAMES[place], int(number)),)
+    if place < len(TOTALS):
+        return ((_NAMES[place], round(number * SECOND)),)
+    return (_NAMES[place], 1), (_NAMES[place + _EPISODES], int(number))

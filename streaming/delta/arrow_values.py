@@ -1,0 +1,86 @@
+"""Arrow columns as Python values, column by column: times as UTC microseconds, lists as tuples, equal values shared.
+
+A row class (a NamedTuple) names the columns it wants by its fields. Knows pyarrow, no table.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+R = TypeVar("R", bound=tuple[Any, ...])
+Columns = dict[str, list[Any]]
+# Below so many values, finding the equal ones costs more than it saves.
+_WORTH_SHARING: Final = 1024
+
+
+def columns_of(rows: pa.Table, names: Iterable[str]) -> Columns:
+    """Read some columns of a table; one that it does not have is left out."""
+    present = set(rows.column_names)
+    return {name: values_of(rows.column(name).combine_chunks()) for name in names if name in present}
+
+
+def struct_columns(rows: pa.Table, column: str, names: Iterable[str]) -> Columns:
+    """Read some fields of a struct column; null where the struct is null."""
+    structs = rows.column(column).combine_chunks()
+    selected = set(names)
+    fields = zip(structs.type, structs.flatten(), strict=True)
+    return {field.name: values_of(values) for field, values in fields if field.name in selected}
+
+
+def rows_as(cls: type[R], columns: Mapping[str, list[Any]], count: int) -> list[R]:
+    """Make one row per index; fields without a column are None."""
+    nothing = [None] * count
+    row: Any = cls
+    values = (columns.get(name, nothing) for name in row._fields)
+    return list(map(row._make, zip(*values, strict=True)))
+
+
+def values_of(array: Any) -> list[Any]:  # noqa: ANN401 - pyarrow ships no types
+    """Read one column. Equal values of a million rows become one Python object each: half the memory of a state."""
+    kind = array.type
+    if pa.types.is_timestamp(kind):
+        array = array.cast(pa.timestamp("us", tz=kind.tz)).cast(pa.int64())
+    elif pa.types.is_list(kind) and not pa.types.is_nested(kind.value_type):
+        return _tuples(array)
+    elif pa.types.is_string_view(kind):
+        array = array.cast(pa.string())
+    elif pa.types.is_nested(kind) or pa.types.is_boolean(kind) or pa.types.is_dictionary(kind):
+        return list(array.to_pylist())
+    if len(array) < _WORTH_SHARING:
+        return list(array.to_pylist())
+    encoded = array.dictionary_encode()
+    distinct = encoded.dictionary.to_pylist()
+    return [None if index is None else distinct[index] for index in encoded.indices.to_pylist()]
+
+
+def _tuples(lists: Any) -> list[tuple[Any, ...] | None]:  # noqa: ANN401 - pyarrow ships no types
+    values = lists.values.to_pylist()
+    tuples = [tuple(values[begin:end]) for begin, end in pairwise(lists.offsets.to_pylist())]
+    if len(tuples) >= _WORTH_SHARING:
+        shared: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        tuples = [shared.setdefault(each, each) for each in tuples]
+    if not lists.null_count:
+        return list(tuples)
+    return [each if valid else None for each, valid in zip(tuples, lists.is_valid().to_pylist(), strict=True)]
+
+
+def plain(rows: pa.Table) -> pa.Table:
+    """Turn timestamps into microseconds, within structs, too."""
+    return rows.cast(pa.schema([pa.field(item.name, plain_type(item.type)) for item in rows.schema]))
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the same type with whole numbers for timestamps."""
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(item.name, plain_type(item.type)) for item in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(plain_type(kind.value_type))
+    return kind

@@ -1,0 +1,120 @@
+"""The writer of ``partition_changes``: one commit per batch, exactly at version N + 1.
+
+A commit carries, atomically, the changes, the last bus position of every source, and the writer's generation; the
+loser of a race stops (see ``writer``). What was applied is recorded as positions, not as batch ids: a new checkpoint
+starts again at batch 0, and a callback may run after its JVM has ended.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.change_rows import in_commit
+from streaming.delta.history import expire_changes
+from streaming.delta.layouts import create_or_upgrade
+from streaming.delta.maintenance import KEEP_ALL, AppendMaintenance, RetentionPolicy
+from streaming.delta.writer import APPEND, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+NOTHING_APPLIED: Final = -1
+
+
+def position_key(source: str) -> str:
+    """Name the transaction that holds the position of one source."""
+    return f"position/{source}"
+
+
+def moved(positions: Mapping[str, int]) -> dict[str, int]:
+    """Return the positions of sources as the transactions of a commit."""
+    return {position_key(source): position for source, position in positions.items()}
+
+
+def applied_position(table: DeltaTable, source: str) -> int:
+    """Read the position of the last applied record of a source from a table's transactions, -1 for none."""
+    position = table.transaction_version(position_key(source))
+    return NOTHING_APPLIED if position is None else position
+
+
+class ChangeLog:
+    """The only writer of ``partition_changes``. Opening it takes the next generation."""
+
+    def __init__(self, directory: Path, policy: RetentionPolicy = KEEP_ALL) -> None:
+        """Open or create the table below a directory.
+
+        Args:
+            directory: of the tables.
+            policy: how long history and old files are retained.
+
+        Raises:
+            TableRefused: the table is not ours, or newer than this program.
+        """
+        self._table = create_or_upgrade(directory, PARTITION_CHANGES)
+        self._writer = Writer(self._table)
+        self._positions: dict[str, int] = {}
+        expire = partial(expire_changes, directory)
+        path = directory / PARTITION_CHANGES.name
+        self._maintenance = AppendMaintenance(self._table, path, self._writer, expire, policy)
+
+    @property
+    def version(self) -> int:
+        """The version that the next commit builds on."""
+        return self._table.version()
+
+    @property
+    def uri(self) -> str:
+        """Where the table is."""
+        return self._table.table_uri
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """The positions of the sources that reported since the start."""
+        return dict(self._positions)
+
+    def position(self, source: str) -> int:
+        """Return the position of the last applied observation of a source, -1 for none."""
+        if source not in self._positions:
+            self._positions[source] = applied_position(self._table, source)
+        return self._positions[source]
+
+    def go_on_after(self, positions: Mapping[str, int]) -> None:
+        """Set the positions from rows of sources: the distributed mode commits no transactions with them."""
+        for source, position in positions.items():
+            self._positions[source] = max(position, self.position(source))
+
+    def commit(self, rows: pa.Table, positions: Mapping[str, int]) -> int:
+        """Append changes and move positions, at exactly the next version.
+
+        Args:
+            rows: changes as ``change_rows.changes_to_arrow`` writes them.
+            positions: last applied position of every source in the batch.
+
+        Returns:
+            the new version.
+
+        Raises:
+            TableRefused: another writer came first; nothing was written.
+        """
+        # The version is certain before the commit: the writer commits at exactly this version or not at all.
+        expected = self.version + 1
+        committed_at = time.time_ns() // 1000
+        version = self._writer.write(in_commit(rows, expected, committed_at), APPEND, moved(positions))
+        self._positions.update(positions)
+        self._maintenance.after_commit()
+        return version
+
+    def check_ours(self) -> None:
+        """Check that no other writer has claimed the table.
+
+        Raises:
+            TableRefused: another one has.
+        """
+        self._writer.check_ours()

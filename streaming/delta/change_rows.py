@@ -1,0 +1,89 @@
+"""Changes as rows of ``partition_changes``."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from streaming.contracts.columns import COMMIT_ORDER, OCCURRENCE, PARTITION_IDENTITY
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.definitions import arrow_schema
+from streaming.delta.state_rows import min_isr_rows, states_to_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from streaming.changes.change import Change, Event
+
+EPOCH: Final = dt.date(1970, 1, 1)
+MICROS_PER_DAY: Final = 86_400_000_000
+SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
+OF_COMMIT: Final = (*(column.name for column in COMMIT_ORDER), "committed_at")
+"""The columns that only the commit knows."""
+UNCOMMITTED: Final = pa.schema([field for field in SCHEMA if field.name not in OF_COMMIT])
+"""Rows before their commit is known."""
+
+
+def day(micros: int) -> dt.date:
+    """Return the UTC day of a moment."""
+    return EPOCH + dt.timedelta(days=micros // MICROS_PER_DAY)
+
+
+def changes_to_arrow(changes: Iterable[Change]) -> pa.Table:
+    """Write changes as rows of ``partition_changes``, in their order, without what only their commit knows."""
+    rows = list(changes)
+    return pa.Table.from_arrays([_column(field, rows) for field in UNCOMMITTED], schema=UNCOMMITTED)
+
+
+def in_commit(rows: pa.Table, version: int, committed_at: int) -> pa.Table:
+    """Add what makes rows those of one commit: its version, their order in it, and its time in microseconds."""
+    count = rows.num_rows
+    columns = {
+        **{name: rows[name] for name in rows.column_names},
+        "version": pa.repeat(pa.scalar(version, pa.int64()), count),
+        "ordinal": pa.array(range(count), pa.int64()),
+        "committed_at": pa.repeat(pa.scalar(committed_at, pa.int64()), count).cast(SCHEMA.field("committed_at").type),
+    }
+    return pa.Table.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _column(field: pa.Field, rows: Sequence[Change]) -> pa.Array:
+    """Write one column: column by column costs a tenth of row by row."""
+    if field.name == "cluster_after":
+        minima = [min_isr_rows(change.min_isr) for change in rows if change.cluster_after is not None]
+        return states_to_arrow([change.cluster_after for change in rows], field.type, topic_min_isr=minima)
+    if field.name in _STATES:
+        return states_to_arrow([getattr(change, field.name) for change in rows], field.type)
+    if field.name in _OF_CHANGE:
+        return pa.array([_OF_CHANGE[field.name](change) for change in rows], field.type)
+    if field.name in _OF_OBSERVATION:
+        return pa.array([getattr(change.observation, field.name) for change in rows], field.type)
+    return pa.array([getattr(change, field.name) for change in rows], field.type)
+
+
+def _of_partition(name: str) -> Callable[[Change], Any]:
+    return lambda change: None if change.after is None else getattr(change.after, name)
+
+
+def _event(event: Event) -> dict[str, Any]:
+    return {
+        "event_id": event.event_id,
+        "event": event.event,
+        "event_broker": event.event_broker,
+        "detail": event.detail,
+    }
+
+
+_STATES: Final = frozenset({"before", "after", "broker_after", "source_after"})
+_OF_OBSERVATION: Final = frozenset(
+    {"cluster_id", "cluster", "authority", "sequence", *(column.name for column in OCCURRENCE)}
+)
+_OF_CHANGE: Final[Mapping[str, Callable[[Change], Any]]] = {
+    "date": lambda change: day(change.observation.occurred_not_after),
+    **{column.name: _of_partition(column.name) for column in PARTITION_IDENTITY},
+    "broker": lambda change: None if change.broker_after is None else change.broker_after.broker,
+    "offset": lambda change: getattr(change.observation, "metadata_offset", None),
+    "events": lambda change: [_event(event) for event in change.events],
+}

@@ -1,0 +1,112 @@
+"""Compaction of an append-only table: small files of a day into larger ones, at exactly the next version or not at all.
+
+delta-rs' own ``optimize.compact`` looks for no conflict and tries again: of two writers that compact the same files,
+both commit, and every row is there twice. So the files are written beside the table, in its layout and with its
+statistics, and one commit without retries exchanges them.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+from deltalake import WriterProperties, write_deltalake
+from deltalake.transaction import AddAction, RemoveAction
+
+from streaming.delta.definitions import STATISTICS_PROPERTY
+from streaming.delta.storage import actions_of, adopt_file, new_scratch, read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from deltalake import CommitProperties, DeltaTable
+
+_PARTITION: Final = "date"
+_FILES: Final = WriterProperties(compression="ZSTD")
+
+
+def compact(table: DeltaTable, path: Path, target: int, properties: CommitProperties) -> None:
+    """Merge the files that are smaller than a size, day by day, in one commit; nothing where there is nothing to merge.
+
+    Args:
+        table: partitioned by ``date``; afterwards it stands at the new version.
+        path: its folder.
+        target: in bytes.
+        properties: of the commit, with no retry.
+
+    Raises:
+        CommitFailedError: another writer came first; nothing was done.
+    """
+    bins = list(_bins(table, target))
+    if not bins:
+        return
+    schema, scratch = pa.schema(table.schema().to_arrow()), new_scratch(path)
+    statistics = {STATISTICS_PROPERTY: table.metadata().configuration.get(STATISTICS_PROPERTY)}
+    added: list[AddAction] = []
+    for number, files in enumerate(bins):
+        write_deltalake(
+            str(scratch), _rows_of(path, files, schema), mode="append", partition_by=[_PARTITION],
+            writer_properties=_FILES, configuration=statistics if number == 0 else None,
+        )  # fmt: skip
+        adds = (action["add"] for action in actions_of(scratch, number) if "add" in action)
+        added += [_adopted(scratch, path, add) for add in adds]
+    moment = int(time.time() * 1000)
+    removed = [
+        RemoveAction(file["path"], False, moment, file["size_bytes"], {_PARTITION: _day(file)})
+        for files in bins
+        for file in files
+    ]
+    version = int(table.version()) + 1
+    actions: list[AddAction | RemoveAction] = [*added, *removed]
+    table.create_write_transaction(
+        actions, mode="append", schema=table.schema(), partition_by=[_PARTITION], commit_properties=properties
+    )
+    table.load_as_version(version)  # not the newest one: whoever commits right behind is another writer
+
+
+def _bins(table: DeltaTable, target: int) -> Iterator[list[dict[str, Any]]]:
+    """Yield the files that become one: of one day, in the order of their versions, up to the size together."""
+    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    files.sort(key=lambda file: (_day(file), file.get("min.version") or 0, file["modification_time"]))
+    merged: list[dict[str, Any]] = []
+    for file in (file for file in files if file["size_bytes"] < target):
+        is_full = sum(each["size_bytes"] for each in merged) + file["size_bytes"] > target
+        if merged and (is_full or _day(file) != _day(merged[0])):
+            if len(merged) > 1:
+                yield merged
+            merged = []
+        merged.append(file)
+    if len(merged) > 1:
+        yield merged
+
+
+def _day(file: dict[str, Any]) -> str:
+    return str(file[f"partition.{_PARTITION}"])
+
+
+def _rows_of(path: Path, files: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Read files; columns that they lack, because they are older, are null."""
+    parts = []
+    for file in files:
+        rows = read_file(path, file["path"])
+        if _PARTITION not in rows.column_names:  # Spark writes the partition's value into the file, too
+            day = pa.scalar(_day(file)).cast(schema.field(_PARTITION).type)
+            rows = rows.append_column(_PARTITION, pa.repeat(day, rows.num_rows))
+        lacking = pa.concat_tables([schema.empty_table(), rows], promote_options="permissive")
+        parts.append(lacking.select(schema.names).cast(schema))
+    return pa.concat_tables(parts)
+
+
+def _adopted(scratch: Path, path: Path, add: dict[str, Any]) -> AddAction:
+    adopt_file(scratch, path, unquote(add["path"]))
+    return AddAction(
+        path=quote(unquote(add["path"]), safe="/="),
+        size=add["size"],
+        partition_values=add["partitionValues"],
+        modification_time=add["modificationTime"],
+        data_change=False,
+        stats=add["stats"],
+    )

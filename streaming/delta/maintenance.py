@@ -1,0 +1,149 @@
+"""Maintenance of a table by its only writer, so that the cost of commits and reads and the disk use stay constant.
+
+- Each commit lists ``_delta_log`` and reads the list of data files, so both are kept short.
+- Small files are compacted in two sizes: often into small ones, rarely those into large ones.
+- Log entries and the files they name stay for ``reader_minutes``, on every table: a reader has that long to read a
+  version that it has opened. No one needs them longer: followers select rows by version (``change_reader``).
+
+Readers ignore compaction (``dataChange`` is false). Depends on no row.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from streaming.delta.compaction import compact
+from streaming.delta.storage import (
+    committed_after,
+    data_files,
+    delete_files,
+    delete_log_before,
+    files_in_log,
+)
+from streaming.delta.table_lock import writing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from deltalake import DeltaTable
+
+    from streaming.delta.writer import Writer
+
+COMMITS_BETWEEN_ROUNDS: Final = 50
+ROUNDS_BETWEEN_LARGE: Final = 20
+SMALL_BYTES: Final = 512 * 1024
+LARGE_BYTES: Final = 32 * 1024 * 1024
+SECONDS_BETWEEN_SWEEPS: Final = 60.0
+SECONDS_BETWEEN_EXPIRIES: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """How long history and old files are retained.
+
+    Attributes:
+        days: of history, by the column ``date``; 0 for all.
+        reader_minutes: how long the files of older versions stay, for readers that have opened one.
+    """
+
+    days: int = 0
+    reader_minutes: float = 10.0
+
+
+KEEP_ALL: Final = RetentionPolicy()
+
+
+class Maintenance:
+    """Counts the commits of one table, and runs a round of maintenance when one is due."""
+
+    def __init__(self, table: DeltaTable, path: Path, policy: RetentionPolicy = KEEP_ALL) -> None:
+        """Maintain the log and the files of a table.
+
+        Args:
+            table: as its writer holds it.
+            path: its folder.
+            policy: how long history and old files are retained.
+        """
+        self._table, self._path, self._policy = table, path, policy
+        self._commits = 0
+        self._unneeded: set[str] = set()
+        self._swept = time.monotonic()
+
+    def after_commit(self) -> None:
+        """Count one commit; run a round if one is due, which may add versions to the table."""
+        self._commits += 1
+        is_old = time.monotonic() - self._swept >= SECONDS_BETWEEN_SWEEPS
+        if is_old or self._commits % COMMITS_BETWEEN_ROUNDS == 0:
+            with writing(self._table.table_uri):
+                self._round()
+
+    def _round(self) -> None:
+        self.expire_log()
+        if time.monotonic() - self._swept >= SECONDS_BETWEEN_SWEEPS:
+            self.sweep()
+
+    def expire_log(self) -> None:
+        """Delete the log entries that were superseded more than ``reader_minutes`` ago."""
+        since = time.time() - self._policy.reader_minutes * 60
+        version = int(self._table.version())
+        while version > 0 and committed_after(self._path, version, since):
+            version -= 1
+        delete_log_before(self._path, version)
+
+    def sweep(self) -> None:
+        """Delete the files that no version in the log needs, and that none needed at the last sweep.
+
+        Invariant: a file is deleted at the second sweep that finds it unneeded. A writer that has written a file and
+        not yet committed it has that long to do so.
+        """
+        self._swept = time.monotonic()
+        paths = self._table.get_add_actions()["path"].to_pylist()
+        needed = files_in_log(self._path) | {*paths, *(unquote(path) for path in paths)}
+        unneeded = data_files(self._path) - needed
+        delete_files(self._path, unneeded & self._unneeded)
+        self._unneeded = unneeded - self._unneeded
+
+
+class AppendMaintenance(Maintenance):
+    """Maintenance of a table that is appended to: it is also compacted, and its history expires."""
+
+    def __init__(
+        self,
+        table: DeltaTable,
+        path: Path,
+        writer: Writer,
+        expire: Callable[[DeltaTable, Writer, dt.date], None],
+        policy: RetentionPolicy = KEEP_ALL,
+    ) -> None:
+        """Maintain the table as its only writer.
+
+        Args:
+            table: as its writer holds it.
+            path: its folder.
+            writer: makes the commits.
+            expire: deletes the rows of the days before a given one.
+            policy: how long history and old files are retained.
+        """
+        super().__init__(table, path, policy)
+        self._writer, self._expire = writer, expire
+        self._expired = -SECONDS_BETWEEN_EXPIRIES
+
+    def _round(self) -> None:
+        is_large = self._commits % (COMMITS_BETWEEN_ROUNDS * ROUNDS_BETWEEN_LARGE) == 0
+        target = LARGE_BYTES if is_large else SMALL_BYTES
+        self._writer.tidy(partial(compact, self._table, self._path, target))
+        if self._policy.days and time.monotonic() - self._expired >= SECONDS_BETWEEN_EXPIRIES:
+            self.expire_history(dt.datetime.now(dt.UTC).date() - dt.timedelta(days=self._policy.days))
+        super()._round()
+
+    def expire_history(self, before: dt.date) -> None:
+        """Delete the days before a given one, if there are any."""
+        self._expired = time.monotonic()
+        if any(day["date"] < before.isoformat() for day in self._table.partitions()):
+            self._expire(self._table, self._writer, before)

@@ -1,0 +1,85 @@
+"""The state of the job at one version of the change log, shared between the batches and the derived tables."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from copy import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from streaming.changes.state import ReplicationState
+from streaming.changes.tally import SuspectTally
+
+if TYPE_CHECKING:
+    from streaming.contracts.identifiers import BrokerId, ClusterId
+    from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceState
+    from streaming.delta.state_reader import Minima
+
+IsrRemovals = Counter[tuple[str, int, str]]
+"""(cluster id, broker, cause) to how often the broker was removed from an ISR."""
+
+
+@dataclass(slots=True)
+class SharedState:
+    """The state at one version of the change log. One thread applies batches, another one reads copies."""
+
+    state: ReplicationState = field(default_factory=ReplicationState)
+    version: int = -1
+    tally: SuspectTally = field(default_factory=SuspectTally)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def applied(self, touched: ReplicationState, version: int) -> None:
+        """Apply what a committed batch touched."""
+        with self.lock:
+            self.tally.apply(self.state, touched)
+            self.tally.forget(self.state.apply(touched))
+            self.version = version
+
+    def sources(self) -> tuple[list[SourceState], int]:
+        """Return how far every source was applied, and the version that this follows from."""
+        with self.lock:
+            return list(self.state.sources.values()), self.version
+
+    def copied(self) -> tuple[ReplicationState, SuspectTally, int]:
+        """Return copies of everything but the partitions, which later batches do not change, and their version."""
+        with self.lock:
+            frozen = ReplicationState(
+                brokers=copy(self.state.brokers),
+                clusters=copy(self.state.clusters),
+                sources=copy(self.state.sources),
+                min_isr=copy(self.state.min_isr),
+            )
+            return frozen, self.tally.copy(), self.version
+
+
+class Recovered:
+    """Receives the state that is read from the tables at a start (``state_reader.StateHolder``)."""
+
+    def __init__(self) -> None:
+        self._state = ReplicationState()
+        self.isr_removals: IsrRemovals = Counter()
+
+    def shared(self, version: int) -> SharedState:
+        """Return the state that was read, with the counts of suspects."""
+        return SharedState(state=self._state, version=version, tally=SuspectTally(self._state.partitions()))
+
+    def put_cluster(self, cluster: ClusterState, minima: Minima) -> None:
+        """Set a cluster, and the configured minima that its row carries."""
+        self._state.put_cluster(cluster, minima)
+
+    def put_broker(self, broker: BrokerState) -> None:
+        """Set a broker."""
+        self._state.put_broker(broker)
+
+    def put_partition(self, partition: PartitionState) -> None:
+        """Set a partition."""
+        self._state.put_partition(partition)
+
+    def put_source(self, source: SourceState) -> None:
+        """Set how far a source was applied."""
+        self._state.put_source(source)
+
+    def add_isr_removals(self, cluster_id: ClusterId, _cluster: str, broker: BrokerId, cause: str, count: int) -> None:
+        """Count removals of a broker from ISRs."""
+        self.isr_removals[cluster_id, broker, cause] += count

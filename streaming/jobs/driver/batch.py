@@ -1,0 +1,152 @@
+"""One micro-batch of the replication query: rows of the bus in, one commit to the change log out.
+
+Positions are committed with the changes that follow from them, and what was applied already is skipped by position. So
+a batch may be repeated, with other boundaries, after a crash of the driver, its JVM or its Python, or with a new
+checkpoint. Depends on Arrow and the tables, not on Spark.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from streaming.changes.change import Change
+from streaming.changes.fold import fold
+from streaming.changes.tombstones import without_expired
+from streaming.contracts.events import Subject
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import Channel, Heartbeat
+from streaming.delta.change_log import ChangeLog
+from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
+from streaming.delta.projections import Projections
+from streaming.delta.quarantine import Quarantine
+from streaming.jobs.applied import Applied, Stopwatch, count_reasons, now
+from streaming.jobs.driver.decoded_batch import decode_batch
+from streaming.jobs.driver.repeated_blocks import RepeatedBlocks
+from streaming.runtime.garbage import collected_after
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from streaming.changes.change import Folded
+    from streaming.contracts.state import SourceState
+
+
+class ReplicationBatch:
+    """Folds batches into the change log. The only writer of ``partition_changes``."""
+
+    def __init__(self, directory: Path, policy: RetentionPolicy = KEEP_ALL) -> None:
+        """Open the tables and rebuild the state from them.
+
+        Raises:
+            TableRefused: a table is not ours, or newer than this program.
+        """
+        self._change_log = ChangeLog(directory, policy)
+        self._quarantine = Quarantine(directory, Channel.REPLICATION, policy)
+        self.projections = Projections(directory, policy)
+        self.shared = self.projections.recover(self._change_log.version)
+        self._repeated = RepeatedBlocks()
+        self._change_log.go_on_after({source.source: source.position for source in self.shared.state.sources.values()})
+        self._refused = self._refused_since()
+
+    def _refused_since(self) -> Counter[str]:
+        """Count refused records that their source's state lacks: the process may have died between the two commits."""
+        reported = Counter({source: state.quarantined for (_, source), state in self.shared.state.sources.items()})
+        applied = {source: self._change_log.position(source) for source in reported}
+        return self._quarantine.refused_up_to(applied) - reported
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Position of the last applied record of each source."""
+        return self._change_log.positions
+
+    def position(self, source: str) -> int:
+        """Return the position of the last applied record of a source, -1 for none."""
+        return self._change_log.position(source)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the tables hold nothing yet."""
+        return self.shared.version <= 0
+
+    def sources(self) -> tuple[list[SourceState], int]:
+        """Return the state of every source, and the change log version it follows from."""
+        return self.shared.sources()
+
+    def check_ours(self) -> None:
+        """Check that no other writer has claimed the change log.
+
+        Raises:
+            TableRefused: another one has.
+        """
+        self._change_log.check_ours()
+
+    @collected_after()
+    def apply(self, rows: pa.Table) -> Applied:
+        """Apply one batch.
+
+        Raises:
+            TableRefused: another job writes the same tables; nothing was written.
+        """
+        watch = Stopwatch()
+        decoded = decode_batch(rows, self._change_log, Channel.REPLICATION, self._repeated)
+        watch.lap("decode")
+        folded = without_expired(self.shared.state, fold(self.shared.state, decoded.observations))
+        watch.lap("fold")
+        self._quarantine.add(decoded.refused, now())
+        self._refused.update(record.source for record in decoded.refused)
+        if decoded.positions:
+            steps = (*folded.changes, *self._of_refused_only(folded, decoded.positions))
+            changes = [self._with_position(change, decoded.positions) for change in steps]
+            version = self._change_log.commit(changes_to_arrow(changes), decoded.positions)
+            for change in changes:
+                if change.source_after is not None:
+                    after = change.source_after
+                    folded.touched.sources[after.cluster_id, after.source] = after
+            self.shared.applied(folded.touched, version)
+            self._repeated.learn(decoded.blocks, folded.touched, self.shared.state)
+        watch.lap("commit")
+        return Applied(
+            observations=decoded.count,
+            changes=len(folded.changes),
+            refused=len(decoded.refused),
+            version=self.shared.version,
+            seconds=watch.seconds,
+            stages=watch.stages,
+            reasons=count_reasons(decoded.refused),
+        )
+
+    def _of_refused_only(self, folded: Folded, positions: Mapping[str, int]) -> Iterator[Change]:
+        """Yield a change per source of which the batch has refused records only: its position and count move, too.
+
+        No record of it says when, so the change has the times of the newest one that was applied.
+        """
+        observed = {change.source_after.source for change in folded.changes if change.source_after is not None}
+        for source in self.shared.state.sources.values():
+            if source.source in positions and source.source not in observed:
+                moment = source.observed_until or Micros(0)
+                newest = Heartbeat(
+                    cluster_id=source.cluster_id,
+                    cluster=source.cluster,
+                    source=source.source,
+                    authority=source.authority,
+                    sequence=source.sequence,
+                    occurred_not_before=moment,
+                    occurred_not_after=moment,
+                    collected_at=source.collected_at or moment,
+                )
+                yield Change(subject=Subject.SOURCE, observation=newest, source_after=source)
+
+    def _with_position(self, change: Change, positions: Mapping[str, int]) -> Change:
+        """Add to the state of a source its position, which only the bus knows, and its refused records."""
+        after = change.source_after
+        if change.subject is not Subject.SOURCE or after is None:
+            return change
+        quarantined = after.quarantined + self._refused.pop(after.source, 0)
+        position = positions.get(after.source, after.position)
+        return replace(change, source_after=after._replace(position=position, quarantined=quarantined))

@@ -1,0 +1,184 @@
+"""The rows of a batch as observations in order, and the records that were refused. Knows Arrow, no Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow.compute as pc
+
+from streaming.changes.merging import merged
+from streaming.changes.unchanged_run import UnchangedRun
+from streaming.contracts.blocks import PartitionsObserved, cut_block
+from streaming.contracts.codec import decode
+from streaming.delta.quarantine import Refused
+from streaming.errors import Quarantined
+from streaming.jobs.driver.repeated_blocks import decoded_block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+
+    from streaming.contracts.observations import Channel, Observation
+    from streaming.jobs.driver.repeated_blocks import DecodedBlock, RepeatedBlocks, RepeatedRun
+
+
+class AppliedPositions(Protocol):
+    """How far each source was applied."""
+
+    def position(self, source: str) -> int:
+        """Return the position of the last applied observation of a source, -1 for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedBatch:
+    """A batch after decoding.
+
+    Attributes:
+        observations: in order; an ``UnchangedRun`` replaces consecutive ones that repeat the state.
+        refused: unparseable records.
+        positions: newest position of each source in the batch.
+        blocks: those that were decoded, to be remembered once they are applied.
+    """
+
+    observations: tuple[Observation, ...]
+    refused: tuple[Refused, ...]
+    positions: Mapping[str, int]
+    blocks: tuple[DecodedBlock, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many observations the batch holds, those within unchanged runs included."""
+        return sum(
+            each.sequence - each.first_sequence + 1 if isinstance(each, UnchangedRun) else 1
+            for each in self.observations
+        )
+
+
+def decode_batch(
+    rows: pa.Table, applied: AppliedPositions, channel: Channel, repeated: RepeatedBlocks | None = None
+) -> DecodedBatch:
+    """Decode the rows of a batch that were not applied yet, merged by time; each source keeps its own order.
+
+    Args:
+        rows: as in ``schemas.bus_schema``.
+        applied: what was applied already.
+        channel: where they were read; an observation of another channel is refused.
+        repeated: blocks that repeat the state become an ``UnchangedRun``. None: everything is decoded.
+
+    Raises:
+        NewerFormat: a newer program wrote one of the rows.
+    """
+    fresh = fresh_rows(rows, applied)
+    reading = _BatchReading(channel, repeated, set()).read(fresh)
+    # A block was skipped because it repeats the state, but another row of the batch may change the same topic: their
+    # order decides, so both must be decoded. Each pass decodes more rows than the one before, so this ends.
+    while reading.has_doubts():
+        reading = _BatchReading(channel, repeated, reading.doubtful).read(fresh)
+    return DecodedBatch(
+        tuple(merged(reading.observed)), tuple(reading.refused), newest_positions(fresh), tuple(reading.blocks)
+    )
+
+
+def newest_positions(rows: pa.Table) -> dict[str, int]:
+    """Return the newest position of each source."""
+    newest = rows.group_by("source").aggregate([("position", "max")])
+    return dict(zip(newest["source"].to_pylist(), newest["position_max"].to_pylist(), strict=True))
+
+
+def decode_row(payload: bytes, damage: str | None, channel: Channel) -> Observation:
+    """Decode one row.
+
+    Raises:
+        Quarantined: with the reason why it is no observation of this channel.
+        NewerFormat: a newer program wrote it; nothing of its batch may be applied.
+    """
+    if damage is not None:
+        raise Quarantined(damage)
+    observed = decode(payload)
+    if observed.channel is not channel:
+        raise Quarantined(f"{observed.kind} does not belong on the channel {channel}")
+    return observed
+
+
+def fresh_rows(rows: pa.Table, applied: AppliedPositions) -> pa.Table:
+    """Return the rows of a batch that were not applied yet.
+
+    A batch may come again, cut differently, after a crash or with a new checkpoint: positions alone say what is new.
+    """
+    mask = None
+    for source in pc.unique(rows["source"]).to_pylist():
+        newer = pc.and_(pc.equal(rows["source"], source), pc.greater(rows["position"], applied.position(source)))
+        mask = newer if mask is None else pc.or_(mask, newer)
+    return rows if mask is None or pc.all(mask).as_py() else rows.filter(mask)
+
+
+def _logs(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the rows of each source, in the order of its log; payloads are copied only where the order is wrong."""
+    sources = sorted(pc.unique(rows["source"]).to_pylist())
+    for source in sources:
+        log = rows if len(sources) == 1 else rows.filter(pc.equal(rows["source"], source))
+        positions = log["position"].combine_chunks()
+        is_sorted = pc.all(pc.less_equal(positions[:-1], positions[1:])).as_py()
+        yield source, log if is_sorted is not False else log.sort_by("position")
+
+
+class _BatchReading:
+    """One pass over the rows of a batch."""
+
+    def __init__(self, channel: Channel, repeated: RepeatedBlocks | None, doubtful: set[bytes]) -> None:
+        self._channel, self._repeated = channel, repeated
+        self.doubtful = doubtful
+        self.observed: list[tuple[str, int, Observation]] = []
+        self.refused: list[Refused] = []
+        self.blocks: list[DecodedBlock] = []
+        self._runs: list[RepeatedRun] = []
+
+    def read(self, rows: pa.Table) -> _BatchReading:
+        """Decode rows, source by source."""
+        for source, log in _logs(rows):
+            self._read_log(source, log)
+        return self
+
+    def _read_log(self, source: str, rows: pa.Table) -> None:
+        columns = (rows[name].to_pylist() for name in ("position", "payload", "damage"))
+        run: RepeatedRun | None = None
+        for position, payload, damage in zip(*columns, strict=True):
+            before, run = run, self._run_with(run, payload, damage)
+            if before is not None and before is not run:
+                self._end(source, before)
+            if run is not None:
+                continue
+            try:
+                self._decode(source, payload, damage)
+            except Quarantined as reason:
+                self.refused.append(Refused(source=source, position=position, reason=str(reason), raw=payload))
+        if run is not None:
+            self._end(source, run)
+
+    def has_doubts(self) -> bool:
+        """Return whether a block was skipped that another observation of the batch may have turned into a change."""
+        return any(not self.doubtful.isdisjoint(run.digests) for run in self._runs)
+
+    def _run_with(self, run: RepeatedRun | None, payload: bytes, damage: str | None) -> RepeatedRun | None:
+        """Return the run of repeated blocks that a row extends or begins; None if it must be decoded."""
+        cut = None if self._repeated is None or damage is not None else cut_block(payload)
+        return None if self._repeated is None or cut is None else self._repeated.run_with(run, *cut, self.doubtful)
+
+    def _decode(self, source: str, payload: bytes, damage: str | None) -> None:
+        observed = decode_row(payload, damage, self._channel)
+        self._add(source, observed)
+        if self._repeated is None:
+            return
+        self.doubtful |= self._repeated.at_risk(observed)
+        if isinstance(observed, PartitionsObserved) and (block := decoded_block(observed, payload)) is not None:
+            self.blocks.append(block)
+
+    def _end(self, source: str, run: RepeatedRun) -> None:
+        """Add the run in place of the blocks that it skipped."""
+        self._runs.append(run)
+        self._add(source, run.as_observation())
+
+    def _add(self, source: str, observed: Observation) -> None:
+        self.observed.append((source, observed.occurred_not_after, observed))

@@ -1,0 +1,68 @@
+"""One micro-batch of the incidents query: versions of the change log in, one commit to ``incidents`` out.
+
+What was applied already is skipped by version, so a batch may be repeated; a query without a checkpoint begins after
+the version of the table. Depends on Arrow and the table, not on Spark.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from streaming.changes.incidents import IncidentGaps
+from streaming.delta.change_reader import by_version
+from streaming.delta.incidents import IncidentsTable
+from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
+from streaming.jobs.applied import MICROS, Applied
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+
+class IncidentsBatch:
+    """Folds changes into incidents. The only writer of ``incidents``."""
+
+    def __init__(
+        self, directory: Path, gap_seconds: float, rolling_gap_seconds: float, policy: RetentionPolicy = KEEP_ALL
+    ) -> None:
+        """Open the table and read the incidents that are open.
+
+        Raises:
+            TableRefused: the table is not ours, or newer than this program.
+        """
+        gaps = IncidentGaps(usual=round(gap_seconds * MICROS), rolling=round(rolling_gap_seconds * MICROS))
+        self._table = IncidentsTable(directory, gaps, policy)
+
+    @property
+    def version(self) -> int:
+        """The change log version up to which everything was applied."""
+        return self._table.version
+
+    def check_ours(self) -> None:
+        """Check that no other writer has claimed the table.
+
+        Raises:
+            TableRefused: another one has.
+        """
+        self._table.check_ours()
+
+    def apply(self, rows: pa.Table) -> Applied:
+        """Apply what some versions added.
+
+        Args:
+            rows: of ``partition_changes``, in their order.
+
+        Raises:
+            TableRefused: another job writes the table; nothing was written.
+        """
+        began = time.perf_counter()
+        count = self._table.apply(by_version(rows))
+        return Applied(
+            observations=0,
+            changes=count,
+            refused=0,
+            version=self._table.version,
+            seconds=time.perf_counter() - began,
+        )

@@ -1,0 +1,132 @@
+"""One micro-batch of a query that keeps the newest row per key: offsets, groups, transactions, broker metrics.
+
+Knows Arrow and the tables, no Spark.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from streaming.contracts import sample_tables as tables
+from streaming.contracts.samples import (
+    BrokerMetricObserved,
+    GroupOffsetsObserved,
+    LogDirectoryObserved,
+    QuorumMemberObserved,
+    ReplicaOffsetsObserved,
+    TransactionObserved,
+)
+from streaming.delta.isr_reconciliation_table import ReconciliationTable
+from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
+from streaming.delta.newest import NewestRows
+from streaming.delta.quarantine import Quarantine
+from streaming.jobs.applied import Applied, Stopwatch, count_reasons, now
+from streaming.jobs.driver.decoded_batch import fresh_rows, newest_positions
+from streaming.jobs.driver.sample_sources import SampleSources
+from streaming.jobs.driver.samples import read_samples
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from streaming.contracts.columns import Table
+    from streaming.contracts.observations import Channel, Observation
+    from streaming.contracts.state import SourceState
+
+# The table of each kind of sample.
+TABLE_OF: Final[dict[type[Observation], Table]] = {
+    ReplicaOffsetsObserved: tables.REPLICA_OFFSETS,
+    GroupOffsetsObserved: tables.GROUP_OFFSETS,
+    TransactionObserved: tables.TRANSACTIONS,
+    LogDirectoryObserved: tables.LOG_DIRECTORIES,
+    QuorumMemberObserved: tables.QUORUM_MEMBERS,
+    BrokerMetricObserved: tables.BROKER_METRICS,
+}
+
+# Tables are written whole. After a batch of less than this share of a table the query rests for three times as long as
+# writing took, so that small batches do not keep it writing all the time.
+SMALL_SHARE: Final = 0.1
+REST_PER_WORK: Final = 3.0
+LONGEST_REST_SECONDS: Final = 5.0
+
+
+class NewestBatch:
+    """Writes the newest row per key to the tables of a channel. Their one writer."""
+
+    def __init__(self, directory: Path, channel: Channel, policy: RetentionPolicy = KEEP_ALL) -> None:
+        """Open the tables and read what they hold.
+
+        Raises:
+            TableRefused: a table is not ours, or newer than this program.
+        """
+        self._channel = channel
+        self._rows = {
+            kind: NewestRows(directory, table, policy) for kind, table in TABLE_OF.items() if kind.channel is channel
+        }
+        self._quarantine = Quarantine(directory, channel, policy)
+        self._sources = SampleSources(directory, channel)
+        self._reconciled: ReconciliationTable | None = None
+        if BrokerMetricObserved in self._rows:
+            self._reconciled = ReconciliationTable(directory, policy)
+            self._reconciled.hold(self._rows[BrokerMetricObserved].rows)
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Position up to which every table holds each source."""
+        sources = {source for rows in self._rows.values() for source in rows.positions}
+        return {source: self.position(source) for source in sources}
+
+    def position(self, source: str) -> int:
+        """Return the position up to which every table holds a source, -1 for none. Newer records may come again."""
+        return min(rows.position(source) for rows in self._rows.values())
+
+    def sources(self) -> tuple[list[SourceState], None]:
+        """Return the state of every source, and None: samples follow from no version of the change log."""
+        return self._sources.states(), None
+
+    def check_ours(self) -> None:
+        """Check that no other writer has claimed the tables.
+
+        Raises:
+            TableRefused: another one has.
+        """
+        for rows in self._rows.values():
+            rows.check_ours()
+        if self._reconciled is not None:
+            self._reconciled.check_ours()
+
+    def apply(self, rows: pa.Table) -> Applied:
+        """Apply one batch; samples that are older than what the tables hold change nothing.
+
+        A table is written whole, so a small batch is followed by a rest (see ``SMALL_SHARE``).
+        """
+        watch = Stopwatch()
+        fresh = fresh_rows(rows, self)
+        samples = read_samples(fresh, self._rows, self._channel)
+        watch.lap("decode")
+        self._quarantine.add(samples.refused, now())
+        positions = newest_positions(fresh)
+        counts = {kind: len(table) for kind, table in samples.columns.items()}
+        if any(counts.values()):
+            for kind, table in self._rows.items():
+                table.put(samples.columns[kind], positions)
+            if self._reconciled is not None:
+                self._reconciled.put(samples.columns[BrokerMetricObserved])
+        refused = Counter(record.source for record in samples.refused)
+        self._sources.advance(samples.columns.values(), refused, positions)
+        watch.lap("commit")
+        seconds = watch.seconds
+        if any(0 < counts[kind] < len(table) * SMALL_SHARE for kind, table in self._rows.items()):
+            time.sleep(min(seconds * REST_PER_WORK, LONGEST_REST_SECONDS))
+        return Applied(
+            observations=sum(counts.values()),
+            changes=sum(counts.values()),
+            refused=len(samples.refused),
+            version=-1,
+            seconds=seconds,
+            stages=watch.stages,
+            reasons=count_reasons(samples.refused),
+        )

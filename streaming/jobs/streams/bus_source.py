@@ -1,0 +1,267 @@
+"""The bus as a Spark source: the only module that knows both.
+
+    bus_source.register(spark)
+    spark.readStream.format("isrwatch_bus").option("directory", …).option("channel", "replication").load()
+
+Rows are those of ``schemas.bus_schema``. The offset is ``{source: position}``: a source without an entry is read from
+its oldest position. Nothing is deleted here: only the tables hold what was applied.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+
+from streaming.bus.directory import DirectoryReader
+from streaming.bus.frames import Damaged
+from streaming.contracts.observations import Channel
+from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.jobs.schemas import bus_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+    from streaming.bus.frames import BusFrame
+
+FORMAT: Final = "isrwatch_bus"
+DIRECTORY: Final = "directory"
+CHANNEL: Final = "channel"
+MAX_BYTES: Final = "maxBytesPerTrigger"
+DEFAULT_MAX_BYTES: Final = 32 * 1024 * 1024
+
+_TASKS: Final = 4  # of a full batch
+_ROWS_PER_BATCH: Final = 10_000
+# With a zero trigger interval Spark asks for the latest offset again at once. While there is nothing new the answer is
+# held back for this long, and the bus looked at this often: an idle query costs little, and new records wait little.
+_IDLE_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.01
+
+
+@dataclass(frozen=True)
+class LogRange:
+    """A piece of one log."""
+
+    source: str
+    start: int
+    end: int
+
+
+class BusPartition(InputPartition):
+    """What one task reads: many small pieces, or a large one."""
+
+    def __init__(self, ranges: Sequence[LogRange]) -> None:
+        super().__init__(None)
+        self.ranges = tuple(ranges)
+
+
+class BusDataSource(DataSource):
+    """Spark's view of a bus directory. Options: ``directory``, ``channel``, ``maxBytesPerTrigger``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Return the columns."""
+        return bus_schema()
+
+    def streamReader(self, schema: StructType) -> BusStreamReader:  # noqa: ARG002, N802 - Spark's signature
+        """Return a reader.
+
+        Raises:
+            ConfigurationError: an option is missing or wrong.
+        """
+        return BusStreamReader(**checked_options(self.options))
+
+
+def register(spark: SparkSession) -> None:
+    """Register the format with a session."""
+    spark.dataSource.register(BusDataSource)
+
+
+def checked_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the checked options of a source.
+
+    Raises:
+        ConfigurationError: an option is missing or wrong; names it and the fix.
+    """
+    for name in (DIRECTORY, CHANNEL):
+        if name not in options:
+            raise ConfigurationError(f"the bus needs the option {name!r}: add .option({name!r}, ...)")
+    channel = options[CHANNEL]
+    if channel not in set(Channel):
+        raise ConfigurationError(f"the bus has no channel {channel!r}; use {', '.join(Channel)}")
+    limit = options.get(MAX_BYTES, str(DEFAULT_MAX_BYTES))
+    if not limit.isdecimal() or int(limit) == 0:
+        raise ConfigurationError(f"{MAX_BYTES} is {limit!r}; use a number of bytes above 0")
+    return {"directory": Path(options[DIRECTORY]), "channel": Channel(channel), "max_bytes": int(limit)}
+
+
+class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans and reads the pieces of a bus. Planning and reading happen in different processes."""
+
+    def __init__(self, directory: Path, channel: Channel, max_bytes: int) -> None:
+        self._bus = DirectoryReader(directory)
+        self._channel = channel
+        self._max_bytes = max_bytes
+        self._target: dict[str, int] | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Start at the oldest position of every log."""
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Bound what one batch reads."""
+        return ReadMaxBytes(self._max_bytes)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Fix the ends of the logs: the query stops when it has read up to them."""
+        self._target = self._bus.end_positions(self._channel)
+
+    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Return the ends of the logs, for Spark's progress report."""
+        return dict(sorted(self._bus.end_positions(self._channel).items()))
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Return the end of the next batch; waits ``_IDLE_SECONDS`` for new records."""
+        ends = self._ends_with_news(start)
+        check_continuity(start, ends, self._channel)
+        if not isinstance(limit, ReadAllAvailable):
+            ends = self._limited(start, ends)
+        return dict(sorted({**start, **ends}.items()))
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """Cut a batch into tasks."""
+        pieces = [
+            piece
+            for source, upper in end.items()
+            if (lower := self._lower(start, source)) < upper
+            for piece in self._cut(LogRange(source, lower, upper))
+        ]
+        return [BusPartition(group) for group in grouped(pieces, self._max_bytes // _TASKS)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the pieces of one task, as Arrow batches."""
+        freeze_imports()
+        for piece in cast("BusPartition", partition).ranges:
+            yield from arrow_batches(piece.source, self._bus.read(self._channel, piece.source, piece.start, piece.end))
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Delete nothing: the tables may lag behind Spark's checkpoint (``SupervisedQuery.delete_applied`` deletes)."""
+
+    def _ends_with_news(self, start: Mapping[str, int]) -> dict[str, int]:
+        """Return the ends of the logs that have new records."""
+        deadline = time.monotonic() + _IDLE_SECONDS
+        while True:
+            ends = self._bus.end_positions(self._channel) if self._target is None else self._target
+            new_ends = {source: end for source, end in ends.items() if end != self._lower(start, source)}
+            if new_ends or self._target is not None or time.monotonic() >= deadline:
+                return new_ends
+            while not self._bus.has_moved(self._channel) and time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
+
+    def _lower(self, start: Mapping[str, int], source: str) -> int:
+        """Return the position from which to read a log."""
+        return start[source] if source in start else self._bus.start_positions(self._channel).get(source, 0)
+
+    def _limited(self, start: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
+        """Return the ends within the limit of a batch, in which each log gets an equal share."""
+        share = self._max_bytes // max(len(ends), 1)
+        return {source: self._within(source, self._lower(start, source), end, share) for source, end in ends.items()}
+
+    def _within(self, source: str, start: int, end: int, share: int) -> int:
+        """Return the last boundary of a frame within a share of a log; at least one frame is read."""
+        if end - start <= share:
+            return end
+        near = self._bus.frame_start(self._channel, source, start, start + share)
+        if near is not None:
+            return near
+        position = start
+        for item in self._bus.read(self._channel, source, start, end):
+            if item.end - start > share and position > start:
+                break
+            position = item.end
+        return position
+
+    def _cut(self, piece: LogRange) -> list[LogRange]:
+        """Cut a piece where a segment ends, and where a task has enough."""
+        bases = self._bus.segment_positions(self._channel, piece.source)
+        bounds = [piece.start, *(base for base in bases if piece.start < base < piece.end), piece.end]
+        return [each for lower, upper in pairwise(bounds) for each in self._cut_in_tasks(piece.source, lower, upper)]
+
+    def _cut_in_tasks(self, source: str, start: int, end: int) -> Iterator[LogRange]:
+        """Cut a piece of one segment; where no frame begins near a cut, the rest goes to one task."""
+        size = self._max_bytes // _TASKS
+        while end - start > size:
+            near = self._bus.frame_start(self._channel, source, start, start + size)
+            if near is None or near <= start:
+                break
+            yield LogRange(source, start, near)
+            start = near
+        yield LogRange(source, start, end)
+
+
+def check_continuity(start: Mapping[str, int], ends: Mapping[str, int], channel: str) -> None:
+    """Refuse a log that is shorter than what was read of it already.
+
+    Raises:
+        IsrwatchError: it was cut or replaced.
+    """
+    for source, end in ends.items():
+        if end < start.get(source, 0):
+            raise IsrwatchError(
+                f"the log {channel}/{source} ends at position {end}, but was already read up to {start[source]}: "
+                "it was cut or replaced; restore it, or start with a new checkpoint and new tables"
+            )
+
+
+@cache
+def freeze_imports() -> None:
+    """Exclude what is loaded from garbage collection: a Spark worker collects after each task, whatever that did."""
+    gc.freeze()
+
+
+def grouped(pieces: Iterable[LogRange], task_bytes: int) -> list[list[LogRange]]:
+    """Group small pieces into one task: a task costs more than reading a megabyte."""
+    groups: list[list[LogRange]] = []
+    room = 0
+    for piece in pieces:
+        size = piece.end - piece.start
+        if size > room:
+            groups.append([])
+            room = task_bytes
+        groups[-1].append(piece)
+        room -= size
+    return groups
+
+
+def arrow_batches(source: str, items: Iterator[BusFrame | Damaged]) -> Iterator[pa.RecordBatch]:
+    """Return frames as Arrow batches of ``schemas.bus_schema``."""
+    import pyarrow as pa  # noqa: PLC0415 - the planner does without it
+
+    types = (pa.string(), pa.int64(), pa.binary(), pa.string())
+    fields = zip(bus_schema(), types, strict=True)
+    schema = pa.schema([pa.field(field.name, kind, field.nullable) for field, kind in fields])
+    while rows := list(islice(items, _ROWS_PER_BATCH)):
+        # Both kinds of row begin with position and bytes; in ``Damaged`` the reason follows.
+        columns = (
+            [row[0] for row in rows],
+            [row[1] for row in rows],
+            [row[2] if isinstance(row, Damaged) else None for row in rows],
+        )
+        typed = zip(columns, types[1:], strict=True)
+        arrays = [pa.repeat(source, len(rows)), *(pa.array(column, kind) for column, kind in typed)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,221 @@
+"""The context of a partition change: what the records around it in the same batch say about it.
+
+Pure; depends on metadata records only. The rules that derive a cause from the context are in :mod:`causes`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.identifiers import NO_LEADER, BrokerId
+from streaming.contracts.records import (
+    BrokerRegistrationChange,
+    MetadataRecord,
+    Partition,
+    PartitionChange,
+    RegisterBroker,
+    UnregisterBroker,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+
+class Explanation(NamedTuple):
+    """A cause, its evidence, and the possible causes (with ambiguous evidence only)."""
+
+    cause: Cause
+    evidence: Evidence
+    candidates: tuple[Cause, ...] = ()
+
+
+def proven(cause: Cause) -> Explanation:
+    """Return a cause that is the only one the record sequence allows."""
+    return Explanation(cause, Evidence.PROVEN)
+
+
+def ambiguous(cause: Cause, *others: Cause) -> Explanation:
+    """Return the likeliest of several causes that the record sequence allows."""
+    return Explanation(cause, Evidence.AMBIGUOUS, (cause, *others))
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedRecord:
+    """One record that was applied, with the partition before and after it when it is a ``PartitionChange``."""
+
+    record: MetadataRecord
+    before: Partition | None = None
+    after: Partition | None = None
+
+
+@dataclass(slots=True)
+class ChangeInContext:
+    """One ``PartitionChange`` with its context.
+
+    Attributes:
+        record: the change.
+        before: the partition before it.
+        after: the partition after it.
+        removal: why a broker was removed, where the change belongs to the removal of a broker.
+        broker_unfenced: the change belongs to the unfencing of a broker.
+        shutting_down: the brokers in controlled shutdown.
+        unclean_enabled: whether unclean elections are enabled for the topic.
+    """
+
+    record: PartitionChange
+    before: Partition
+    after: Partition
+    removal: Explanation | None = None
+    broker_unfenced: bool = False
+    shutting_down: frozenset[BrokerId] = field(default_factory=frozenset)
+    unclean_enabled: bool = False
+
+    @property
+    def left(self) -> set[BrokerId]:
+        """Brokers that left the ISR."""
+        return set(self.before.isr).difference(self.after.isr)
+
+    @property
+    def joined(self) -> set[BrokerId]:
+        """Brokers that joined the ISR."""
+        return set(self.after.isr).difference(self.before.isr)
+
+    @property
+    def leader_moved(self) -> bool:
+        """Whether the leader is another one, or none (setting the same leader only increments its epoch)."""
+        return self.before.leader != self.after.leader
+
+    @property
+    def elected(self) -> bool:
+        """Whether another broker leads now."""
+        return self.leader_moved and self.after.leader != NO_LEADER
+
+    def drops_from_isr(self, broker: BrokerId) -> bool:
+        """Return whether a broker left the ISR, or was its last member and lost the leadership.
+
+        Without ELR the last member stays in the ISR when it is fenced; only the leader becomes -1.
+        """
+        orphaned = self.before.leader == broker and self.after.leader == NO_LEADER
+        return orphaned or (broker in self.before.isr and broker not in self.after.isr)
+
+    def drops_without_reassignment(self, broker: BrokerId) -> bool:
+        """Return the same, but False for a change of the replicas."""
+        return self.record.replicas is None and self.drops_from_isr(broker)
+
+    def drops_from_elr(self, broker: BrokerId) -> bool:
+        """Return whether a broker left the eligible leader replicas without joining the ISR."""
+        return broker in self.before.elr and broker not in self.after.elr and broker not in self.after.isr
+
+    def drops(self, broker: BrokerId) -> bool:
+        """Return whether a broker left the ISR or the eligible leader replicas."""
+        return self.drops_from_isr(broker) or self.drops_from_elr(broker)
+
+
+def changes_in_context(
+    steps: Sequence[AppliedRecord], shutting_down: Iterable[BrokerId]
+) -> list[ChangeInContext | None]:
+    """Return each ``PartitionChange`` of one batch with its context, None for other records."""
+    changes = [_in_context(step) for step in steps]
+    _mark_shutdowns_and_unfencings(steps, changes, frozenset(shutting_down))
+    _mark_removals(steps, changes)
+    return changes
+
+
+def _in_context(step: AppliedRecord) -> ChangeInContext | None:
+    if isinstance(step.record, PartitionChange) and step.before is not None and step.after is not None:
+        return ChangeInContext(step.record, step.before, step.after)
+    return None
+
+
+def _mark_shutdowns_and_unfencings(
+    steps: Sequence[AppliedRecord], changes: Sequence[ChangeInContext | None], shutting_down: frozenset[BrokerId]
+) -> None:
+    """Set, for each change, the brokers in controlled shutdown and whether it belongs to an unfencing.
+
+    Invariant: the elections of an unfencing directly follow its registration record, and are of leaderless partitions
+    only; any other record ends the run.
+    """
+    unfencing = False
+    for step, change in zip(steps, changes, strict=True):
+        record = step.record
+        if change is not None:
+            unfencing = unfencing and change.before.leader == NO_LEADER
+            change.broker_unfenced, change.shutting_down = unfencing, shutting_down
+            continue
+        unfencing = isinstance(record, BrokerRegistrationChange) and record.fenced < 0
+        if isinstance(record, BrokerRegistrationChange) and record.in_controlled_shutdown > 0:
+            shutting_down |= {record.broker}
+        elif isinstance(record, RegisterBroker | UnregisterBroker):
+            shutting_down -= {record.broker}
+
+
+def _mark_removals(steps: Sequence[AppliedRecord], changes: Sequence[ChangeInContext | None]) -> None:
+    """Find the run of changes before each record that removes a broker, and set the cause of the removal."""
+    for index, step in enumerate(steps):
+        record = step.record
+        if isinstance(record, BrokerRegistrationChange) and record.fenced > 0:
+            run = _run_before(changes, index, record.broker, ChangeInContext.drops_from_isr)
+            _set_removal(run, _fencing(run, record.broker))
+        elif isinstance(record, BrokerRegistrationChange) and record.log_dirs is not None:
+            run = _run_before(changes, index, record.broker, ChangeInContext.drops_from_isr)
+            _set_removal(run, proven(Cause.DIR_FAILURE))
+        elif isinstance(record, RegisterBroker | UnregisterBroker):
+            run = _run_before(changes, index, record.broker, ChangeInContext.drops)
+            _set_removal(run, _replacement(run, record))
+    _mark_unfinished_removal(changes)
+
+
+def _run_before(
+    changes: Sequence[ChangeInContext | None],
+    end: int,
+    broker: BrokerId,
+    belongs: Callable[[ChangeInContext, BrokerId], bool],
+) -> list[ChangeInContext]:
+    run: list[ChangeInContext] = []
+    for change in reversed(changes[:end]):
+        if change is None or not belongs(change, broker):
+            break
+        run.append(change)
+    return run
+
+
+def _set_removal(run: Iterable[ChangeInContext], why: Explanation) -> None:
+    for change in run:
+        change.removal = why
+
+
+def _fencing(run: Sequence[ChangeInContext], broker: BrokerId) -> Explanation:
+    """Distinguish an expired session from a controlled shutdown.
+
+    A controlled shutdown first moves every leadership away under ``inControlledShutdown``, so a broker that is fenced
+    while it leads has lost its session. One that leads nothing is fenced in one step in both cases, which is ambiguous.
+    """
+    if run and broker in run[0].shutting_down:
+        return proven(Cause.CONTROLLED_SHUTDOWN)
+    if any(change.before.leader == broker for change in run):
+        return proven(Cause.FENCED)
+    return ambiguous(Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
+
+
+def _replacement(run: Sequence[ChangeInContext], record: RegisterBroker | UnregisterBroker) -> Explanation:
+    """Distinguish a clean from an unclean restart: only the latter removes the broker from the ELR (KIP-966)."""
+    if isinstance(record, UnregisterBroker):
+        return proven(Cause.UNREGISTERED)
+    unclean = any(change.drops_from_elr(record.broker) for change in run)
+    return proven(Cause.UNCLEAN_RESTART if unclean else Cause.RESTART)
+
+
+def _mark_unfinished_removal(changes: Sequence[ChangeInContext | None]) -> None:
+    """Set the cause of a removal that the controller split over batches: its registration record is in a later one.
+
+    Invariant: a leader never removes itself, so a run in which a leader leaves its ISR was written by the controller.
+    """
+    last = changes[-1] if changes else None
+    if last is None:
+        return
+    for broker in set(last.before.isr) - last.shutting_down:
+        run = _run_before(changes, len(changes), broker, ChangeInContext.drops_without_reassignment)
+        if any(change.before.leader == broker for change in run):
+            _set_removal(run, ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.RESTART))

@@ -1,0 +1,152 @@
+"""What a quiet cluster costs: CPU and memory of job and exporter, beside an idle Spark session with as many queries.
+
+    python -m tests.benchmarks.idle [--partitions 10000] [--seconds 120]
+
+Nothing changes; a heartbeat comes every second, and the positions of 30 % of the replicas move every ten seconds.
+Prometheus scrapes every 15 seconds. What is measured begins a minute after the first full report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from streaming.bus.frames import encode_frame
+from streaming.bus.log import WritableLog
+from streaming.bus.segments import folder_of
+from streaming.contracts.codec import encode
+from streaming.contracts.observations import Channel, Heartbeat, SourceKind
+from streaming.contracts.sample_blocks import offsets_in_blocks
+from streaming.contracts.samples import ReplicaOffsetsObserved
+from streaming.jobs.registry import QUERIES
+from tests.benchmarks._cluster import SOURCE, Cluster
+from tests.benchmarks._processes import cpu_seconds, memory
+from tests.plugins.pipeline import Pipeline, Program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+SEGMENT_BYTES: Final = 64 << 20
+OFFSETS_SOURCE: Final = "offsets:bench"
+SETTLING_SECONDS: Final = 60.0
+BESIDE: Final = """
+import sys, tempfile, time
+from streaming.jobs.session import build_session
+spark = build_session("idle")
+for number in range(int(sys.argv[1])):
+    rows = spark.readStream.text(tempfile.mkdtemp())
+    writer = rows.writeStream.foreachBatch(lambda frame, _: frame.toArrow())
+    writer.option("checkpointLocation", tempfile.mkdtemp()).trigger(processingTime="500 milliseconds").start()
+print("running", flush=True)
+time.sleep(3600)
+"""
+
+
+def positions(cluster: Cluster, moved: Iterable[int], end: int) -> Iterator[bytes]:
+    """Give what a collector says of the replicas of some partitions, whose logs have grown to an offset."""
+    envelope = cluster.envelope() | {"source": OFFSETS_SOURCE, "authority": SourceKind.NONE}
+    del envelope["metadata_offset"]
+    samples = [
+        ReplicaOffsetsObserved(
+            **envelope, topic_id=f"{topic:022d}", topic=f"orders-{topic:06d}",
+            partition=number - cluster.firsts[topic], broker=(number + each) % cluster.brokers, log_start_offset=0,
+            log_end_offset=end, high_watermark=end, last_stable_offset=end, leader_log_end_offset=end,
+        )
+        for number in moved
+        for topic in [cluster.topic_of(number)]
+        for each in range(3)
+    ]  # fmt: skip
+    return map(encode, offsets_in_blocks(samples))
+
+
+def every(seconds: float, stopped: threading.Event, do: Callable[[], None]) -> None:
+    """Do something at a fixed rate until it is stopped, in a thread."""
+
+    def run() -> None:
+        due = time.monotonic()
+        while not stopped.wait(max(due - time.monotonic(), 0)):
+            do()
+            due += seconds
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+class Traffic:
+    """What a quiet cluster of many partitions sends."""
+
+    def __init__(self, pipeline: Pipeline, partitions: int) -> None:
+        logs = ((Channel.REPLICATION, SOURCE), (Channel.OFFSETS, OFFSETS_SOURCE))
+        self.replication, self.offsets = (
+            WritableLog(pipeline.bus / channel / folder_of(source), SEGMENT_BYTES, fsync=False)
+            for channel, source in logs
+        )
+        self.cluster = Cluster(self.replication, partitions)
+        self.rounds = 0
+
+    def beat(self) -> None:
+        self.cluster.send([self.cluster.numbered(Heartbeat(**self.cluster.envelope()))])
+
+    def move(self) -> None:
+        """Move the positions of 30 % of the partitions, of all of them at first."""
+        self.rounds += 1
+        moved = (number for number in range(self.cluster.partitions) if self.rounds == 1 or number % 10 < 3)
+        told = positions(self.cluster, moved, self.rounds * 1000)
+        self.offsets.append(b"".join(map(encode_frame, told)))
+
+
+def cost(programs: list[Program], seconds: float) -> None:
+    """Print what programs use over a time: cores, and memory at its end."""
+    before = [cpu_seconds(program.pid) for program in programs]
+    time.sleep(seconds)
+    cores_of_all = 0.0
+    for program, earlier in zip(programs, before, strict=True):
+        size, spent = memory(program.pid), cpu_seconds(program.pid) - earlier
+        size["all"], spent["all"] = size.total(), spent.total()
+        cores_of_all += spent["all"] / seconds
+        for kind in size:
+            print(f"  {program.name:7} {kind:15} {spent[kind] / seconds:6.3f} cores  {size[kind] / 2**20:7,.0f} MB")
+    print(f"  together                {cores_of_all:6.3f} cores", flush=True)
+
+
+def measure(pipeline: Pipeline, partitions: int, seconds: float) -> None:
+    """Measure job and exporter, then the idle session, and print both."""
+    traffic, stopped = Traffic(pipeline, partitions), threading.Event()
+    job = pipeline.job()
+    traffic.cluster.send_snapshot()
+    pipeline.eventually(lambda: pipeline.rows("partition_state"), "the first report is in the tables", job)
+    export = pipeline.export()
+    every(1, stopped, traffic.beat)
+    every(10, stopped, traffic.move)
+    every(15, stopped, lambda: pipeline.metrics() and None)
+    time.sleep(SETTLING_SECONDS)
+    print(f"{partitions:,} partitions, nothing changes, for {seconds:.0f} s")
+    cost([job, export], seconds)
+    stopped.set()
+    for program in (export, job):
+        program.stop()
+    beside = pipeline.run("beside", [sys.executable, "-c", BESIDE, str(len(QUERIES))])
+    pipeline.eventually(lambda: "running" in beside.text(), "the session runs", beside)
+    time.sleep(SETTLING_SECONDS / 2)
+    print("an idle Spark session with as many queries")
+    cost([beside], seconds / 2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--partitions", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    arguments = parser.parse_args()
+    with ExitStack() as stack:
+        pipeline = Pipeline(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        stack.callback(pipeline.close)
+        measure(pipeline, arguments.partitions, arguments.seconds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""How long a broker's death and return take to be right on ``/metrics``, and what each process spends on them.
+
+    python -m tests.benchmarks.storm [--partitions 10000 100000] [--storms 10] [--busy]
+
+A broker dies and returns; each partition that it hosts changes twice. The collector's observations of all of it are
+written to the bus at once. The storm is over when a scrape shows every shrink and every expand, and no partition is
+under-replicated any more. ``--busy``: both cores are taken by something else meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import statistics
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from streaming.bus.log import WritableLog
+from streaming.bus.segments import folder_of
+from streaming.contracts.events import Cause
+from streaming.contracts.observations import BrokerObserved, Channel
+from tests.benchmarks._cluster import CLUSTER, SOURCE, Cluster
+from tests.benchmarks._processes import cpu_seconds
+from tests.plugins.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SEGMENT_BYTES: Final = 64 << 20
+BROKER: Final = 0
+# Brokers of a cluster, by its partitions, so that a storm changes all of 10,000 partitions, and 30 % of 100,000.
+BROKERS: Final = {10_000: 6, 100_000: 20}
+PATIENCE: Final = 300.0
+SHRINKS, EXPANDS, UNDER_REPLICATED = (
+    f"kafka_replication_cluster_{name}"
+    for name in ("isr_shrinks_total", "isr_expands_total", "under_replicated_partitions")
+)
+
+
+def scrape(port: int) -> dict[str, float]:
+    """Give the three numbers that tell whether a storm is over."""
+    names = "&".join(f"name[]={name}" for name in (SHRINKS, EXPANDS, UNDER_REPLICATED))
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics?{names}", timeout=60) as answer:
+        lines = answer.read().decode().splitlines()
+    samples: Counter[str] = Counter()
+    for line in lines:
+        if not line.startswith("#"):
+            samples[line.partition("{")[0]] += float(line.rpartition(" ")[2])
+    return samples
+
+
+def wait_for(port: int, changes: int) -> float:
+    """Wait until that many shrinks and as many expands are shown and nothing is under-replicated; give the moment."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        shown = scrape(port)
+        if shown[SHRINKS] == shown[EXPANDS] == changes and not shown[UNDER_REPLICATED]:
+            return time.time()
+        time.sleep(0.01)
+    raise SystemExit(f"the storm is not over after {PATIENCE:.0f} s: {dict(shown)} instead of {changes} changes")
+
+
+def death_and_return(cluster: Cluster, hosted: Sequence[int]) -> list[bytes]:
+    """Tell that a broker is fenced and leaves every ISR, then that it is back in all of them."""
+    told: list[bytes] = []
+    for fenced in (True, False):
+        told += cluster.changes(hosted, cause=(Cause.FENCED, Cause.EXPAND))
+        told.append(cluster.numbered(BrokerObserved(**cluster.envelope(), broker=BROKER, fenced=fenced)))
+    return told
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+@contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """Take that many cores."""
+    started = [multiprocessing.Process(target=spin, daemon=True) for _ in range(processes)]
+    for each in started:
+        each.start()
+    yield
+    for each in started:
+        each.terminate()
+
+
+def storms(pipeline: Pipeline, cluster: Cluster, count: int) -> tuple[list[float], list[Counter[str]]]:
+    """Raise storms one after the other; give the seconds of each, and the CPU seconds of each process."""
+    hosted = cluster.hosted_by(BROKER)
+    seconds, spent = [], []
+    for turn in range(1, count + 2):
+        told = death_and_return(cluster, hosted)
+        before = costs(pipeline)
+        cluster.send(told)
+        began = time.time()
+        seconds.append(wait_for(pipeline.port, turn * len(hosted)) - began)
+        time.sleep(5)  # what is left to do for it, projections and incidents, belongs to its cost
+        spent.append(costs(pipeline) - before)
+    return seconds[1:], spent[1:]  # the first one compiles the JVM's code
+
+
+def costs(pipeline: Pipeline) -> Counter[str]:
+    return Counter({
+        f"{program.name} {kind}": seconds
+        for program in pipeline.programs
+        for kind, seconds in cpu_seconds(program.pid).items()
+    })  # fmt: skip
+
+
+def measure(directory: Path, partitions: int, count: int, busy_cores: int) -> None:
+    """Measure one size, and print it."""
+    pipeline = Pipeline(directory)
+    log = WritableLog(pipeline.bus / Channel.REPLICATION / folder_of(SOURCE), SEGMENT_BYTES, fsync=False)
+    with ExitStack() as stack:
+        stack.callback(pipeline.close)
+        stack.callback(log.close)
+        cluster = Cluster(log, partitions, BROKERS.get(partitions, 10), away=BROKER)
+        pipeline.job()
+        cluster.send_snapshot()
+        pipeline.eventually(lambda: pipeline.rows("partition_state"), "the first report is in the tables")
+        pipeline.export()
+        wait_for(pipeline.port, 0)
+        stack.enter_context(busy(busy_cores))
+        seconds, spent = storms(pipeline, cluster, count)
+    changes = 2 * len(cluster.hosted_by(BROKER))
+    print(f"{partitions:,} partitions of {CLUSTER}, {changes:,} changes a storm, {count} storms")
+    print(f"  right on /metrics: median {statistics.median(seconds):.2f} s, worst {max(seconds):.2f} s")
+    for name in sorted({name for each in spent for name in each}):
+        print(f"  CPU of {name:22} median {statistics.median(each[name] for each in spent):6.2f} s")
+    total = statistics.median(sum(each.values()) for each in spent)
+    print(f"  CPU of all of it               median {total:6.2f} s", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--partitions", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--storms", type=int, default=10)
+    parser.add_argument("--busy", action="store_true", help="take both cores by something else")
+    arguments = parser.parse_args()
+    for partitions in arguments.partitions:
+        with tempfile.TemporaryDirectory() as directory:
+            measure(Path(directory), partitions, arguments.storms, multiprocessing.cpu_count() * arguments.busy)
+
+
+if __name__ == "__main__":
+    main()

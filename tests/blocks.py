@@ -1,0 +1,24 @@
+"""Blocks taken apart, for tests that look at single partitions and samples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
+from streaming.contracts.sample_blocks import SamplesBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from streaming.contracts.observations import Observation
+
+
+def singly(observations: Iterable[Observation]) -> Iterator[Observation]:
+    """Yield the observations, each partition or sample of a block as one of its own."""
+    for observed in observations:
+        if isinstance(observed, PartitionsObserved | PartitionsChanged):
+            yield from observed.observations()
+        elif isinstance(observed, SamplesBlock):
+            yield from observed.samples()
+        else:
+            yield observed

@@ -1,0 +1,128 @@
+"""Clocks that jump: order is never theirs, no duration is negative, and no watermark is lost in the future."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.changes.change import Change
+from streaming.changes.clock_skew import MAX_SKEW
+from streaming.contracts.events import Subject
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import SourceKind
+from tests.changes.worlds import (
+    SECOND,
+    WORLDS,
+    AppliedHistory,
+    applied,
+    log_of,
+    mixed,
+    numbered,
+    polls_of,
+    seen_by_another,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.changes.state import ReplicationState
+    from streaming.contracts.observations import Observation
+
+worlds = st.integers(0, WORLDS - 1)
+dice = st.integers(0, 2**32).map(Random)
+checked = settings(max_examples=8, deadline=None, print_blob=True)
+HOUR = 3_600 * SECOND
+TIMES = ("occurred_not_before", "occurred_not_after")
+
+
+def jumped(told: Sequence[Observation], dice: Random, hours: Sequence[int]) -> tuple[Observation, ...]:
+    """A controller whose clock jumps for a while; the log's times never run back, the collector's clock is right."""
+    first, last = sorted(dice.sample(range(len(told)), 2))
+    by = dice.choice(hours) * HOUR
+    newest = 0
+    found = []
+    for n, it in enumerate(told):
+        newest = max(newest, it.occurred_not_after + (by if first <= n < last else 0))
+        found.append(replace(it, occurred_not_before=Micros(newest), occurred_not_after=Micros(newest)))
+    return tuple(found)
+
+
+def untimed(changes: Sequence[Change]) -> list[Any]:
+    """What changes say apart from times."""
+    return [
+        (it.after.topic_id, it.after.partition, it.after.partition_epoch, it.after.isr, it.after.leader, it.missed,
+         it.cause, it.events, it.after.isr_shrinks, it.after.change_number)
+        for it in changes if it.subject is Subject.PARTITION and it.after is not None
+    ]  # fmt: skip
+
+
+def negative(state: ReplicationState) -> list[Any]:
+    names = ("offline_seconds", "under_replicated_seconds", "under_min_isr_seconds", "unknown_seconds")
+    return [it for it in state.partitions() if min(getattr(it, name) for name in names) < 0]
+
+
+def check_watermarks(told: AppliedHistory) -> None:
+    seen: dict[str, int] = {}
+    for it in told.changes:
+        if it.source_after is not None and it.source_after.observed_until is not None:
+            assert it.source_after.observed_until >= seen.get(it.source_after.source, 0)
+            seen[it.source_after.source] = it.source_after.observed_until
+    for cluster in told.state.clusters.values():
+        assert cluster.watermark == max(seen.values())
+
+
+@checked
+@given(world=worlds, dice=dice)
+def test_a_controllers_clock_that_jumps_changes_no_order_and_poisons_no_watermark(world: int, dice: Random) -> None:
+    log = log_of(world)
+    odd = jumped(log, dice, (-5, -1, 1, 5))
+
+    told = applied(mixed([odd], dice))
+
+    assert untimed(told.changes) == untimed(applied([log]).changes)
+    assert negative(told.state) == []
+    check_watermarks(told)
+    assert (told.state.clusters["c1"].watermark or 0) <= log[-1].collected_at + MAX_SKEW
+
+
+@checked
+@given(world=worlds, dice=dice)
+def test_two_collectors_agree_on_everything_but_times_when_a_controllers_clock_jumps(world: int, dice: Random) -> None:
+    log = log_of(world)
+    odd = jumped(log, dice, (-5, 5))
+
+    told = applied(mixed([odd, seen_by_another(odd, dice)], dice))
+
+    assert sorted(map(repr, untimed(told.changes))) == sorted(map(repr, untimed(applied([log]).changes)))
+    assert negative(told.state) == []
+    check_watermarks(told)
+
+
+@checked
+@given(world=worlds, dice=dice, hours=st.sampled_from([-5, -1, 1, 5]))
+def test_a_poller_whose_clock_jumps_and_that_is_started_anew_goes_on_being_heard(
+    world: int, dice: Random, hours: int
+) -> None:
+    """Set ahead and then right again, or set back: its news are taken in its own order."""
+    polls = polls_of(log_of(world), SourceKind.POLL)
+    times = sorted({it.occurred_not_after for it in polls})
+    first, last = sorted(dice.sample(times, 2))
+    odd = numbered(
+        replace(it, **{name: Micros(getattr(it, name) + hours * HOUR) for name in (*TIMES, "collected_at")})
+        if first <= it.occurred_not_after < last
+        else it
+        for it in polls
+    )
+
+    told = applied(mixed([odd], dice))
+
+    true = {
+        (it.topic_id, it.partition): (it.is_deleted, it.isr, it.leader) for it in applied([polls]).state.partitions()
+    }
+    assert {(it.topic_id, it.partition): (it.is_deleted, it.isr, it.leader) for it in told.state.partitions()} == true
+    assert negative(told.state) == []
+    check_watermarks(told)

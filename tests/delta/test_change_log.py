@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
+from streaming.changes.tombstones import without_expired
+from streaming.contracts.events import Cause, Evidence
+from streaming.delta.change_log import NOTHING_APPLIED, ChangeLog
+from streaming.delta.change_reader import rows_between
+from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.projections import Projections
+from streaming.delta.queries import query
+from streaming.delta.shared_state import SharedState
+from streaming.delta.state_reader import apply_changes
+from streaming.delta.storage import actions_of
+from streaming.errors import TableRefused
+from tests.changes.conftest import Story
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+LAG: dict[str, Any] = {"cause": Cause.LAG, "evidence": Evidence.PROVEN}
+
+
+def told() -> Story:
+    story = Story()
+    story.controller(101, 1)
+    story.config("2")
+    story.snapshot([{}, {}])
+    story.later().partition(0, isr=(1,), partition_epoch=1, **LAG)
+    story.later().broker(3, fenced=True)
+    story.later().partition(1, isr=(1, 2), partition_epoch=1, **LAG)
+    return story
+
+
+def changed() -> tuple[ReplicationState, pa.Table]:
+    state = ReplicationState()
+    folded = fold(state, told().seen)
+    state.apply(folded.touched)
+    return state, changes_to_arrow(folded.changes)
+
+
+def test_a_commit_carries_the_changes_and_the_position_of_every_source(tmp_path: Path) -> None:
+    _, rows = changed()
+    log = ChangeLog(tmp_path)
+    assert log.position("a") == NOTHING_APPLIED
+
+    version = log.commit(rows, {"a": 17, "b": 4})
+    again = ChangeLog(tmp_path)
+
+    assert (again.version, again.position("a"), again.position("b")) == (version, 17, 4)
+    assert rows_between(tmp_path / "partition_changes", -1, version).select(rows.column_names).equals(rows)
+
+
+def test_each_row_carries_the_version_of_its_commit_its_place_in_it_and_when_it_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.delta.maintenance.COMMITS_BETWEEN_ROUNDS", 2)  # versions that add no row between
+    _, rows = changed()
+    log, path = ChangeLog(tmp_path), tmp_path / "partition_changes"
+    expected: list[tuple[int, int]] = []
+    windows: list[tuple[int, int]] = []
+    for number in range(5):
+        before = time.time_ns() // 1000
+        version = log.commit(rows, {"a": number})
+        windows += [(before, time.time_ns() // 1000)] * rows.num_rows
+        expected += [(version, ordinal) for ordinal in range(rows.num_rows)]
+        assert {"appId": "position/a", "version": number} in [
+            {key: action["txn"][key] for key in ("appId", "version")}
+            for action in actions_of(path, version)
+            if "txn" in action
+        ], "the rows of a version are in the entry of its commit"
+
+    stored = query(
+        DeltaTable(str(path)),
+        "SELECT version, ordinal, arrow_cast(committed_at, 'Int64') AS moment FROM rows ORDER BY version, ordinal",
+    )
+
+    versions, ordinals, moments = (column.to_pylist() for column in stored.columns)
+    assert list(zip(versions, ordinals, strict=True)) == expected
+    assert log.version > 5, "other versions lie between"
+    assert all(begin <= moment <= end for (begin, end), moment in zip(windows, moments, strict=True))
+
+
+def test_the_loser_of_a_race_stops_and_writes_nothing(tmp_path: Path) -> None:
+    _, rows = changed()
+    first, second = ChangeLog(tmp_path), ChangeLog(tmp_path)
+    first.commit(rows, {"a": 1})
+
+    with pytest.raises(TableRefused, match="another job writes"):
+        second.commit(rows, {"a": 2})
+
+    assert ChangeLog(tmp_path).position("a") == 1
+
+
+def test_a_writer_that_was_followed_by_another_one_must_not_open_again(tmp_path: Path) -> None:
+    _, rows = changed()
+    first = ChangeLog(tmp_path)
+    first.commit(rows, {"a": 1})
+    first.check_ours()
+    ChangeLog(tmp_path).commit(rows, {"a": 2})
+
+    with pytest.raises(TableRefused, match="another job writes"):
+        first.check_ours()
+
+
+def test_derived_tables_never_go_back_when_two_jobs_write_them(tmp_path: Path) -> None:
+    """Whoever knows less of the one truth leaves alone what the other has written."""
+    _, rows = changed()
+    truth = ChangeLog(tmp_path)
+    early = truth.commit(rows, {"a": 1})
+    slow, fast = Projections(tmp_path), Projections(tmp_path)
+    behind = slow.recover(early)
+    late = truth.commit(rows, {"a": 2})
+
+    assert fast.project(fast.recover(late))
+    assert not slow.project(behind)
+
+    events = _read(tmp_path, "replication_events")
+    assert len(events) == 2 * len({event["event_id"] for event in events}), "the same rows were committed twice"
+    assert {row["as_of_version"] for row in _read(tmp_path, "partition_state")} == {late}
+
+
+def test_rows_read_back_are_the_state_that_wrote_them(tmp_path: Path) -> None:
+    state, rows = changed()
+    ChangeLog(tmp_path).commit(rows, {"a": 1})
+
+    again = ReplicationState()
+    apply_changes(again, rows_between(tmp_path / "partition_changes", -1, 1))
+
+    assert again == state
+
+
+def test_compaction_neither_adds_rows_nor_moves_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.delta.maintenance.COMMITS_BETWEEN_ROUNDS", 3)
+    _, rows = changed()
+    truth = ChangeLog(tmp_path)
+    for position in (1, 2, 3):
+        truth.commit(rows, {"a": position})
+
+    assert truth.version > 3, "it was compacted"
+    assert rows_between(tmp_path / "partition_changes", 3, truth.version).num_rows == 0
+    assert ChangeLog(tmp_path).position("a") == 3
+    assert truth.commit(rows, {"a": 4}) == truth.version
+    assert rows_between(tmp_path / "partition_changes", -1, truth.version).num_rows == 4 * rows.num_rows
+
+
+@pytest.mark.parametrize("crash_after", [0, 1, 2])
+def test_a_start_rebuilds_the_state_from_derived_tables_however_far_they_lag(tmp_path: Path, crash_after: int) -> None:
+    """The truth is committed in three parts; the derived tables are written after some of them only."""
+    state = ReplicationState()
+    truth = ChangeLog(tmp_path)
+    seen = told().seen
+    for number, part in enumerate((seen[:4], seen[4:8], seen[8:])):
+        folded = fold(state, part)
+        state.apply(folded.touched)
+        version = truth.commit(changes_to_arrow(folded.changes), {"a": number})
+        if number == crash_after:
+            projections = Projections(tmp_path)
+            projections.project(projections.recover(version))
+
+    recovered = Projections(tmp_path).recover(truth.version)
+
+    assert recovered.state == state
+
+
+def test_derived_tables_hold_every_event_once_and_the_sums_of_the_brokers(tmp_path: Path) -> None:
+    _, rows = changed()
+    truth = ChangeLog(tmp_path)
+    version = truth.commit(rows, {"a": 1})
+    projections = Projections(tmp_path)
+    shared = projections.recover(version)
+
+    assert projections.project(shared)
+    assert not projections.project(shared)
+
+    events = _read(tmp_path, "replication_events")
+    ids = [event["event_id"] for event in events]
+    brokers = {row["broker"]: row for row in _read(tmp_path, "broker_state")}
+    assert len(ids) == len(set(ids)) == 6
+    assert [brokers[2]["led_partitions"], brokers[2]["hosted_partitions"], brokers[2]["in_sync_partitions"]] == [
+        0,
+        2,
+        1,
+    ]
+    assert brokers[3]["isr_departures"] == [{"cause": "lag", "departures": 2}]
+    assert brokers[3]["is_fenced"] is True
+
+
+@pytest.mark.parametrize("projected", [(), (0,), (1,), (2,), (0, 1, 2)])
+def test_a_start_forgets_the_tombstones_that_had_expired_whatever_was_written_last(
+    tmp_path: Path, projected: tuple[int, ...]
+) -> None:
+    story = told()
+    story.later().removed()
+    parts = [story.seen]
+    story.seen = []
+    story.later(2 * 86_400).heartbeat()
+    parts.append(story.seen)
+    story.seen = []
+    story.later().partition(0, topic_id="topic-2", topic="payments", isr=(1,), partition_epoch=0)
+    parts.append(story.seen)
+    truth, shared = ChangeLog(tmp_path), SharedState()
+    for number, part in enumerate(parts):
+        folded = without_expired(shared.state, fold(shared.state, part))
+        shared.applied(folded.touched, truth.commit(changes_to_arrow(folded.changes), {"a": number}))
+        if number in projected:
+            Projections(tmp_path).project(shared)
+
+    recovered = Projections(tmp_path).recover(truth.version)
+    Projections(tmp_path).project(recovered)
+    (cluster,) = _read(tmp_path, "cluster_state")
+
+    assert recovered.state.topics == shared.state.topics
+    assert recovered.state.clusters == shared.state.clusters
+    assert [row["topic"] for row in _read(tmp_path, "partition_state")] == ["payments"]
+    assert (cluster["isr_shrinks"], cluster["topics"], cluster["expired_isr_shrinks"]) == (2, 1, 2)
+
+
+def _read(directory: Path, name: str) -> list[dict[str, Any]]:
+    query = QueryBuilder().register("t", DeltaTable(str(directory / name)))
+    found: list[dict[str, Any]] = pa.table(query.execute("select * from t")).to_pylist()
+    return found

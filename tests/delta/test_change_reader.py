@@ -1,0 +1,278 @@
+"""Following the changes by version from the rows: whatever happened to the log and the files, each row comes once."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta import storage
+from streaming.delta.change_reader import ChangeReader, ChangesRestarted, rows_between
+from streaming.delta.definitions import STATISTICS_PROPERTY, arrow_schema
+from streaming.delta.layouts import create_or_upgrade
+from streaming.delta.storage import BEFORE_FIRST, has_moved, log_entries
+from streaming.errors import TableRefused
+from tests.delta.written_changes import commit, expire_log, rows
+from tests.plugins.old_layout import unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SCHEMA = arrow_schema(PARTITION_CHANGES)
+
+
+def topics(added: Iterable[tuple[int, pa.Table]]) -> list[tuple[int, list[str]]]:
+    return [(version, table.column("topic").to_pylist()) for version, table in added]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / PARTITION_CHANGES.name
+
+
+@pytest.fixture
+def table(path: Path) -> DeltaTable:
+    return create_or_upgrade(path.parent, PARTITION_CHANGES)
+
+
+def test_a_table_that_does_not_exist_yet_has_no_rows_and_is_followed_once_it_does(path: Path) -> None:
+    reader = ChangeReader(path)
+    assert (reader.poll(), reader.version) == ([], BEFORE_FIRST)
+    table = create_or_upgrade(path.parent, PARTITION_CHANGES)
+    assert (reader.poll(), reader.version) == ([], 0)
+    commit(table, "a")
+    assert topics(reader.poll()) == [(1, ["a"])]
+
+
+def test_each_poll_gives_the_rows_of_the_versions_since_the_last_with_every_column(
+    path: Path, table: DeltaTable
+) -> None:
+    reader = ChangeReader(path)
+    commit(table, "a", "b")
+    commit(table, "c")
+    added = reader.poll()
+    assert topics(added) == [(1, ["a", "b"]), (2, ["c"])]
+    assert [part for _, part in added] == [rows(1, "a", "b"), rows(2, "c")]
+    assert (reader.poll(), reader.version) == ([], 2)
+
+
+def test_an_idle_look_opens_no_file_of_the_table(
+    path: Path, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(table, "a")
+    reader = ChangeReader(path)
+    reader.poll()
+    monkeypatch.setattr("streaming.delta.change_reader.open_table", _never)
+    monkeypatch.setattr("streaming.delta.change_reader.read_file", _never)
+    monkeypatch.setattr(DeltaTable, "update_incremental", _never)
+
+    assert (reader.poll(), reader.version) == ([], 1)
+
+
+def _never(*_: object) -> None:
+    raise AssertionError("an idle look has to look up names only")
+
+
+def test_only_files_that_can_hold_new_rows_are_read(
+    path: Path, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for topic in "abc":
+        commit(table, topic)
+    read: list[str] = []
+
+    def read_file(path: Path, file: str) -> pa.Table:
+        read.append(file)
+        return storage.read_file(path, file)
+
+    monkeypatch.setattr("streaming.delta.change_reader.read_file", read_file)
+
+    assert topics(ChangeReader(path, 2).poll()) == [(3, ["c"])]
+    assert len(read) == 1
+
+
+def test_a_poll_up_to_a_version_stops_there_and_the_next_one_goes_on(path: Path, table: DeltaTable) -> None:
+    for topic in "abcd":
+        commit(table, topic)
+    reader = ChangeReader(path)
+
+    assert topics(reader.poll(2)) == [(1, ["a"]), (2, ["b"])]
+    assert topics(reader.poll(1)) == []
+    assert topics(reader.poll(3)) == [(3, ["c"])]
+    assert topics(reader.poll()) == [(4, ["d"])]
+
+
+def test_rows_of_one_version_that_span_days_come_in_the_order_of_their_commit(path: Path, table: DeltaTable) -> None:
+    commit(table, "a", ("b", -1), "c", ("d", -2), ("e", 1), "f")
+    commit(table, ("g", -1), "h")
+
+    added = ChangeReader(path).poll()
+
+    assert topics(added) == [(1, list("abcdef")), (2, ["g", "h"])]
+    assert [part["ordinal"].to_pylist() for _, part in added] == [[0, 1, 2, 3, 4, 5], [0, 1]]
+    assert len(list(path.glob("date=*"))) == 4
+
+
+def test_compaction_and_metadata_move_the_version_and_add_no_rows(path: Path, table: DeltaTable) -> None:
+    for topic in ("a", "b", "c"):
+        commit(table, topic)
+    reader, late = ChangeReader(path), ChangeReader(path, 3)
+    reader.poll()
+    table.optimize.compact()
+    table.alter.set_table_properties({"delta.checkpointInterval": "20"})
+    assert [(each.poll(), each.version) for each in (reader, late)] == 2 * [([], table.version())]
+
+
+def test_what_was_compacted_with_rows_that_were_read_comes_without_them(path: Path, table: DeltaTable) -> None:
+    for topic in ("a", "b", "c"):
+        commit(table, topic)
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    newest = commit(table, "d")
+    assert len(list(path.rglob("date=*/*.parquet"))) == 2
+
+    assert topics(ChangeReader(path, 1).poll()) == [(2, ["b"]), (3, ["c"]), (newest, ["d"])]
+    assert topics(ChangeReader(path).poll()) == [(1, ["a"]), (2, ["b"]), (3, ["c"]), (newest, ["d"])]
+
+
+def test_a_reader_far_behind_a_log_that_has_expired_misses_nothing(path: Path, table: DeltaTable) -> None:
+    reader = ChangeReader(path)
+    commit(table, "a")
+    reader.poll()
+    for topic in "bcdef":
+        commit(table, topic)
+    behind = ChangeReader(path, 2)
+    expire_log(table, path, before=6)
+    assert [version for _, version in log_entries(path) if version is not None] == [6]
+
+    assert topics(reader.poll()) == [(2, ["b"]), (3, ["c"]), (4, ["d"]), (5, ["e"]), (6, ["f"])]
+    assert topics(behind.poll()) == [(3, ["c"]), (4, ["d"]), (5, ["e"]), (6, ["f"])]
+    assert topics(ChangeReader(path).poll()) == [(n, [t]) for n, t in enumerate("abcdef", start=1)]
+    commit(table, "g")
+    assert topics(reader.poll()) == topics(behind.poll()) == [(7, ["g"])]
+
+
+@pytest.mark.parametrize("commits", [0, 1, 2])
+def test_a_table_that_was_made_anew_is_refused_however_far_it_is_and_the_reader_stays(
+    path: Path, table: DeltaTable, commits: int
+) -> None:
+    commit(table, "a")
+    reader = ChangeReader(path)
+    reader.poll()
+    path.rename(path.with_name("moved away"))
+    with pytest.raises(ChangesRestarted, match="gone"):
+        reader.poll()
+    anew = create_or_upgrade(path.parent, PARTITION_CHANGES)
+    for _ in range(2):
+        with pytest.raises(ChangesRestarted, match="was recreated"):
+            reader.poll()
+    for topic in "xy"[:commits]:
+        commit(anew, topic)
+    for _ in range(2):
+        with pytest.raises(ChangesRestarted, match="was recreated"):
+            reader.poll()
+    assert reader.version == 1
+
+
+@pytest.mark.parametrize("commits", [0, 1, 2, 3])
+def test_a_table_that_was_restored_from_an_older_copy_is_refused_even_when_it_has_grown_since(
+    path: Path, table: DeltaTable, commits: int
+) -> None:
+    commit(table, "a")
+    copy = path.with_name("copy")
+    shutil.copytree(path, copy)
+    commit(table, "b")
+    commit(table, "c")
+    reader = ChangeReader(path)
+    reader.poll()
+    shutil.rmtree(path)
+    copy.rename(path)
+    restored = DeltaTable(str(path))
+    for topic in "xyz"[:commits]:
+        commit(restored, topic)
+
+    for _ in range(2):
+        with pytest.raises(ChangesRestarted, match=r"restored from an older copy|version 3 of .* was replaced"):
+            reader.poll()
+    assert reader.version == 3
+
+
+def test_a_reader_that_begins_after_more_than_there_is_is_refused(path: Path, table: DeltaTable) -> None:
+    commit(table, "a")
+    with pytest.raises(ChangesRestarted, match="restored from an older copy"):
+        ChangeReader(path, 2).poll()
+    path.rename(path.with_name("moved away"))
+    with pytest.raises(ChangesRestarted, match="gone"):
+        ChangeReader(path, 2).poll()
+
+
+def test_a_table_of_layout_1_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    unpack(tmp_path)
+
+    with pytest.raises(TableRefused, match=r"layout 1 of an older isrwatch, this program reads 2; start isrwatch job"):
+        ChangeReader(tmp_path / "tables" / PARTITION_CHANGES.name).poll()
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_files_without_statistics_are_read_as_well(path: Path, table: DeltaTable, *, is_mixed: bool) -> None:
+    if is_mixed:
+        commit(table, "a")
+    table.alter.set_table_properties({STATISTICS_PROPERTY: "cluster"})
+    without = commit(table, "b")
+    commit(table, "c")
+    if is_mixed:
+        table.alter.set_table_properties({STATISTICS_PROPERTY: "version"})
+        commit(table, "d")
+    files = pa.table(table.get_add_actions(flatten=True))
+    assert ("max.version" in files.column_names) is is_mixed
+
+    read = [topic for _, names in topics(ChangeReader(path).poll()) for topic in names]
+    assert read == (list("abcd") if is_mixed else ["b", "c"])
+    assert rows_between(path, without - 1, without).column("topic").to_pylist() == ["b"]
+
+
+def test_rows_between_two_versions_are_one_table_in_order(path: Path, table: DeltaTable) -> None:
+    for topic in ("a", "b", "c"):
+        commit(table, topic)
+    assert rows_between(path, 1, 3).column("topic").to_pylist() == ["b", "c"]
+    assert rows_between(path, 3, 3).equals(SCHEMA.empty_table())
+
+
+def test_rows_up_to_a_version_that_is_not_there_are_refused(path: Path, table: DeltaTable) -> None:
+    commit(table, "a")
+    with pytest.raises(ChangesRestarted, match="no version 5"):
+        rows_between(path, 0, 5)
+
+
+def test_a_table_has_moved_when_it_has_a_newer_version_or_is_gone(path: Path, table: DeltaTable) -> None:
+    assert has_moved(path, BEFORE_FIRST)
+    assert not has_moved(path, 0)
+    commit(table, "a")
+    assert has_moved(path, 0)
+    path.rename(path.with_name("moved away"))
+    assert has_moved(path, 1)
+    assert not has_moved(path, BEFORE_FIRST)
+
+
+def test_a_table_whose_first_entries_expired_has_moved_for_who_has_not_seen_it(path: Path, table: DeltaTable) -> None:
+    for topic in "abc":
+        commit(table, topic)
+    expire_log(table, path, before=3)
+
+    assert has_moved(path, BEFORE_FIRST)
+    assert has_moved(path, 0)
+    assert not has_moved(path, 3)
+
+
+def test_a_file_that_holds_its_partition_too_as_spark_writes_it_is_read_the_same(path: Path, table: DeltaTable) -> None:
+    commit(table, "a", "b")
+    expected = rows_between(path, 0, 1)
+    (file,) = path.glob("date=*/*.parquet")
+    pq.write_table(expected, file)
+
+    assert rows_between(path, 0, 1) == expected

@@ -1,0 +1,97 @@
+"""Compaction commits at exactly the version after the one that was read: a writer that lost a race doubles no row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.change_log import ChangeLog
+from streaming.delta.change_reader import ChangeReader, rows_between
+from streaming.delta.compaction import compact
+from streaming.delta.maintenance import AppendMaintenance
+from streaming.delta.queries import query, read_all
+from streaming.delta.writer import Writer
+from streaming.errors import TableRefused
+from tests.delta.test_change_log import changed
+from tests.delta.test_maintenance import data_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LARGE = 1 << 30
+
+
+def compacting(table: DeltaTable, path: Path) -> AppendMaintenance:
+    return AppendMaintenance(table, path, Writer(table), lambda *_: None)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> ChangeLog:
+    log, (_, rows) = ChangeLog(tmp_path), changed()
+    for _ in range(6):
+        log.commit(rows, {"a": log.version})
+    return log
+
+
+def content(path: Path) -> list[str]:
+    return sorted(map(repr, read_all(DeltaTable(str(path))).to_pylist()))
+
+
+def test_small_files_become_one_per_day_with_the_same_rows_and_statistics(log: ChangeLog, tmp_path: Path) -> None:
+    path = tmp_path / PARTITION_CHANGES.name
+    before, table = content(path), DeltaTable(str(path))
+    follower = ChangeReader(path)
+    follower.poll()
+
+    Writer(table).tidy(lambda properties: compact(table, path, LARGE, properties))
+
+    assert table.version() == log.version + 1
+    assert content(path) == before
+    days = set(query(table, "SELECT DISTINCT date FROM rows")["date"].to_pylist())
+    files = table.get_add_actions(flatten=True)
+    assert len(files["path"]) == len(days)
+    assert files["min.version"].to_pylist() == [1] * len(days)
+    assert files["max.version"].to_pylist() == [log.version] * len(days)
+    assert follower.poll() == [], "compaction adds no row"
+    assert rows_between(path, 3, log.version).num_rows == 3 * changed()[1].num_rows
+
+    Writer(table).tidy(lambda properties: compact(table, path, LARGE, properties))
+    assert table.version() == log.version + 1, "there is nothing left to merge"
+
+
+@pytest.mark.parametrize("first", ["a compaction", "a commit"])
+def test_a_compaction_that_comes_second_is_refused_and_doubles_no_row(
+    log: ChangeLog, tmp_path: Path, first: str
+) -> None:
+    path = tmp_path / PARTITION_CHANGES.name
+    late, table = DeltaTable(str(path)), DeltaTable(str(path))
+    if first == "a commit":
+        log.commit(changed()[1], {"a": log.version})
+    else:
+        Writer(table).tidy(lambda properties: compact(table, path, LARGE, properties))
+    before = content(path)
+
+    with pytest.raises(TableRefused, match="another job writes"):
+        Writer(late).tidy(lambda properties: compact(late, path, LARGE, properties))
+
+    assert content(path) == before
+    assert len(before) == (7 if first == "a commit" else 6) * changed()[1].num_rows
+
+
+def test_files_of_a_compaction_that_was_not_committed_are_swept(log: ChangeLog, tmp_path: Path) -> None:
+    path = tmp_path / PARTITION_CHANGES.name
+    late = DeltaTable(str(path))
+    log.commit(changed()[1], {"a": log.version})
+    with pytest.raises(TableRefused):
+        Writer(late).tidy(lambda properties: compact(late, path, LARGE, properties))
+    needed, newest = len(data_files(path)), DeltaTable(str(path))
+    keeper = compacting(newest, path)
+
+    keeper.sweep()
+    keeper.sweep()
+
+    assert len(data_files(path)) < needed
+    assert read_all(DeltaTable(str(path))).num_rows == 7 * changed()[1].num_rows

@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from exporters.read_model.reader import TablesReader
+from exporters.terminal.state_as_of import state_as_of
+from streaming.contracts.observations import Channel
+from streaming.contracts.state import SourceLag
+from streaming.contracts.tables import PARTITION_CHANGES, PARTITION_STATE_TABLE, REPLICATION_EVENTS
+from streaming.delta import maintenance as upkeep
+from streaming.delta.change_log import ChangeLog
+from streaming.delta.change_reader import ChangeReader, rows_between
+from streaming.delta.history import expire_changes
+from streaming.delta.maintenance import AppendMaintenance, Maintenance, RetentionPolicy
+from streaming.delta.progress import ProgressTable
+from streaming.delta.projections import Projections
+from streaming.delta.queries import read_all
+from streaming.delta.storage import delete_log_before, log_entries, newest_checkpoint
+from streaming.delta.writer import Writer
+from streaming.errors import TableRefused
+from tests.delta.test_change_log import changed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streaming.delta.shared_state import SharedState
+
+PAST = dt.date(2023, 12, 1)
+"""The story of the changes is of the month before."""
+A_MINUTE = RetentionPolicy(reader_minutes=1)
+CHECKPOINT_EVERY = 50
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "COMMITS_BETWEEN_ROUNDS", 5)
+    monkeypatch.setattr(upkeep, "SECONDS_BETWEEN_SWEEPS", 0.0)
+    monkeypatch.setattr(upkeep, "SECONDS_BETWEEN_EXPIRIES", 0.0)
+
+
+def commit(log: ChangeLog, directory: Path, times: int, seconds: float = 0) -> None:
+    """Commit the same rows again and again, so many seconds after each other."""
+    _, rows = changed()
+    for _ in range(times):
+        age(directory / PARTITION_CHANGES.name, seconds)
+        log.commit(rows, {"a": log.version})
+
+
+def age(path: Path, seconds: float) -> None:
+    """Make every commit that much older."""
+    for file in (path / "_delta_log").glob("*.json") if seconds else ():
+        written = file.stat().st_mtime - seconds
+        os.utime(file, (written, written))
+
+
+def project(directory: Path, version: int) -> SharedState:
+    projections = Projections(directory)
+    shared = projections.recover(version)
+    projections.project(shared)
+    progress = [(source, SourceLag()) for source in shared.state.sources.values()]
+    ProgressTable(directory, Channel.REPLICATION).replace(progress, version)
+    return shared
+
+
+def asked(directory: Path) -> list[Any]:
+    """Ask what an exporter shows."""
+    clusters = TablesReader(directory).refresh().clusters.values()
+    return [(each.cluster, each.totals, each.brokers, each.departures, each.sources) for each in clusters]
+
+
+def expire_history(directory: Path, before: dt.date) -> DeltaTable:
+    """Expire as the one writer of the changes; give the table."""
+    path = directory / PARTITION_CHANGES.name
+    table = DeltaTable(str(path))
+    expire_changes(directory, table, Writer(table), before)
+    return table
+
+
+def versions_in_log(path: Path) -> list[int]:
+    return sorted(version for _, version in log_entries(path) if version is not None)
+
+
+def data_files(path: Path) -> set[str]:
+    return {file.relative_to(path).as_posix() for file in path.rglob("*.parquet") if "_delta_log" not in file.parts}
+
+
+def count(path: Path) -> int:
+    found = QueryBuilder().register("t", DeltaTable(str(path))).execute("select count(*) as n from t")
+    return int(pa.table(found)["n"][0].as_py())
+
+
+@pytest.mark.usefixtures("often")
+def test_the_log_and_the_files_stay_few_and_every_row_stays(tmp_path: Path) -> None:
+    log, path = ChangeLog(tmp_path, A_MINUTE), tmp_path / PARTITION_CHANGES.name
+    commit(log, tmp_path, times=110, seconds=10)
+
+    _, rows = changed()
+    kept = versions_in_log(path)
+    assert count(path) == 110 * rows.num_rows
+    assert len(kept) < 6 + 5 * 2 + CHECKPOINT_EVERY, "of a minute, since the last round, and back to a checkpoint"
+    assert kept[-1] == log.version
+    assert len(data_files(path)) < 110
+    assert ChangeLog(tmp_path).version == log.version
+    assert rows_between(path, -1, log.version).num_rows == 110 * rows.num_rows
+
+
+@pytest.mark.usefixtures("often")
+def test_every_version_that_the_log_lists_can_still_be_read(tmp_path: Path) -> None:
+    log, path = ChangeLog(tmp_path, A_MINUTE), tmp_path / PARTITION_CHANGES.name
+    commit(log, tmp_path, times=85, seconds=10)
+
+    begin, *_ = kept = versions_in_log(path)
+    assert begin > 0
+    assert kept == list(range(begin, log.version + 1))
+    counts = [read_all(DeltaTable(str(path), version=version)).num_rows for version in kept[::7]]
+    assert counts == sorted(counts)
+    assert counts[0] > 0
+
+
+def test_entries_go_once_they_were_superseded_for_longer_than_readers_may_take(tmp_path: Path) -> None:
+    log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
+    commit(log, tmp_path, times=12)
+    table = DeltaTable(str(path))
+    DeltaTable(str(path), version=4).create_checkpoint()
+    DeltaTable(str(path), version=9).create_checkpoint()
+    keeper = Maintenance(table, path, RetentionPolicy(reader_minutes=10))
+
+    keeper.expire_log()
+    assert versions_in_log(path) == list(range(13)), "all of it is of just now"
+
+    for version, minutes in enumerate([60, 50, 40, 30, 25, 20, 15, 9, 8, 7, 6, 5, 4]):
+        _date(path, version, minutes)
+    keeper.expire_log()
+    # Version 6 could be opened up to nine minutes ago, when 7 came; it needs the checkpoint of version 4.
+    assert versions_in_log(path) == list(range(4, 13))
+    assert read_all(DeltaTable(str(path), version=6)).num_rows == 6 * changed()[1].num_rows
+
+    for version in range(4, 13):
+        _date(path, version, 11)
+    keeper.expire_log()
+    assert versions_in_log(path) == list(range(9, 13)), "the checkpoint that readers are pointed at stays"
+    assert read_all(DeltaTable(str(path))).num_rows == 12 * changed()[1].num_rows
+
+
+def _date(path: Path, version: int, minutes: float) -> None:
+    entry = path / "_delta_log" / f"{version:020}.json"
+    written = dt.datetime.now(dt.UTC).timestamp() - 60 * minutes
+    os.utime(entry, (written, written))
+
+
+def test_without_a_checkpoint_nothing_of_the_log_goes(tmp_path: Path) -> None:
+    log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
+    commit(log, tmp_path, times=3)
+    for checkpoint in (path / "_delta_log").glob("*checkpoint*"):
+        checkpoint.unlink()
+
+    delete_log_before(path, 3)
+
+    assert newest_checkpoint(path) is None
+    assert versions_in_log(path) == [0, 1, 2, 3]
+
+
+@pytest.mark.usefixtures("often")
+def test_followers_far_behind_read_everything_although_the_log_has_expired(tmp_path: Path) -> None:
+    log, path = ChangeLog(tmp_path, RetentionPolicy(reader_minutes=0)), tmp_path / PARTITION_CHANGES.name
+    behind = ChangeReader(path)
+    commit(log, tmp_path, times=5)
+    project(tmp_path, log.version)
+    read_once = ChangeReader(path)
+    read_once.poll()
+    projected, begin = log.version, read_once.version
+    commit(log, tmp_path, times=70, seconds=1)
+
+    rows = changed()[1].num_rows
+    assert versions_in_log(path)[0] > projected, "their versions are gone from the log"
+    assert rows_between(path, projected, log.version).num_rows == 70 * rows
+    assert sum(part.num_rows for _, part in read_once.poll()) == 70 * rows
+    assert sum(part.num_rows for _, part in behind.poll()) == 75 * rows
+    assert begin < read_once.version == behind.version == log.version
+    assert project(tmp_path, log.version).version == log.version
+    assert len(_event_ids(tmp_path)) == 75 * len(set(_event_ids(tmp_path))), "each change once, and none left out"
+
+
+def _event_ids(directory: Path) -> list[str]:
+    event_ids: list[str] = read_all(DeltaTable(str(directory / REPLICATION_EVENTS.name)))["event_id"].to_pylist()
+    return event_ids
+
+
+@pytest.mark.usefixtures("often")
+def test_a_start_after_the_past_has_expired_has_the_same_state_and_the_same_tables(tmp_path: Path) -> None:
+    log, path = ChangeLog(tmp_path, A_MINUTE), tmp_path / PARTITION_CHANGES.name
+    commit(log, tmp_path, times=60, seconds=10)
+    before = project(tmp_path, log.version)
+    commit(log, tmp_path, times=60, seconds=10)
+    whole = project(tmp_path, log.version)
+    commit(log, tmp_path, times=20, seconds=10)
+    project(tmp_path, log.version)
+    answers = asked(tmp_path)
+    table = expire_history(tmp_path, PAST)
+
+    recovered = Projections(tmp_path).recover(table.version())
+
+    assert count(path) == _keys(), "the newest of each key"
+    assert versions_in_log(path)[0] > before.version
+    assert recovered.state == whole.state
+    assert asked(tmp_path) == answers
+
+
+def _keys() -> int:
+    """Count what the story is about: one cluster, one source, three brokers, two partitions."""
+    _, rows = changed()
+    keys = {(row["subject"], row["broker"], row["partition"]) for row in rows.to_pylist()}
+    return len(keys)
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_state_tables_that_know_more_than_the_changes_are_refused_with_what_to_do(
+    tmp_path: Path, *, is_gone: bool
+) -> None:
+    log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
+    commit(log, tmp_path, times=2)
+    shutil.copytree(path, tmp_path / "copy")
+    commit(log, tmp_path, times=3)
+    project(tmp_path, log.version)
+    shutil.rmtree(path)
+    if not is_gone:
+        (tmp_path / "copy").rename(path)
+    older = ChangeLog(tmp_path)
+
+    with pytest.raises(TableRefused, match=r"up to version 5 .* bring back the whole folder"):
+        Projections(tmp_path).recover(older.version)
+
+
+@pytest.mark.usefixtures("often")
+def test_days_of_history_are_a_setting_of_the_job(tmp_path: Path) -> None:
+    policy = RetentionPolicy(days=30)
+    log, path = ChangeLog(tmp_path, policy), tmp_path / PARTITION_CHANGES.name
+    _, rows = changed()
+    commit(log, tmp_path, times=5)
+    assert count(path) == 5 * rows.num_rows, "all of it is of 2023, and no derived table has read it"
+    projections = Projections(tmp_path, policy)
+    shared = projections.recover(log.version)
+    for _ in range(5):
+        commit(log, tmp_path, times=1)
+        shared.version = log.version
+        projections.project(shared)
+        ProgressTable(tmp_path, Channel.REPLICATION).replace([], log.version)
+    read = log.version
+    commit(log, tmp_path, times=5)
+
+    assert rows_between(path, read, log.version).num_rows == 5 * rows.num_rows
+    assert count(path) == _keys() + 5 * rows.num_rows, "what is read is one row a key, what is not is whole"
+    assert count(tmp_path / REPLICATION_EVENTS.name) == 0
+    assert count(tmp_path / PARTITION_STATE_TABLE.name) == 2
+    assert log.position("a") > 0
+    assert state_as_of(tmp_path, log.version).clusters
+
+
+@pytest.mark.usefixtures("often")
+def test_upkeep_that_loses_a_race_stops_like_any_commit(tmp_path: Path) -> None:
+    log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
+    commit(log, tmp_path, times=4)
+    project(tmp_path, log.version)
+    table = DeltaTable(str(path))
+    writer = Writer(table)
+    keeper = AppendMaintenance(table, path, writer, lambda *given: expire_changes(tmp_path, *given))
+    commit(log, tmp_path, times=1)
+
+    with pytest.raises(TableRefused, match="another job writes"):
+        keeper.expire_history(PAST)
+
+    assert count(path) == 5 * changed()[1].num_rows

@@ -1,0 +1,34 @@
+"""A state that is read from changes is the state that the fold left behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
+from streaming.delta import state_reader
+from streaming.delta.change_rows import changes_to_arrow, in_commit
+from streaming.delta.state_reader import apply_changes
+from tests.strategies import streams
+
+if TYPE_CHECKING:
+    from streaming.contracts.observations import Observation
+
+
+@pytest.mark.parametrize("worth_choosing", [0, 1 << 30])
+@settings(max_examples=60, deadline=None)
+@given(told=streams())
+def test_changes_give_the_state_whether_replaced_ones_are_read_or_not(
+    worth_choosing: int, told: list[Observation]
+) -> None:
+    folded = fold(ReplicationState(), told)
+    state = ReplicationState()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state_reader, "_WORTH_CHOOSING", worth_choosing)
+        apply_changes(state, in_commit(changes_to_arrow(folded.changes), 1, 0))
+
+    assert state.topics == folded.touched.topics
+    assert state.brokers == folded.touched.brokers

@@ -1,0 +1,112 @@
+"""The live part of a demo: what is new, how long it took, and where it is shown."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from exporters.demo.live import DemoProgress, newest, screen
+from exporters.read_model.reader import TablesReader
+from exporters.read_model.snapshot import ClusterSnapshot, EventRow, ReplicationSnapshot, TopicPartitions
+from streaming.contracts.state import ClusterState, PartitionState
+from streaming.delta.change_reader import ChangesRestarted
+
+NOW = 1_700_000_000_000_000
+SECOND = 1_000_000
+
+
+def event(number: int, **values: Any) -> EventRow:
+    defaults: dict[str, Any] = dict.fromkeys(EventRow._fields)
+    return EventRow(
+        **{
+            **defaults,
+            "event_id": str(number),
+            "event": "offline",
+            "topic": "orders",
+            "partition": number,
+            "occurred_not_after": NOW,
+            "candidates": (),
+            **values,
+        }
+    )
+
+
+def snapshot(*events: EventRow, watermark: int | None = None, partitions: int = 0) -> ReplicationSnapshot:
+    states = (PartitionState("c", "kafka", "t", "orders", number, (), ()) for number in range(partitions))
+    topic = TopicPartitions("t", "orders", dict(enumerate(states)))
+    cluster = ClusterSnapshot(cluster=ClusterState("c", "kafka", authority_watermark=watermark), topics={"t": topic})
+    return ReplicationSnapshot(clusters={"c": cluster}, recent_events=events)
+
+
+def test_an_event_is_new_once() -> None:
+    progress = DemoProgress(snapshot(event(1)))
+    assert [new.event_id for new in progress.update(snapshot(event(1), event(2), event(3)), NOW)] == ["2", "3"]
+    assert progress.update(snapshot(event(2), event(3)), NOW) == []
+
+
+def test_latency_is_from_the_event_to_its_snapshot_for_new_events_only() -> None:
+    progress = DemoProgress(snapshot(event(1)))
+    progress.update(snapshot(event(1), event(2)), NOW + SECOND // 2)
+    progress.update(snapshot(event(1), event(2), event(3)), NOW + 2 * SECOND)
+    assert progress.latencies == [0.5, 2.0]
+
+
+@pytest.mark.parametrize(("later", "moved"), [(NOW, False), (NOW + 1, True), (None, False)])
+def test_heartbeats_flow_when_the_watermark_advances(later: int | None, *, moved: bool) -> None:
+    progress = DemoProgress(snapshot(watermark=NOW))
+    progress.update(snapshot(watermark=later), NOW)
+    assert progress.moved() is moved
+
+
+def test_partitions_are_counted_in_the_newest_snapshot() -> None:
+    progress = DemoProgress(snapshot())
+    assert progress.partitions() == 0
+    progress.update(snapshot(partitions=12), NOW)
+    assert progress.partitions() == 12
+
+
+def test_during_a_gap_in_the_changes_the_last_snapshot_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = TablesReader(tmp_path)
+    last = snapshot(event(1))
+    reader.snapshot = last
+
+    def gap() -> ReplicationSnapshot:
+        raise ChangesRestarted("history is gone")
+
+    monkeypatch.setattr(reader, "refresh", gap)
+    assert newest(reader) is last
+
+
+@pytest.fixture
+def console() -> Callable[..., tuple[Console, io.StringIO]]:
+    def build(**settings: Any) -> tuple[Console, io.StringIO]:
+        output = io.StringIO()
+        return Console(file=output, width=100, height=30, **settings), output
+
+    return build
+
+
+def test_a_pipe_gets_one_line_per_event(console: Callable[..., tuple[Console, io.StringIO]]) -> None:
+    piped, output = console()
+    with screen(piped, "isrwatch demo") as shown:
+        shown.show(snapshot(event(1)), [event(1)], NOW, "ends in 3 s")
+        shown.show(snapshot(event(1)), [], NOW, "ends in 2 s")
+        shown.show(snapshot(event(1), event(2)), [event(2)], NOW, "ends in 1 s")
+    assert output.getvalue().splitlines() == [
+        "isrwatch demo",
+        "22:13:20.000  orders-1  offline",
+        "22:13:20.000  orders-2  offline",
+    ]
+
+
+def test_a_terminal_gets_a_picture_of_everything(console: Callable[..., tuple[Console, io.StringIO]]) -> None:
+    terminal, output = console(force_terminal=True)
+    with screen(terminal, "isrwatch demo") as shown:
+        shown.show(snapshot(event(1), watermark=NOW, partitions=2), [event(1)], NOW, "ends in 3 s")
+    picture = output.getvalue()
+    assert [text in picture for text in ("isrwatch demo", "cluster ", "orders-1", "ends in 3 s")] == [True] * 4

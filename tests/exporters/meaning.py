@@ -1,0 +1,65 @@
+"""What a snapshot says, as values that can be compared: without the identity of its objects, and without samples."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from streaming.contracts.observations import Channel
+from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE
+from streaming.contracts.tally import COLUMN_OF_STATE
+from tests.plugins.pipeline import rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
+
+
+def meaning(snapshot: ReplicationSnapshot) -> dict[str, dict[str, Any]]:
+    """Give everything that the changes make of each cluster, by its id."""
+    return {cluster_id: _meaning(cluster) for cluster_id, cluster in snapshot.clusters.items()}
+
+
+def _meaning(cluster: ClusterSnapshot) -> dict[str, Any]:
+    return {
+        "cluster": cluster.cluster,
+        "topics": {topic_id: (topic.topic, dict(topic.partitions)) for topic_id, topic in cluster.topics.items()},
+        "tombstones": dict(cluster.tombstones),
+        "brokers": dict(cluster.brokers),
+        "totals": cluster.totals,
+        "departures": {broker: dict(causes) for broker, causes in cluster.departures.items()},
+        "counts": asdict(cluster.counts),
+        "sources": {key: source for key, source in cluster.sources.items() if key[0] == Channel.REPLICATION},
+    }
+
+
+def compare_with_tables(snapshot: ReplicationSnapshot, tables: Path) -> None:
+    """Compare what the exporter counts with what the job has written of every cluster and broker."""
+    clusters = snapshot.clusters
+    written = {row["cluster_id"]: row for row in rows_of(tables, CLUSTER_STATE_TABLE.name)}
+    brokers = rows_of(tables, BROKER_STATE_TABLE.name)
+    assert set(written) == set(clusters)
+    for cluster_id, cluster in clusters.items():
+        row = written[cluster_id]
+        assert {name: row[name] for name in cluster.totals._fields} == cluster.totals._asdict()
+        assert row["topics"] == len(cluster.topics)
+        counts = {state: row[column] for state, column in COLUMN_OF_STATE.items()}
+        unknown = {state for state, count in counts.items() if count is None}
+        assert unknown <= {"under_min_isr", "at_min_isr"}
+        assert counts == cluster.counts.states | dict.fromkeys(unknown)
+        of_cluster = [each for each in brokers if each["cluster_id"] == cluster_id]
+        assert dict(_brokers_of(cluster)) == {each["broker"]: _counts_of(each) for each in of_cluster}
+
+
+def _brokers_of(cluster: ClusterSnapshot) -> Iterator[tuple[int, Any]]:
+    counts = cluster.counts
+    for number in cluster.brokers:
+        shown = (counts.led.get(number, 0), counts.hosted.get(number, 0), counts.in_sync.get(number, 0))
+        yield number, (*shown, dict(cluster.departures.get(number, {})))
+
+
+def _counts_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    removals = {each["cause"]: each["departures"] for each in row["isr_departures"] or ()}
+    return row["led_partitions"], row["hosted_partitions"], row["in_sync_partitions"], removals

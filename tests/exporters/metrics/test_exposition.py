@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from exporters.metrics.catalogue import CATALOGUE
+from exporters.metrics.compression import plain
+from exporters.metrics.exposition import Exposition, ScrapeRequest
+from exporters.metrics.metric import Freshness
+from exporters.read_model.reader import TablesReader
+from exporters.read_model.refresher import ExporterHealth
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECOND = 1_000_000
+STALE_AFTER = 60.0
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def exposed(
+    reader: TablesReader, now: int, request: ScrapeRequest | None = None, exposition: Exposition | None = None
+) -> str:
+    snapshot = reader.refresh()
+    health = ExporterHealth("1.2.3", snapshot.version, 0.25, 7)
+    blocks = (exposition or Exposition(STALE_AFTER)).render(snapshot, health, now, request or ScrapeRequest())
+    return plain(blocks).decode()
+
+
+def samples(text: str) -> Samples:
+    """Parse an exposition strictly: no sample may occur twice."""
+    values: Samples = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            key = (sample.name, tuple(sorted(sample.labels.items())))
+            assert key not in values
+            values[key] = sample.value
+    return values
+
+
+def of_partition(name: str, topic: str, partition: int, **more: str) -> Any:
+    labels = {"cluster": "main", "topic": topic, "partition": str(partition), **more}
+    return f"kafka_replication_{name}", tuple(sorted(labels.items()))
+
+
+def names(values: Samples) -> set[str]:
+    return {name for name, _ in values}
+
+
+@pytest.fixture
+def reader(busy_cluster: Any) -> TablesReader:
+    return TablesReader(busy_cluster.directory)
+
+
+@pytest.fixture
+def fresh(rows: Any) -> int:
+    return int(rows.start + 31 * SECOND)
+
+
+def test_the_exposition_of_one_cluster_is_the_golden_one(reader: TablesReader, fresh: int, golden: Any) -> None:
+    golden("metrics.prom", exposed(reader, fresh))
+
+
+def test_the_exposition_of_a_stale_cluster_is_the_golden_one(reader: TablesReader, fresh: int, golden: Any) -> None:
+    golden("metrics_stale.prom", exposed(reader, fresh + 60 * SECOND))
+
+
+def test_the_exposition_of_two_clusters_is_the_golden_one(
+    reader: TablesReader, fresh: int, golden: Any, tables: Any, other_rows: Any
+) -> None:
+    state = other_rows.state([1], [1], 1, min_isr=1)
+    tables.commit(other_rows.cluster_row(), other_rows.partition("orders", 0, state), other_rows.source(fresh))
+    golden("metrics_two_clusters.prom", exposed(reader, fresh))
+
+
+def test_every_sample_occurs_once_and_its_family_is_contiguous(reader: TablesReader, fresh: int) -> None:
+    text = exposed(reader, fresh)
+    assert samples(text)
+    headers = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+    assert sorted(set(headers)) == sorted(headers)
+
+
+@pytest.mark.prometheus
+def test_promtool_reports_no_problem(reader: TablesReader, fresh: int) -> None:
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=exposed(reader, fresh), capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_every_metric_of_the_catalogue_is_shown_with_its_labels_and_type(reader: TablesReader, fresh: int) -> None:
+    families = {family.name: family for family in text_string_to_metric_families(exposed(reader, fresh))}
+    for metric in CATALOGUE:
+        family = families[metric.name.removesuffix("_total") if metric.kind == "counter" else metric.name]
+        assert family.type == metric.kind
+        assert family.documentation == metric.help
+        assert {frozenset(sample.labels) for sample in family.samples} == {frozenset(metric.labels)}
+
+
+def test_what_is_unknown_is_absent_and_never_0(reader: TablesReader, fresh: int) -> None:
+    shown = samples(exposed(reader, fresh))
+    for name in ("min_in_sync_replicas", "under_min_isr", "at_min_isr", "leader_epoch"):
+        assert of_partition(f"partition_{name}", 'odd "topic"\\', 0) not in shown
+        assert of_partition(f"partition_{name}", "orders", 0) in shown
+
+
+def test_an_open_episode_is_counted_up_to_the_watermark_and_not_past_it(reader: TablesReader, fresh: int) -> None:
+    shown = samples(exposed(reader, fresh + 20 * SECOND))
+    assert shown[of_partition("partition_under_replicated_seconds_total", "orders", 1)] == 1.5 + 20
+    assert shown[of_partition("partition_under_min_isr_seconds_total", "orders", 1)] == 10
+    assert shown[of_partition("partition_offline_seconds_total", 'odd "topic"\\', 0)] == 5
+
+
+def test_an_open_episode_grows_with_the_heartbeats(reader: TablesReader, fresh: int, tables: Any, rows: Any) -> None:
+    exposition = Exposition(STALE_AFTER)
+    exposed(reader, fresh, exposition=exposition)
+    tables.commit(rows.source(rows.start + 35 * SECOND))
+    shown = samples(exposed(reader, fresh, exposition=exposition))
+    assert shown[of_partition("partition_under_replicated_seconds_total", "orders", 1)] == 1.5 + 25
+
+
+def test_a_replica_that_is_not_in_the_isr_is_exposed_as_0(reader: TablesReader, fresh: int) -> None:
+    shown = samples(exposed(reader, fresh))
+    members = [shown[of_partition("replica_isr_member", "orders", 1, broker=str(broker))] for broker in (1, 2, 3)]
+    assert members == [0, 1, 0]
+
+
+def test_isr_removals_are_exposed_as_0_for_every_broker_and_cause_before_the_first(
+    reader: TablesReader, fresh: int
+) -> None:
+    shown = samples(exposed(reader, fresh))
+    departures = {
+        (labels["broker"], labels["cause"]): value
+        for (name, pairs), value in shown.items()
+        if name == "kafka_replication_broker_isr_departures_total" and (labels := dict(pairs))
+    }
+    assert {broker for broker, _ in departures} == {"1", "2", "3"}
+    assert {key for key, value in departures.items() if value} == {("1", "fenced"), ("3", "fenced")}
+    assert len(departures) == 3 * 11
+
+
+def test_offsets_are_the_leader_s_and_without_a_sample_of_it_another_replica_s(
+    reader: TablesReader, fresh: int
+) -> None:
+    shown = samples(exposed(reader, fresh))
+    offsets = [
+        shown["kafka_topic_partition_current_offset", (("partition", partition), ("topic", "orders"))]
+        for partition in ("0", "1")
+    ]
+    assert offsets == [70, 8]
+
+
+def test_a_stale_cluster_exposes_ages_and_counters_but_no_state(reader: TablesReader, fresh: int) -> None:
+    exposition = Exposition(STALE_AFTER)
+    watermark = fresh - SECOND
+    last_moment = samples(exposed(reader, watermark + 60 * SECOND, exposition=exposition))
+    stale = samples(exposed(reader, watermark + 60 * SECOND + 1, exposition=exposition))
+    always_shown = {metric.name for metric in CATALOGUE if metric.freshness is Freshness.NOT_REQUIRED}
+    assert names(stale) == always_shown
+    assert "kafka_replication_partition_leader" in names(last_moment)
+    assert stale["kafka_replication_cluster_state_age_seconds", (("cluster", "main"),)] == 60.000001
+    shrinks = of_partition("partition_isr_shrinks_total", "orders", 1)
+    assert stale[shrinks] == last_moment[shrinks] == 2
+
+
+def test_offsets_disappear_when_their_samples_are_stale(
+    reader: TablesReader, fresh: int, tables: Any, rows: Any
+) -> None:
+    later = fresh + 58 * SECOND
+    tables.commit(rows.source(later))
+    shown = names(samples(exposed(reader, later)))
+    assert "kafka_topic_partition_current_offset" not in shown
+    assert "kafka_topic_partition_leader" in shown
+
+
+def test_a_dead_broker_changes_values_and_no_series(reader: TablesReader, fresh: int, tables: Any, rows: Any) -> None:
+    before = samples(exposed(reader, fresh))
+    dead = rows.state([1, 2, 3], [2, 3], 2, isr_shrinks=1, leader_changes=1)
+    leaderless = rows.state([2, 3, 1], [2], -1)
+    tables.commit(
+        rows.broker(1, is_fenced=True),
+        rows.partition("orders", 0, dead, before=rows.state([1, 2, 3], [1, 2, 3], 1), left_isr=[1], cause="fenced"),
+        rows.partition("orders", 1, leaderless, before=rows.state([2, 3, 1], [2], 2)),
+    )
+    after = samples(exposed(reader, fresh))
+    assert after.keys() == before.keys()
+    assert (before["kafka_brokers", ()], after["kafka_brokers", ()]) == (2, 1)
+
+
+def test_an_incremental_exposition_equals_one_rendered_from_scratch(
+    reader: TablesReader, fresh: int, tables: Any, rows: Any
+) -> None:
+    exposition = Exposition(STALE_AFTER)
+    exposed(reader, fresh, exposition=exposition)
+    closed = {"under_replicated_seconds": 21.6, "under_min_isr_seconds": 10.1}
+    healed = rows.state([2, 3, 1], [2, 1, 3], 2, isr_shrinks=2, isr_expands=2, **closed)
+    gone = rows.state([1, 3], [], -1, is_deleted=True)
+    tables.commit(
+        rows.partition("orders", 1, healed),
+        rows.partition("new", 0, rows.state([3], [3], 3)),
+        rows.partition('odd "topic"\\', 0, gone),
+        rows.source(fresh),
+    )
+    assert exposed(reader, fresh, exposition=exposition) == exposed(TablesReader(tables.directory), fresh)
+
+
+def test_counters_go_on_where_they_were_when_the_exporter_starts_anew(
+    reader: TablesReader, fresh: int, tables: Any, rows: Any
+) -> None:
+    before = samples(exposed(reader, fresh))
+    tables.commit(rows.source(rows.start + 31 * SECOND, source_after={"quarantined": 4}))
+    after = samples(exposed(TablesReader(tables.directory), fresh))
+    counters = [key for key in before if key[0].endswith("_total")]
+    assert counters
+    assert [key for key in counters if after[key] < before[key]] == []
+
+
+def test_a_topic_deleted_and_created_again_is_shown_once(
+    reader: TablesReader, fresh: int, tables: Any, rows: Any
+) -> None:
+    again = rows.state([1, 2], [2, 1], 2, changed_at=fresh)
+    tables.commit(rows.partition("orders", 0, again, topic_id="another id"))
+    shown = samples(exposed(reader, fresh))
+    assert shown[of_partition("partition_leader", "orders", 0)] == 2
+    assert of_partition("partition_leader", "orders", 1) not in shown
+
+
+def test_a_cluster_rebuilt_under_the_old_name_replaces_the_old_one(
+    reader: TablesReader, fresh: int, tables: Any, other_rows: Any
+) -> None:
+    other_rows.cluster = "main"
+    state = other_rows.state([1], [1], 1, min_isr=1)
+    rebuilt = fresh + SECOND
+    tables.commit(other_rows.cluster_row(), other_rows.partition("new", 0, state), other_rows.source(rebuilt))
+    shown = samples(exposed(reader, rebuilt))
+    assert shown["kafka_replication_cluster_partitions", (("cluster", "main"),)] == 1
+    assert of_partition("partition_leader", "orders", 0) not in shown
+
+
+def drop_ins(values: Samples) -> Iterator[str]:
+    return (name for name in names(values) if not name.startswith("kafka_replication_") and "_server_" not in name)
+
+
+def test_drop_in_metrics_are_exposed_for_one_cluster_or_the_selected_one(
+    reader: TablesReader, fresh: int, tables: Any, other_rows: Any
+) -> None:
+    alone = set(drop_ins(samples(exposed(reader, fresh))))
+    state = other_rows.state([1], [1], 1, min_isr=1)
+    tables.commit(other_rows.cluster_row(), other_rows.partition("orders", 0, state), other_rows.source(fresh))
+    assert len(alone) == 10
+    assert set(drop_ins(samples(exposed(reader, fresh)))) == set()
+    selected = samples(exposed(reader, fresh, ScrapeRequest(cluster="main")))
+    assert set(drop_ins(selected)) == alone
+    assert {dict(labels).get("cluster", "main") for _, labels in selected} == {"main"}
+
+
+def test_only_the_metrics_selected_by_name_are_exposed(reader: TablesReader, fresh: int) -> None:
+    chosen = frozenset(
+        {"kafka_brokers", "kafka_replication_exporter_series", "kafka_server_replicamanager_leadercount"}
+    )
+    shown = samples(exposed(reader, fresh, ScrapeRequest(names=chosen)))
+    assert names(shown) == chosen
+    assert shown["kafka_replication_exporter_series", ()] == len(shown) == 4

@@ -1,0 +1,101 @@
+"""What the job adds up: shown while it is true, withheld once the job adds up no more, and never taken back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from exporters.metrics.compression import plain
+from exporters.metrics.exposition import Exposition, ScrapeRequest
+from exporters.read_model.reader import TablesReader
+from exporters.read_model.refresher import ExporterHealth
+from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SECOND = 1_000_000
+SAFE = "kafka_replication_broker_safe_to_stop"
+ADVICE = (SAFE, "kafka_replication_broker_suspect_score", "kafka_replication_broker_would_go_offline_partitions")
+OFFLINE_SECONDS = "kafka_replication_cluster_offline_seconds_total"
+
+Told = dict[str, dict[str, float]]
+
+
+@pytest.fixture
+def reader(busy_cluster: Any) -> TablesReader:
+    return TablesReader(busy_cluster.directory)
+
+
+@pytest.fixture
+def told(reader: TablesReader) -> Callable[[int], Told]:
+    """Read the tables and give the page: metric, then broker ("" for the cluster), then value."""
+
+    def now(moment: int) -> Told:
+        for table in reader._side_tables:
+            table._not_before = 0.0
+        snapshot = reader.refresh()
+        blocks = Exposition(60.0).render(snapshot, ExporterHealth("1", 1, 0, 0), moment, ScrapeRequest())
+        samples = [
+            sample for family in text_string_to_metric_families(plain(blocks).decode()) for sample in family.samples
+        ]
+        page: Told = {}
+        for sample in samples:
+            page.setdefault(sample.name, {})[sample.labels.get("broker", "")] = sample.value
+        return page
+
+    return now
+
+
+def test_advice_is_told_for_each_broker_and_what_is_unknown_is_absent(told: Any, rows: Any) -> None:
+    page = told(rows.start + 31 * SECOND)
+    assert page[SAFE] == {"1": 1, "2": 0}
+    assert page["kafka_replication_broker_restart_order"] == {"1": 1}
+    assert page["kafka_replication_broker_would_go_under_min_isr_partitions"] == {"1": 0, "2": 0}
+
+
+def test_advice_vanishes_when_the_job_adds_up_no_more_although_its_changes_go_on(
+    told: Any, tables: Any, rows: Any
+) -> None:
+    assert set(ADVICE) <= set(told(rows.start + 31 * SECOND))
+    tables.commit(rows.source(rows.start + 90 * SECOND))
+    assert set(ADVICE) <= set(told(rows.start + 89 * SECOND))
+    later = told(rows.start + 90 * SECOND)
+    assert set(ADVICE) & set(later) == set()
+    assert later["kafka_replication_broker_led_partitions"]["2"] == 1
+    assert later[OFFLINE_SECONDS] == {"": 4}
+    tables.derive(rows, rows.start + 90 * SECOND, as_of=4)
+    assert set(ADVICE) <= set(told(rows.start + 90 * SECOND))
+
+
+def test_a_newer_row_of_the_cluster_does_not_make_older_advice_about_its_brokers_true(
+    told: Any, tables: Any, rows: Any
+) -> None:
+    told(rows.start + 31 * SECOND)
+    tables.commit(rows.source(rows.start + 90 * SECOND))
+    cluster = {**rows.owner, **rows.cluster_row()["cluster_after"], "authority_watermark": rows.start + 90 * SECOND}
+    tables.put(CLUSTER_STATE_TABLE.name, cluster, as_of=4)
+    assert SAFE not in told(rows.start + 91 * SECOND)
+    tables.put(BROKER_STATE_TABLE.name, {**rows.owner, "broker": 1, "is_safe_to_stop": False}, as_of=4)
+    assert told(rows.start + 91 * SECOND)[SAFE] == {"1": 0}
+
+
+def test_seconds_of_all_partitions_never_go_back(told: Any, tables: Any, rows: Any) -> None:
+    moment = rows.start + 31 * SECOND
+    cluster = {**rows.owner, **rows.cluster_row()["cluster_after"]}
+    values = []
+    for seconds in (5.0, 4.9999, 5.0000001, None, 6.5):
+        version = tables.commit(rows.source(moment - SECOND))
+        tables.put(CLUSTER_STATE_TABLE.name, {**cluster, "offline_seconds": seconds}, as_of=version)
+        values.append(told(moment)[OFFLINE_SECONDS][""])
+    assert values == [5, 5, 5, 5, 6.5]
+
+
+def test_what_the_job_has_not_added_up_yet_is_absent(tables: Any, rows: Any) -> None:
+    tables.commit(rows.cluster_row(), rows.broker(1), rows.source(rows.start))
+    snapshot = TablesReader(tables.directory).refresh()
+    page = plain(Exposition(60.0).render(snapshot, ExporterHealth("1", 1, 0, 0), rows.start, ScrapeRequest())).decode()
+    assert "kafka_replication_broker_registered" in page
+    assert [name for name in (*ADVICE, OFFLINE_SECONDS, "incidents") if name in page] == []

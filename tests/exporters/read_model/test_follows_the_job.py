@@ -1,0 +1,150 @@
+"""The exporter beside the job's own writers: what it shows is what the fold made true, wherever it starts to read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from exporters.metrics.compression import plain
+from exporters.metrics.exposition import Exposition, ScrapeRequest
+from exporters.read_model.reader import TablesReader
+from exporters.read_model.refresher import ExporterHealth
+from streaming.changes.fold import fold
+from streaming.changes.restart_safety import is_safe_to_stop
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import Channel
+from streaming.contracts.totals import SECONDS
+from streaming.delta.change_log import ChangeLog
+from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.projections import Projections
+from streaming.sources.simulated import SimulatedSource, load_scenario
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streaming.changes.state import ReplicationState
+
+EPOCH = 1_790_000_000_000_000
+SECOND = 1_000_000
+
+
+class Job:
+    """Folds a simulated cluster into tables, a batch a second, as the Spark job does on its driver."""
+
+    def __init__(self, directory: Path, scenario: str) -> None:
+        self._source = SimulatedSource(
+            load_scenario(scenario),
+            seed=7,
+            cluster_id=ClusterId("c1"),
+            cluster="demo",
+            name="demo",
+            epoch=Micros(EPOCH),
+        )
+        self._truth = ChangeLog(directory)
+        self._projections = Projections(directory)
+        self.shared = self._projections.recover(self._truth.version)
+        self.now = EPOCH
+
+    @property
+    def state(self) -> ReplicationState:
+        return self.shared.state
+
+    def batch(self) -> None:
+        self.now += SECOND
+        seen = [it for it in self._source.poll(Micros(self.now)) if it.channel is Channel.REPLICATION]
+        folded = fold(self.state, seen)
+        if folded.changes:
+            version = self._truth.commit(changes_to_arrow(folded.changes), {"demo": self.now})
+            self.shared.applied(folded.touched, version)
+
+    def project(self) -> None:
+        self._projections.project(self.shared)
+
+
+def shown(reader: TablesReader, now: int) -> dict[Any, float]:
+    health = ExporterHealth("1.2.3", 0, 0.0, 0)
+    text = plain(Exposition(60.0).render(reader.refresh(), health, now, ScrapeRequest())).decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def live(state: ReplicationState) -> dict[Any, Any]:
+    return {
+        (partition.topic_id, partition.partition): partition
+        for partition in state.partitions()
+        if not partition.is_deleted
+    }
+
+
+@pytest.mark.parametrize("scenario", ["broker_loss", "rolling_restart", "slow_follower"])
+def test_the_page_is_what_the_fold_made_true_and_the_same_from_every_starting_point(
+    tmp_path: Path, scenario: str
+) -> None:
+    job = Job(tmp_path, scenario)
+    following = TablesReader(tmp_path)
+    last: dict[Any, float] = {}
+    for second in range(1, 91):
+        job.batch()
+        if second % 15 == 0:
+            page = shown(following, job.now)
+            assert shown(TablesReader(tmp_path), job.now) == page
+            cluster = following.snapshot.clusters["c1"]
+            told = {
+                (topic.topic_id, n): partition
+                for topic in cluster.topics.values()
+                for n, partition in topic.partitions.items()
+            }
+            assert told == live(job.state)
+            back = {key for key, value in last.items() if key[0].endswith("_total") and page[key] < value}
+            assert back == set()
+            last = page
+        if second % 25 == 0:
+            job.project()
+    assert sum(value for (name, _), value in last.items() if name.endswith("isr_departures_total")) > 0
+    assert sum(value for (name, _), value in last.items() if name.endswith("under_replicated_seconds_total")) > 0
+
+
+def test_departures_are_counted_alike_by_the_state_table_and_by_the_changes(tmp_path: Path) -> None:
+    job = Job(tmp_path, "broker_loss")
+    following = TablesReader(tmp_path)
+    for _ in range(60):
+        job.batch()
+    before = shown(following, job.now)
+    job.project()
+    after = shown(TablesReader(tmp_path), job.now)
+    departures = {key for key in before if key[0].endswith("isr_departures_total")}
+    assert any(before[key] for key in departures)
+    assert {key: after[key] for key in departures} == {key: before[key] for key in departures}
+
+
+def test_advice_and_times_of_the_page_are_those_of_the_fold_and_the_lost_brokers_are_suspects(tmp_path: Path) -> None:
+    job = Job(tmp_path, "broker_loss")
+    suspects: set[str] = set()
+    for second in range(1, 61):
+        job.batch()
+        if second % 9:
+            continue
+        job.project()
+        page = shown(TablesReader(tmp_path), job.now)
+        tally, (cluster,) = job.shared.tally, job.state.clusters.values()
+        for broker in job.state.brokers.values():
+            expected = {
+                "safe_to_stop": is_safe_to_stop(broker, cluster, tally),
+                "would_go_offline_partitions": tally.of_broker("c1", broker.broker, "would_go_offline"),
+                "would_go_under_min_isr_partitions": tally.of_broker("c1", broker.broker, "would_go_under_min_isr"),
+                "suspect_score": tally.suspect_score(ClusterId("c1"), broker.broker),
+            }
+            labels = (("broker", str(broker.broker)), ("cluster", "demo"))
+            told = {name: page.get((f"kafka_replication_broker_{name}", labels)) for name in expected}
+            assert told == expected
+            suspects |= {str(broker.broker)} if expected["suspect_score"] else set()
+        for name in SECONDS:
+            partitions = sum(value for (metric, _), value in page.items() if metric.endswith(f"partition_{name}_total"))
+            of_cluster = page[f"kafka_replication_cluster_{name}_total", (("cluster", "demo"),)]
+            assert of_cluster == pytest.approx(partitions, abs=1e-5)
+    assert suspects == {"2", "3"}

@@ -1,0 +1,111 @@
+"""Incidents as the exporter tells them: the open ones by class, and a count of the others that only grows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from exporters.metrics.incidents import INCIDENT_METRICS
+from exporters.read_model.reader import TablesReader
+from exporters.terminal.incidents import read_incidents
+from exporters.web.api import JsonApi, query_of
+from streaming.contracts.incidents import IncidentClass
+from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
+from streaming.delta.change_reader import ChangeReader
+from streaming.jobs.driver.incidents import IncidentsBatch
+from tests.plugins.played import play
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECOND = 1_000_000
+OPEN, CLOSED = INCIDENT_METRICS
+
+
+def counts(reader: TablesReader, metric: Any, cluster: str = "main") -> Counter[str]:
+    """Give the samples of a cluster by class; every class is told."""
+    for table in reader._side_tables:
+        table._not_before = 0.0
+    samples = dict(metric.samples(reader.refresh().by_name()[cluster], 0))
+    assert list(samples) == [(cluster, kind.value) for kind in IncidentClass]
+    return +Counter({kind: int(value) for (_, kind), value in samples.items()})
+
+
+def test_a_cluster_that_appears_after_an_empty_table_has_no_incidents_and_says_so(tables: Any, rows: Any) -> None:
+    tables.put(INCIDENTS.name)
+    reader = TablesReader(tables.directory)
+    assert reader.refresh().incidents == {}
+    tables.commit(rows.cluster_row(), rows.source(rows.start))
+    assert (counts(reader, OPEN), counts(reader, CLOSED)) == ({}, {})
+
+
+def test_without_the_table_nothing_is_told(tables: Any, rows: Any) -> None:
+    tables.commit(rows.cluster_row(), rows.source(rows.start))
+    snapshot = TablesReader(tables.directory).refresh()
+    (cluster,) = snapshot.clusters.values()
+    assert [sample for metric in INCIDENT_METRICS for sample in metric.samples(cluster, 0)] == []
+    answer = JsonApi(snapshot, rows.start, 60.0).incidents(query_of({}))
+    assert (answer["freshness"]["main"]["incidents_available"], answer["incidents"]) == (False, [])
+
+
+def test_the_count_of_a_class_never_goes_back_while_incidents_change_their_class_merge_and_end(
+    tables: Any, rows: Any
+) -> None:
+    tables.commit(rows.cluster_row(), rows.source(rows.start))
+    reader = TablesReader(tables.directory)
+    one, two = (("loss:1", rows.start), ("loss:2", rows.start + SECOND))
+    ended = {"closed_at": rows.start + 9 * SECOND}
+    steps = [
+        ([rows.incident(one[0], "slow_follower", one[1])], {"slow_follower": 1}, {}),
+        ([rows.incident(one[0], "broker_loss", one[1]), rows.incident(two[0], "broker_loss", two[1])],
+         {"broker_loss": 2}, {}),
+        ([rows.incident(one[0], "broker_loss", one[1], **ended), rows.incident(two[0], "broker_loss", two[1])],
+         {"broker_loss": 1}, {}),
+        ([rows.incident(one[0], "rolling_restart", one[1]),
+          rows.incident(two[0], "broker_loss", two[1], **ended, merged_into=one[0], carried=None)],
+         {"rolling_restart": 1}, {}),
+        ([rows.incident(one[0], "rolling_restart", one[1], **ended, carried=None),
+          rows.incident(two[0], "broker_loss", two[1], **ended, merged_into=one[0], carried=None)],
+         {}, {"rolling_restart": 1}),
+    ]  # fmt: skip
+    for incidents, still_open, over in steps:
+        tables.put(INCIDENTS.name, *incidents, as_of=1)
+        assert (counts(reader, OPEN), counts(reader, CLOSED)) == (still_open, over)
+    assert counts(TablesReader(tables.directory), CLOSED) == {"rolling_restart": 1}
+
+
+def test_the_api_tells_the_open_ones_newest_first_with_their_suspects(tables: Any, rows: Any, other_rows: Any) -> None:
+    tables.commit(*(row for each in (rows, other_rows) for row in (each.cluster_row(), each.source(rows.start))))
+    suspects = [{"broker": 3, "score": 0.75}]
+    tables.put(
+        INCIDENTS.name,
+        rows.incident("loss:1", "broker_loss", rows.start, suspects=suspects, brokers=[3], topics=["orders"]),
+        rows.incident("loss:2", "disk_failure", rows.start + 2 * SECOND, closed_at=rows.start + 3 * SECOND),
+        other_rows.incident("lag:3", "slow_follower", rows.start + SECOND),
+        as_of=1,
+    )
+    answers = JsonApi(TablesReader(tables.directory).refresh(), rows.start + SECOND, 60.0)
+    told = answers.incidents(query_of({}))
+    assert [row["incident_id"] for row in told["incidents"]] == ["lag:3", "loss:1"]
+    assert {name: it["incidents_available"] for name, it in told["freshness"].items()} == {"main": True, "other": True}
+    (main,) = answers.incidents(query_of({"cluster": "main"}))["incidents"]
+    assert (main["suspects"], main["brokers"], main["topics"]) == (suspects, (3,), ("orders",))
+    assert (main["opened_at"], main["closed_at"]) == (rows.start, None)
+    assert "carried" not in main
+    assert (told["count"], answers.incidents(query_of({"limit": "1"}))["incidents"]) == (2, told["incidents"][:1])
+
+
+def test_what_the_incidents_of_a_scenario_become_is_told_and_the_count_only_grows(tmp_path: Path) -> None:
+    play(tmp_path, "broker_loss", seconds=80)
+    batch = IncidentsBatch(tmp_path, 5.0, 5.0)
+    reader = TablesReader(tmp_path)
+    was_open: Counter[str] = Counter()
+    closed: list[int] = []
+    for version, changes in ChangeReader(tmp_path / PARTITION_CHANGES.name).poll():
+        batch.apply(changes)
+        if version % 5 == 0:
+            was_open |= counts(reader, OPEN, "broker_loss")
+            closed.append(counts(reader, CLOSED, "broker_loss").total())
+    assert was_open.keys() == {IncidentClass.BROKER_LOSS}
+    assert closed == sorted(closed)
+    assert (closed[0], closed[-1]) == (0, len(read_incidents(tmp_path)))

@@ -1,0 +1,63 @@
+"""Random histories: what the exporter shows and counts at each version is what the job makes of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from exporters.read_model.reader import TablesReader
+from exporters.terminal.state_as_of import state_as_of
+from tests.exporters.histories import History, logs, play, polls
+from tests.exporters.meaning import compare_with_tables, meaning
+
+WORLDS = [(logs, 1), (logs, 2), (polls, 1), (polls, 3)]
+
+
+@pytest.fixture(scope="module", params=WORLDS, ids=lambda world: f"{world[0].__name__} {world[1]}")
+def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> History:
+    """A history whose state tables lag behind the changes at its end."""
+    sources, world = request.param
+    return play(tmp_path_factory.mktemp("tables"), sources(world), Random(world), compare)
+
+
+def compare(history: History) -> None:
+    compare_with_tables(history.reader.snapshot, history.tables)
+
+
+def test_a_history_has_what_is_hard(history: History) -> None:
+    clusters = history.reader.snapshot.clusters.values()
+    tombstones = {key for cluster in clusters for key in cluster.tombstones}
+    live = {key for cluster in clusters for key in cluster.topics}
+    assert len(history.versions) >= 20
+    assert history.deleted - tombstones
+    assert any(any(cluster.departures.values()) for cluster in clusters)
+    assert {topic_id for topic_id, _ in history.deleted} & live == {key for key in live if key.startswith("name:c")}
+
+
+def test_from_every_starting_point_the_same_is_shown(history: History) -> None:
+    shown = meaning(history.reader.snapshot)
+    assert meaning(TablesReader(history.tables).refresh()) == shown
+    history.project()
+    assert meaning(TablesReader(history.tables).refresh()) == shown
+    compare(history)
+
+
+def test_the_partitions_brokers_and_sources_are_those_of_the_job(history: History) -> None:
+    state = history.job.shared.state
+    clusters = history.reader.snapshot.clusters
+    live = [partition for cluster in clusters.values() for partition in cluster.partitions()]
+    deleted = [partition for cluster in clusters.values() for partition in cluster.tombstones.values()]
+    assert sorted([*live, *deleted]) == sorted(state.partitions())
+    brokers = [broker for cluster in clusters.values() for broker in cluster.brokers.values()]
+    assert Counter(brokers) == Counter(state.brokers.values())
+    assert {cluster_id: each.cluster for cluster_id, each in clusters.items()} == state.clusters
+    sources = [each.state for cluster in clusters.values() for each in cluster.sources.values()]
+    assert sorted(sources) == sorted(state.sources.values())
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_as_of_every_version_the_state_is_what_was_shown_then(history: History, part: int) -> None:
+    for version, shown in list(history.versions.items())[part::3]:
+        assert (version, meaning(state_as_of(history.tables, version))) == (version, shown)

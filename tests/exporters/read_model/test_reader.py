@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from exporters.read_model.reader import TablesReader
+from exporters.read_model.snapshot import NO_TABLE, ReplicaOffsets, ReplicationSnapshot
+from streaming.contracts.events import Subject
+from streaming.contracts.health import AT_MIN_ISR, PARTITIONS, UNDER_REPLICATED
+from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
+from streaming.contracts.state import PartitionState
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.change_reader import ChangesRestarted
+from tests.exporters.meaning import meaning
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECOND = 1_000_000
+
+
+def partitions(snapshot: ReplicationSnapshot) -> dict[tuple[str, int], PartitionState]:
+    return {
+        (partition.topic, partition.partition): partition
+        for cluster in snapshot.clusters.values()
+        for partition in cluster.partitions()
+    }
+
+
+def shrunk(rows: Any, at: int, *, left: int = 2, cause: str | None = "fenced") -> dict[str, Any]:
+    """Broker ``left`` leaves the ISR of orders-0."""
+    isr = [broker for broker in (1, 2, 3) if broker != left]
+    before = rows.state([1, 2, 3], [1, 2, 3], 1)
+    after = rows.state([1, 2, 3], isr, 1, isr_shrinks=1, change_number=1, under_replicated_since=at, changed_at=at)
+    event = {"event_id": f"shrink-{at}", "event": "isr_shrink", "event_broker": left, "detail": None}
+    return dict(
+        rows.partition(
+            "orders", 0, after, at, before=before, left_isr=[left], joined_isr=[], cause=cause, events=[event]
+        ),
+        evidence="proven",
+    )
+
+
+def baseline(rows: Any) -> list[dict[str, Any]]:
+    healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
+    return [
+        rows.cluster_row(),
+        *(rows.broker(number) for number in (1, 2, 3)),
+        rows.partition("orders", 0, healthy, is_baseline=True),
+        rows.partition("orders", 1, rows.state([2, 3, 1], [2, 3, 1], 2), is_baseline=True),
+        rows.source(rows.start),
+    ]
+
+
+def test_before_there_are_tables_the_snapshot_is_empty_and_says_so(tmp_path: Path) -> None:
+    snapshot = TablesReader(tmp_path / "nothing").refresh()
+    assert (snapshot.version, snapshot.clusters) == (NO_TABLE, {})
+
+
+def test_the_changes_alone_build_the_state_while_the_state_tables_are_empty(tables: Any, rows: Any) -> None:
+    reader = TablesReader(tables.directory)
+    reader.refresh()
+    tables.commit(*baseline(rows))
+    version = tables.commit(shrunk(rows, rows.start + SECOND), rows.source(rows.start + 2 * SECOND))
+    snapshot = reader.refresh()
+    cluster = snapshot.clusters["id-of-main"]
+    assert snapshot.version == version
+    assert partitions(snapshot)["orders", 0].isr == (1, 3)
+    assert cluster.totals.isr_shrinks == 1
+    assert cluster.departures[2]["fenced"] == 1
+    assert (cluster.counts.states[PARTITIONS], cluster.counts.states[UNDER_REPLICATED]) == (2, 1)
+    assert cluster.counts.states[AT_MIN_ISR] == 1
+    assert (cluster.counts.in_sync[2], cluster.counts.hosted[2], cluster.counts.led[2]) == (1, 2, 1)
+    assert cluster.watermark == rows.start + 2 * SECOND
+
+
+@pytest.mark.parametrize("projected", [1, 2, 3], ids=["lagging two", "lagging one", "up to date"])
+def test_the_state_tables_and_the_changes_after_them_give_the_same_as_the_changes_alone(
+    tables: Any, rows: Any, projected: int
+) -> None:
+    batches = [
+        baseline(rows),
+        [shrunk(rows, rows.start + SECOND), rows.source(rows.start + SECOND)],
+        [shrunk(rows, rows.start + 2 * SECOND, cause=None), rows.broker(3, is_fenced=True)],
+    ]
+    for batch in batches:
+        tables.commit(*batch)
+    alone = meaning(TablesReader(tables.directory).refresh())
+    known = [row for batch in batches[:projected] for row in batch]
+    left = [{"cause": cause, "departures": 1} for cause in ("fenced", "unknown")[: projected - 1]]
+    brokers = [
+        {**row, **row["broker_after"], "isr_departures": left if row["broker"] == 2 else []}
+        for row in known
+        if row["subject"] == "broker"
+    ]
+    totals = {**dict.fromkeys(("isr_expands", "leader_changes", "unclean_elections", "missed_changes"), 0)}
+    clusters = [
+        {**row, **row["cluster_after"], **totals, "isr_shrinks": projected - 1}
+        for row in known
+        if row["subject"] == "cluster"
+    ]
+    tables.project(known, projected, broker_state=brokers, cluster_state=clusters)
+    assert meaning(TablesReader(tables.directory).refresh()) == alone
+
+
+def test_a_tombstone_removes_the_partition_and_leaves_the_cluster_s_totals(tables: Any, rows: Any) -> None:
+    tables.commit(*baseline(rows))
+    tables.commit(shrunk(rows, rows.start + SECOND))
+    reader = TablesReader(tables.directory)
+    reader.refresh()
+    before = rows.state([1, 2, 3], [1, 3], 1, isr_shrinks=1)
+    gone = rows.state([1, 2, 3], [], -1, isr_shrinks=1, is_deleted=True)
+    tables.commit(rows.partition("orders", 0, gone, rows.start + 2 * SECOND, before=before, cause="deleted"))
+    cluster = reader.refresh().clusters["id-of-main"]
+    assert list(partitions(reader.snapshot)) == [("orders", 1)]
+    assert cluster.totals.isr_shrinks == 1
+    assert (cluster.counts.states[PARTITIONS], cluster.counts.states[UNDER_REPLICATED]) == (1, 0)
+
+
+def test_compaction_changes_the_version_and_nothing_else(tables: Any, rows: Any) -> None:
+    tables.commit(*baseline(rows))
+    tables.commit(shrunk(rows, rows.start + SECOND))
+    reader = TablesReader(tables.directory)
+    before = reader.refresh()
+    tables.compact()
+    after = reader.refresh()
+    assert (after.version, after.clusters) == (before.version + 1, before.clusters)
+
+
+def test_what_did_not_change_is_the_same_object_so_that_nothing_is_rendered_again(tables: Any, rows: Any) -> None:
+    tables.commit(*baseline(rows), rows.partition("other", 0, rows.state([1], [1], 1, min_isr=1)))
+    reader = TablesReader(tables.directory)
+    before = reader.refresh().clusters["id-of-main"].topics
+    tables.commit(shrunk(rows, rows.start + SECOND))
+    after = reader.refresh().clusters["id-of-main"].topics
+    assert after["id-of-other"] is before["id-of-other"]
+    assert after["id-of-orders"] is not before["id-of-orders"]
+
+
+@pytest.mark.parametrize("missed", [1, 70])
+def test_a_reader_that_is_far_behind_misses_nothing_when_the_log_it_has_not_read_is_gone(
+    tables: Any, rows: Any, missed: int
+) -> None:
+    tables.commit(*baseline(rows))
+    reader = TablesReader(tables.directory)
+    reader.refresh()
+    for second in range(1, missed + 1):
+        tables.commit(shrunk(rows, rows.start + second * SECOND))
+    tables.compact()
+    tables.expire_log()
+    tables.commit(rows.source(rows.start + (missed + 1) * SECOND))
+    snapshot = reader.refresh()
+    cluster = snapshot.clusters["id-of-main"]
+    assert partitions(snapshot)["orders", 0].isr == (1, 3)
+    assert cluster.departures == {2: {"fenced": missed}}
+    assert cluster.watermark == rows.start + (missed + 1) * SECOND
+    assert meaning(snapshot) == meaning(TablesReader(tables.directory).refresh())
+
+
+def test_tables_that_are_made_anew_are_read_from_their_beginning(tables: Any, rows: Any) -> None:
+    tables.commit(*baseline(rows))
+    tables.commit(shrunk(rows, rows.start + SECOND))
+    reader = TablesReader(tables.directory)
+    reader.refresh()
+    shutil.rmtree(tables.directory)
+    tables.opened.clear()
+    tables.commit(rows.cluster_row(), rows.partition("payments", 0, rows.state([1], [1], 1, min_isr=1)))
+    for _ in range(3):
+        tables.commit(rows.source(rows.start + SECOND))
+    snapshot = reader.refresh()
+    assert list(partitions(snapshot)) == [("payments", 0)]
+    assert snapshot.clusters["id-of-main"].departures == {}
+    assert meaning(snapshot) == meaning(TablesReader(tables.directory).refresh())
+
+
+def test_state_tables_that_know_more_than_the_changes_are_not_shown(tables: Any, rows: Any) -> None:
+    first = baseline(rows)
+    tables.commit(*first)
+    copy = tables.directory.parent / "copy"
+    shutil.copytree(tables.directory / PARTITION_CHANGES.name, copy)
+    later = shrunk(rows, rows.start + SECOND)
+    tables.project([*first, later], tables.commit(later))
+    reader = TablesReader(tables.directory)
+    good = reader.refresh()
+    shutil.rmtree(tables.directory / PARTITION_CHANGES.name)
+    copy.rename(tables.directory / PARTITION_CHANGES.name)
+    for _ in range(2):
+        with pytest.raises(ChangesRestarted, match=r"up to version 2 of .*partition_changes"):
+            reader.refresh()
+    assert reader.snapshot is good
+
+
+def test_after_an_error_nothing_is_lost_because_everything_is_read_anew(
+    tables: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables.commit(*baseline(rows))
+    reader = TablesReader(tables.directory)
+    reader.refresh()
+    tables.commit(shrunk(rows, rows.start + SECOND))
+    monkeypatch.setattr(reader._side_tables[0], "read_into", unreadable)
+    with pytest.raises(OSError, match="disk"):
+        reader.refresh()
+    assert partitions(reader.snapshot)["orders", 0].isr == (1, 2, 3)
+    monkeypatch.undo()
+    assert partitions(reader.refresh())["orders", 0].isr == (1, 3)
+    assert reader.snapshot.clusters["id-of-main"].totals.isr_shrinks == 1
+
+
+def unreadable(_: Any) -> None:
+    raise OSError("the disk is gone")
+
+
+def test_an_open_episode_that_ends_before_it_was_told_up_to_does_not_take_seconds_back(tables: Any, rows: Any) -> None:
+    tables.commit(*baseline(rows))
+    tables.commit(shrunk(rows, rows.start), rows.source(rows.start + 10 * SECOND))
+    reader = TablesReader(tables.directory)
+    reader.refresh()
+    ended = rows.state([1, 2, 3], [1, 2, 3], 1, under_replicated_seconds=9.0, unknown_seconds=0.0)
+    tables.commit(rows.partition("orders", 0, ended, rows.start + 9 * SECOND))
+    assert partitions(reader.refresh())["orders", 0].under_replicated_seconds == 10.0
+
+
+def test_the_watermark_follows_sources_of_the_authority_only_and_never_goes_back(tables: Any, rows: Any) -> None:
+    corroborating = rows.source(rows.start + 90 * SECOND, authority="poll", source="admin:1")
+    tables.commit(*baseline(rows), corroborating, rows.source(rows.start + 5 * SECOND))
+    tables.commit(rows.cluster_row(rows.start + 3 * SECOND))
+    cluster = TablesReader(tables.directory).refresh().clusters["id-of-main"]
+    assert cluster.watermark == rows.start + 5 * SECOND
+    assert sorted(cluster.sources) == [("replication", "admin:1"), ("replication", "metadata_log:collector-1")]
+
+
+def test_offsets_and_broker_metrics_are_read_again_when_their_table_has_another_version(tables: Any, rows: Any) -> None:
+    tables.commit(*baseline(rows))
+    reader = TablesReader(tables.directory)
+    reader.refresh()
+    identity = {**rows.owner, "topic_id": "id-of-orders", "topic": "orders", "partition": 0, "source": "offsets:1"}
+    told = {"log_start_offset": 5, "high_watermark": 70, "last_stable_offset": None, "log_end_offset": None}
+    for at, offset in ((1, 70), (2, 80)):
+        row = {**identity, **told, "broker": 1, "high_watermark": offset, "collected_at": rows.start + at}
+        tables.put(REPLICA_OFFSETS.name, row)
+        metric = {**rows.owner, "broker": 1, "metric": "m", "source": "jmx", "collected_at": rows.start + at}
+        tables.put(BROKER_METRICS.name, {**metric, "metric_value": float(offset)})
+        reader._side_tables[0]._not_before = reader._side_tables[1]._not_before = 0.0
+        cluster = reader.refresh().clusters["id-of-main"]
+        assert cluster.offsets["id-of-orders"] == {0: (ReplicaOffsets(1, 5, offset),)}
+        assert [metric.metric_value for metric in cluster.broker_metrics] == [float(offset)]
+        assert cluster.sources["offsets", "offsets:1"].state.observed_until == rows.start + at
+        assert cluster.watermark == rows.start
+
+
+def test_recent_events_are_kept_newest_last_and_a_fresh_start_shows_those_before_the_state_tables(
+    tables: Any, rows: Any
+) -> None:
+    first = baseline(rows)
+    tables.commit(*first)
+    tables.commit(shrunk(rows, rows.start + SECOND))
+    tables.commit(shrunk(rows, rows.start + 2 * SECOND, left=3))
+    tables.project([*first, shrunk(rows, rows.start + 2 * SECOND, left=3)], 3)
+    events = TablesReader(tables.directory).refresh().recent_events
+    assert [(event.event_id, event.left_isr) for event in events] == [
+        (f"shrink-{rows.start + SECOND}", (2,)),
+        (f"shrink-{rows.start + 2 * SECOND}", (3,)),
+    ]
+    newest = events[-1]
+    assert (newest.topic, newest.partition, newest.cause, newest.evidence) == ("orders", 0, "fenced", "proven")
+    assert (newest.isr_before, newest.isr_after, newest.leader_after) == ((1, 2, 3), (1, 2), 1)
+
+
+@pytest.mark.parametrize("subject", Subject)
+def test_changes_of_every_subject_are_applied(tables: Any, rows: Any, subject: Subject) -> None:
+    at = rows.start + SECOND
+    added = {
+        Subject.CLUSTER: rows.cluster_row(at, controller=101),
+        Subject.BROKER: rows.broker(4),
+        Subject.PARTITION: shrunk(rows, at),
+        Subject.SOURCE: rows.source(at),
+    }[subject]
+    tables.commit(*baseline(rows))
+    reader = TablesReader(tables.directory)
+    before = meaning(reader.refresh())
+    tables.commit(added)
+    assert added["subject"] == subject
+    assert meaning(reader.refresh()) != before

@@ -1,0 +1,156 @@
+"""Every recorded event is read once, whatever the filter and whichever table holds it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exporters.terminal.event_filter import EventFilter
+from exporters.terminal.events import EventsTable, history, rows_of
+from exporters.terminal.time_parsing import Clock
+from exporters.terminal.versions import as_of, committed_at
+from streaming.contracts.events import Cause, EventKind
+from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS
+from streaming.delta.change_reader import ChangeReader, rows_between
+from streaming.delta.definitions import arrow_schema
+from streaming.delta.events import events_of
+from streaming.delta.layouts import create_or_upgrade
+from streaming.delta.storage import BEFORE_FIRST, newest_version
+from streaming.errors import ConfigurationError
+from tests.plugins.played import SECOND, START
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def tables(played_tables: Callable[..., Path]) -> Path:
+    return played_tables("under_min_isr", "broker_loss")
+
+
+def events_from_changes(tables: Path, version: int | None = None) -> list[dict[str, Any]]:
+    """Every event, straight from the changes."""
+    path = tables / PARTITION_CHANGES.name
+    upto = newest_version(path) if version is None else version
+    return rows_of(events_of(rows_between(path, BEFORE_FIRST, upto)))
+
+
+def ids(rows: Any) -> list[str]:
+    return [row["event_id"] for row in rows]
+
+
+def test_every_event_of_the_changes_is_read_once_newest_last_also_those_that_the_table_lacks(tables: Path) -> None:
+    rows = list(history(tables, EventFilter()))
+    assert sorted(ids(rows)) == sorted(ids(events_from_changes(tables)))
+    assert [row["occurred_not_after"] for row in rows] == sorted(row["occurred_not_after"] for row in rows)
+    recorded = DeltaTable(str(tables / REPLICATION_EVENTS.name))
+    assert 0 < recorded.count() < len(rows)
+
+
+def test_a_row_has_the_values_of_its_change(tables: Path) -> None:
+    by_id = {row["event_id"]: row for row in events_from_changes(tables)}
+    assert all(row == by_id[row["event_id"]] for row in history(tables, EventFilter()))
+
+
+def test_a_limit_keeps_the_newest(tables: Path) -> None:
+    everything = list(history(tables, EventFilter()))
+    for limit in (1, 7, 10_000):
+        assert list(history(tables, EventFilter(), limit=limit)) == everything[-limit:]
+
+
+FILTERS = st.builds(
+    EventFilter,
+    clusters=st.lists(st.sampled_from(["under_min_isr", "id-of-broker_loss", "o'clock"]), max_size=2).map(tuple),
+    topics=st.lists(st.sampled_from(["orders", "o*", "?ayments", "*[a-z]*", "a'b*", ""]), max_size=2).map(tuple),
+    partitions=st.lists(st.integers(0, 3), max_size=2).map(tuple),
+    brokers=st.lists(st.integers(1, 4), max_size=2).map(tuple),
+    causes=st.lists(st.sampled_from(Cause), max_size=3).map(tuple),
+    events=st.lists(st.sampled_from(EventKind), max_size=3).map(tuple),
+    since=st.none() | st.integers(0, 80).map(lambda second: START + second * SECOND),
+    until=st.none() | st.integers(0, 80).map(lambda second: START + second * SECOND),
+    collected_since=st.none() | st.integers(0, 80).map(lambda second: START + second * SECOND),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(selection=FILTERS)
+def test_the_sql_predicate_selects_the_same_rows(tables: Path, selection: EventFilter) -> None:
+    recorded = EventsTable.of(tables)
+    everything = list(recorded.select(EventFilter(), None))
+    assert list(recorded.select(selection, None)) == [row for row in everything if selection.matches(row)]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "is_selected"),
+    [
+        ({"brokers": (3,)}, lambda row: 3 in row["left_isr"] + row["joined_isr"] + (row["leader_before"],)),
+        ({"topics": ("pay*",)}, lambda row: row["topic"] == "payments"),
+        ({"causes": (Cause.FENCED,)}, lambda row: row["cause"] == "fenced"),
+    ],
+)
+def test_a_filter_selects_some_rows_and_no_others(tables: Path, conditions: Any, is_selected: Any) -> None:
+    rows = list(history(tables, EventFilter(events=(EventKind.ISR_SHRINK, EventKind.LEADER_CHANGE), **conditions)))
+    assert rows
+    assert all(is_selected(row) or row["leader_after"] == 3 for row in rows)
+
+
+@pytest.mark.parametrize("version", [0, 1, 7, 12, 13, 14, 20, 25, 28])
+def test_as_of_a_version_only_the_events_of_changes_up_to_it_are_read(tables: Path, version: int) -> None:
+    assert sorted(ids(history(tables, EventFilter(), as_of=version))) == sorted(
+        ids(events_from_changes(tables, version))
+    )
+
+
+def test_as_of_a_moment_is_the_newest_version_that_was_committed_by_then(tables: Path) -> None:
+    path = tables / PARTITION_CHANGES.name
+    table, clock = DeltaTable(str(path)), Clock(START)
+    before = None
+    for version, rows in ChangeReader(path).poll():
+        (moment,) = pc.unique(rows["committed_at"].cast(pa.int64())).to_pylist()
+        assert committed_at(table, version) == moment
+        assert as_of(tables, iso(moment), clock) == as_of(tables, str(version), clock) == version
+        if before is None:
+            oldest = clock.iso(-(-moment // 1000) * 1000)
+            with pytest.raises(ConfigurationError, match=rf"the oldest state that .* can show is of {oldest}$"):
+                as_of(tables, iso(moment - 1), clock)
+        else:
+            assert as_of(tables, iso(moment - 1), clock) == before
+        before = version
+    assert before == newest_version(path)
+    assert as_of(tables, "1m", Clock(moment + 60 * SECOND)) == before
+
+
+def iso(moment: int) -> str:
+    return (dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=moment)).isoformat()
+
+
+@pytest.mark.parametrize("text", ["100000", "2001-01-01"])
+def test_as_of_outside_the_log_is_refused(tables: Path, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"--as-of {text}: .*partition_changes"):
+        as_of(tables, text, Clock(0))
+
+
+def test_days_outside_the_time_range_are_not_read(tmp_path: Path) -> None:
+    table = create_or_upgrade(tmp_path, REPLICATION_EVENTS)
+    create_or_upgrade(tmp_path, PARTITION_CHANGES)
+    for day in range(3):
+        at = dt.datetime(2026, 3, 1 + day, 12, tzinfo=dt.UTC)
+        row = dict.fromkeys(REPLICATION_EVENTS.column_names()) | {
+            "date": at.date(), "version": day, "ordinal": 0, "event_id": f"{day}", "event": "fenced",
+            "cluster_id": "c", "cluster": "main",
+            "subject": "broker", "occurred_not_before": at, "occurred_not_after": at, "collected_at": at, "source": "s",
+        }  # fmt: skip
+        write_deltalake(table, pa.Table.from_pylist([row], schema=arrow_schema(REPLICATION_EVENTS)), mode="append")
+    for file in (tmp_path / REPLICATION_EVENTS.name / "date=2026-03-01").iterdir():
+        file.unlink()
+
+    clock = Clock(0)
+    assert ids(history(tmp_path, EventFilter(since=clock.read("2026-03-02")))) == ["1", "2"]

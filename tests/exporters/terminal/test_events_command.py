@@ -1,0 +1,133 @@
+"""``isrwatch events`` on a terminal, in a pipe and for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from exporters.terminal.event_filter import EventFilter
+from exporters.terminal.event_view import event_fields, event_style
+from exporters.terminal.events import COLUMNS, history
+from exporters.terminal.output import RowFormat, RowOutput
+from exporters.terminal.time_parsing import Clock
+from streaming.commands import app
+from streaming.contracts.tables import PARTITION_CHANGES
+from tests.plugins.played import SECOND, START
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SOON = 1.0
+
+
+@pytest.fixture(scope="module")
+def tables(played_tables: Callable[..., Path]) -> Path:
+    return played_tables("under_min_isr", "broker_loss")
+
+
+def events(tables: Path, *options: str) -> str:
+    done = CliRunner().invoke(app, ["events", "--tables", str(tables), *options])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_a_pipe_gets_one_plain_line_per_event(tables: Path) -> None:
+    assert events(tables, "--cluster", "broker_loss", "--event", "isr_shrink", "--limit", "2").splitlines() == [
+        "2023-11-14T22:14:10.750Z  broker_loss  payments-13  isr_shrink  broker 2 left (ISR 3, 4)  fenced (proven)",
+        "2023-11-14T22:14:10.750Z  broker_loss  scratch-1  isr_shrink  broker 2 left (ISR empty)  fenced (proven)",
+    ]
+
+
+def test_json_has_an_object_per_line_with_every_column_and_times_with_a_zone(tables: Path) -> None:
+    rows = [json.loads(line) for line in events(tables, "--format", "json", "--limit", "0").splitlines()]
+    assert len(rows) == len(list(history(tables, EventFilter())))
+    assert {tuple(row) for row in rows} == {COLUMNS}
+    assert {row["occurred_not_after"][-1] for row in rows} == {"Z"}
+
+
+def test_csv_has_the_same_columns(tables: Path) -> None:
+    lines = list(csv.reader(io.StringIO(events(tables, "--format", "csv", "--event", "isr_shrink", "--limit", "2"))))
+    assert lines[0] == list(COLUMNS)
+    assert [len(row) for row in lines] == [len(COLUMNS)] * 3
+    assert all(left.isdecimal() for left in (row[lines[0].index("left_isr")] for row in lines[1:]))
+
+
+def test_relative_and_absolute_times_limit_the_events(tables: Path) -> None:
+    clock = Clock(START)
+    since, until = clock.iso(START + 10 * SECOND), clock.iso(START + 30 * SECOND)
+    lines = events(tables, "--since", since, "--until", until, "--limit", "0").splitlines()
+    assert lines
+    assert all(since <= line.split()[0] <= until for line in lines)
+    assert events(tables, "--since", "1h") == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--since", "soon"], "cannot read the time 'soon'; write for example 15m, 2h"),
+        (["--follow", "--as-of", "3"], "--follow shows new events and --as-of ends in the past"),
+        (["--tables", "/nowhere"], "no tables in /nowhere; start isrwatch job, or point tables.directory"),
+    ],
+)
+def test_a_mistake_is_one_sentence(tables: Path, options: list[str], sentence: str) -> None:
+    done = CliRunner().invoke(app, ["events", "--tables", str(tables), *options])
+    assert (done.exit_code, sentence in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 160])
+def test_a_terminal_of_any_width_shows_whole_times_and_no_wrapped_row(tables: Path, width: int) -> None:
+    text = io.StringIO()
+    clock = Clock(START)
+    output = RowOutput(Console(file=text, width=width, force_terminal=True, no_color=True), RowFormat.TABLE, clock)
+    rows = list(history(tables, EventFilter(), limit=20))
+    output.print(rows, event_fields(clock, RowFormat.TABLE, width), COLUMNS, event_style)
+    lines = text.getvalue().splitlines()
+    assert len(lines) == 21
+    assert all(clock.short(row["occurred_not_after"])[:8] in line for row, line in zip(rows, lines[1:], strict=True))
+
+
+def test_a_follower_prints_an_event_within_a_second_of_its_commit_and_ends_with_ctrl_c(
+    tables: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "tables"
+    shutil.copytree(tables, copy)
+    log = copy / PARTITION_CHANGES.name / "_delta_log"
+    newest = max(log.glob("*.json"))
+    shutil.move(newest, tmp_path / newest.name)
+    shutil.rmtree(copy / "replication_events")
+    # Whoever runs the tests in the background may have had SIGINT ignored, which a child inherits.
+    default_handler = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    command = [sys.executable, "-c", f"{default_handler}from streaming.commands import main; main()"]
+    command += ["events", "--follow", "--limit", "1", "--tables", str(copy)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as follower:
+        try:
+            assert follower.stdout is not None
+            assert follower.stdout.readline()
+            shutil.move(tmp_path / newest.name, newest)
+            began = time.monotonic()
+            assert follower.stdout.readline()
+            taken = time.monotonic() - began
+            follower.send_signal(signal.SIGINT)
+            _, errors = follower.communicate(timeout=30)
+        finally:
+            follower.kill()
+    assert (follower.returncode, errors) == (0, "")
+    assert taken < SOON
+
+
+def test_a_reader_that_goes_away_ends_it_in_silence(tables: Path) -> None:
+    command = f"{sys.executable} -m streaming.commands events --limit 0 --format json --tables {tables} | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert (len(done.stdout.splitlines()), done.stderr) == (1, "")

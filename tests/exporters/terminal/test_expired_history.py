@@ -1,0 +1,128 @@
+"""``--as-of`` over all kept history: after Delta's log expired, after days of history expired, and what is refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner
+
+from exporters.read_model.reader import TablesReader
+from exporters.terminal.event_filter import EventFilter
+from exporters.terminal.events import history as events
+from exporters.terminal.state_as_of import state_as_of
+from exporters.terminal.time_parsing import Clock
+from exporters.terminal.versions import as_of, committed_at, oldest_known
+from streaming.commands import app
+from streaming.contracts.tables import PARTITION_CHANGES, TABLES
+from streaming.delta.history import expire_changes
+from streaming.delta.writer import Writer
+from streaming.errors import ConfigurationError
+from tests.exporters.histories import History, logs, play
+from tests.exporters.meaning import meaning
+from tests.plugins.played import expire_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLOCK = Clock(0)
+DAYS = [dt.date(2023, 11, 15), dt.date(2023, 11, 16), dt.date(2023, 11, 17), dt.date(2024, 1, 1)]
+"""Three of the history's four days, and one long after it; what is before one of them expires."""
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> History:
+    """Two clusters over almost three days, beginning in the evening."""
+    made = play(tmp_path_factory.mktemp("history"), logs(1), Random(1), lambda _: None)
+    made.project()
+    return made
+
+
+@pytest.fixture
+def tables(history: History, tmp_path: Path) -> Path:
+    """A copy to expire."""
+    return shutil.copytree(history.tables, tmp_path / "tables")
+
+
+def changes(tables: Path) -> DeltaTable:
+    return DeltaTable(str(tables / PARTITION_CHANGES.name))
+
+
+def expire_days(tables: Path, before: dt.date) -> DeltaTable:
+    """Expire history as maintenance does, its log as well."""
+    table = changes(tables)
+    expire_changes(tables, table, Writer(table), before)
+    expire_log(tables / PARTITION_CHANGES.name)
+    return changes(tables)
+
+
+def iso(moment: int | None) -> str:
+    assert moment is not None
+    return (dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=moment)).isoformat()
+
+
+def ids(tables: Path, version: int) -> list[str]:
+    return sorted(row["event_id"] for row in events(tables, EventFilter(), as_of=version))
+
+
+def test_after_the_log_expired_every_version_is_shown_by_its_number_and_by_its_time(
+    history: History, tables: Path
+) -> None:
+    before = {version: ids(tables, version) for version in history.versions}
+    times = {version: iso(committed_at(changes(tables), version)) for version in history.versions}
+    for name in TABLES:
+        if DeltaTable.is_deltatable(str(tables / name)):
+            expire_log(tables / name)
+    for version, shown in history.versions.items():
+        assert as_of(tables, str(version), CLOCK) == as_of(tables, times[version], CLOCK) == version
+        assert (version, meaning(state_as_of(tables, version))) == (version, shown)
+        assert ids(tables, version) == before[version]
+
+
+@pytest.mark.parametrize("before", DAYS, ids=str)
+def test_after_days_expired_every_later_version_is_shown(history: History, tables: Path, before: dt.date) -> None:
+    times = {version: iso(committed_at(changes(tables), version)) for version in history.versions}
+    rows = changes(tables).count()
+    table = expire_days(tables, before)
+    assert table.count() < rows
+    kept = [version for version in history.versions if version >= oldest_known(table)]
+    assert 0 < len(kept) < len(history.versions)
+    for version in kept:
+        assert as_of(tables, str(version), CLOCK) == as_of(tables, times[version], CLOCK) == version
+        assert (version, meaning(state_as_of(tables, version))) == (version, history.versions[version])
+    assert meaning(TablesReader(tables).refresh()) == meaning(history.reader.snapshot)
+
+
+def test_days_expire_one_after_the_other(history: History, tables: Path) -> None:
+    oldest = [oldest_known(expire_days(tables, before)) for before in DAYS]
+    assert oldest == sorted(set(oldest))
+    assert meaning(state_as_of(tables, oldest[-1])) == history.versions[oldest[-1]]
+    assert meaning(TablesReader(tables).refresh()) == meaning(history.reader.snapshot)
+
+
+def test_what_expired_is_refused_in_a_sentence_that_names_what_can_be_shown(tables: Path) -> None:
+    path = tables / PARTITION_CHANGES.name
+    begin = committed_at(changes(tables), 1)
+    table = expire_days(tables, DAYS[1])
+    oldest, newest = oldest_known(table), table.version()
+    refused = refusal(tables, str(oldest - 1))
+    assert refused == f"--as-of {oldest - 1}: {path} has the versions {oldest} to {newest}"
+    assert refusal(tables, str(newest + 1)) == f"--as-of {newest + 1}: {path} has the versions {oldest} to {newest}"
+    told = refusal(tables, iso(begin))
+    assert told.startswith(f"--as-of {iso(begin)}: the oldest state that {path} can show is of ")
+    assert as_of(tables, told.rsplit(" ", 1)[1], CLOCK) == oldest
+
+
+def refusal(tables: Path, text: str) -> str:
+    """Give the sentence with which the commands refuse a version or a time."""
+    with pytest.raises(ConfigurationError) as refused:
+        as_of(tables, text, CLOCK)
+    for command in ("state", "events"):
+        done: Any = CliRunner().invoke(app, [command, "--tables", str(tables), "--as-of", text])
+        assert done.exit_code == 2
+        assert str(refused.value) in " ".join(done.stderr.split())
+    return str(refused.value)

@@ -1,0 +1,61 @@
+"""``isrwatch incidents`` on what a scenario left behind."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from streaming.commands import app
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.change_reader import ChangeReader
+from streaming.jobs.driver.incidents import IncidentsBatch
+from tests.plugins.played import play
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two brokers were lost, one after the other; both are back."""
+    directory = tmp_path_factory.mktemp("incidents")
+    play(directory, "broker_loss", seconds=75)
+    batch = IncidentsBatch(directory, 10.0, 900.0)
+    for _, rows in ChangeReader(directory / PARTITION_CHANGES.name).poll():
+        batch.apply(rows)
+    return directory
+
+
+def incidents(tables: Path, *options: str) -> str:
+    done = CliRunner().invoke(app, ["incidents", "--tables", str(tables), *options])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_closed_incidents_are_shown_only_on_request(tables: Path) -> None:
+    assert incidents(tables) == "no open incidents; 2 closed, --all shows them\n"
+    rows = [json.loads(line) for line in incidents(tables, "--all", "--format", "json").splitlines()]
+    assert [(row["incident_class"], row["suspects"][0]["broker"]) for row in rows] == [
+        ("broker_loss", 2),
+        ("broker_loss", 3),
+    ]
+    assert incidents(tables, "--all", "--class", "slow_follower", "--format", "json") == ""
+    assert len(incidents(tables, "--since", "2023-11-14T22:14:00", "--format", "csv").splitlines()) == 1 + 1
+
+
+def test_one_incident_is_shown_with_the_events_that_are_its_evidence(tables: Path) -> None:
+    (newest, _) = (json.loads(line) for line in incidents(tables, "--all", "--format", "json").splitlines())
+    shown = json.loads(incidents(tables, newest["incident_id"], "--format", "json"))
+    assert [event["event_id"] for event in shown["evidence"]] != []
+    assert {event["event_id"] for event in shown["evidence"]} == set(newest["event_ids"])
+    lines = incidents(tables, newest["incident_id"]).splitlines()
+    assert lines[0] == f"incident  {newest['incident_id']}"
+    assert lines[-1].startswith("2023-11-14T22:14:10.750Z  broker_loss  ")
+
+
+def test_an_ambiguous_prefix_of_an_id_is_refused(tables: Path) -> None:
+    done = CliRunner().invoke(app, ["incidents", "loss:", "--tables", str(tables)])
+    assert (done.exit_code, "2 incidents begin with 'loss:'; give more of the id" in done.stderr) == (2, True)

@@ -1,0 +1,132 @@
+"""``isrwatch state``: the present and an earlier state; stale data is marked, unknown is not 0."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from streaming.commands import app
+from streaming.contracts.tables import BROKER_STATE_TABLE, PARTITION_CHANGES
+from streaming.delta.storage import newest_version
+from tests.exporters.conftest import SECOND, START, Rows, Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def state(tables: Path, *options: str) -> str:
+    done = CliRunner().invoke(app, ["state", "--tables", str(tables), *options])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def objects(tables: Path, *options: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in state(tables, "--format", "json", *options).splitlines()]
+
+
+@pytest.fixture(scope="module")
+def played(played_tables: Callable[..., Path]) -> Path:
+    return played_tables("under_min_isr", "consumer_groups", seconds=42)
+
+
+def test_only_unhealthy_partitions_are_shown_unless_all_are_requested(busy_cluster: Tables) -> None:
+    rows = objects(busy_cluster.directory)
+    assert [(row["topic"], row["partition"], row["health"]) for row in rows] == [
+        ('odd "topic"\\', 0, "offline"),
+        ("orders", 1, "under_min_isr"),
+    ]
+    assert len(objects(busy_cluster.directory, "--all")) == 3
+    assert [row["topic"] for row in objects(busy_cluster.directory, "--topic", "ord*")] == ["orders"]
+
+
+def test_durations_are_counted_up_to_the_newest_observation(busy_cluster: Tables) -> None:
+    (row,) = objects(busy_cluster.directory, "--topic", "orders")
+    assert row["under_replicated_seconds"] == pytest.approx(1.5 + 20)
+    assert row["under_min_isr_seconds"] == pytest.approx(10)
+
+
+def test_what_is_unknown_is_a_question_mark_and_never_zero(busy_cluster: Tables) -> None:
+    lines = [line for line in state(busy_cluster.directory).splitlines() if line.startswith("odd")]
+    assert lines == ['odd "topic"\\-0  offline  5.0s  none  3  1  ?']
+    (row,) = (row for row in objects(busy_cluster.directory) if row["health"] == "offline")
+    assert (row["min_isr_effective"], row["is_under_min_isr"]) == (None, None)
+
+
+def test_stale_data_is_marked_with_its_age(busy_cluster: Tables) -> None:
+    assert state(busy_cluster.directory).splitlines()[0].startswith("STALE: cluster main was last observed ")
+    (row,) = objects(busy_cluster.directory, "--clusters")
+    assert row["is_stale"]
+    assert row["data_age_seconds"] > 0
+
+
+def test_a_cluster_that_was_never_observed_has_no_data_age(tables: Tables, rows: Rows) -> None:
+    tables.commit(rows.cluster_row(authority=None, authority_watermark=None))
+    lines = state(tables.directory, "--clusters").splitlines()
+    assert (lines[0], lines[-1].split()[:2]) == ("STALE: cluster main was never observed", ["main", "?"])
+
+
+def test_brokers_have_every_column_that_their_table_defines(played: Path) -> None:
+    rows = objects(played, "--brokers", "--cluster", "under_min_isr")
+    assert [(row["broker"], row["broker_state"], row["led_partitions"]) for row in rows] == [
+        (1, "active", 12), (2, "active", 0), (3, "fenced", 0),
+    ]  # fmt: skip
+    assert not {"is_safe_to_stop", "would_go_offline", "suspect_score"} & set(rows[0])  # stale data
+
+
+def test_brokers_of_a_fresh_cluster_have_every_column_that_their_table_defines(tables: Tables, rows: Rows) -> None:
+    now = time.time_ns() // 1_000
+    tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.source(now))
+    advice = {"is_safe_to_stop": False, "restart_order": None, "suspect_score": 0.75, "would_go_offline": 3}
+    tables.put(BROKER_STATE_TABLE.name, {**rows.owner, "broker": 1, **advice}, as_of=1)
+    (row,) = objects(tables.directory, "--brokers")
+    assert {name: row[name] for name in advice} == advice
+    simple = {column.name for column in BROKER_STATE_TABLE.columns if column.type in ("double", "boolean", "long")}
+    assert {name for name in simple - set(row) if not name.endswith(("_offset", "_version"))} == set()
+    words = state(tables.directory, "--brokers").split()
+    assert ("0.75" in words, "?" in words) == (True, True)
+
+
+def test_where_nobody_consumes_a_sentence_says_so(played: Path) -> None:
+    assert state(played, "--groups", "--cluster", "no such cluster") == "no consumer groups\n"
+
+
+def test_groups_have_their_total_and_their_largest_lag(played: Path) -> None:
+    rows = objects(played, "--groups")
+    assert [row["group"] for row in rows] == ["billing", "shipping"]
+    assert all(row["lag"] >= row["worst_lag"] >= 0 for row in rows)
+
+
+def test_topics_sum_up_their_partitions(played: Path) -> None:
+    (row,) = objects(played, "--topics", "--topic", "payments")
+    partitions = objects(played, "--all", "--topic", "payments")
+    assert row["partitions"] == len(partitions)
+    assert row["isr_shrinks"] == sum(partition["isr_shrinks"] for partition in partitions) > 0
+    spent = sum(partition["under_min_isr_seconds"] for partition in partitions)
+    assert row["under_min_isr_seconds"] == pytest.approx(spent)
+
+
+def test_as_of_shows_an_earlier_state(played: Path) -> None:
+    versions = range(newest_version(played / PARTITION_CHANGES.name) + 1)
+    counts = [len(objects(played, "--as-of", str(version))) for version in versions]
+    assert (counts[1], max(counts), counts[-1]) == (0, 12, 12)
+    assert {row["health"] for row in objects(played, "--as-of", str(versions[counts.index(12)]))} != {"healthy"}
+
+
+def test_without_unhealthy_partitions_it_says_so(tables: Tables, rows: Rows) -> None:
+    tables.commit(rows.cluster_row(), rows.partition("orders", 0, rows.state([1, 2, 3], [1, 2, 3], 1)))
+    tables.commit(rows.source(START + 30 * SECOND))
+    assert state(tables.directory).splitlines()[-1] == "no unhealthy partitions"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [(["--brokers", "--topics"], "give one of them"), (["--groups", "--as-of", "1"], "leave --as-of out")],
+)
+def test_what_does_not_go_together_is_refused(busy_cluster: Tables, options: list[str], sentence: str) -> None:
+    done = CliRunner().invoke(app, ["state", "--tables", str(busy_cluster.directory), *options])
+    assert (done.exit_code, sentence in done.stderr) == (2, True)

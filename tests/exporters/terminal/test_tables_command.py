@@ -1,0 +1,93 @@
+"""The reference of the tables comes from their definitions; their sizes come from their logs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner
+
+from exporters.terminal.reference import markdown
+from streaming.commands import app
+from streaming.contracts.tables import PARTITION_CHANGES, TABLES
+from tests.exporters.conftest import Tables
+from tests.plugins.old_layout import unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REFERENCE = Path(__file__).parents[3] / "streaming" / "contracts" / "TABLES.md"
+
+
+def tables(*options: str) -> str:
+    done = CliRunner().invoke(app, ["tables", *options])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_the_committed_reference_is_what_the_definitions_say(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--rewrite-golden"):
+        REFERENCE.write_text(markdown(), encoding="utf-8")
+    assert REFERENCE.read_text(encoding="utf-8") == markdown() == tables("--format", "markdown")
+
+
+def test_the_reference_names_every_column_of_every_table() -> None:
+    text = markdown()
+    assert [name for name in TABLES if f"\n## {name}\n" not in text] == []
+    assert [
+        column.name for table in TABLES.values() for column in table.columns if f"| `{column.name}` |" not in text
+    ] == []
+
+
+def test_a_table_shows_its_columns() -> None:
+    rows = [json.loads(line) for line in tables("broker_metrics", "--format", "json").splitlines()]
+    assert [row["column"] for row in rows] == list(TABLES["broker_metrics"].column_names())
+    assert rows[0] == {"column": "cluster_id", "type": "string", "nullable": False, "meaning": "Kafka's cluster id"}
+
+
+def test_an_unknown_table_is_refused_with_the_names_there_are() -> None:
+    done = CliRunner().invoke(app, ["tables", "partitions"])
+    assert (done.exit_code, "there is no table 'partitions'; choose one of partition_changes, " in done.stderr) == (
+        2,
+        True,
+    )
+
+
+def test_every_table_is_measured_and_one_that_is_not_there_is_unknown(busy_cluster: Tables) -> None:
+    lines = tables("--tables", str(busy_cluster.directory), "--format", "json")
+    rows = {row["table"]: row for row in map(json.loads, lines.splitlines())}
+    assert list(rows) == list(TABLES)
+    path = busy_cluster.directory / PARTITION_CHANGES.name
+    changes = rows[PARTITION_CHANGES.name]
+    assert changes["rows"] == DeltaTable(str(path)).count() == 9
+    assert changes["version"] == DeltaTable(str(path)).version()
+    assert {name: rows[name]["layout"] for name in rows if rows[name]["layout"] is not None} == {
+        name: table.layout for name, table in TABLES.items() if (busy_cluster.directory / name).is_dir()
+    }
+    assert changes["bytes"] == sum(file.stat().st_size for file in path.glob("date=*/*.parquet"))
+    assert 0 <= changes["age_seconds"] < 600
+    assert {name: value for name, value in rows["quarantine"].items() if value is not None} == {"table": "quarantine"}
+
+
+def test_the_layout_of_a_table_that_waits_for_its_upgrade_is_shown(tmp_path: Path) -> None:
+    unpack(tmp_path)
+    lines = tables("--tables", str(tmp_path / "tables"), "--format", "json")
+    layouts = {row["layout"] for row in map(json.loads, lines.splitlines())}
+    assert layouts == {1}
+    heading, *_ = tables("--tables", str(tmp_path / "tables"), "--format", "table").splitlines()
+    assert heading.split() == ["table", "rows", "files", "bytes", "version", "layout", "last", "write"]
+
+
+def test_a_table_with_millions_of_rows_is_measured_without_reading_them(
+    played_tables: Callable[..., Path], tmp_path: Path
+) -> None:
+    source = played_tables("under_min_isr", "broker_loss") / PARTITION_CHANGES.name / "_delta_log"
+    log = tmp_path / PARTITION_CHANGES.name / "_delta_log"
+    log.mkdir(parents=True)
+    for entry in source.iterdir():
+        (log / entry.name).write_bytes(entry.read_bytes())
+    row = json.loads(tables("--tables", str(tmp_path), "--format", "json").splitlines()[0])
+    assert row["rows"] > 0

@@ -1,0 +1,220 @@
+"""The exporter over real HTTP, on a free port."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import threading
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from starlette.requests import Request
+
+from exporters.read_model.reader import TablesReader, micros_now
+from exporters.read_model.refresher import Refresher
+from exporters.web.app import OPTION, serving
+from exporters.web.server import Endpoints
+from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.errors import ConfigurationError
+from streaming.runtime.listening import listen
+from streaming.settings import ExportSettings
+from tests.plugins.local_http import wait_until
+from tests.plugins.prometheus import eventually, prometheus_server  # noqa: F401 - fixtures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REQUEST = Request({"type": "http"})
+SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_seconds=0.02)
+
+
+def ask(address: str, path: str, **headers: str) -> tuple[int, Any, bytes]:
+    request = urllib.request.Request(f"http://{address}{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - our own server
+            return answer.status, answer.headers, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read()
+
+
+def json_of(address: str, path: str) -> Any:
+    status, _, body = ask(address, path)
+    assert status == 200, body
+    return json.loads(body)
+
+
+@pytest.fixture
+def live_cluster(tables: Any, rows: Any) -> Any:
+    """A cluster that was observed just now."""
+    now = micros_now()
+    shrink = {"event_id": "e1", "event": "isr_shrink", "event_broker": 2, "detail": None}
+    tables.commit(
+        rows.cluster_row(now),
+        rows.broker(1, now),
+        rows.partition("orders", 0, rows.state([1, 2], [1, 2], 1), now, is_baseline=True),
+        rows.source(now),
+    )
+    tables.commit(rows.partition("orders", 1, rows.state([1, 2], [1], 1), now, events=[shrink], left_isr=[2]))
+    return tables
+
+
+@pytest.fixture
+def address(live_cluster: Any) -> Iterator[str]:
+    with serving(live_cluster.directory, SETTINGS) as address:
+        wait_until(lambda: ask(address, "/-/ready")[0] == 200)
+        yield address
+
+
+def test_before_the_tables_are_there_a_scrape_is_refused_with_the_reason(tables: Any, rows: Any) -> None:
+    with serving(tables.directory, SETTINGS) as address:
+        for path in ("/metrics", "/-/ready"):
+            status, _, body = ask(address, path)
+            assert (status, body.decode()) == (
+                503,
+                f"there are no tables in {tables.directory} yet; start isrwatch job\n",
+            )
+        assert ask(address, "/-/healthy")[0] == 200
+        tables.commit(rows.cluster_row(), rows.source(rows.start))
+        wait_until(lambda: b"kafka_replication_cluster_info" in ask(address, "/metrics")[2])
+        assert ask(address, "/-/ready")[0] == 200
+
+
+def test_a_scrape_is_text_and_gzip_where_it_is_accepted(address: str) -> None:
+    _, headers, body = ask(address, "/metrics?name[]=kafka_brokers")
+    assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert "Content-Encoding" not in headers
+    for accepted in ("gzip", "deflate, gzip;q=1.0", "*"):
+        _, headers, zipped = ask(address, "/metrics?name[]=kafka_brokers", **{"Accept-Encoding": accepted})
+        assert headers["Content-Encoding"] == "gzip"
+        assert gzip.decompress(zipped) == body
+    for refused in ("gzip;q=0", "gzip; q=0.0", "br"):
+        _, headers, plain = ask(address, "/metrics?name[]=kafka_brokers", **{"Accept-Encoding": refused})
+        assert ("Content-Encoding" not in headers, plain) == (True, body)
+
+
+def test_a_change_is_served_soon_after_it_is_committed(address: str, live_cluster: Any, rows: Any) -> None:
+    line = b'kafka_topic_partition_in_sync_replica{topic="orders",partition="1"} 2'
+    assert line not in ask(address, "/metrics")[2]
+    live_cluster.commit(rows.partition("orders", 1, rows.state([1, 2], [1, 2], 1), micros_now()))
+    wait_until(lambda: line in ask(address, "/metrics")[2])
+
+
+def test_an_unknown_cluster_is_refused_by_name(address: str) -> None:
+    status, _, body = ask(address, "/metrics?cluster=nobody")
+    assert (status, body) == (404, b"unknown cluster nobody; known: main\n")
+    assert ask(address, "/metrics?cluster=main")[0] == 200
+
+
+def test_the_json_api_lists_clusters_with_their_data_age(address: str) -> None:
+    (cluster,) = json_of(address, "/api/v1/clusters")["clusters"]
+    assert (cluster["cluster"], cluster["cluster_id"], cluster["is_stale"]) == ("main", "id-of-main", False)
+    assert 0 <= cluster["age_seconds"] < 60
+    assert (cluster["states"]["partitions"], cluster["states"]["under_replicated"]) == (2, 1)
+    assert [broker["in_sync_partitions"] for broker in cluster["brokers"]] == [2, 1]
+
+
+def test_the_json_api_lists_partitions_in_a_state(address: str) -> None:
+    answer = json_of(address, "/api/v1/partitions?state=under_replicated")
+    assert [(row["topic"], row["partition"], row["isr"]) for row in answer["partitions"]] == [("orders", 1, [1])]
+    assert answer["freshness"]["main"]["is_stale"] is False
+    cut = json_of(address, "/api/v1/partitions?limit=1")
+    assert (cut["count"], len(cut["partitions"])) == (2, 1)
+    assert json_of(address, "/api/v1/partitions?topic=other")["partitions"] == []
+    assert json_of(address, "/api/v1/partitions?cluster=other")["partitions"] == []
+
+
+def test_the_json_api_lists_events(address: str) -> None:
+    (event,) = json_of(address, "/api/v1/events?limit=5")["events"]
+    assert (event["event_id"], event["left_isr"], event["topic"], event["partition"]) == ("e1", [2], "orders", 1)
+    assert json_of(address, "/api/v1/events?limit=0")["events"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("/api/v1/partitions?state=broken", "state is 'broken'; use one of partitions, under_replicated"),
+        ("/api/v1/events?limit=-1", "limit is '-1'; use a number from 0"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_with_what_is_right(address: str, path: str, sentence: str) -> None:
+    status, _, body = ask(address, path)
+    assert status == 400
+    assert sentence in json.loads(body)["error"]
+
+
+def test_every_link_of_the_index_page_responds(address: str) -> None:
+    _, headers, body = ask(address, "/")
+    assert headers["Content-Type"].startswith("text/html")
+    links = [part.split(b'"')[0].decode() for part in body.split(b'href="')[1:]]
+    assert len(links) == 7
+    assert {ask(address, link)[0] for link in links} == {200}
+
+
+def test_concurrent_scrapes_all_get_the_whole_exposition(address: str) -> None:
+    bodies: list[bytes] = []
+    scrapers = [threading.Thread(target=lambda: bodies.append(ask(address, "/metrics")[2])) for _ in range(8)]
+    for scraper in scrapers:
+        scraper.start()
+    for scraper in scrapers:
+        scraper.join()
+    assert len(bodies) == 8
+    assert {body.count(b"\nkafka_replication_partition_leader{") for body in bodies} == {2}
+
+
+def test_an_address_that_is_taken_is_refused_in_one_sentence(address: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"cannot listen on {address}: .*; choose another address"):
+        listen(address, OPTION)
+
+
+@pytest.mark.parametrize("address", ["9308", "host:", "host:port", "host:70000", ""])
+def test_an_address_that_is_none_is_refused_with_an_example(address: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"write host:port, for example 127\.0\.0\.1:9308"):
+        listen(address, OPTION)
+
+
+def test_an_ipv6_address_is_written_in_brackets() -> None:
+    if not socket.has_ipv6:
+        pytest.fail("this machine has no IPv6; the loopback address is needed")
+    opened = listen("[::1]:0", OPTION)
+    try:
+        assert opened.family == socket.AF_INET6
+    finally:
+        opened.close()
+
+
+def test_tables_that_become_unreadable_are_counted_and_the_last_snapshot_is_kept(live_cluster: Any) -> None:
+    refresher = Refresher(TablesReader(live_cluster.directory), 0.01, "1.2.3")
+    refresher.look()
+    good = refresher.snapshot
+    log = live_cluster.directory / PARTITION_CHANGES.name / "_delta_log"
+    (log / f"{good.version + 1:020}.json").write_text("{ not a commit", encoding="utf-8")
+    refresher.look()
+    refresher.look()
+    assert refresher.snapshot is good
+    assert refresher.health.refresh_errors == 2
+    assert "Json error" in (refresher.last_error or "")
+    (log / f"{good.version + 1:020}.json").unlink()
+    refresher.look()
+    assert refresher.last_error is None
+
+
+def test_an_exporter_that_stopped_reading_is_not_healthy(live_cluster: Any) -> None:
+    refresher = Refresher(TablesReader(live_cluster.directory), 0.01, "1.2.3")
+    endpoints = Endpoints(refresher, 60.0)
+    refresher.start()
+    assert endpoints.healthy(REQUEST).status_code == 200
+    refresher.stop()
+    refresher.join()
+    assert endpoints.healthy(REQUEST).status_code == 503
+
+
+@pytest.mark.prometheus
+def test_prometheus_scrapes_it_and_sees_every_series(address: str, prometheus_server: Any, eventually: Any) -> None:  # noqa: F811 - fixtures
+    server = prometheus_server(targets={"isrwatch": address})
+    eventually(lambda: server.value('up{job="isrwatch"}') == 1)
+    exposed_series = eventually(lambda: server.value("kafka_replication_exporter_series"))
+    assert eventually(lambda: server.value('scrape_samples_scraped{job="isrwatch"}')) == exposed_series
+    assert server.value("kafka_replication_cluster_under_replicated_partitions") == 1

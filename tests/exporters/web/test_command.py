@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer import Typer
+from typer.testing import CliRunner
+
+from exporters.metrics.catalogue import CATALOGUE
+from exporters.web.command import export
+from streaming.errors import ConfigurationError
+from tests.plugins.local_http import free_port, wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_list_of_metrics_has_each_of_them_once() -> None:
+    app = Typer()
+    app.command()(export)
+    lines = CliRunner().invoke(app, ["--list-metrics"]).stdout.splitlines()
+    assert [line.split("`")[1] for line in lines[2:]] == [metric.name for metric in CATALOGUE]
+
+
+def scrape(address: str) -> bytes | None:
+    try:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as response:
+            return bytes(response.read())
+    except OSError:
+        return None
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_the_program_serves_the_configured_tables_and_stops_on_a_signal(
+    tables: Any, rows: Any, tmp_path: Path, stop: signal.Signals
+) -> None:
+    tables.commit(rows.cluster_row(), rows.source(rows.start))
+    address = f"127.0.0.1:{free_port()}"
+    config = tmp_path / "isrwatch.toml"
+    config.write_text(f'[tables]\ndirectory = "{tables.directory}"\n[export]\nlisten = "{address}"\n')
+    command = [sys.executable, "-m", "streaming.commands", "export", "--config.file", str(config)]
+    program = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        exposition = wait_until(lambda: scrape(address) or (program.poll() is not None and b"ended"))
+        assert b'kafka_replication_cluster_info{cluster="main"' in exposition
+    finally:
+        os.kill(program.pid, stop)
+        _, errors = program.communicate(timeout=60)
+    assert f"serving {tables.directory} on http://{address}/metrics" in errors
+    assert "Traceback" not in errors
+
+
+def test_a_file_in_place_of_the_tables_is_refused_at_the_start() -> None:
+    app = Typer()
+    app.command()(export)
+    outcome = CliRunner().invoke(app, ["--tables", __file__])
+    assert isinstance(outcome.exception, ConfigurationError)
+    assert f"{__file__} is a file; point tables.directory (--tables)" in str(outcome.exception)
+
+
+def test_an_address_that_is_taken_ends_the_program_with_one_sentence(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "streaming.commands", "export", "--web.listen-address", "nowhere"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "write host:port" in ended.stderr
+    assert "Traceback" not in ended.stderr

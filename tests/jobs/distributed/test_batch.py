@@ -1,0 +1,188 @@
+"""The distributed mode applies batches as the driver mode does; see end_to_end for a real Spark cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from streaming.contracts.codec import encode
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import Channel
+from streaming.contracts.samples import GroupOffsetsObserved, QuorumMemberObserved, ReplicaOffsetsObserved
+from streaming.contracts.tables import QUARANTINE
+from streaming.errors import TableRefused
+from streaming.jobs.distributed.batch import DistributedReplicationBatch, schema_of
+from streaming.jobs.distributed.newest import DistributedNewestBatch
+from streaming.jobs.distributed.projections import DistributedProjections
+from streaming.jobs.distributed.quarantine import append_refused
+from streaming.jobs.distributed.rows import READ, read_rows
+from streaming.jobs.distributed.tables import DistributedTable
+from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.schemas import bus_schema
+from streaming.sources.simulated import SimulatedSource, load_scenario
+from tests.changes.conftest import Story
+from tests.end_to_end.stories import long_story
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streaming.contracts.observations import Observation
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+BUS = pa.schema([("source", pa.string()), ("position", pa.int64()), ("payload", pa.binary()), ("damage", pa.string())])
+WHEN = ("quarantined_at", "as_of_version", "version", "ordinal", "committed_at")
+DERIVED = ("replication_events", "partition_state", "broker_state", "cluster_state")
+
+
+def published(observations: Iterable[Observation], start: int = 0) -> list[dict[str, Any]]:
+    return [
+        {"source": observed.source, "position": position, "payload": encode(observed), "damage": None}
+        for position, observed in enumerate(observations, start=start)
+    ]
+
+
+def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
+    return spark.createDataFrame([tuple(row.values()) for row in rows], bus_schema())
+
+
+def rows(directory: Path, name: str) -> list[dict[str, Any]]:
+    query = QueryBuilder().register("t", DeltaTable(str(directory / name)))
+    found = pa.table(query.execute("select * from t")).to_pylist()
+    return sorted(({name: row[name] for name in row if name not in WHEN} for row in found), key=repr)
+
+
+def project(directory: Path, mode: str) -> None:
+    """Write the derived tables in the mode that wrote the change log."""
+    if mode == "x":
+        assert DistributedProjections(directory).project()
+        assert not DistributedProjections(directory).project()
+    else:
+        batch = ReplicationBatch(directory)
+        batch.projections.project(batch.shared)
+
+
+def test_both_modes_write_the_same_changes_and_each_goes_on_after_the_other(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    story = published(long_story(seed=11, steps=80))
+    story.insert(40, {"source": "metadata_log:a", "position": 10_000, "payload": b"\x00", "damage": "checksum"})
+    for position, row in enumerate(story):
+        row["position"] = position
+    cuts = [(0, 45), (45, 70), (60, len(story))]
+    driver, mixed = tmp_path / "driver", tmp_path / "mixed"
+    alone = ReplicationBatch(driver)
+    for lower, upper in cuts:
+        alone.apply(pa.Table.from_pylist(story[lower:upper], schema=BUS))
+
+    for mode, (lower, upper) in zip("xdx", cuts, strict=True):
+        if mode == "x":
+            DistributedReplicationBatch(mixed, buckets=3).apply_frame(frame(spark, story[lower:upper]))
+        else:
+            ReplicationBatch(mixed).apply(pa.Table.from_pylist(story[lower:upper], schema=BUS))
+
+        project(mixed, mode)
+    alone.projections.project(alone.shared)
+
+    assert rows(mixed, "partition_changes") == rows(driver, "partition_changes")
+    assert DistributedReplicationBatch(mixed, buckets=3).sources()[0] == alone.sources()[0]
+    for table in DERIVED:
+        assert rows(mixed, table) == rows(driver, table), table
+    assert rows(mixed, "quarantine") == rows(driver, "quarantine")
+
+
+def test_a_writer_that_another_one_followed_stops_and_leaves_the_table_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    story = published(long_story(seed=12, steps=20))
+    older = DistributedReplicationBatch(tmp_path, buckets=2)
+    older.apply_frame(frame(spark, story[:10]))
+    newer = DistributedReplicationBatch(tmp_path, buckets=2)
+    newer.apply_frame(frame(spark, story[10:20]))
+
+    with pytest.raises(TableRefused, match="another job writes"):
+        older.apply_frame(frame(spark, story[10:20]))
+    newer.apply_frame(frame(spark, story[20:]))
+
+    again = tmp_path / "again"
+    ReplicationBatch(again).apply(pa.Table.from_pylist(story, schema=BUS))
+    told = [
+        [row for row in rows(path, "partition_changes") if row["subject"] != "source"] for path in (tmp_path, again)
+    ]
+    assert told[0] == told[1]
+
+
+def test_a_refusal_is_written_once_though_the_mode_changes_before_its_batch_is_applied(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    story = [{"source": "metadata_log:a", "position": 7, "payload": b"{", "damage": None}]
+    read = frame(spark, story).mapInArrow(read_rows({}), schema_of(READ))
+
+    append_refused(read, Channel.REPLICATION, DistributedTable(tmp_path, QUARANTINE))
+    ReplicationBatch(tmp_path).apply(pa.Table.from_pylist(story, schema=BUS))
+
+    assert [row["position"] for row in rows(tmp_path, "quarantine")] == [7]
+
+
+@pytest.mark.parametrize("modes", ["xd", "dx"])
+def test_samples_of_both_modes_are_the_same_and_what_is_left_out_is_forgotten(
+    spark: SparkSession, tmp_path: Path, modes: str
+) -> None:
+    envelope = Story("admin:a").envelope()
+    identity: dict[str, Any] = {"topic_id": "t", "topic": "orders"}
+
+    def samples(at: int, partitions: int) -> list[Observation]:
+        told = {**envelope, "collected_at": at * 1_000_000}
+        return [
+            *(
+                ReplicaOffsetsObserved(**told, **identity, partition=number, broker=broker, high_watermark=at)
+                for number in range(partitions)
+                for broker in (1, 2)
+            ),
+            GroupOffsetsObserved(**told, **identity, partition=0, group="g", committed_offset=4, high_watermark=at + 9),
+            QuorumMemberObserved(**told, node=100, is_voter=True, controller=100, controller_epoch=3),
+        ]
+
+    odd = {"source": "admin:a", "position": 900, "payload": b"{", "damage": None}
+    story = [published(samples(100, 4)), [*published(samples(170, 3), 500), odd]]
+    alone, mixed = tmp_path / "alone", tmp_path / "mixed"
+    for batch in story:
+        NewestBatch(alone, Channel.OFFSETS).apply(pa.Table.from_pylist(batch, schema=BUS))
+    for mode, batch in zip(modes, story, strict=True):
+        if mode == "x":
+            for _ in range(2):  # comes again
+                DistributedNewestBatch(mixed, Channel.OFFSETS, buckets=2).apply_frame(frame(spark, batch))
+        else:
+            NewestBatch(mixed, Channel.OFFSETS).apply(pa.Table.from_pylist(batch, schema=BUS))
+
+    for table in ("replica_offsets", "group_offsets", "transactions", "quorum_members", "quarantine"):
+        assert rows(mixed, table) == rows(alone, table), table
+
+
+def test_what_brokers_count_is_compared_alike_by_both_modes(spark: SparkSession, tmp_path: Path) -> None:
+    source = SimulatedSource(
+        load_scenario("broker_loss"), seed=3, cluster_id=ClusterId("c"), cluster="c", name="metadata_log:c",
+        epoch=Micros(1_700_000_000_000_000),
+    )  # fmt: skip
+    alone = NewestBatch(tmp_path / "driver", Channel.METRICS)
+    executors = DistributedNewestBatch(tmp_path / "distributed", Channel.METRICS, buckets=2)
+    for cut in range(1, 4):
+        told = source.poll(Micros(1_700_000_000_000_000 + cut * 25_000_000))
+        of = {
+            channel: published((it for it in told if it.channel is channel), start=cut * 100_000)
+            for channel in (Channel.REPLICATION, Channel.METRICS)
+        }
+        for mode in ("driver", "distributed"):
+            ReplicationBatch(tmp_path / mode).apply(pa.Table.from_pylist(of[Channel.REPLICATION], schema=BUS))
+        alone.apply(pa.Table.from_pylist(of[Channel.METRICS], schema=BUS))
+        executors.apply_frame(frame(spark, of[Channel.METRICS]))
+
+    found = rows(tmp_path / "distributed", "isr_reconciliation")
+    assert found == rows(tmp_path / "driver", "isr_reconciliation")
+    assert sum(row["counted"] for row in found) > 0

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, QueryBuilder
+
+from streaming.contracts.codec import encode
+from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.samples import (
+    GroupOffsetsObserved,
+    QuorumMemberObserved,
+    ReplicaOffsetsObserved,
+    TransactionObserved,
+)
+from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.driver.newest import NewestBatch
+from tests.changes.conftest import Story
+from tests.end_to_end.stories import essence, expected_changes, long_story
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from streaming.contracts.observations import Observation
+
+
+BUS = pa.schema([("source", pa.string()), ("position", pa.int64()), ("payload", pa.binary()), ("damage", pa.string())])
+
+
+def published(observations: Iterable[Observation], start: int = 0) -> pa.Table:
+    """What Spark hands to a batch, one observation a position."""
+    return pa.Table.from_pylist([
+        {"source": observed.source, "position": position, "payload": encode(observed), "damage": None}
+        for position, observed in enumerate(observations, start=start)
+    ], schema=BUS)  # fmt: skip
+
+
+def rows(directory: Path, name: str) -> list[dict[str, Any]]:
+    query = QueryBuilder().register("t", DeltaTable(str(directory / name)))
+    found: list[dict[str, Any]] = pa.table(query.execute("select * from t")).to_pylist()
+    return found
+
+
+def test_a_batch_that_comes_again_in_any_cut_changes_nothing(tmp_path: Path) -> None:
+    story = long_story(seed=5, steps=60)
+    batch = ReplicationBatch(tmp_path)
+    batch.apply(published(story[:30]))
+    batch.apply(published(story[:40]))
+    version = batch.shared.version
+    batch.apply(published(story[10:35], start=10))
+    assert batch.shared.version == version
+
+    again = ReplicationBatch(tmp_path)
+    again.apply(published(story))
+
+    assert essence(rows(tmp_path, "partition_changes")) == expected_changes(story)
+
+
+def test_what_is_refused_goes_to_quarantine_once_and_the_rest_goes_on(tmp_path: Path) -> None:
+    story = Story()
+    story.snapshot()
+    torn = {"source": "metadata_log:a", "position": 98, "payload": b"\x00x", "damage": "checksum"}
+    odd = {"source": "metadata_log:a", "position": 99, "payload": b'{"v":1,"kind":"dream"}', "damage": None}
+    mixed = pa.Table.from_pylist([*published(story.seen).to_pylist(), torn, odd], schema=BUS)
+
+    first = ReplicationBatch(tmp_path).apply(mixed)
+    ReplicationBatch(tmp_path).apply(mixed)
+
+    assert (first.observations, first.refused) == (len(story.seen), 2)
+    assert [(row["position"], row["reason"], row["raw"]) for row in rows(tmp_path, "quarantine")] == [
+        (98, "checksum", b"\x00x"),
+        (99, "unknown kind 'dream'", b'{"v":1,"kind":"dream"}'),
+    ]
+
+
+def test_what_was_refused_before_a_kill_is_told_by_its_source_after_it(tmp_path: Path) -> None:
+    story = Story()
+    story.snapshot()
+    known = len(story.seen)
+    ReplicationBatch(tmp_path).apply(published(story.seen))
+    odd = {"source": "metadata_log:a", "position": known, "payload": b"odd", "damage": None}
+    ReplicationBatch(tmp_path).apply(pa.Table.from_pylist([odd], schema=BUS))
+    story.heartbeat()
+
+    again = ReplicationBatch(tmp_path)
+    again.apply(published(story.seen[known:], start=known + 1))
+
+    assert [source.quarantined for source in again.shared.state.sources.values()] == [1]
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_a_table_of_samples_keeps_the_newest_of_each_key(tmp_path: Path, order: tuple[int, int]) -> None:
+    def sample(at: int) -> ReplicaOffsetsObserved:
+        envelope = {**Story("admin:a").envelope(), "collected_at": at}
+        return ReplicaOffsetsObserved(
+            **envelope, topic_id="t", topic="orders", partition=0, broker=1, high_watermark=at
+        )
+
+    batch = NewestBatch(tmp_path, Channel.OFFSETS)
+    batch.apply(published([sample(order[0])]))
+    NewestBatch(tmp_path, Channel.OFFSETS).apply(published([sample(order[1])], start=1))
+
+    assert [row["high_watermark"] for row in rows(tmp_path, "replica_offsets")] == [2]
+
+
+def test_a_sample_that_its_source_leaves_out_since_is_forgotten(tmp_path: Path) -> None:
+    def sample(partition: int, at: int) -> ReplicaOffsetsObserved:
+        envelope = {**Story("admin:a").envelope(), "collected_at": at}
+        return ReplicaOffsetsObserved(
+            **envelope, topic_id="t", topic="orders", partition=partition, broker=1, high_watermark=at
+        )
+
+    batch = NewestBatch(tmp_path, Channel.OFFSETS)
+    batch.apply(published([sample(0, 1), sample(1, 1)]))
+    batch.apply(published([sample(1, 70_000_000)], start=2))
+
+    assert [row["partition"] for row in rows(tmp_path, "replica_offsets")] == [1]
+
+
+def test_every_kind_of_sample_has_its_table_and_a_group_its_lag(tmp_path: Path) -> None:
+    envelope = Story("admin:a").envelope()
+    identity: dict[str, Any] = {"topic_id": "t", "topic": "orders", "partition": 0}
+    samples = [
+        ReplicaOffsetsObserved(**envelope, **identity, broker=1, high_watermark=9),
+        GroupOffsetsObserved(
+            **envelope, **identity, group="g", committed_offset=4, log_start_offset=6, high_watermark=9
+        ),
+        GroupOffsetsObserved(
+            **envelope, **identity | {"partition": 1}, group="g", committed_offset=12, high_watermark=9
+        ),
+        TransactionObserved(**envelope, producer_id=7, producer_epoch=0, transaction_state="Ongoing"),
+        QuorumMemberObserved(**envelope, node=100, is_voter=True, controller=100, controller_epoch=3),
+    ]
+
+    batch = NewestBatch(tmp_path, Channel.OFFSETS)
+    batch.apply(published(samples))
+
+    groups = [(row["partition"], row["lag"], row["records_lost"]) for row in rows(tmp_path, "group_offsets")]
+    assert sorted(groups) == [(0, 5, 2), (1, 0, None)]
+    assert [row["high_watermark"] for row in rows(tmp_path, "replica_offsets")] == [9]
+    assert [row["is_hanging"] for row in rows(tmp_path, "transactions")] == [False]
+    assert [row["controller_epoch"] for row in rows(tmp_path, "quorum_members")] == [3]
+    assert rows(tmp_path, "log_directories") == []
+
+
+def test_what_belongs_on_another_channel_is_refused(tmp_path: Path) -> None:
+    story = Story()
+    story.snapshot()
+
+    applied = NewestBatch(tmp_path, Channel.OFFSETS).apply(published(story.seen))
+
+    assert (applied.observations, applied.refused) == (0, len(story.seen))
+    assert "does not belong on the channel offsets" in rows(tmp_path, "quarantine")[0]["reason"]
+
+
+def test_refusals_are_counted_even_when_nothing_else_came(tmp_path: Path) -> None:
+    bad = {"source": "metadata_log:a", "position": 0, "payload": b"?", "damage": None}
+    story = Story()
+    story.snapshot()
+    batch = ReplicationBatch(tmp_path)
+
+    batch.apply(pa.Table.from_pylist([bad], schema=BUS))
+    assert batch.positions == {"metadata_log:a": 0}
+    batch.apply(published(story.seen, start=1))
+
+    (told,) = [row for row in rows(tmp_path, "partition_changes") if row["subject"] == "source"]
+    assert told["source_after"]["quarantined"] == 1
+
+
+def test_a_batch_of_refused_records_only_moves_their_source_too(tmp_path: Path) -> None:
+    story = Story()
+    story.snapshot()
+    batch = ReplicationBatch(tmp_path)
+    batch.apply(published(story.seen))
+    end = len(story.seen)
+
+    batch.apply(
+        pa.Table.from_pylist(
+            [{"source": "metadata_log:a", "position": end, "payload": b"?", "damage": None}], schema=BUS
+        )
+    )
+
+    sources = [row for row in rows(tmp_path, "partition_changes") if row["subject"] == "source"]
+    newest = max(sources, key=lambda row: row["version"])["source_after"]
+    assert (newest["position"], newest["quarantined"], newest["sequence"]) == (end, 1, end)
+    (source,) = batch.shared.state.sources.values()
+    assert (source.position, source.quarantined) == (end, 1)
+
+
+def test_sources_of_one_batch_are_merged_by_time_each_in_its_own_order(tmp_path: Path) -> None:
+    log, poll = Story(), Story("admin:a", SourceKind.POLL)
+    log.snapshot()
+    poll.later(30)
+    poll.snapshot([{"isr": (1, 2), "partition_epoch": None}])
+    log.later(50).heartbeat()
+    poll.later(50)
+    poll.snapshot([{"isr": (1, 2), "partition_epoch": None}])
+    both = pa.concat_tables([published(poll.seen), published(log.seen)])
+
+    ReplicationBatch(tmp_path).apply(both)
+
+    assert [row["cause"] for row in rows(tmp_path, "partition_changes") if row["left_isr"]] == []

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
+from streaming.changes.unchanged_run import UnchangedRun
+from streaming.contracts.blocks import PartitionsObserved, cut_block
+from streaming.contracts.codec import decode, encode, envelope_of
+from streaming.contracts.observations import Channel, Heartbeat, Observation, SourceKind
+from streaming.delta.change_rows import changes_to_arrow
+from streaming.jobs.driver.decoded_batch import DecodedBatch, decode_batch
+from streaming.jobs.driver.repeated_blocks import RepeatedBlocks, decoded_block
+from tests.changes.conftest import LAG, Story
+from tests.strategies import damaged_bytes, observations, streams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+BUS = pa.schema([("source", pa.string()), ("position", pa.int64()), ("payload", pa.binary()), ("damage", pa.string())])
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story()
+
+
+class NothingApplied:
+    def position(self, source: str) -> int:  # noqa: ARG002 - any source
+        return -1
+
+
+class BlockJob:
+    """What the replication query does with a batch, without tables."""
+
+    def __init__(self, repeats: RepeatedBlocks | None) -> None:
+        self.state, self.repeats = ReplicationState(), repeats
+        self.changes: list[dict[str, Any]] = []
+        self.refused: list[Any] = []
+        self.positions: list[Any] = []
+        self.batches: list[DecodedBatch] = []
+
+    def apply(self, rows: pa.Table) -> None:
+        understood = decode_batch(rows, NothingApplied(), Channel.REPLICATION, self.repeats)
+        folded = fold(self.state, understood.observations)
+        self.state.apply(folded.touched)
+        if self.repeats is not None:
+            self.repeats.learn(understood.blocks, folded.touched, self.state)
+        self.changes += changes_to_arrow(folded.changes).to_pylist()
+        self.refused += understood.refused
+        self.positions.append(understood.positions)
+        self.batches.append(understood)
+
+
+def table(payloads: Iterable[tuple[str, bytes]]) -> pa.Table:
+    """Spell payloads as rows of the bus; each source numbers its own positions."""
+    ends: Counter[str] = Counter()
+    rows = []
+    for source, payload in payloads:
+        ends[source] += 1
+        rows.append({"source": source, "position": ends[source], "payload": payload, "damage": None})
+    return pa.Table.from_pylist(rows, schema=BUS)
+
+
+def respelled(payload: bytes) -> st.SearchStrategy[bytes]:
+    """The same record in other words, or with a field that stands twice."""
+    record = json.loads(payload)
+    twice = payload[:-1] + b',"sequence":1}'
+    flipped = payload[:-1] + b',"isr":[1],"isr_by_partition":[[1]]}'
+    early = payload.replace(b',"topic_id":', b',"elr_by_partition":[[1]],"topic_id":', 1)
+    return st.sampled_from([json.dumps(record).encode(), json.dumps(dict(reversed(record.items()))).encode(), twice,
+                            flipped, early, payload[:-1], payload + b" "])  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None)
+@given(told=streams(), data=st.data())
+def test_what_is_skipped_as_repeated_changes_nothing_of_what_a_batch_does(
+    told: list[Observation], data: st.DataObject
+) -> None:
+    odd = data.draw(st.sets(st.integers(0, max(0, len(told) - 1)), max_size=3))
+    sent = [
+        (item.source, data.draw(respelled(encode(item)) | damaged_bytes()) if number in odd else encode(item))
+        for number, item in enumerate(told)
+    ]
+    cuts = sorted({0, len(sent), *data.draw(st.lists(st.integers(0, len(sent)), max_size=4))})
+    exact, quick = BlockJob(None), BlockJob(RepeatedBlocks())
+
+    for job in (exact, quick):
+        for start, end in itertools.pairwise(cuts):
+            job.apply(table(sent[start:end]))
+
+    assert exact.changes == quick.changes
+    assert exact.state == quick.state
+    assert exact.refused == quick.refused
+    assert exact.positions == quick.positions
+    assert [batch.count for batch in exact.batches] == [batch.count for batch in quick.batches]
+
+
+def sent(stories: Sequence[Story]) -> pa.Table:
+    """Give what stories told since the last call."""
+    rows = table((item.source, encode(item)) for story in stories for item in story.seen)
+    for story in stories:
+        story.seen = []
+    return rows
+
+
+def decoded(job: BlockJob) -> int:
+    """Count the blocks that the last batch had to decode."""
+    return sum(isinstance(item, PartitionsObserved) for item in job.batches[-1].observations)
+
+
+def test_blocks_that_repeat_are_one_run(story: Story) -> None:
+    job = BlockJob(RepeatedBlocks())
+    for _ in range(2):
+        story.later(300)
+        story.heartbeat()
+        for topic in range(20):
+            story.block([{"topic_id": f"topic-{topic}"}] * 5)
+        job.apply(sent([story]))
+
+    (run,) = [item for item in job.batches[-1].observations if isinstance(item, UnchangedRun)]
+    assert (decoded(job), run.sequence - run.first_sequence + 1) == (0, 20)
+    assert job.batches[-1].count == 21
+
+
+def test_of_a_topic_that_changed_only_its_own_block_is_decoded_and_known_again(story: Story) -> None:
+    job = BlockJob(RepeatedBlocks())
+    counts = []
+    for isr in ((1, 2, 3), (1, 2), (1, 2), (1, 2)):
+        story.later(300)
+        for topic in range(3):
+            changed = {"isr": isr, "partition_epoch": int(len(isr) < 3)} if topic == 1 else {}
+            story.block([{"topic_id": f"topic-{topic}", **changed}, {"topic_id": f"topic-{topic}"}])
+        job.apply(sent([story]))
+        counts.append(decoded(job))
+
+    assert counts == [3, 1, 0, 0]
+    assert [row["after"]["isr"] for row in job.changes if row["before"]] == [[1, 2]]
+
+
+def test_a_change_that_came_singly_makes_the_block_of_its_topic_unknown(story: Story) -> None:
+    job = BlockJob(RepeatedBlocks())
+    story.block([{}, {}])
+    job.apply(sent([story]))
+    story.later().partition(1, isr=(1, 2), partition_epoch=1, **LAG)
+    job.apply(sent([story]))
+    story.later().partition(1, isr=(1, 2, 3), partition_epoch=2, **LAG)
+    job.apply(sent([story]))
+    story.later().block([{}, {"partition_epoch": 2}])
+    job.apply(sent([story]))
+
+    assert decoded(job) == 1
+    assert [row["after"]["isr"] for row in job.changes if row["before"]] == [[1, 2], [1, 2, 3]]
+
+
+def test_an_isr_that_flips_back_between_polls_is_told() -> None:
+    poll = Story("admin:a", SourceKind.POLL)
+    job = BlockJob(RepeatedBlocks())
+    for isr in ((1, 2, 3), (1, 2), (1, 2, 3), (1, 2, 3)):
+        poll.later(30)
+        poll.snapshot([{"isr": (1, 2, 3), "partition_epoch": None}, {"isr": isr, "partition_epoch": None}])
+        job.apply(sent([poll]))
+
+    shrinks = [row["after"]["isr"] for row in job.changes if row["before"]]
+    assert shrinks == [[1, 2], [1, 2, 3]]
+    assert decoded(job) == 0
+
+
+def test_two_sources_that_spell_a_partition_in_their_own_ways_are_both_skipped() -> None:
+    story, poll = Story(), Story("admin:a", SourceKind.POLL)
+    job = BlockJob(RepeatedBlocks())
+    for _ in range(3):
+        for source, epoch in ((story, 0), (poll, None)):
+            source.later(30)
+            source.snapshot([{"partition_epoch": epoch}] * 10)
+            job.apply(sent([source]))
+
+    assert decoded(job) == 0
+
+
+def test_an_old_block_in_the_same_batch_as_a_change_is_decoded() -> None:
+    poll = Story("admin:a", SourceKind.POLL)
+    job = BlockJob(RepeatedBlocks())
+    poll.snapshot([{"partition_epoch": None}] * 3)
+    job.apply(sent([poll]))
+    poll.later(30)
+    poll.partition(2, isr=(1,), partition_epoch=None)
+    poll.later(30)
+    poll.snapshot([{"partition_epoch": None}] * 3)
+    job.apply(sent([poll]))
+
+    assert [row["after"]["isr"] for row in job.changes if row["before"]] == [[1], [1, 2, 3]]
+
+
+@given(observed=observations())
+def test_only_blocks_are_cut_and_the_envelope_is_read_as_it_is(observed: Observation) -> None:
+    cut = cut_block(encode(observed))
+
+    assert (cut is not None) == isinstance(observed, PartitionsObserved)
+    if cut is not None:
+        envelope = envelope_of(cut[0])
+        names = (item.name for item in fields(Heartbeat))
+        assert envelope == Heartbeat(**{name: getattr(observed, name) for name in names})
+
+
+@pytest.mark.parametrize("extra", [b',"sequence":9}', b',"source":"another"}', b',"topic":"x"}', b',"newer":1}', b"} "])
+def test_a_block_that_our_own_codec_would_not_write_is_not_remembered(story: Story, extra: bytes) -> None:
+    plain = encode(story.block([{}, {}]))
+    odd = plain[:-1] + extra
+
+    assert decoded_block(block_in(plain), plain) is not None
+    assert decoded_block(block_in(odd), odd) is None
+
+
+def block_in(payload: bytes) -> PartitionsObserved:
+    observed = decode(payload)
+    assert isinstance(observed, PartitionsObserved)
+    return observed
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"v":2',
+        b'{"v":2,"kind":"partitions","elr_by_partition":[[1]],"sequence":1',
+        b'{"sequence":"1"',
+    ],
+)
+def test_an_envelope_with_anything_else_in_it_is_none(head: bytes) -> None:
+    assert envelope_of(head) is None

@@ -1,0 +1,137 @@
+"""Samples as columns: they must say what each observation says, singly or in blocks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from streaming.contracts.codec import encode
+from streaming.contracts.identifiers import Offset
+from streaming.contracts.observations import END_OF_TIME, Channel, Observation, SourceKind
+from streaming.contracts.sample_blocks import (
+    BrokerMetricsObserved,
+    BrokerOffsetsObserved,
+    SamplesBlock,
+    offsets_in_blocks,
+)
+from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
+from streaming.errors import Quarantined
+from streaming.jobs.driver.decoded_batch import decode_row
+from streaming.jobs.driver.newest import TABLE_OF
+from streaming.jobs.driver.samples import Samples, read_samples
+from tests.strategies import damaged_bytes, damaged_records, generated, is_not_newer, observations_of, payloads
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BUS = pa.schema([("source", pa.string()), ("position", pa.int64()), ("payload", pa.binary()), ("damage", pa.string())])
+ENVELOPE: dict[str, Any] = {
+    "cluster_id": "c", "cluster": "prod", "source": "admin:a", "authority": SourceKind.NONE, "sequence": 7,
+    "occurred_not_before": 1, "occurred_not_after": 2, "collected_at": 3,
+}  # fmt: skip
+BLOCKS = (BrokerOffsetsObserved, BrokerMetricsObserved)
+METRIC = BrokerMetricObserved(**ENVELOPE, broker=1, metric="m", metric_value=1.5)
+OFFSETS = ReplicaOffsetsObserved(**ENVELOPE, topic_id="t", topic="ö", partition=0, broker=1, log_end_offset=4)
+
+
+def batch(values: Sequence[bytes], damage: Sequence[str | None] = ()) -> pa.Table:
+    return pa.Table.from_pylist([
+        {"source": "s", "position": number, "payload": value, "damage": dict(enumerate(damage)).get(number)}
+        for number, value in enumerate(values)
+    ], schema=BUS)  # fmt: skip
+
+
+def kinds_of(channel: Channel) -> list[type[Observation]]:
+    return [kind for kind in TABLE_OF if kind.channel is channel]
+
+
+def exactly(rows: pa.Table, channel: Channel) -> tuple[dict[type[Observation], list[Any]], list[Any]]:
+    found: dict[type[Observation], list[Any]] = {kind: [] for kind in kinds_of(channel)}
+    refused = []
+    for row in rows.to_pylist():
+        try:
+            observed = decode_row(row["payload"], row["damage"], channel)
+            for sample in observed.samples() if isinstance(observed, SamplesBlock) else [observed]:
+                found[type(sample)].append(sample)
+        except Quarantined as reason:
+            refused.append((row["position"], str(reason), row["payload"]))
+    return found, refused
+
+
+def assert_equal(rows: pa.Table, channel: Channel) -> Samples:
+    samples = read_samples(rows, kinds_of(channel), channel)
+    found, refused = exactly(rows, channel)
+    for kind, table in samples.columns.items():
+        plain = [{name: _plain(getattr(it, name)) for name in table.column_names} for it in found[kind]]
+        assert [repr(row) for row in table.to_pylist()] == [repr(row) for row in plain]
+    assert [(it.position, it.reason, it.raw) for it in samples.refused] == refused
+    return samples
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+SAMPLED = st.one_of([observations_of(kind) for kind in (*TABLE_OF, *BLOCKS)]).map(encode)
+ANYTHING = st.one_of(SAMPLED, SAMPLED, SAMPLED, damaged_bytes(), damaged_records(), payloads())
+
+
+@pytest.mark.parametrize("channel", [Channel.OFFSETS, Channel.METRICS])
+@settings(max_examples=25, deadline=None)
+@example(values=[encode(METRIC)[:-1] + b"}{", encode(METRIC), b" ", encode(OFFSETS) + b"\n"])
+@example(values=[encode(METRIC)[:-2], b"}" + encode(METRIC), encode(METRIC) + encode(METRIC)])
+@given(values=st.lists(ANYTHING, max_size=12))
+def test_columns_say_what_observations_say_of_any_payloads(channel: Channel, values: list[bytes]) -> None:
+    assert_equal(batch(values), channel)
+
+
+@pytest.mark.parametrize("channel", [Channel.OFFSETS, Channel.METRICS])
+def test_columns_say_what_observations_say_of_hundreds_of_payloads(channel: Channel) -> None:
+    assert_equal(batch(generated(ANYTHING, 400)), channel)
+
+
+@st.composite
+def near_misses(draw: st.DrawFn) -> bytes:
+    """Canonical spelling, with one value at or beyond an edge."""
+    observed = draw(st.sampled_from([METRIC, OFFSETS, *offsets_in_blocks([OFFSETS])]))
+    record = json.loads(encode(observed))
+    edges = [0, -1, 1, 2**31 - 1, 2**31, 2**63 - 1, 2**63, END_OF_TIME, END_OF_TIME - 1, 10**17, 10**17 - 1, -0.0,
+             0.1, 1e22, 5e-324, 1.7976931348623157e308, "", "x", "\u00e9", "\U0001f600", "\x7f", "\n", '"', "\\",
+             "metadata_log", True, None, [], float("inf")]  # fmt: skip
+    name, edge = draw(st.sampled_from(list(record))), draw(st.sampled_from(edges) | st.floats() | st.text(max_size=3))
+    record[name] = [edge] if isinstance(record[name], list) else edge
+    return json.dumps(record, separators=(",", ":"), ensure_ascii=draw(st.booleans())).encode(errors="surrogatepass")
+
+
+@pytest.mark.parametrize("channel", [Channel.OFFSETS, Channel.METRICS])
+def test_columns_say_what_observations_say_at_every_edge(channel: Channel) -> None:
+    assert_equal(batch(generated(near_misses().filter(is_not_newer), 800)), channel)
+
+
+def test_a_number_is_read_to_the_last_bit() -> None:
+    floats = generated(st.floats(allow_nan=False, allow_infinity=False), 400)
+
+    assert_equal(batch([encode(replace(METRIC, metric_value=value)) for value in floats]), Channel.METRICS)
+
+
+def test_a_damaged_record_is_refused_even_where_its_bytes_look_well() -> None:
+    samples = assert_equal(batch([encode(METRIC), encode(METRIC)], [None, "checksum"]), Channel.METRICS)
+
+    assert [it.reason for it in samples.refused] == ["checksum"]
+
+
+def test_samples_in_blocks_and_singly_stay_in_the_order_of_the_log() -> None:
+    def block(*ends: int) -> bytes:
+        samples = [replace(OFFSETS, partition=end, log_end_offset=Offset(end)) for end in ends]
+        (made,) = offsets_in_blocks(samples)
+        return encode(made)
+
+    samples = assert_equal(batch([block(1, 2), encode(OFFSETS), block(3), block(5, 6)]), Channel.OFFSETS)
+
+    assert samples.columns[ReplicaOffsetsObserved]["log_end_offset"].to_pylist() == [1, 2, 4, 3, 5, 6]

@@ -1,0 +1,247 @@
+"""The bus as a Spark source: planning without Spark, and a query that reads everything exactly once."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+
+from streaming.bus.directory import DirectoryPublisher
+from streaming.bus.frames import BusFrame, Damaged
+from streaming.contracts.observations import Channel
+from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.jobs.streams import bus_source
+from streaming.jobs.streams.bus_source import (
+    BusPartition,
+    BusStreamReader,
+    LogRange,
+    arrow_batches,
+    checked_options,
+    grouped,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+A, B = "poll:a", "poll:b"
+FRAME = 12 + 10  # header and payload
+
+
+@pytest.fixture
+def publisher(tmp_path: Path) -> Iterator[DirectoryPublisher]:
+    with closing(DirectoryPublisher(tmp_path / "bus", segment_bytes=10 * FRAME, fsync=False)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> BusStreamReader:
+    return BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=10 * FRAME)
+
+
+def publish(publisher: DirectoryPublisher, source: str, numbers: range) -> None:
+    for number in numbers:
+        publisher.publish_raw(Channel.REPLICATION, source, f"{source}{number:04d}".encode())
+
+
+def read(reader: BusStreamReader, start: dict[str, int], end: dict[str, int]) -> list[tuple[str, bytes]]:
+    """Read a batch as Spark does: plan, then each partition by another reader."""
+    rows = []
+    for partition in reader.partitions(start, end):
+        for batch in reader.read(partition):
+            rows += [(row["source"], row["payload"]) for row in batch.to_pylist()]
+    return rows
+
+
+def test_an_empty_bus_has_nothing_to_read(reader: BusStreamReader) -> None:
+    assert reader.initialOffset() == {}
+    assert reader.latestOffset({}, ReadMaxBytes(1)) == {}
+    assert reader.partitions({}, {}) == []
+
+
+def test_batches_are_bounded_and_give_everything_once(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
+    publish(publisher, A, range(35))
+    publish(publisher, B, range(3))
+    start = reader.initialOffset()
+    rows, sizes = [], []
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
+        batch = read(reader, start, end)
+        rows, sizes, start = rows + batch, [*sizes, len(batch)], end
+
+    assert max(sizes) <= 10
+    assert sorted(rows) == [(source, f"{source}{i:04d}".encode()) for source, n in ((A, 35), (B, 3)) for i in range(n)]
+    assert start == {A: 35 * FRAME, B: 3 * FRAME}
+
+
+def test_an_engine_that_asks_for_everything_gets_it(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
+    publish(publisher, A, range(35))
+
+    assert reader.latestOffset({}, ReadAllAvailable()) == {A: 35 * FRAME}
+
+
+def test_a_frame_larger_than_the_limit_is_read_alone(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
+    publisher.publish_raw(Channel.REPLICATION, A, bytes(100 * FRAME))
+    publish(publisher, A, range(1))
+
+    assert reader.latestOffset({}, ReadMaxBytes(1)) == {A: 100 * FRAME + 12}
+
+
+def test_offsets_name_their_sources_in_one_order(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
+    """Spark compares offsets as text."""
+    for source in (B, A):
+        publish(publisher, source, range(1))
+    offset = reader.latestOffset({B: 0}, ReadAllAvailable())
+
+    assert list(offset) == [A, B] == list(reader.reportLatestOffset())
+    assert reader.latestOffset(offset, ReadAllAvailable()) == offset
+
+
+def test_a_log_that_appears_later_is_read_whole(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
+    publish(publisher, A, range(2))
+    start = reader.latestOffset({}, ReadAllAvailable())
+    publish(publisher, B, range(2))
+    end = reader.latestOffset(start, ReadAllAvailable())
+
+    assert read(reader, start, end) == [(B, b"poll:b0000"), (B, b"poll:b0001")]
+
+
+def test_a_new_query_begins_with_what_is_kept(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
+    publish(publisher, A, range(35))
+    reader._bus.delete_below(Channel.REPLICATION, A, 20 * FRAME)
+    end = reader.latestOffset({}, ReadAllAvailable())
+
+    assert [f"poll:a{i:04d}".encode() for i in range(20, 35)] == [payload for _, payload in read(reader, {}, end)]
+
+
+def test_what_was_deleted_before_it_was_read_stops_the_query_in_words(
+    publisher: DirectoryPublisher, reader: BusStreamReader
+) -> None:
+    publish(publisher, A, range(35))
+    reader._bus.delete_below(Channel.REPLICATION, A, 20 * FRAME)
+
+    with pytest.raises(IsrwatchError, match=f"segments up to position {20 * FRAME} of replication/poll:a"):
+        read(reader, {A: FRAME}, {A: 30 * FRAME})
+
+
+def test_a_log_that_was_replaced_stops_the_query_in_words(
+    publisher: DirectoryPublisher, reader: BusStreamReader
+) -> None:
+    publish(publisher, A, range(2))
+
+    with pytest.raises(IsrwatchError, match=f"ends at position {2 * FRAME}, but was already read up to {3 * FRAME}"):
+        reader.latestOffset({A: 3 * FRAME}, ReadAllAvailable())
+
+
+def test_available_now_ends_with_what_there_was(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
+    publish(publisher, A, range(15))
+    reader.prepareForTriggerAvailableNow()
+    publish(publisher, A, range(15, 30))
+    publish(publisher, B, range(5))
+    first = reader.latestOffset({}, reader.getDefaultReadLimit())
+    second = reader.latestOffset(first, reader.getDefaultReadLimit())
+
+    assert (first, second) == ({A: 10 * FRAME}, {A: 15 * FRAME})
+    assert second == reader.latestOffset(second, reader.getDefaultReadLimit())
+
+
+def test_a_large_range_is_cut_at_its_segments(publisher: DirectoryPublisher, tmp_path: Path) -> None:
+    publish(publisher, A, range(35))
+    bounds = [5, 10, 20, 30, 32]
+
+    assert BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=40 * FRAME)._cut(
+        LogRange(A, 5 * FRAME, 32 * FRAME)
+    ) == [LogRange(A, lower * FRAME, upper * FRAME) for lower, upper in itertools.pairwise(bounds)]
+
+
+def test_a_large_segment_is_cut_between_records_for_several_tasks(
+    publisher: DirectoryPublisher, reader: BusStreamReader
+) -> None:
+    publish(publisher, A, range(10))
+    bounds = [1, 3, 5, 7, 9, 10]
+
+    assert reader._cut(LogRange(A, FRAME, 10 * FRAME)) == [
+        LogRange(A, lower * FRAME, upper * FRAME) for lower, upper in itertools.pairwise(bounds)
+    ]
+
+
+def test_small_ranges_share_a_task_and_large_ones_do_not() -> None:
+    small = [LogRange(A, 0, 3), LogRange(B, 0, 3)]
+    large = [LogRange(A, 3, 13), LogRange(B, 3, 13)]
+
+    assert grouped(small, 10) == [small]
+    assert grouped(large, 10) == [[large[0]], [large[1]]]
+    assert grouped([*small, *large], 10) == [small, [large[0]], [large[1]]]
+
+
+def test_planning_is_a_function_of_the_offsets(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
+    publish(publisher, A, range(35))
+
+    def plan() -> list[Any]:
+        planned = reader.partitions({A: FRAME}, {A: 33 * FRAME})
+        return [partition.ranges for partition in planned if isinstance(partition, BusPartition)]
+
+    before = plan()
+    publish(publisher, A, range(35, 40))
+
+    assert before == plan()
+
+
+def test_damage_is_a_row_with_its_bytes_and_its_reason() -> None:
+    (batch,) = arrow_batches(A, iter([BusFrame(0, b"{}"), Damaged(14, b"??", "no frame begins here", 16)]))
+
+    assert batch.to_pylist() == [
+        {"source": A, "position": 0, "payload": b"{}", "damage": None},
+        {"source": A, "position": 14, "payload": b"??", "damage": "no frame begins here"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"channel": "replication"}, "the bus needs the option 'directory'"),
+        ({"directory": "bus"}, "the bus needs the option 'channel'"),
+        ({"directory": "bus", "channel": "gossip"}, "no channel 'gossip'; use replication, offsets, metrics"),
+        ({"directory": "bus", "channel": "offsets", "maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is '0'"),
+        ({"directory": "bus", "channel": "offsets", "maxBytesPerTrigger": "1g"}, "maxBytesPerTrigger is '1g'"),
+    ],
+)
+def test_a_wrong_option_is_told_in_words(options: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=sentence):
+        checked_options(options)
+
+
+@pytest.mark.spark
+def test_a_query_reads_everything_once_and_goes_on_where_it_stopped(
+    spark: SparkSession, publisher: DirectoryPublisher, tmp_path: Path
+) -> None:
+    bus_source.register(spark)
+    seen: list[list[tuple[str, int, bytes]]] = []
+
+    def collect(frame: DataFrame, _batch: int) -> None:
+        rows = frame.toArrow().to_pylist()
+        seen.append([(row["source"], row["position"], row["payload"]) for row in rows])
+
+    def run() -> None:
+        stream = spark.readStream.format(bus_source.FORMAT).option(bus_source.DIRECTORY, str(tmp_path / "bus"))
+        stream = stream.option(bus_source.CHANNEL, "replication").option(bus_source.MAX_BYTES, str(20 * FRAME))
+        query = stream.load().writeStream.foreachBatch(collect)
+        started = query.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+        assert started.awaitTermination(300)
+
+    publish(publisher, A, range(35))
+    publish(publisher, B, range(2))
+    run()
+    publish(publisher, A, range(35, 40))
+    run()
+    run()
+
+    expected = [(A, i * FRAME, f"{A}{i:04d}".encode()) for i in range(40)]
+    expected += [(B, i * FRAME, f"{B}{i:04d}".encode()) for i in range(2)]
+    assert sorted(row for batch in seen for row in batch) == expected
+    assert all(len(batch) <= 20 for batch in seen)
+    assert [row for row in seen[-1] if row[0] == A] == expected[35:40]

@@ -1,0 +1,92 @@
+"""The documentation names files, functions and steps that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FLOW = ROOT / "docs" / "how-a-change-flows.md"
+PAGES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/*.md")))
+# `file.py`: `name`, `Class.method`
+CODE = re.compile(r"`([\w./-]+\.py)`: ((?:`[\w.]+`(?:, )?)+)")
+
+
+def code_of(text: str) -> list[tuple[str, str]]:
+    """Every pair of a Python file and a name that a text says is in it."""
+    return [(file, name) for file, names in CODE.findall(text) for name in re.findall(r"`([\w.]+)`", names)]
+
+
+def names_in(body: list[ast.stmt], prefix: str = "") -> set[str]:
+    """What a module defines at its top, and the methods of its classes."""
+    names: set[str] = set()
+    for node in body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names.add(prefix + name)
+            case ast.ClassDef(name=name, body=inner):
+                names |= {prefix + name} | names_in(inner, f"{prefix}{name}.")
+            case ast.Assign(targets=targets):
+                names |= {prefix + target.id for target in targets if isinstance(target, ast.Name)}
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(prefix + name)
+            case _:
+                pass
+    return names
+
+
+def tables_of(page: Path) -> list[list[list[str]]]:
+    """The rows of each Markdown table of a page, without its heading."""
+    tables = re.findall(r"^\|.*\n\|[-|]+\|\n((?:\|.*\n)+)", page.read_text(), re.MULTILINE)
+    return [[[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()] for table in tables]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_name_of_the_documentation_is_in_its_file(page: str) -> None:
+    pairs = code_of((ROOT / page).read_text())
+    missing = [
+        f"{file}: {name}"
+        for file, name in pairs
+        if not (ROOT / file).is_file() or name not in names_in(ast.parse((ROOT / file).read_text()).body)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_path_of_the_documentation_exists(page: str) -> None:
+    text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.MULTILINE | re.DOTALL)
+    folders = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("."))
+    paths = set(re.findall(rf"`((?:{folders})/[\w./-]*)`", text))
+    links = set(re.findall(r"\]\((?!https?:)([^)#]+)(?:#[\w-]*)?\)", text))
+    here = (ROOT / page).parent
+    assert {path for path in paths if not (ROOT / path).exists()} == set()
+    assert {link for link in links if not (here / link).exists()} == set()
+
+
+def test_the_picture_of_the_flow_has_the_steps_of_its_tables_in_order() -> None:
+    (picture,) = re.findall(r"```mermaid\n(.*?)```", FLOW.read_text(), re.DOTALL)
+    steps, times = tables_of(FLOW)
+    nodes = re.findall(r'\["([^"]+)"\]', picture)
+    assert nodes == [row[0] for row in steps]
+    assert nodes == [row[0] for row in times]
+    assert [node.split()[0] for node in nodes] == [str(number) for number in range(1, len(nodes) + 1)]
+
+
+def test_every_step_of_the_flow_names_code_and_says_all() -> None:
+    steps, times = tables_of(FLOW)
+    assert [row[0] for row in steps if not code_of(row[1])] == []
+    assert [row[0] for row in (*steps, *times) if not all(row)] == []
+    assert ({len(row) for row in steps}, {len(row) for row in times}) == ({3}, {4})
+
+
+def test_readme_and_contributing_link_to_the_flow() -> None:
+    name = str(FLOW.relative_to(ROOT))
+    assert [page for page in ("README.md", "CONTRIBUTING.md") if f"]({name})" not in (ROOT / page).read_text()] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_line_of_the_documentation_waits_for_a_check(page: str) -> None:
+    assert "<!-- check -->" not in (ROOT / page).read_text()

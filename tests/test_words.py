@@ -1,0 +1,261 @@
+"""The words of CONTRIBUTING.md, kept in names; one meaning per class name; lists of modules that are complete."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from exporters.metrics.catalogue import CATALOGUE
+from streaming.contracts.columns import Column
+from streaming.contracts.tables import TABLES
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("streaming", "exporters", "dashboards", "deploy")
+
+_STORED = "a stored name: it changes only by a step of the table's layout"
+_METRIC = "a metric's name or label is an interface: it changes only with a major version"
+_OBSERVED = "a field of the observations on the bus, and a column"
+# Stable names that still carry an old word. Whoever reads or fills such a field spells it the same way.
+STABLE_NAMES = {
+    "authority": _OBSERVED,
+    "authority_watermark": _STORED,
+    "authority_change": "a value of the stored column event",
+    "sight_until": _STORED,
+    "isr_departures": _STORED,
+    "departures": _STORED,
+    "counted": _STORED,
+    "kafka_replication_broker_isr_departures_total": _METRIC,
+}
+# Names that use a banned word in its standard meaning.
+STANDARD_NAMES: dict[str, str] = {
+    "stale_page_for": "page is a severity of alerts",
+}
+# Folders in which a word is the standard one.
+STANDARD_IN = {
+    ("truth", "streaming/sources/simulated"): "the ground truth that a simulation is compared with",
+    ("truth", "streaming/model/invariants"): "the same, of the invariants",
+}
+# The words that are wrong in prose, too; the others have a standard meaning somewhere ("this page").
+IN_PROSE = frozenset(
+    [
+        "sight",
+        "sights",
+        "told",
+        "tell",
+        "tells",
+        "departure",
+        "departures",
+        "happening",
+        "happenings",
+        "upkeep",
+        "headroom",
+        "accusation",
+        "accused",
+    ]
+)
+DOCUMENTED = ("docs", "conf", "deploy", "changelog.d", "streaming", "exporters")
+# Rooms that imitate Kafka's own classes, and have names of their own.
+OWN_NAMES = ("streaming/model/", "streaming/sources/simulated/")
+
+
+class Name(NamedTuple):
+    """A name of the code and where it is bound."""
+
+    path: str
+    line: int
+    kind: str
+    name: str
+
+
+def words_section() -> str:
+    """The table of CONTRIBUTING that names the words."""
+    return (ROOT / "CONTRIBUTING.md").read_text().split("\n## Words\n")[1].split("\n##")[0]
+
+
+def banned_words() -> tuple[frozenset[str], frozenset[str]]:
+    """Read from CONTRIBUTING what is no part of a name, and what is no whole name."""
+    rows = [line for line in words_section().splitlines() if line.startswith("| ") and line.count("|") == 4]
+    words = {word for row in rows for word in re.findall(r"`(=?[a-z]+)`", row.split("|")[3])}
+    wholes = {word.removeprefix("=") for word in words if word.startswith("=")}
+    return frozenset(word for word in words if not word.startswith("=")), frozenset(wholes)
+
+
+PARTS, WHOLES = banned_words()
+
+
+def offending(name: str) -> set[str]:
+    """The banned words in one name."""
+    parts = {part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+    return (parts & PARTS) | ({name.strip("_").lower()} & WHOLES)
+
+
+def is_allowed(name: str) -> bool:
+    return name.strip("_").lower() in {*STABLE_NAMES, *STANDARD_NAMES}
+
+
+def bound_names(path: Path) -> Iterator[Name]:
+    """Every name that a module binds, its own included."""
+    where = str(path.relative_to(ROOT))
+    yield Name(where, 0, "module", path.stem if path.stem != "__init__" else path.parent.name)
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield Name(where, node.lineno, "function", name)
+            case ast.ClassDef(name=name):
+                yield Name(where, node.lineno, "class", name)
+            case ast.arg(arg=name):
+                yield Name(where, node.lineno, "parameter", name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                yield Name(where, node.lineno, "variable", name)
+            case ast.Attribute(attr=name, ctx=ast.Store()):
+                yield Name(where, node.lineno, "attribute", name)
+            case _:
+                pass
+
+
+def modules() -> list[Path]:
+    return sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
+
+
+def is_standard_there(word: str, path: str) -> bool:
+    return any(word == standard and path.startswith(folder) for standard, folder in STANDARD_IN)
+
+
+def findings(path: Path) -> list[str]:
+    """What a module binds that the table of words forbids."""
+    return [
+        f"{name.path}:{name.line} {name.kind} {name.name}"
+        for name in bound_names(path)
+        if not is_allowed(name.name)
+        and {word for word in offending(name.name) if not is_standard_there(word, name.path)}
+    ]
+
+
+def test_the_table_of_words_is_read() -> None:
+    assert {"sight", "told", "authority"} <= PARTS
+    assert {"known", "found"} <= WHOLES
+    assert offending("_lost_sight") == {"sight"}
+    assert offending("HasTold") == {"told"}
+    assert offending("last_known_leader") == set()
+    assert offending("known") == {"known"}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_name_of_the_code_has_a_word_that_we_do_not_say(room: str) -> None:
+    found = [finding for path in modules() if path.is_relative_to(ROOT / room) for finding in findings(path)]
+    assert found == []
+
+
+def test_every_exception_is_still_needed() -> None:
+    used = {name.name.strip("_").lower() for path in modules() for name in bound_names(path)}
+    used |= {name for name, _ in stored_names()} | {metric.name for metric in CATALOGUE}
+    assert {*STABLE_NAMES, *STANDARD_NAMES} - used == set()
+
+
+def stored_names() -> Iterator[tuple[str, str]]:
+    """Every table and column, fields of structs included, and where it stands."""
+    for table in TABLES.values():
+        yield table.name, "a table"
+        yield from ((name, table.name) for name in column_names(table.columns))
+
+
+def column_names(columns: tuple[Column, ...]) -> Iterator[str]:
+    for column in columns:
+        yield column.name
+        if isinstance(column.type, tuple):
+            yield from column_names(column.type)
+        elif isinstance(column.type, list):
+            yield from column_names(column.type[0])
+
+
+def configuration_keys() -> Iterator[str]:
+    """Every table and key of the reference configuration, those that are commented out included."""
+    text = re.sub(r"^#(?=[\[\"a-z])", "", (ROOT / "conf" / "isrwatch.toml").read_text(), flags=re.MULTILINE)
+    for section, keys in tomllib.loads(text).items():
+        yield section
+        yield from keys
+
+
+def test_no_column_metric_label_or_configuration_key_has_a_word_that_we_do_not_say() -> None:
+    names = {name for name, _ in stored_names()}
+    names |= {word for metric in CATALOGUE for word in (metric.name, *metric.labels)}
+    names |= set(configuration_keys())
+    assert {name for name in names if offending(name) and not is_allowed(name)} == set()
+
+
+def prose() -> Iterator[tuple[str, str]]:
+    """What people read: documentation without its code, comments of the configuration, columns and metrics."""
+    pages = ["README.md", "CONTRIBUTING.md", "dashboards/runbook.md", "conf/isrwatch.toml", "deploy/isrwatch.toml"]
+    pages += [str(path.relative_to(ROOT)) for folder in DOCUMENTED for path in (ROOT / folder).rglob("*.md")]
+    for page in pages:
+        text = (ROOT / page).read_text().replace(words_section(), "")
+        yield page, re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.MULTILINE | re.DOTALL)
+    for table in TABLES.values():
+        yield table.name, " ".join((table.comment, *column_comments(table.columns)))
+    yield from ((metric.name, metric.help) for metric in CATALOGUE)
+    yield from docstrings()
+
+
+def docstrings() -> Iterator[tuple[str, str]]:
+    """The documentation within the code, without the rooms that have names of their own, and without code in it."""
+    for path in modules():
+        where = str(path.relative_to(ROOT))
+        if where.startswith(OWN_NAMES):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    text = re.sub(r"``[^`]*``|^ +\w+: ", "", text, flags=re.MULTILINE)
+                    yield f"{where}:{node.lineno}", text
+                case _:
+                    pass
+
+
+def column_comments(columns: tuple[Column, ...]) -> Iterator[str]:
+    for column in columns:
+        yield column.comment
+        if isinstance(column.type, tuple):
+            yield from column_comments(column.type)
+        elif isinstance(column.type, list):
+            yield from column_comments(column.type[0])
+
+
+def test_no_documentation_has_a_word_that_we_do_not_say() -> None:
+    banned = re.compile(rf"\b(?:{'|'.join(sorted(IN_PROSE & PARTS))})\b", re.IGNORECASE)
+    found = {name: sorted(set(banned.findall(text))) for name, text in prose() if banned.search(text)}
+    assert found == {}
+
+
+def test_a_class_name_means_one_thing() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for name in (name for path in modules() for name in bound_names(path)):
+        if name.kind == "class" and not name.path.startswith(OWN_NAMES):
+            places[name.name].append(name.path)
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def listed_modules(package: Path) -> list[str]:
+    """Every module that the docstring of a package lists, one a line: ``- ``name``  meaning``."""
+    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    return re.findall(r"^- ``(\w+)``  +\S", text, re.MULTILINE)
+
+
+def own_modules(package: Path) -> set[str]:
+    files = {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
+    return files | {path.parent.name for path in package.glob("*/__init__.py")}
+
+
+PACKAGES = sorted(path.parent for room in ROOMS for path in (ROOT / room).rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_list_of_a_package_names_every_module_once_and_nothing_else(package: Path) -> None:
+    listed = listed_modules(package)
+    assert sorted(listed) == sorted(own_modules(package))
