@@ -218,8 +218,8 @@ class Sandbox:
             classes.save(self._draft, self._archive)
 
     def _launch(self, node: int) -> None:
-        # Only a sandbox that this process stops can wait until the archive is written.
-        record = self._watchdog is not None and node == self.broker_ids[0]
+        # Only a sandbox that this process stops can wait until the archive is written; a JVM with an agent refuses to.
+        record = self._watchdog is not None and node == self.broker_ids[0] and not self.plan.jmx_config
         command = self._java(self.plan.heap_megabytes, record=record)
         ports = self.plan.brokers.get(node)
         if ports and self.plan.jmx_config:
