@@ -13,12 +13,19 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
 
 
+def samples_of(block: SamplesBlock) -> Iterator[Observation]:
+    """Yield each sample of a block as an observation of its own."""
+    columns = block.values()
+    for row in zip(*columns.values(), strict=True):
+        yield block.sample(**block.shared(), **dict(zip(columns, row, strict=True)))
+
+
 def singly(observations: Iterable[Observation]) -> Iterator[Observation]:
     """Yield the observations, each partition or sample of a block as one of its own."""
     for observed in observations:
         if isinstance(observed, PartitionsObserved | PartitionsChanged):
             yield from observed.observations()
         elif isinstance(observed, SamplesBlock):
-            yield from observed.samples()
+            yield from samples_of(observed)
         else:
             yield observed

@@ -18,12 +18,13 @@ from streaming.contracts.codec import encode
 from streaming.errors import ConfigurationError, IsrwatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from streaming.contracts.observations import Channel, Observation
 
 _PIECE: Final = 1 << 20
+_Final = tuple[tuple[int, int], int]
 
 
 class DirectoryPublisher:
@@ -94,8 +95,8 @@ class DirectoryReader:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        # Path of a newest segment -> (size and modification time at the last look, its final position).
-        self._final: dict[Path, tuple[tuple[int, int], int]] = {}
+        # Of each channel: newest segment -> (size and modification time at the last look, its final position).
+        self._final: dict[Channel, dict[Path, _Final]] = {}
         self._stamps: dict[Channel, tuple[tuple[int, int], ...]] = {}
 
     def logs(self, channel: Channel) -> list[str]:
@@ -123,20 +124,18 @@ class DirectoryReader:
         newest = {source: self._segments(channel, source)[-1:] for source in self.logs(channel)}
         paths = [last[0].path for last in newest.values() if last]
         stamp = self._stamp(channel, paths)  # before the files are read: what is written meanwhile is news
-        ends = {source: self._end(last[0]) for source, last in newest.items() if last}
-        others = {path: final for path, final in self._final.items() if path.parent.parent != self._directory / channel}
-        self._final = others | {path: self._final[path] for path in paths}
+        last_look = self._final.get(channel, {})
+        final = {source: _final(last[0], last_look) for source, last in newest.items() if last}
+        self._final[channel] = dict(zip(paths, final.values(), strict=True))
         self._stamps[channel] = stamp
-        return ends
+        return {source: position for source, (_, position) in final.items()}
 
     def has_moved(self, channel: Channel) -> bool:
         """Return whether a log was begun, written or cut since the last :meth:`end_positions`; two stats per log.
 
         A segment that begins in the same tick of the disk's clock as that call shows with its first record only.
         """
-        begun = self._directory / channel
-        paths = [path for path in self._final if path.parent.parent == begun]
-        return self._stamp(channel, paths) != self._stamps.get(channel)
+        return self._stamp(channel, [*self._final.get(channel, ())]) != self._stamps.get(channel)
 
     def bytes_behind(self, channel: Channel, source: str, position: int) -> tuple[int, int]:
         """Return how far the job is behind, given the position of the last record that was applied.
@@ -212,16 +211,16 @@ class DirectoryReader:
     def _segments(self, channel: Channel, source: str) -> list[Segment]:
         return segments(self._directory / channel / folder_of(source))
 
-    def _end(self, newest: Segment) -> int:
-        """Return the final position of a newest segment, from what was appended since the last look."""
-        stamp = _size_and_time(newest.path)
-        last_stamp, final = self._final.get(newest.path, ((0, 0), newest.base))
-        if stamp != last_stamp:
-            with newest.path.open("rb") as file:
-                file.seek(final - newest.base)
-                final += end_of_last_frame(file.read())
-            self._final[newest.path] = (stamp, final)
-        return final
+
+def _final(newest: Segment, last_look: Mapping[Path, _Final]) -> _Final:
+    """Return size and time of a newest segment and its final position, from what was appended since the last look."""
+    stamp = _size_and_time(newest.path)
+    last_stamp, final = last_look.get(newest.path, ((0, 0), newest.base))
+    if stamp != last_stamp:
+        with newest.path.open("rb") as file:
+            file.seek(final - newest.base)
+            final += end_of_last_frame(file.read())
+    return stamp, final
 
 
 def _size_and_time(path: Path) -> tuple[int, int]:

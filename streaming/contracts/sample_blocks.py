@@ -1,7 +1,7 @@
 """Blocks of samples: what one broker reported at one moment travels as one observation, with parallel arrays.
 
-A round of samples has every replica of the cluster in it. As a block it costs a twentieth of the bytes, and it becomes
-columns of a table without an object per sample.
+A round of samples has every replica of the cluster in it. As a block it says what its samples have in common once,
+and it becomes columns of a table without an object per sample.
 """
 
 from __future__ import annotations
@@ -45,12 +45,6 @@ class SamplesBlock(Observation):
     def shared(self) -> dict[str, Any]:
         """Return the fields that all the samples have in common."""
         return {name: getattr(self, name) for name in (*_ENVELOPE, "broker")}
-
-    def samples(self) -> Iterator[Observation]:
-        """Yield each sample as an observation of its own."""
-        columns = self.values()
-        for row in zip(*columns.values(), strict=True):
-            yield self.sample(**self.shared(), **dict(zip(columns, row, strict=True)))
 
     def _arrays(self) -> dict[str, Sequence[Any]]:
         """Return what is reported of every sample."""

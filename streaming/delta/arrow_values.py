@@ -1,5 +1,7 @@
 """Arrow columns as Python values, column by column: times as UTC microseconds, lists as tuples, equal values shared.
 
+Also which rows are the last ones of their keys.
+
 A row class (a NamedTuple) names the columns it wants by its fields. Knows pyarrow, no table.
 """
 
@@ -9,14 +11,28 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 R = TypeVar("R", bound=tuple[Any, ...])
 Columns = dict[str, list[Any]]
+_ROW: Final = "row"
 # Below so many values, finding the equal ones costs more than it saves.
 _WORTH_SHARING: Final = 1024
+
+
+def numbered(rows: pa.Table, key: list[str]) -> pa.Table:
+    """Return the key of each row, and in the column ``row`` its number."""
+    ones = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
+    return rows.select(key).append_column(_ROW, pc.subtract(pc.cumulative_sum(ones), 1))
+
+
+def last_of_each(rows: pa.Table, key: list[str]) -> pa.Table:
+    """Return each key once, in any order, and in the column ``row`` the number of its last row."""
+    last = numbered(rows, key).group_by(key).aggregate([(_ROW, "max")])
+    return last.rename_columns([*key, _ROW])
 
 
 def columns_of(rows: pa.Table, names: Iterable[str]) -> Columns:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from streaming.contracts.events import Subject
 from streaming.contracts.state import PARTITION_STATE
 from streaming.contracts.tables import AS_OF, PARTITION_STATE_TABLE
+from streaming.delta.arrow_values import last_of_each, numbered
 from streaming.delta.definitions import arrow_schema
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ _SCHEMA: Final = arrow_schema(PARTITION_STATE_TABLE)
 _KEY: Final = list(PARTITION_STATE_TABLE.key)
 _OF_STATE: Final = frozenset(column.name for column in PARTITION_STATE)
 _AS_OF: Final = AS_OF[0].name
-_ROW: Final = "row"
 
 
 def states_after(changes: pa.Table, version: int) -> pa.Table:
@@ -48,9 +48,9 @@ def newest_partitions(before: pa.Table, after: pa.Table, version: int) -> pa.Tab
         after: later rows, the newest of a key last.
         version: the version of ``partition_changes`` up to which all rows are computed then.
     """
-    last = _numbered(after).group_by(_KEY).aggregate([(_ROW, "max")])
-    kept = _numbered(before).join(last.select(_KEY), keys=_KEY, join_type="left anti")[_ROW]
-    rows = pa.concat_tables([before.take(kept), after.take(last[f"{_ROW}_max"])])
+    last = last_of_each(after, _KEY)
+    kept = numbered(before, _KEY).join(last.select(_KEY), keys=_KEY, join_type="left anti")["row"]
+    rows = pa.concat_tables([before.take(kept), after.take(last["row"])])
     place = rows.schema.get_field_index(_AS_OF)
     return rows.set_column(place, _SCHEMA.field(_AS_OF), pa.repeat(pa.scalar(version, pa.int64()), rows.num_rows))
 
@@ -64,8 +64,3 @@ def without_tombstones(rows: pa.Table, clusters: Iterable[ClusterState]) -> pa.T
             gone = pc.and_(gone, pc.equal(rows["cluster_id"], cluster.cluster_id))
             rows = rows.filter(pc.invert(pc.fill_null(gone, fill_value=False)))
     return rows
-
-
-def _numbered(rows: pa.Table) -> pa.Table:
-    ones = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
-    return rows.select(_KEY).append_column(_ROW, pc.subtract(pc.cumulative_sum(ones), 1))

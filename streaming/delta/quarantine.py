@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 # Every query writes this table, each a few rows now and then: whoever comes second looks again and tries again.
-TRIES: Final = 100
+TRIES: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from streaming.contracts.tables import (
     PARTITION_STATE_TABLE,
     SOURCE_PROGRESS,
 )
+from streaming.delta.arrow_values import last_of_each
 from streaming.delta.queries import open_ours, select
 from streaming.delta.state_rows import min_isr_of, states_of, structs_of
 from streaming.delta.storage import BEFORE_FIRST
@@ -165,9 +166,7 @@ def _newest_of_each(rows: pa.Table) -> pa.Table:
     """Leave out the states of partitions that later rows replace: in a storm each partition changes again and again."""
     if rows.num_rows < _WORTH_CHOOSING:
         return rows
-    keys = list(PARTITION_STATE_TABLE.key)
-    numbered = rows.select(keys).append_column("row", pa.array(range(rows.num_rows)))
-    newest = numbered.group_by(keys).aggregate([("row", "max")])["row_max"]
+    newest = last_of_each(rows, list(PARTITION_STATE_TABLE.key))["row"]
     return rows if len(newest) == rows.num_rows else rows.take(newest.take(pc.sort_indices(newest)))
 
 

@@ -1,7 +1,7 @@
 """When Python's garbage collector may run.
 
 Reference counts free what a batch leaves behind; the collector only looks for cycles. To find none it walks every
-object again and again, and the states of a large cluster are millions that live long: a third of the time of a fold.
+object again and again, and the states of a large cluster are millions that live long.
 """
 
 from __future__ import annotations

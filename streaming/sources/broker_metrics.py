@@ -143,6 +143,7 @@ class BrokerMetricsSource:
             self._note_problem(endpoint, "has no known metric; configure the JMX exporter with conf/jmx-exporter.yml")
             return []
         endpoint.is_settled = True
+        metrics, values = zip(*sorted(samples.items()), strict=True)
         return [
             BrokerMetricsObserved(
                 **self._identity,
@@ -150,8 +151,8 @@ class BrokerMetricsSource:
                 occurred_not_after=now,
                 collected_at=now,
                 broker=endpoint.broker,
-                metric_by_sample=tuple(sorted(samples)),
-                metric_value_by_sample=tuple(samples[metric] for metric in sorted(samples)),
+                metric_by_sample=metrics,
+                metric_value_by_sample=values,
             )
         ]
 

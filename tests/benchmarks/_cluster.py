@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.bus.frames import encode_frame
+from streaming.bus.log import WritableLog
+from streaming.bus.segments import folder_of
 from streaming.contracts.blocks import in_blocks, with_changes_in_blocks
 from streaming.contracts.codec import encode
 from streaming.contracts.events import Cause, Evidence
@@ -24,14 +26,21 @@ from streaming.contracts.observations import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
-    from streaming.bus.log import WritableLog
+    from streaming.contracts.observations import Channel
 
 SOURCE: Final = "metadata_log:bench"
 CLUSTER: Final = "bench"
 # Topics have 1 to 100 partitions, 12 on average; the seed is fixed, so that two runs measure the same cluster.
 LARGEST_TOPIC, MEAN_ABOVE_ONE, SEED = 100, 11.0, 1
+SEGMENT_BYTES: Final = 64 << 20
 BODY: Final = b',"topic_id":'
+
+
+def open_log(bus: Path, channel: Channel, source: str) -> WritableLog:
+    """Begin the log of a source; what it says need not outlive the machine."""
+    return WritableLog(bus / channel / folder_of(source), SEGMENT_BYTES, fsync=False)
 
 
 class Topics:
@@ -51,7 +60,7 @@ class Topics:
 
 @dataclass
 class Cluster:
-    """A cluster of many partitions, and the log that tells of it.
+    """A cluster of many partitions, and the log with the records of it.
 
     Attributes:
         brokers: how many there are; the replicas of a partition are spread over them.
@@ -73,16 +82,9 @@ class Cluster:
         """Cut the partitions into topics."""
         self.topics = Topics(self.partitions)
 
-    @property
-    def firsts(self) -> list[int]:
-        return self.topics.firsts
-
-    def topic_of(self, number: int) -> int:
-        return self.topics.of(number)
-
     def numbers_of(self, topic: int) -> range:
-        end = self.firsts[topic + 1] if topic + 1 < len(self.firsts) else self.partitions
-        return range(self.firsts[topic], end)
+        end = self.topics.firsts[topic + 1] if topic + 1 < len(self.topics.firsts) else self.partitions
+        return range(self.topics.firsts[topic], end)
 
     def envelope(self) -> dict[str, Any]:
         now = time.time_ns() // 1000
@@ -98,8 +100,8 @@ class Cluster:
         }
 
     def partition(self, number: int, envelope: dict[str, Any], **fields: Any) -> PartitionObserved:
-        topic, epoch = self.topic_of(number), self.epochs.get(number, 0)
-        place = number - self.firsts[topic]
+        topic, epoch = self.topics.of(number), self.epochs.get(number, 0)
+        place = number - self.topics.firsts[topic]
         replicas = tuple((number + each) % self.brokers for each in range(3))
         absent = (replicas[-1] if self.away is None else self.away) if epoch % 2 else None
         isr = tuple(broker for broker in replicas if broker != absent)
@@ -126,7 +128,7 @@ class Cluster:
         envelope, steps = self.envelope(), []
         for number in numbers:
             self.offset += 1
-            self.bodies.pop(self.topic_of(number), None)
+            self.bodies.pop(self.topics.of(number), None)
             self.epochs[number] = self.epochs.get(number, 0) + 1
             at = {**envelope, "metadata_offset": self.offset}
             why = cause[1 - self.epochs[number] % 2]
@@ -134,19 +136,19 @@ class Cluster:
         return [self.numbered(observed) for observed in with_changes_in_blocks(steps)]
 
     def snapshot(self) -> list[bytes]:
-        """Tell everything; what changed since the last snapshot is spelled anew."""
+        """Give a full report; topics that have not changed since the last one are not encoded again."""
         self.offset += 1
         envelope, name = self.envelope(), f"snapshot-{self.offset}"
         inside = {**envelope, "in_snapshot": True}
-        topics = range(len(self.firsts))
+        topics = range(len(self.topics.firsts))
         brokers = tuple(range(self.brokers))
         counts = tuple(len(self.numbers_of(topic)) for topic in topics)
         ids = tuple(f"{topic:022d}" for topic in topics)
         begin = SnapshotBegin(**envelope, snapshot_id=name, reason=SnapshotReason.PERIODIC)
         end = SnapshotEnd(**envelope, snapshot_id=name, topic_ids=ids, partition_counts=counts, brokers=brokers)
-        told = [self.numbered(begin)]
-        told += [self.numbered(BrokerObserved(**inside, broker=broker, fenced=False)) for broker in brokers]
-        return [*told, *(self._block(topic, inside) for topic in topics), self.numbered(end)]
+        records = [self.numbered(begin)]
+        records += [self.numbered(BrokerObserved(**inside, broker=broker, fenced=False)) for broker in brokers]
+        return [*records, *(self._block(topic, inside) for topic in topics), self.numbered(end)]
 
     def _block(self, topic: int, inside: dict[str, Any]) -> bytes:
         """Encode a topic; what it says is encoded once a change, the envelope each time."""

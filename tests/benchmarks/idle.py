@@ -2,8 +2,8 @@
 
     python -m tests.benchmarks.idle [--partitions 10000] [--seconds 120]
 
-Nothing changes; a heartbeat comes every second, and the positions of 30 % of the replicas move every ten seconds.
-Prometheus scrapes every 15 seconds. What is measured begins a minute after the first full report.
+Nothing changes; heartbeats come as often as a collector sends them, and the positions of 30 % of the replicas move
+every ten seconds. Prometheus scrapes every 15 seconds. What is measured begins a minute after the first full report.
 """
 
 from __future__ import annotations
@@ -18,21 +18,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming.bus.frames import encode_frame
-from streaming.bus.log import WritableLog
-from streaming.bus.segments import folder_of
 from streaming.contracts.codec import encode
 from streaming.contracts.observations import Channel, Heartbeat, SourceKind
 from streaming.contracts.sample_blocks import offsets_in_blocks
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.jobs.registry import QUERIES
-from tests.benchmarks._cluster import SOURCE, Cluster
+from streaming.sources.image import HEARTBEAT_MICROS
+from tests.benchmarks._cluster import SOURCE, Cluster, open_log
 from tests.benchmarks._processes import cpu_seconds, memory
 from tests.plugins.pipeline import Pipeline, Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-SEGMENT_BYTES: Final = 64 << 20
 OFFSETS_SOURCE: Final = "offsets:bench"
 SETTLING_SECONDS: Final = 60.0
 BESIDE: Final = """
@@ -55,11 +53,12 @@ def positions(cluster: Cluster, moved: Iterable[int], end: int) -> Iterator[byte
     samples = [
         ReplicaOffsetsObserved(
             **envelope, topic_id=f"{topic:022d}", topic=f"orders-{topic:06d}",
-            partition=number - cluster.firsts[topic], broker=(number + each) % cluster.brokers, log_start_offset=0,
-            log_end_offset=end, high_watermark=end, last_stable_offset=end, leader_log_end_offset=end,
+            partition=number - cluster.topics.firsts[topic], broker=(number + each) % cluster.brokers,
+            log_start_offset=0, log_end_offset=end, high_watermark=end, last_stable_offset=end,
+            leader_log_end_offset=end,
         )
         for number in moved
-        for topic in [cluster.topic_of(number)]
+        for topic in [cluster.topics.of(number)]
         for each in range(3)
     ]  # fmt: skip
     return map(encode, offsets_in_blocks(samples))
@@ -82,10 +81,7 @@ class Traffic:
 
     def __init__(self, pipeline: Pipeline, partitions: int) -> None:
         logs = ((Channel.REPLICATION, SOURCE), (Channel.OFFSETS, OFFSETS_SOURCE))
-        self.replication, self.offsets = (
-            WritableLog(pipeline.bus / channel / folder_of(source), SEGMENT_BYTES, fsync=False)
-            for channel, source in logs
-        )
+        self.replication, self.offsets = (open_log(pipeline.bus, channel, source) for channel, source in logs)
         self.cluster = Cluster(self.replication, partitions)
         self.rounds = 0
 
@@ -96,8 +92,8 @@ class Traffic:
         """Move the positions of 30 % of the partitions, of all of them at first."""
         self.rounds += 1
         moved = (number for number in range(self.cluster.partitions) if self.rounds == 1 or number % 10 < 3)
-        told = positions(self.cluster, moved, self.rounds * 1000)
-        self.offsets.append(b"".join(map(encode_frame, told)))
+        payloads = positions(self.cluster, moved, self.rounds * 1000)
+        self.offsets.append(b"".join(map(encode_frame, payloads)))
 
 
 def cost(programs: list[Program], seconds: float) -> None:
@@ -121,7 +117,7 @@ def measure(pipeline: Pipeline, partitions: int, seconds: float) -> None:
     traffic.cluster.send_snapshot()
     pipeline.eventually(lambda: pipeline.rows("partition_state"), "the first report is in the tables", job)
     export = pipeline.export()
-    every(1, stopped, traffic.beat)
+    every(HEARTBEAT_MICROS / 1e6, stopped, traffic.beat)
     every(10, stopped, traffic.move)
     every(15, stopped, lambda: pipeline.metrics() and None)
     time.sleep(SETTLING_SECONDS)

@@ -14,7 +14,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,7 +35,8 @@ from streaming.jobs.registry import QUERIES, register_sources
 from streaming.jobs.session import build_session
 from streaming.jobs.streams.bus_source import arrow_batches
 from streaming.settings import JobSettings
-from tests.benchmarks._cluster import Topics
+from tests.benchmarks._cluster import SEGMENT_BYTES, Topics
+from tests.benchmarks._processes import cpu_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SOURCE: Final = "offsets:bench"
-SEGMENT_BYTES: Final = 64 * 1024 * 1024
 BROKERS: Final = 30
 REPLICAS_OF_A_PARTITION: Final = 3
 PATIENCE_SECONDS: Final = 600.0
@@ -149,19 +149,9 @@ def timed_reading(timed: Timed) -> Iterator[None]:
         newest.read_samples = read_samples
 
 
-def cpu_seconds() -> float:
+def cpu_of_all() -> float:
     """Give what this process and all below it have used: the JVM and its Python workers, too."""
-    parents: dict[int, int] = {}
-    used: dict[int, float] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            told = path.read_text().rsplit(")", 1)[1].split()
-            parents[int(path.parent.name)] = int(told[1])
-            used[int(path.parent.name)] = sum(map(int, told[11:15])) / os.sysconf("SC_CLK_TCK")
-    family = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in family} - family:
-        family |= more
-    return sum(used.get(pid, 0.0) for pid in family)
+    return cpu_seconds(os.getpid()).total()
 
 
 def wait_for(batch: Timed, position: int) -> None:
@@ -176,10 +166,10 @@ def one_round(bus: Bus, batch: Timed, values: Iterator[bytes], what: str) -> flo
     """Publish, wait until it is committed, and say where the time went."""
     segments = bus.segments(values)
     batch.batches, batch.applying, batch.decoding = 0, 0.0, 0.0
-    began, used = time.perf_counter(), cpu_seconds()
+    began, used = time.perf_counter(), cpu_of_all()
     bus.publish(segments)
     wait_for(batch, bus.last)
-    seconds, used = time.perf_counter() - began, cpu_seconds() - used
+    seconds, used = time.perf_counter() - began, cpu_of_all() - used
     merging, around = batch.applying - batch.decoding, seconds - batch.applying
     print(
         f"  {what:20}{seconds:6.2f} s = {batch.decoding:5.2f} decoding + {merging:5.2f} merging and writing "
@@ -211,9 +201,9 @@ def measure(spark: SparkSession, replicas: int, directory: Path) -> None:
     first = one_round(bus, batch, payloads(replicas, MOMENT + 1_000_000), "first round")
     again = one_round(bus, batch, payloads(replicas, MOMENT + 2_000_000), "every replica moved")
     run.stop()
-    used = cpu_seconds()
+    used = cpu_of_all()
     lone = alone(bus) / 2
-    used = (cpu_seconds() - used) / 2
+    used = (cpu_of_all() - used) / 2
     print(f"  one sample {one * 1000:.0f} ms; reading and decoding alone {lone:.2f} s a round, {used:.1f} s of CPU")
     print(
         f"  a round is {again / one:.0f} x a batch of one sample, {first / lone:.1f} to {again / lone:.1f} x decoding"

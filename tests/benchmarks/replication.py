@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.replication [--partitions 10000 100000] [--batches 60]
 
-The job runs in this process as ``isrwatch job`` runs it, on a bus of its own. A batch of 100 changes is told by its
+The job runs in this process as ``isrwatch job`` runs it, on a bus of its own. A batch of 100 changes is known by its
 time from the last byte on the bus to the commit that holds it; a snapshot, of which 0.1 % is new, by its observations
 a second from the first byte to the commit of the last one. Beside both stand, from the same run, an empty micro-batch
 and reading and decoding the same bytes without Spark.
@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.bus.directory import DirectoryReader
 from streaming.bus.frames import BusFrame
-from streaming.bus.log import WritableLog
-from streaming.bus.segments import folder_of
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import Channel, Heartbeat
 from streaming.jobs.application import Application
@@ -32,7 +30,7 @@ from streaming.jobs.queries import Places
 from streaming.jobs.session import build_session
 from streaming.runtime.jars import DELTA, jar_paths
 from streaming.settings import JobSettings
-from tests.benchmarks._cluster import SOURCE, Cluster
+from tests.benchmarks._cluster import SOURCE, Cluster, open_log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 
 CHANGED_IN: Final = 1000
 SNAPSHOTS: Final = 5
-SEGMENT_BYTES: Final = 64 << 20
 STAGES: Final = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
 
 
@@ -71,7 +68,7 @@ class Job:
     def stages(self) -> list[dict[str, int]]:
         """Give the milliseconds of each stage of the newest micro-batches that read something."""
         (query,) = self.spark.streams.active
-        return [dict(told.durationMs) for told in query.recentProgress if told.numInputRows]
+        return [dict(each.durationMs) for each in query.recentProgress if each.numInputRows]
 
     def stop(self) -> None:
         self.application.request_stop()
@@ -88,8 +85,8 @@ def small_batches(cluster: Cluster, job: Job, count: int, size: int) -> list[flo
     seconds: list[float] = []
     for turn in range(count + 5):
         numbers = [(turn * size + each) * 7919 % cluster.partitions for each in range(size)]
-        told = cluster.changes(numbers) or [cluster.numbered(Heartbeat(**cluster.envelope()))]
-        cluster.send(told)
+        records = cluster.changes(numbers) or [cluster.numbered(Heartbeat(**cluster.envelope()))]
+        cluster.send(records)
         sent = time.time()
         seconds.append(job.committed(cluster.sequence) - sent)
         time.sleep(0.02 + turn % 7 * 0.01)
@@ -100,8 +97,8 @@ def snapshots(cluster: Cluster, job: Job, count: int) -> list[float]:
     """Send whole snapshots; give the seconds of each from its first byte to the commit of its last."""
     seconds: list[float] = []
     for turn in range(count):
-        untold = cluster.changes(range(turn, cluster.partitions, CHANGED_IN))
-        cluster.sequence -= len(untold)  # the snapshot alone tells
+        unsent = cluster.changes(range(turn, cluster.partitions, CHANGED_IN))
+        cluster.sequence -= len(unsent)  # the snapshot alone has them
         began = cluster.send_snapshot()
         seconds.append(job.committed(cluster.sequence) - began)
     return seconds
@@ -109,7 +106,7 @@ def snapshots(cluster: Cluster, job: Job, count: int) -> list[float]:
 
 def alone(directory: Path, partitions: int) -> tuple[int, float, float]:
     """Read a snapshot without Spark, then decode it; give the bytes of a partition and the seconds of both."""
-    log = WritableLog(directory / Channel.REPLICATION / folder_of(SOURCE), SEGMENT_BYTES, fsync=False)
+    log = open_log(directory, Channel.REPLICATION, SOURCE)
     Cluster(log, partitions).send_snapshot()
     log.close()
     end = DirectoryReader(directory).end_positions(Channel.REPLICATION)[SOURCE]
@@ -127,7 +124,7 @@ def measure(spark: SparkSession, directory: Path, partitions: int, batches: int)
     size, read, decoded = alone(directory / "alone", partitions)
     print(f"{partitions:,} partitions, {size} bytes each in a snapshot")
     places = Places(bus=directory / "bus", tables=directory / "tables", checkpoint=directory / "checkpoint")
-    log = WritableLog(places.bus / Channel.REPLICATION / folder_of(SOURCE), SEGMENT_BYTES, fsync=False)
+    log = open_log(places.bus, Channel.REPLICATION, SOURCE)
     cluster, job = Cluster(log, partitions), Job(spark, places)
     (first,) = snapshots(cluster, job, 1)
     print(f"  first snapshot, all of it new   {first:6.2f} s   {partitions / first:9,.0f} observations/s", flush=True)
@@ -136,13 +133,13 @@ def measure(spark: SparkSession, directory: Path, partitions: int, batches: int)
     print(f"  batch of 100 changes            {spread(changed)}")
     print(f"    empty micro-batch             {spread(empty)}")
     print(f"    ratio of the medians          {statistics.median(changed) / statistics.median(empty):.2f}x")
-    print(f"  milliseconds of its stages      {told_of(job.stages()[-batches // 2 :])}", flush=True)
+    print(f"  milliseconds of its stages      {stage_times(job.stages()[-batches // 2 :])}", flush=True)
     best = min(snapshots(cluster, job, SNAPSHOTS))
     print(f"  snapshot, 0.1 % of it new       {best:6.2f} s   {partitions / best:9,.0f} observations/s")
     print(
         f"    the same read without Spark   {read:6.2f} s, and decoded {decoded:.2f} s: {best / (read + decoded):.2f}x"
     )
-    print(f"  the same of a snapshot's        {told_of(job.stages()[-SNAPSHOTS:])}", flush=True)
+    print(f"  the same of a snapshot's        {stage_times(job.stages()[-SNAPSHOTS:])}", flush=True)
     job.stop()
     again = Job(spark, places)
     again.stop()
@@ -154,7 +151,7 @@ def measure(spark: SparkSession, directory: Path, partitions: int, batches: int)
     )
 
 
-def told_of(stages: Sequence[dict[str, int]]) -> str:
+def stage_times(stages: Sequence[dict[str, int]]) -> str:
     return ", ".join(f"{name} {statistics.median(each.get(name, 0) for each in stages):.0f}" for name in STAGES)
 
 

@@ -20,18 +20,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from streaming.bus.log import WritableLog
-from streaming.bus.segments import folder_of
 from streaming.contracts.events import Cause
 from streaming.contracts.observations import BrokerObserved, Channel
-from tests.benchmarks._cluster import CLUSTER, SOURCE, Cluster
+from tests.benchmarks._cluster import CLUSTER, SOURCE, Cluster, open_log
 from tests.benchmarks._processes import cpu_seconds
 from tests.plugins.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-SEGMENT_BYTES: Final = 64 << 20
 BROKER: Final = 0
 # Brokers of a cluster, by its partitions, so that a storm changes all of 10,000 partitions, and 30 % of 100,000.
 BROKERS: Final = {10_000: 6, 100_000: 20}
@@ -43,7 +40,7 @@ SHRINKS, EXPANDS, UNDER_REPLICATED = (
 
 
 def scrape(port: int) -> dict[str, float]:
-    """Give the three numbers that tell whether a storm is over."""
+    """Give the three numbers that show whether a storm is over."""
     names = "&".join(f"name[]={name}" for name in (SHRINKS, EXPANDS, UNDER_REPLICATED))
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics?{names}", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
@@ -66,12 +63,12 @@ def wait_for(port: int, changes: int) -> float:
 
 
 def death_and_return(cluster: Cluster, hosted: Sequence[int]) -> list[bytes]:
-    """Tell that a broker is fenced and leaves every ISR, then that it is back in all of them."""
-    told: list[bytes] = []
+    """Give the records of a broker that is fenced and leaves every ISR, and then is back in all of them."""
+    records: list[bytes] = []
     for fenced in (True, False):
-        told += cluster.changes(hosted, cause=(Cause.FENCED, Cause.EXPAND))
-        told.append(cluster.numbered(BrokerObserved(**cluster.envelope(), broker=BROKER, fenced=fenced)))
-    return told
+        records += cluster.changes(hosted, cause=(Cause.FENCED, Cause.EXPAND))
+        records.append(cluster.numbered(BrokerObserved(**cluster.envelope(), broker=BROKER, fenced=fenced)))
+    return records
 
 
 def spin() -> None:
@@ -95,9 +92,9 @@ def storms(pipeline: Pipeline, cluster: Cluster, count: int) -> tuple[list[float
     hosted = cluster.hosted_by(BROKER)
     seconds, spent = [], []
     for turn in range(1, count + 2):
-        told = death_and_return(cluster, hosted)
+        records = death_and_return(cluster, hosted)
         before = costs(pipeline)
-        cluster.send(told)
+        cluster.send(records)
         began = time.time()
         seconds.append(wait_for(pipeline.port, turn * len(hosted)) - began)
         time.sleep(5)  # what is left to do for it, projections and incidents, belongs to its cost
@@ -116,7 +113,7 @@ def costs(pipeline: Pipeline) -> Counter[str]:
 def measure(directory: Path, partitions: int, count: int, busy_cores: int) -> None:
     """Measure one size, and print it."""
     pipeline = Pipeline(directory)
-    log = WritableLog(pipeline.bus / Channel.REPLICATION / folder_of(SOURCE), SEGMENT_BYTES, fsync=False)
+    log = open_log(pipeline.bus, Channel.REPLICATION, SOURCE)
     with ExitStack() as stack:
         stack.callback(pipeline.close)
         stack.callback(log.close)

@@ -14,6 +14,7 @@ from streaming.contracts.observations import SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved, BrokerOffsetsObserved, offsets_in_blocks
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import Quarantined
+from tests.blocks import samples_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +52,7 @@ def test_no_sample_is_lost_or_changed_in_blocks(seen: list[ReplicaOffsetsObserve
         blocks = list(offsets_in_blocks(seen))
 
     assert all(len(block) <= size for block in blocks)
-    assert sorted((each for block in blocks for each in block.samples()), key=key) == sorted(seen, key=key)
+    assert sorted((each for block in blocks for each in samples_of(block)), key=key) == sorted(seen, key=key)
     assert [decode(encode(block)) for block in blocks] == blocks
 
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("worth_choosing", [0, 1 << 30])
 @settings(max_examples=60, deadline=None)
-@given(told=streams())
+@given(observations=streams())
 def test_changes_give_the_state_whether_replaced_ones_are_read_or_not(
-    worth_choosing: int, told: list[Observation]
+    worth_choosing: int, observations: list[Observation]
 ) -> None:
-    folded = fold(ReplicationState(), told)
+    folded = fold(ReplicationState(), observations)
     state = ReplicationState()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(state_reader, "_WORTH_CHOOSING", worth_choosing)

@@ -313,9 +313,9 @@ def test_a_transaction_takes_effect_at_its_end_and_an_aborted_one_never() -> Non
     begin, end, abort = (TransactionMarker(marker=marker) for marker in (23, 24, 25))
     assert cluster.apply(batch(0, NoOp(), begin, ORDERS), NOW) == []
     assert cluster.apply(batch(3, partition(0)), NOW) == []
-    told = list(singly(cluster.apply(batch(4, partition(1), end, partition(2), seconds=3), NOW)))
+    whole = list(singly(cluster.apply(batch(4, partition(1), end, partition(2), seconds=3), NOW)))
     assert [
-        (item.metadata_offset, item.partition, item.occurred_not_after) for item in of(seen.PartitionObserved, told)
+        (item.metadata_offset, item.partition, item.occurred_not_after) for item in of(seen.PartitionObserved, whole)
     ] == [(3, 0, 3_000_000), (4, 1, 3_000_000), (6, 2, 3_000_000)]
     assert cluster.apply(batch(7, begin, partition(3), abort), NOW) == []
     assert {0, 1, 2} == cluster._state.partitions[TOPIC].keys()

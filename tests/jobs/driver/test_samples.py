@@ -17,7 +17,6 @@ from streaming.contracts.observations import END_OF_TIME, Channel, Observation, 
 from streaming.contracts.sample_blocks import (
     BrokerMetricsObserved,
     BrokerOffsetsObserved,
-    SamplesBlock,
     offsets_in_blocks,
 )
 from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
@@ -25,6 +24,7 @@ from streaming.errors import Quarantined
 from streaming.jobs.driver.decoded_batch import decode_row
 from streaming.jobs.driver.newest import TABLE_OF
 from streaming.jobs.driver.samples import Samples, read_samples
+from tests.blocks import singly
 from tests.strategies import damaged_bytes, damaged_records, generated, is_not_newer, observations_of, payloads
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def exactly(rows: pa.Table, channel: Channel) -> tuple[dict[type[Observation], l
     for row in rows.to_pylist():
         try:
             observed = decode_row(row["payload"], row["damage"], channel)
-            for sample in observed.samples() if isinstance(observed, SamplesBlock) else [observed]:
+            for sample in singly([observed]):
                 found[type(sample)].append(sample)
         except Quarantined as reason:
             refused.append((row["position"], str(reason), row["payload"]))
