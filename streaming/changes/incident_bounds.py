@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streaming.changes.incident_classes import is_rolling, restart_turns
+from streaming.changes.incident_classes import class_of, is_rolling, restart_turns, suspects_of
 from streaming.changes.incident_signals import ChangeRow, Family
 
 if TYPE_CHECKING:
@@ -31,10 +31,13 @@ def incident_blaming(family: Family, blamed: frozenset[int], incidents: Sequence
 def _blames(incident: Incident, family: Family, blamed: frozenset[int]) -> bool:
     """Return whether an incident that blames a broker already explains its trouble.
 
-    A planned restart explains a loss, or a failed disk, only of a broker that is down because of it now.
+    A planned restart explains a loss, or a failed disk, only of a broker that is down because of it now. Lag explains
+    what follows only of its suspects: a leader that stalled expelled healthy followers, and is the only one of them.
     """
     if blamed.isdisjoint(incident.blamed):
         return False
+    if is_only_lag(incident) and family is not Family.LAG:
+        return not blamed.isdisjoint(suspects_of(incident, class_of(incident)))
     if incident.base is not Family.PLANNED or family not in (Family.LOSS, Family.DISK):
         return True
     return any(incident.down_now(broker) is not None for broker in blamed)

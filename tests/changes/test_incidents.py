@@ -149,6 +149,27 @@ def test_a_clean_restart_after_a_crash_of_another_broker_is_an_incident_of_its_o
     assert found == ["broker_loss", "controlled_shutdown"]
 
 
+def test_a_clean_stop_of_a_follower_that_a_stalled_leader_expelled_is_an_incident_of_its_own(story: Any) -> None:
+    two_leads: dict[str, Any] = {"leader": 2, "replicas": (2, 3, 1)}
+    story.snapshot([{}, two_leads])
+    lag, rejoined = {"cause": "lag", "evidence": "proven"}, {"cause": "expand", "evidence": "proven"}
+    story.later().partition(isr=(1, 3), partition_epoch=1, **lag)
+    story.later(1.5).partition(1, isr=(2,), partition_epoch=1, **two_leads, **lag)
+    story.later(0.2).partition(isr=(1, 2, 3), partition_epoch=2, **rejoined)
+    story.partition(1, isr=(1, 2, 3), partition_epoch=2, **two_leads, **rejoined)
+    story.later(0.1).broker(1, in_controlled_shutdown=True)
+    story.partition(1, isr=(2, 3), partition_epoch=3, **two_leads, cause="controlled_shutdown", evidence="proven")
+    story.later().broker(1, broker_epoch=12)
+    rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
+
+    found = [
+        (row["incident_class"], [suspect["broker"] for suspect in row["suspects"]])
+        for row in table_of([rows], IncidentGaps()).values()
+    ]
+
+    assert found == [("leader_stall", [2]), ("controlled_shutdown", [1])]
+
+
 def test_brokers_that_lag_before_they_are_lost_together_are_one_incident() -> None:
     scenario_with_a_lag_limit_below_the_session = "flapping_follower+rack_loss"
 
