@@ -127,6 +127,9 @@ class Incident:
     unclean_left: set[int] = field(default_factory=set)
     episode: LagEpisode | None = None
     cut: tuple[int, ...] = ()
+    """Brokers of the smaller side of the last network split that is over."""
+    stalled: tuple[int, ...] = ()
+    """Leaders that stood still, of the episodes that are over."""
     verdicts: Counter[str] = field(default_factory=Counter)
     """Microseconds by verdict, of the episodes that are over."""
 
@@ -225,6 +228,7 @@ class Incident:
         verdict = episode.verdict()
         if verdict is IncidentClass.NETWORK_SPLIT:
             self.cut = smaller_side(episode.sides())
+        self.stalled = tuple(sorted({*self.stalled, *episode.stalled()}))
         self.verdicts[verdict] += max(1, episode.seen - episode.began)
 
     def record_down(self, broker: int, row: ChangeRow, *, planned: bool) -> None:
@@ -258,6 +262,7 @@ class Incident:
         self.downs = sorted((*self.downs, *other.downs), key=lambda down: (down.at, down.broker))
         self.episode = _merged(self.episode, other.episode)
         self.cut = self.cut or other.cut
+        self.stalled = tuple(sorted({*self.stalled, *other.stalled}))
         for topic_id, numbers in other.touched.items():
             self.touched.setdefault(topic_id, set()).update(numbers)
         self.topics.update(other.topics)

@@ -116,6 +116,9 @@ def _lag_suspects(incident: Incident, kind: IncidentClass) -> tuple[int, ...]:
     if kind is IncidentClass.NETWORK_SPLIT:
         sides = incident.episode.sides() if incident.episode is not None else []
         return smaller_side(sides) if len(sides) > 1 else incident.cut
+    now = incident.episode.stalled() if incident.episode is not None else ()
+    if kind is IncidentClass.LEADER_STALL and (stalled := {*now, *incident.stalled}):
+        return tuple(sorted(stalled))  # the times of the reports say more than their numbers
     return most_blamed({pair: count for pair, count in incident.departures.items() if pair[0] != NO_LEADER})
 
 

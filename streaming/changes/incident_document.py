@@ -52,6 +52,7 @@ def decode_incident(text: str) -> Incident:
         "downs": [BrokerAbsence(*values) for values in document["downs"]],
         "episode": _read_episode(document["episode"]),
         "cut": tuple(document["cut"]),
+        "stalled": tuple(document.get("stalled", ())),  # not in the documents of before it
         "touched": {topic_id: set(_numbers(runs)) for topic_id, runs in document["touched"].items()},
         "held": _read_held(document["held"]),
         "moving": {(topic_id, number) for topic_id, number in document["moving"]},

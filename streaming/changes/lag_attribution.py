@@ -75,9 +75,13 @@ class LagEpisode:
         """Return the class that all reports up to ``seen`` show."""
         if self._is_split():
             return IncidentClass.NETWORK_SPLIT
-        if any(self._has_stalled(broker) for broker in {reporter for reporter, _ in self.spoken}):
-            return IncidentClass.LEADER_STALL
-        return IncidentClass.SLOW_FOLLOWER
+        return IncidentClass.LEADER_STALL if self.stalled() else IncidentClass.SLOW_FOLLOWER
+
+    def stalled(self) -> tuple[int, ...]:
+        """Return the leaders that stood still, by id."""
+        return tuple(
+            sorted(broker for broker in {reporter for reporter, _ in self.spoken} if self._has_stalled(broker))
+        )
 
     def _is_split(self) -> bool:
         if self.torn_at is None:

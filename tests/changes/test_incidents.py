@@ -149,12 +149,15 @@ def test_a_clean_restart_after_a_crash_of_another_broker_is_an_incident_of_its_o
     assert found == ["broker_loss", "controlled_shutdown"]
 
 
-def test_a_clean_stop_of_a_follower_that_a_stalled_leader_expelled_is_an_incident_of_its_own(story: Any) -> None:
+@pytest.mark.parametrize("isr_of_the_stalled", [(2,), (2, 3)])
+def test_a_clean_stop_of_a_follower_that_a_stalled_leader_expelled_is_an_incident_of_its_own(
+    story: Any, isr_of_the_stalled: tuple[int, ...]
+) -> None:
     two_leads: dict[str, Any] = {"leader": 2, "replicas": (2, 3, 1)}
     story.snapshot([{}, two_leads])
     lag, rejoined = {"cause": "lag", "evidence": "proven"}, {"cause": "expand", "evidence": "proven"}
     story.later().partition(isr=(1, 3), partition_epoch=1, **lag)
-    story.later(1.5).partition(1, isr=(2,), partition_epoch=1, **two_leads, **lag)
+    story.later(1.5).partition(1, isr=isr_of_the_stalled, partition_epoch=1, **two_leads, **lag)
     story.later(0.2).partition(isr=(1, 2, 3), partition_epoch=2, **rejoined)
     story.partition(1, isr=(1, 2, 3), partition_epoch=2, **two_leads, **rejoined)
     story.later(0.1).broker(1, in_controlled_shutdown=True)
