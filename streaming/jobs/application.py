@@ -11,7 +11,7 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # sh
 
 from streaming.bus.directory import DirectoryReader
 from streaming.errors import ConfigurationError, IsrwatchError
-from streaming.jobs.metrics import JobMetrics, ProgressListener
+from streaming.jobs.metrics import JobMetrics
 from streaming.jobs.registry import chosen, register_sources
 from streaming.jobs.reporting import Reporter
 from streaming.jobs.serving import JobServer
@@ -62,7 +62,6 @@ class Application:
         """Start the queries, one after the other."""
         self._spark = spark
         register_sources(spark)
-        spark.streams.addListener(ProgressListener(self.metrics))
         for query in self.queries:
             query.start(spark)
         self.reporter.start()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
-from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming.contracts.tables import TABLES
 from streaming.delta.storage import BEFORE_FIRST, newest_version
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from prometheus_client.core import Metric
-    from pyspark.sql.streaming.listener import QueryProgressEvent
 
     from streaming.jobs.applied import Applied
     from streaming.jobs.reporting import Reporter
@@ -39,12 +37,15 @@ class JobMetrics:
     Attributes:
         registry: what a scrape collects.
         totals: observations and changes since the start, by query.
+        queries: those that are watched, by name.
     """
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter, unused
         self.registry = CollectorRegistry()
+        self.registry.register(_NewReports(self))  # the first one, so that the counters behind it are complete
         self.totals: dict[str, tuple[int, int]] = {}
+        self.queries: dict[str, SupervisedQuery] = {}
         ours: dict[str, Any] = {"registry": self.registry}
         self._batches = Histogram(
             f"{PREFIX}batch_duration_seconds", "Duration of a micro-batch, planning included.", QUERY,
@@ -70,13 +71,15 @@ class JobMetrics:
     def watch(self, queries: Sequence[SupervisedQuery], reporter: Reporter, tables: Path) -> None:
         """Read the state of these at each scrape, and count what the queries apply."""
         self.registry.register(_CurrentState(queries, reporter, tables))
+        self.queries = {query.name: query for query in queries}
         for query in queries:
             query.applied = self.applied
             for counter in (self._rows, self._changes, self._commits, self._batches):
                 counter.labels(query.name)
 
     def applied(self, query: str, applied: Applied, stages: Mapping[str, float]) -> None:
-        """Count one batch that a query has applied."""
+        """Count one batch that a query has applied, and what Spark reported of the batch before it."""
+        self.count_report(query)
         for stage, seconds in {**stages, **applied.stages}.items():
             self._stages.labels(query, stage).observe(seconds)
         observations, changes = self.totals.get(query, (0, 0))
@@ -86,6 +89,16 @@ class JobMetrics:
         self._success.labels(query).set(now() / MICROS)
         for reason, count in applied.reasons.items():
             self._quarantined.labels(query, reason).inc(count)
+
+    def count_report(self, name: str) -> None:
+        """Count what Spark reports of the newest batch of a query, if that is new.
+
+        Asked for once a batch: a listener of Spark would bring it field by field from its Java process.
+        """
+        query = self.queries.get(name)
+        report = query.new_report() if query is not None else None
+        if report is not None:
+            self.progressed(name, report.numInputRows, report.processedRowsPerSecond, report.durationMs)
 
     def progressed(self, query: str, rows: int, rate: float, milliseconds: Mapping[str, int]) -> None:
         """Count one micro-batch as Spark reports it."""
@@ -99,26 +112,17 @@ class JobMetrics:
                 self._stages.labels(query, stage).observe(taken / 1000)
 
 
-class ProgressListener(StreamingQueryListener):
-    """Counts what Spark reports of each micro-batch."""
+class _NewReports(Collector):
+    """Counts the batches that Spark has reported and nobody has counted yet, before a scrape reads the counters."""
 
     def __init__(self, metrics: JobMetrics) -> None:
         self._metrics = metrics
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Count a batch."""
-        progress = event.progress
-        rate = progress.processedRowsPerSecond
-        self._metrics.progressed(progress.name or "", progress.numInputRows, rate, progress.durationMs)
-
-    def onQueryStarted(self, event: Any) -> None:  # noqa: ANN401, N802 - Spark's name
-        """Count nothing: each scrape reads whether a query runs."""
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: ANN401, N802 - Spark's name
-        """Count nothing."""
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: ANN401, N802 - Spark's name
-        """Count nothing: the supervision of a query counts its restarts."""
+    def collect(self) -> Iterator[Metric]:
+        """Yield nothing of its own."""
+        for name in self._metrics.queries:
+            self._metrics.count_report(name)
+        return iter(())
 
 
 class _CurrentState(Collector):

@@ -6,9 +6,10 @@ import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # ships no types
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # ships no types
 from pyspark.errors import PySparkException
 
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
     from streaming.contracts.observations import Channel
@@ -172,6 +174,7 @@ class QueryRun:
         self._name, self._batch, self._applied = name, batch, applied
         self._batches = 0
         self._raised: Exception | None = None
+        self._reporting, self._reported = Lock(), -1
         # Spark's thread of this stream inherits the pool from the thread that starts it.
         rows.sparkSession.sparkContext.setLocalProperty(POOL, name)
         stream = (
@@ -228,6 +231,18 @@ class QueryRun:
             return self._raised
         failure = self._query.exception()
         return spark_failure(failure) if failure else IsrwatchError("it was stopped from outside")
+
+    def new_report(self) -> StreamingQueryProgress | None:
+        """Return what Spark reports of the newest batch, once; None while nothing is new, and once Spark has ended."""
+        with self._reporting:
+            try:
+                report = self._query.lastProgress
+            except (Py4JError, OSError):
+                return None
+            if report is None or report.batchId == self._reported:
+                return None
+            self._reported = report.batchId
+            return report
 
     def stop(self) -> None:
         """Stop while no batch runs: stopping in the middle of one has overflowed the stack of Spark's own thread."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from streaming.bus.directory import DirectoryReader
     from streaming.jobs.applied import Applied
@@ -111,6 +112,10 @@ class SupervisedQuery:
         if behind is not None:
             return f"the tables derived by the query {self.name} lag; the next start writes the rest: {behind}"
         return None
+
+    def new_report(self) -> StreamingQueryProgress | None:
+        """Return what Spark reports of the newest batch, once; None while nothing is new."""
+        return None if self._run is None else self._run.new_report()
 
     def start(self, spark: SparkSession) -> None:
         """Start the query and its follower; a start that fails is retried later."""

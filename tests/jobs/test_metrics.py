@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
-from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from streaming.errors import ConfigurationError, TableRefused
 from streaming.jobs.application import Application
 from streaming.jobs.applied import Applied
-from streaming.jobs.metrics import ProgressListener
 from streaming.jobs.queries import Places
 from streaming.settings import JobSettings
 from tests.jobs.test_isolation import eventually, publish, running
@@ -107,8 +106,10 @@ def test_what_spark_reports_of_a_batch_is_taken_over(application: Application, a
         "sources": [], "sink": {"description": "", "numOutputRows": -1}, "numInputRows": 5,
         "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 125.0,
     }  # fmt: skip
-    ProgressListener(application.metrics).onQueryProgress(QueryProgressEvent(StreamingQueryProgress.fromJson(told)))
+    reports = iter([StreamingQueryProgress.fromJson(told)])
+    application.metrics.queries["metrics"].new_report = lambda: next(reports, None)  # type: ignore[method-assign]
 
+    samples(address)
     found = samples(address)
 
     assert found['isrwatch_job_rows_total{query="metrics"}'] == 5
