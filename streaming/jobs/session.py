@@ -20,9 +20,11 @@ from streaming.runtime.java import java_environment
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Set in local mode only: a Spark cluster has its own driver addresses, and object stores have no atomic rename.
+# Set in local mode only: a Spark cluster has its own driver addresses and Java options, and object stores have no
+# atomic rename.
 LOCAL_ONLY: Final = frozenset({
     "spark.driver.bindAddress",
+    "spark.driver.defaultJavaOptions",
     "spark.driver.host",
     "spark.sql.streaming.checkpointFileManagerClass",
 })  # fmt: skip

@@ -51,6 +51,7 @@ def test_a_cluster_keeps_its_own_addresses_and_checkpoint_manager() -> None:
     unset = configuration("isrwatch", {"spark.master": "yarn"}, jars=(), extra={})
 
     assert "spark.driver.bindAddress" not in unset
+    assert "spark.driver.defaultJavaOptions" not in unset
     assert "spark.driver.host" not in unset
     assert "spark.sql.streaming.checkpointFileManagerClass" not in unset
     assert unset["spark.sql.session.timeZone"] == "UTC"
