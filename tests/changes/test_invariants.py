@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
     from streaming.contracts.records import RecordBatch
 
+pytest_plugins = ["tests.plugins.laboratory"]
 SCENARIOS = sorted(path.stem for path in (Path(__file__).parents[2] / "conf" / "scenarios").glob("*.toml"))
 START = Micros(1_700_000_000_000_000)
 BEFORE = {"isr": (1, 2), "leader": 1, "leader_epoch": 5, "partition_epoch": 7}

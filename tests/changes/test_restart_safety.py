@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.observations import Observation
 
+pytest_plugins = ["tests.plugins.laboratory"]
 BROKERS = (1, 2, 3)
 CLUSTER = ClusterId("cluster-1")
 SHORT = {"broker_session_timeout_ms": 1_600, "replica_lag_time_max_ms": 1_000, "broker_heartbeat_interval_ms": 300}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytest_plugins = ["tests.plugins.played"]
 SCENARIO = "rolling_restart_unclean"
 
 

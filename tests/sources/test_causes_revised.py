@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
     from streaming.contracts.records import MetadataRecord, RecordBatch
 
+pytest_plugins = ["tests.plugins.laboratory"]
 SESSION = 9_000
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+pytest_plugins = ["tests.plugins.played"]
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SCENARIOS = ("broker_loss", "network_split", "rolling_restart", "disk_failure")
