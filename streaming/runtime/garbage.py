@@ -6,6 +6,7 @@ object again and again, and the states of a large cluster are millions that live
 
 from __future__ import annotations
 
+import atexit
 import gc
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -29,4 +30,11 @@ def never_collected() -> Iterator[None]:
     """Create millions of long-lived objects that the garbage collector never scans, neither now nor later."""
     with collected_after():
         yield
-        gc.freeze()  # not after a failure: what it leaves behind is garbage
+        freeze()  # not after a failure: what it leaves behind is garbage
+
+
+def freeze() -> None:
+    """Exclude every object that there is from garbage collection until the process ends."""
+    if not gc.get_freeze_count():
+        atexit.register(gc.unfreeze)  # what is not freed at the end, libraries report on the terminal as leaked
+    gc.freeze()

@@ -9,7 +9,6 @@ its oldest position. Nothing is deleted here: only the tables hold what was appl
 
 from __future__ import annotations
 
-import gc
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -25,6 +24,7 @@ from streaming.bus.frames import Damaged
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.schemas import bus_schema
+from streaming.runtime.garbage import freeze
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -231,7 +231,7 @@ def check_continuity(start: Mapping[str, int], ends: Mapping[str, int], channel:
 @cache
 def freeze_imports() -> None:
     """Exclude what is loaded from garbage collection: a Spark worker collects after each task, whatever that did."""
-    gc.freeze()
+    freeze()
 
 
 def grouped(pieces: Iterable[LogRange], task_bytes: int) -> list[list[LogRange]]:
