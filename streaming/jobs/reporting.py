@@ -58,6 +58,7 @@ class Reporter(threading.Thread):
             if query.definition.channel is not None
         }
         self._queries = [query for query in queries if query.name in self._tables]
+        self._has_rows: dict[str, bool] = {}
         self._bus = DirectoryReader(places.bus)
         self._stopped = threading.Event()
         self.lags: dict[tuple[Channel, str], LogLag] = {}
@@ -94,9 +95,10 @@ class Reporter(threading.Thread):
             source: self._lag(channel, source, progress.position(source), state_of.get(source))
             for source in self._bus.logs(channel)
         }
-        self._tables[query.name].replace(
-            [(state, _source_lag(query, lags.get(state.source))) for state in states], version
-        )
+        rows = [(state, _source_lag(query, lags.get(state.source))) for state in states]
+        if rows or self._has_rows.get(query.name, True):
+            self._tables[query.name].replace(rows, version)
+            self._has_rows[query.name] = bool(rows)
         return {(channel, source): lag for source, lag in lags.items()}
 
     def _lag(self, channel: Channel, source: str, applied: int, state: SourceState | None) -> LogLag:

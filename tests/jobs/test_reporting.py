@@ -10,6 +10,7 @@ import pytest
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.contracts.samples import ReplicaOffsetsObserved
+from streaming.delta.storage import newest_version
 from streaming.errors import TableRefused
 from streaming.jobs.queries import Places
 from streaming.jobs.registry import QUERIES
@@ -62,6 +63,20 @@ def told(places: Places) -> dict[tuple[str, str], dict[str, Any]]:
 def sample(at: int) -> ReplicaOffsetsObserved:
     envelope = {**Story("admin:a").envelope(), "collected_at": at}
     return ReplicaOffsetsObserved(**envelope, topic_id="t", topic="orders", partition=0, broker=1, high_watermark=at)
+
+
+def test_a_channel_without_sources_is_written_once(places: Places) -> None:
+    publish(places, [sample(at=1)])
+    offsets, metrics = query("offsets", places), query("metrics", places)
+    offsets.batch.apply(from_bus(places, Channel.OFFSETS, "admin:a"))
+    reporter = Reporter([offsets, metrics], places)
+    reporter.report()
+    before = newest_version(places.tables / "source_progress")
+
+    reporter.report()
+
+    assert newest_version(places.tables / "source_progress") == before + 1
+    assert told(places).keys() == {("offsets", "admin:a")}
 
 
 def test_what_is_not_applied_yet_is_told_in_bytes_and_nothing_once_it_is(places: Places) -> None:
