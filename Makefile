@@ -78,7 +78,7 @@ generated: $(RUN_READY) ## render the dashboard and the alerts anew
 
 test: check jars tools ## check, then every test against real Spark, Kafka and Prometheus; a skipped test is a failure
 	$(SAY) "Running every test"
-	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m pytest --random-order $(ARGS)
+	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m pytest --cov --random-order $(ARGS)
 
 bench: $(DEV_READY) jars ## measure on this machine, and print what was measured
 	@for bench in tests/benchmarks/[a-z]*.py; do \
