@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 _PARTITION: Final = "date"
+_ROW_BYTES: Final = 1024  # of a compressed row with long lists; most take a tenth
 _FILES: Final = WriterProperties(compression="ZSTD")
 
 
@@ -72,15 +73,21 @@ def _bins(table: DeltaTable, target: int) -> Iterator[list[dict[str, Any]]]:
     files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     files.sort(key=lambda file: (_day(file), file.get("min.version") or 0, file["modification_time"]))
     merged: list[dict[str, Any]] = []
+    size = 0
     for file in (file for file in files if file["size_bytes"] < target):
-        is_full = sum(each["size_bytes"] for each in merged) + file["size_bytes"] > target
-        if merged and (is_full or _day(file) != _day(merged[0])):
+        if merged and (size + _merged_bytes(file) > target or _day(file) != _day(merged[0])):
             if len(merged) > 1:
                 yield merged
-            merged = []
+            merged, size = [], 0
         merged.append(file)
+        size += _merged_bytes(file)
     if len(merged) > 1:
         yield merged
+
+
+def _merged_bytes(file: dict[str, Any]) -> int:
+    """Return at most how much a file adds to the one it is merged into; a small one is little more than its schema."""
+    return int(min(file["size_bytes"], file["num_records"] * _ROW_BYTES))
 
 
 def _day(file: dict[str, Any]) -> str:
@@ -88,16 +95,15 @@ def _day(file: dict[str, Any]) -> str:
 
 
 def _rows_of(path: Path, files: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Read files; columns that they lack, because they are older, are null."""
-    parts = []
+    """Read files of one day; columns that they lack, because they are older, are null."""
+    day = pa.scalar(_day(files[0])).cast(schema.field(_PARTITION).type)
+    parts = [schema.empty_table()]
     for file in files:
         rows = read_file(path, file["path"])
         if _PARTITION not in rows.column_names:  # Spark writes the partition's value into the file, too
-            day = pa.scalar(_day(file)).cast(schema.field(_PARTITION).type)
             rows = rows.append_column(_PARTITION, pa.repeat(day, rows.num_rows))
-        lacking = pa.concat_tables([schema.empty_table(), rows], promote_options="permissive")
-        parts.append(lacking.select(schema.names).cast(schema))
-    return pa.concat_tables(parts)
+        parts.append(rows)
+    return pa.concat_tables(parts, promote_options="permissive").select(schema.names).cast(schema)
 
 
 def _adopted(scratch: Path, path: Path, add: dict[str, Any]) -> AddAction:
