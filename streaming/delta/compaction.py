@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
 _PARTITION: Final = "date"
-_ROW_BYTES: Final = 1024  # of a compressed row with long lists; most take a tenth
+_ROW_BYTES: Final = 1024  # a compressed row with long lists; most take a tenth
 _FILES: Final = WriterProperties(compression="ZSTD")
 
 
@@ -86,8 +86,9 @@ def _bins(table: DeltaTable, target: int) -> Iterator[list[dict[str, Any]]]:
 
 
 def _merged_bytes(file: dict[str, Any]) -> int:
-    """Return at most how much a file adds to the one it is merged into; a small one is little more than its schema."""
-    return int(min(file["size_bytes"], file["num_records"] * _ROW_BYTES))
+    """Estimate what a file adds to the one it is merged into: a small one is little more than its schema."""
+    size, rows = file["size_bytes"], file.get("num_records")
+    return int(size if rows is None else min(size, rows * _ROW_BYTES))
 
 
 def _day(file: dict[str, Any]) -> str:
