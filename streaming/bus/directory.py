@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Channel, Observation
 
 _PIECE: Final = 1 << 20
-_Final = tuple[tuple[int, int], int]
+_LastLook = tuple[tuple[int, int], int]
 
 
 class DirectoryPublisher:
@@ -96,7 +96,7 @@ class DirectoryReader:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         # Of each channel: newest segment -> (size and modification time at the last look, its final position).
-        self._final: dict[Channel, dict[Path, _Final]] = {}
+        self._final: dict[Channel, dict[Path, _LastLook]] = {}
         self._stamps: dict[Channel, tuple[tuple[int, int], ...]] = {}
 
     def logs(self, channel: Channel) -> list[str]:
@@ -212,7 +212,7 @@ class DirectoryReader:
         return segments(self._directory / channel / folder_of(source))
 
 
-def _final(newest: Segment, last_look: Mapping[Path, _Final]) -> _Final:
+def _final(newest: Segment, last_look: Mapping[Path, _LastLook]) -> _LastLook:
     """Return size and time of a newest segment and its final position, from what was appended since the last look."""
     stamp = _size_and_time(newest.path)
     last_stamp, final = last_look.get(newest.path, ((0, 0), newest.base))

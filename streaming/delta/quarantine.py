@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 # Every query writes this table: whoever comes second looks again and tries again. Of five that write all the time, one
-# comes second twenty times in a row in a hundredth of all cases (0.8 to the 20th), a hundred times never.
+# comes second twenty times in a row in a hundredth of all cases (0.8 to the 20th), a hundred times hardly ever.
 TRIES: Final = 100
 
 
