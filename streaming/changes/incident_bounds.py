@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streaming.changes.incident_classes import class_of, is_rolling, restart_turns, suspects_of
+from streaming.changes.incident_classes import brokers_of, is_rolling, restart_turns
 from streaming.changes.incident_signals import ChangeRow, Family
 
 if TYPE_CHECKING:
@@ -31,13 +31,14 @@ def incident_blaming(family: Family, blamed: frozenset[int], incidents: Sequence
 def _blames(incident: Incident, family: Family, blamed: frozenset[int]) -> bool:
     """Return whether an incident that blames a broker already explains its trouble.
 
-    A planned restart explains a loss, or a failed disk, only of a broker that is down because of it now. Lag explains
-    what follows only of its suspects: a leader that stalled expelled healthy followers, and is the only one of them.
+    It explains more than lag only of the brokers that it is about: a leader that stalled expels healthy followers, and
+    says so also in the incident of a broker that was lost before. A planned restart explains a loss, or a failed disk,
+    only of a broker that is down because of it now.
     """
-    if blamed.isdisjoint(incident.blamed):
+    if family is Family.LAG:
+        return not blamed.isdisjoint(incident.blamed)
+    if blamed.isdisjoint(brokers_of(incident)):
         return False
-    if is_only_lag(incident) and family is not Family.LAG:
-        return not blamed.isdisjoint(suspects_of(incident, class_of(incident)))
     if incident.base is not Family.PLANNED or family not in (Family.LOSS, Family.DISK):
         return True
     return any(incident.down_now(broker) is not None for broker in blamed)
@@ -93,7 +94,7 @@ def earlier_turn(incident: Incident, others: Sequence[Incident], since: int) -> 
         others: the incidents of its cluster.
         since: what was over before this moment is too long ago.
     """
-    if incident.base is Family.PLANNED or not _may_roll(incident):
+    if incident.base is Family.PLANNED or not incident.lost or not _may_roll(incident):
         return None  # a clean stop after a crash may be the operator's reaction to it
     began = min(down.at for down in incident.downs)
     for other in reversed(others):

@@ -96,6 +96,12 @@ def suspects_of(incident: Incident, kind: IncidentClass) -> dict[int, float]:
     return scores
 
 
+def brokers_of(incident: Incident) -> set[int]:
+    """Return the brokers that an incident is about: those that went away or lost a disk, and its suspects."""
+    away = incident.lost | incident.planned | incident.disks | incident.unclean_left
+    return away.union(_suspects(incident, class_of(incident)))
+
+
 def _parties(removal: tuple[int, int], kind: IncidentClass) -> tuple[int, ...]:
     """Return who may be to blame for an ISR removal: for lag also the leader that reports it."""
     return removal if kind in _LAG_CLASSES else removal[1:]

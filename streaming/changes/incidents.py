@@ -228,11 +228,15 @@ class IncidentFold:
         own = incident_blaming(family, blamed, candidates)
         other = continued_incident(family, reporter, candidates, row)
         # Two incidents about one broker. Where its own has shown only lag, that was the beginning of the other one, or
-        # followed from it: they are one. With a loss of its own it stays apart.
-        if own is not None and other is not None and own is not other and is_only_lag(own):
-            older, newer = sorted((own, other), key=lambda each: (each.opened_at, each.incident_id))
-            self._merge(newer, into=older, row=row)
-            return older
+        # followed from it: they are one. With a loss of its own it stays apart; when it is back, a leader that lagged
+        # itself may expel it without its fault.
+        if own is not None and other is not None and own is not other:
+            if is_only_lag(own):
+                older, newer = sorted((own, other), key=lambda each: (each.opened_at, each.incident_id))
+                self._merge(newer, into=older, row=row)
+                return older
+            if family is Family.LAG and all(own.down_now(broker) is None for broker in blamed):
+                own = other
         incident = own or other
         if incident is None:
             return self._open(family, row)

@@ -173,6 +173,59 @@ def test_a_clean_stop_of_a_follower_that_a_stalled_leader_expelled_is_an_inciden
     assert found == [("leader_stall", [2]), ("controlled_shutdown", [1])]
 
 
+@pytest.mark.parametrize("first", ["the others", "the stalled"])
+def test_what_a_stalled_leader_says_of_a_broker_that_was_lost_before_explains_no_clean_stop(
+    story: Any, first: str
+) -> None:
+    leads: list[dict[str, Any]] = [{}, {"leader": 2, "replicas": (2, 3, 1)}, {"leader": 3, "replicas": (3, 1, 2)}]
+    story.snapshot(leads)
+    lag, rejoined = {"cause": "lag", "evidence": "proven"}, {"cause": "expand", "evidence": "proven"}
+    story.later().partition(isr=(1, 2), partition_epoch=1, cause="fenced", evidence="proven")
+    story.broker(3, fenced=True)
+    story.later().broker(3, broker_epoch=9)
+    story.later().partition(isr=(1, 2, 3), partition_epoch=2, **rejoined)
+    by_others = [(0, (1, 3), 3), (2, (3, 1), 1)]
+    by_the_stalled = [(1, (2,), 1)]
+    for number, isr, epoch in [*by_others, *by_the_stalled] if first == "the others" else [*by_the_stalled, *by_others]:
+        story.later(1.5).partition(number, isr=isr, partition_epoch=epoch, **leads[number], **lag)
+    for number, epoch in ((0, 4), (1, 2), (2, 2)):
+        story.later(0.1).partition(number, isr=(1, 2, 3), partition_epoch=epoch, **leads[number], **rejoined)
+    story.later(0.1).broker(1, in_controlled_shutdown=True)
+    story.partition(1, isr=(2, 3), partition_epoch=3, **leads[1], cause="controlled_shutdown", evidence="proven")
+    story.later().broker(1, broker_epoch=12)
+    rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
+
+    found = [
+        (row["incident_class"], [suspect["broker"] for suspect in row["suspects"]], row["isr_shrinks"])
+        for row in table_of([rows], IncidentGaps()).values()
+        if row["merged_into"] is None
+    ]
+
+    if first == "the others":
+        assert found == [("broker_loss", [3], 1), ("leader_stall", [2], 3), ("controlled_shutdown", [1], 1)]
+    else:  # nothing yet says that the leader is to blame: the broker that has just come back may lag again
+        assert [it[:2] for it in found] == [("broker_loss", [3]), ("slow_follower", [2]), ("controlled_shutdown", [1])]
+
+
+def test_a_slow_broker_that_is_restarted_cleanly_is_no_turn_of_an_earlier_crash(story: Any) -> None:
+    story.snapshot([{}])
+    lag, rejoined = {"cause": "lag", "evidence": "proven"}, {"cause": "expand", "evidence": "proven"}
+    story.later().partition(isr=(1, 2), partition_epoch=1, cause="fenced", evidence="proven")
+    story.broker(3, fenced=True)
+    story.later().broker(3, broker_epoch=9)
+    story.later().partition(isr=(1, 2, 3), partition_epoch=2, **rejoined)
+    story.later().partition(isr=(1, 3), partition_epoch=3, **lag)
+    story.later().partition(isr=(1, 2, 3), partition_epoch=4, **rejoined)
+    story.later().broker(2, in_controlled_shutdown=True)
+    story.partition(isr=(1, 3), partition_epoch=5, cause="controlled_shutdown", evidence="proven")
+    story.later().broker(2, broker_epoch=12)
+    rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
+
+    found = [row["incident_class"] for row in table_of([rows], IncidentGaps()).values() if row["merged_into"] is None]
+
+    assert found == ["broker_loss", "slow_follower"]
+
+
 def test_brokers_that_lag_before_they_are_lost_together_are_one_incident() -> None:
     scenario_with_a_lag_limit_below_the_session = "flapping_follower+rack_loss"
 

@@ -20,7 +20,7 @@ from dashboards.render import as_yaml
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import plan_cluster
 from deploy.sandbox.writer import TopicWriter
-from streaming.contracts.tables import PARTITION_STATE_TABLE
+from streaming.contracts.tables import INCIDENTS, PARTITION_STATE_TABLE
 from streaming.delta.state_reader import as_of_version
 from tests.plugins.local_http import collecting_webhook
 from tests.plugins.pipeline import Pipeline
@@ -180,13 +180,13 @@ def finish(sandbox: Sandbox, pipeline: Pipeline, done: Run) -> None:
     )
     version = DeltaTable(str(pipeline.tables / "partition_changes")).version()
     # Rows keep their version while only heartbeats follow; the table's own moves on.
-    states = pipeline.tables / PARTITION_STATE_TABLE.name
-    pipeline.eventually(lambda: as_of_version(DeltaTable(str(states))) >= version, "the derived tables")
+    for table in (PARTITION_STATE_TABLE, INCIDENTS):
+        path = str(pipeline.tables / table.name)
+        pipeline.eventually(lambda path=path: as_of_version(DeltaTable(path)) >= version, f"the table {table.name}")
     done.rows = pipeline.rows("partition_changes")
     done.states = pipeline.rows("partition_state")
     done.quarantined = pipeline.rows("quarantine")
     done.described = sandbox.admin.describe()
-    pipeline.eventually(lambda: len(standing(pipeline.rows("incidents"))) >= len(INCIDENTS), "the incidents")
     done.incidents = standing(pipeline.rows("incidents"))
 
 
@@ -201,7 +201,7 @@ def ask(prometheus: Prometheus, began: float, done: Run) -> None:
 
 
 # A busy machine may notice a pause as a slow follower, as a stalled leader, or as the end of a session.
-INCIDENTS = {
+EXPECTED_INCIDENTS = {
     "kill": (3, {"broker_loss"}),
     "pause": (2, {"slow_follower", "leader_stall", "broker_loss"}),
     "stop": (1, {"controlled_shutdown", "rolling_restart"}),
@@ -365,9 +365,9 @@ def test_the_effective_minimum_is_that_of_the_topic(run: Run) -> None:
     assert {row["min_isr_effective"] for row in run.states if row["topic"] == TOPIC} == {2}
 
 
-@pytest.mark.parametrize("fault", INCIDENTS)
+@pytest.mark.parametrize("fault", EXPECTED_INCIDENTS)
 def test_each_fault_is_an_incident_of_its_class_that_suspects_the_right_broker(run: Run, fault: str) -> None:
-    (began, ended), (broker, classes) = run.windows[fault], INCIDENTS[fault]
+    (began, ended), (broker, classes) = run.windows[fault], EXPECTED_INCIDENTS[fault]
     found = [
         (row["incident_class"], [suspect["broker"] for suspect in row["suspects"]])
         for row in run.incidents
