@@ -171,10 +171,22 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 
 def finish(sandbox: Sandbox, pipeline: Pipeline, done: Run) -> None:
-    """Wait until the tables have everything that the log had, and remember what all of them say."""
-    time.sleep(2)
-    done.dump = sandbox.dump_metadata_log()
-    last = max(record.offset for record in done.dump if record.kind in EXPECTED_KINDS)
+    """Remember what the log, the tables and the cluster say, when all of them say it of the same moment."""
+    for _ in range(5):
+        time.sleep(2)
+        done.dump = sandbox.dump_metadata_log()
+        remember(last_change(done.dump), sandbox, pipeline, done)
+        if last_change(sandbox.dump_metadata_log()) == last_change(done.dump):
+            return
+    raise AssertionError("the cluster does not come to rest: each time another change came before all had been read")
+
+
+def last_change(dump: list[DumpedRecord]) -> int:
+    return max(record.offset for record in dump if record.kind in EXPECTED_KINDS)
+
+
+def remember(last: int, sandbox: Sandbox, pipeline: Pipeline, done: Run) -> None:
+    """Wait until the tables have everything up to an offset of the log, and remember what they and the cluster say."""
     pipeline.eventually(
         lambda: any((row["offset"] or 0) >= last for row in pipeline.rows("partition_changes")), "the end of the log"
     )
