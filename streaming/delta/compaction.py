@@ -16,10 +16,10 @@ from deltalake import WriterProperties, write_deltalake
 from deltalake.transaction import AddAction, RemoveAction
 
 from streaming.delta.definitions import STATISTICS_PROPERTY
-from streaming.delta.storage import actions_of, adopt_file, new_scratch, read_file
+from streaming.delta.storage import actions_of, adopt_file, files_added, new_scratch, read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from deltalake import CommitProperties, DeltaTable
@@ -29,13 +29,16 @@ _ROW_BYTES: Final = 1024  # a compressed row with long lists; most take a tenth
 _FILES: Final = WriterProperties(compression="ZSTD")
 
 
-def compact(table: DeltaTable, path: Path, target: int, properties: CommitProperties) -> None:
+def compact(
+    table: DeltaTable, path: Path, target: int, kept: Mapping[int, pa.Table], properties: CommitProperties
+) -> None:
     """Merge the files that are smaller than a size, day by day, in one commit; nothing where there is nothing to merge.
 
     Args:
         table: partitioned by ``date``; afterwards it stands at the new version.
         path: its folder.
         target: in bytes.
+        kept: rows that versions added, as far as the writer still has them; the others are read.
         properties: of the commit, with no retry.
 
     Raises:
@@ -46,10 +49,11 @@ def compact(table: DeltaTable, path: Path, target: int, properties: CommitProper
         return
     schema, scratch = pa.schema(table.schema().to_arrow()), new_scratch(path)
     statistics = {STATISTICS_PROPERTY: table.metadata().configuration.get(STATISTICS_PROPERTY)}
+    rows_of = dict(_kept_by_file(path, kept))
     added: list[AddAction] = []
     for number, files in enumerate(bins):
         write_deltalake(
-            str(scratch), _rows_of(path, files, schema), mode="append", partition_by=[_PARTITION],
+            str(scratch), _rows_of(path, files, rows_of, schema), mode="append", partition_by=[_PARTITION],
             writer_properties=_FILES, configuration=statistics if number == 0 else None,
         )  # fmt: skip
         adds = (action["add"] for action in actions_of(scratch, number) if "add" in action)
@@ -95,12 +99,20 @@ def _day(file: dict[str, Any]) -> str:
     return str(file[f"partition.{_PARTITION}"])
 
 
-def _rows_of(path: Path, files: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Read files of one day; columns that they lack, because they are older, are null."""
+def _kept_by_file(path: Path, kept: Mapping[int, pa.Table]) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the rows of files by their names in the log, where one file holds all that a version added."""
+    for version, rows in kept.items():
+        added = files_added(actions_of(path, version))
+        if len(added) == 1:
+            yield added[0][0], rows
+
+
+def _rows_of(path: Path, files: list[dict[str, Any]], kept: Mapping[str, pa.Table], schema: pa.Schema) -> pa.Table:
+    """Return the rows of files of one day; columns that they lack, because they are older, are null."""
     day = pa.scalar(_day(files[0])).cast(schema.field(_PARTITION).type)
     parts = [schema.empty_table()]
     for file in files:
-        rows = read_file(path, file["path"])
+        rows = kept[file["path"]] if file["path"] in kept else read_file(path, file["path"])
         if _PARTITION not in rows.column_names:  # Spark writes the partition's value into the file, too
             rows = rows.append_column(_PARTITION, pa.repeat(day, rows.num_rows))
         parts.append(rows)

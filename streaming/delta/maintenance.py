@@ -91,10 +91,15 @@ class Maintenance:
     def expire_log(self) -> None:
         """Delete the log entries that were superseded more than ``reader_minutes`` ago."""
         since = time.time() - self._policy.reader_minutes * 60
-        version = int(self._table.version())
-        while version > 0 and committed_after(self._path, version, since):
-            version -= 1
-        delete_log_before(self._path, version)
+        before, after = -1, int(self._table.version()) + 1
+        # Entries that are gone are older than all. Where clocks went back it ends at an older entry, which keeps more.
+        while after - before > 1:
+            middle = (before + after) // 2
+            if committed_after(self._path, middle, since):
+                after = middle
+            else:
+                before = middle
+        delete_log_before(self._path, max(0, before))
 
     def sweep(self) -> None:
         """Delete the files that no version in the log needs, and that none needed at the last sweep.
@@ -132,12 +137,13 @@ class AppendMaintenance(Maintenance):
         """
         super().__init__(table, path, policy)
         self._writer, self._expire = writer, expire
+        writer.keep_rows()
         self._expired = -SECONDS_BETWEEN_EXPIRIES
 
     def _round(self) -> None:
         is_large = self._commits % (COMMITS_BETWEEN_ROUNDS * ROUNDS_BETWEEN_LARGE) == 0
         target = LARGE_BYTES if is_large else SMALL_BYTES
-        self._writer.tidy(partial(compact, self._table, self._path, target))
+        self._writer.tidy(partial(compact, self._table, self._path, target, self._writer.take_kept()))
         if self._policy.days and time.monotonic() - self._expired >= SECONDS_BETWEEN_EXPIRIES:
             self.expire_history(dt.datetime.now(dt.UTC).date() - dt.timedelta(days=self._policy.days))
         super()._round()

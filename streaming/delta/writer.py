@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, Literal
 
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from streaming.delta.table_lock import writing
@@ -25,6 +25,14 @@ GENERATION: Final = "generation"
 Mode = Literal["append", "overwrite"]
 OVERWRITE: Final = "overwrite"
 APPEND: Final = "append"
+SMALL_ROWS: Final = 500
+KEPT_ROWS: Final = 5_000
+_SMALL_FILES: Final = WriterProperties(
+    compression="SNAPPY",
+    default_column_properties=ColumnProperties(dictionary_enabled=False, statistics_enabled="CHUNK"),
+)
+"""A file of few rows is mostly the pages that describe its columns, a hundred and more: it has as few as possible."""
+_LARGE_FILES: Final = WriterProperties(compression="SNAPPY")
 
 
 class Writer:
@@ -34,6 +42,18 @@ class Writer:
         """Take the next generation; the table holds it from the first commit of this writer on."""
         self._table = table
         self._generation = next_generation(table)
+        self._kept: dict[int, pa.Table] | None = None
+
+    def keep_rows(self) -> None:
+        """Keep the rows of small commits, ``KEPT_ROWS`` at most, so that compaction need not read them back."""
+        self._kept = {}
+
+    def take_kept(self) -> dict[int, pa.Table]:
+        """Return the kept rows by version, and forget them."""
+        if self._kept is None:
+            return {}
+        kept, self._kept = self._kept, {}
+        return kept
 
     def write(self, rows: pa.Table, mode: Mode, transactions: Mapping[str, int]) -> int:
         """Commit rows at exactly the next version; return that version.
@@ -50,12 +70,17 @@ class Writer:
         expected: int = self._table.version() + 1
         try:
             with writing(self._table.table_uri):
-                write_deltalake(self._table, rows, mode=mode, commit_properties=self._properties(transactions))
+                write_deltalake(
+                    self._table, rows, mode=mode, commit_properties=self._properties(transactions),
+                    writer_properties=_SMALL_FILES if rows.num_rows <= SMALL_ROWS else _LARGE_FILES,
+                )  # fmt: skip
         except DeltaError as error:
             self._check_race(error, expected)
             raise
         if self._table.version() != expected:
             raise AssertionError(f"committed version {self._table.version()} on top of {expected - 1}")
+        if self._kept is not None and rows.num_rows + sum(each.num_rows for each in self._kept.values()) <= KEPT_ROWS:
+            self._kept[expected] = rows
         return expected
 
     def replace_where(self, rows: pa.Table, where: str, transactions: Mapping[str, int]) -> None:

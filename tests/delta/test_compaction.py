@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.change_log import ChangeLog
 from streaming.delta.change_reader import ChangeReader, rows_between
+from streaming.delta.change_rows import in_commit
 from streaming.delta.compaction import compact
+from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.maintenance import AppendMaintenance
 from streaming.delta.queries import query, read_all
-from streaming.delta.writer import Writer
+from streaming.delta.writer import APPEND, KEPT_ROWS, Writer
 from streaming.errors import TableRefused
 from tests.delta.test_change_log import changed
 from tests.delta.test_maintenance import data_files
@@ -46,7 +50,7 @@ def test_small_files_become_one_per_day_with_the_same_rows_and_statistics(log: C
     follower = ChangeReader(path)
     follower.poll()
 
-    Writer(table).tidy(lambda properties: compact(table, path, LARGE, properties))
+    Writer(table).tidy(lambda properties: compact(table, path, LARGE, {}, properties))
 
     assert table.version() == log.version + 1
     assert content(path) == before
@@ -58,8 +62,46 @@ def test_small_files_become_one_per_day_with_the_same_rows_and_statistics(log: C
     assert follower.poll() == [], "compaction adds no row"
     assert rows_between(path, 3, log.version).num_rows == 3 * changed()[1].num_rows
 
-    Writer(table).tidy(lambda properties: compact(table, path, LARGE, properties))
+    Writer(table).tidy(lambda properties: compact(table, path, LARGE, {}, properties))
     assert table.version() == log.version + 1, "there is nothing left to merge"
+
+
+@pytest.mark.parametrize("days", [1, 2])
+def test_rows_that_the_writer_still_has_are_not_read_again_and_stay_the_same(tmp_path: Path, days: int) -> None:
+    path, rows = tmp_path / PARTITION_CHANGES.name, changed()[1]
+    if days == 2:  # a commit around midnight writes two files, and has the rows of neither
+        later = [day + dt.timedelta(days=1) for day in rows["date"].to_pylist()]
+        rows = pa.concat_tables([rows, rows.set_column(0, rows.schema.field("date"), [later])])
+    table = create_or_upgrade(tmp_path, PARTITION_CHANGES)
+    writer = Writer(table)
+    writer.keep_rows()
+    for version in range(1, 5):
+        writer.write(in_commit(rows, version, 1), APPEND, {})
+    before, kept = content(path), writer.take_kept()
+    if days == 1:
+        for name in data_files(path):
+            (path / name).unlink()
+
+    writer.tidy(lambda properties: compact(table, path, LARGE, kept, properties))
+
+    assert content(path) == before
+    assert len(table.file_uris()) == days
+    assert writer.take_kept() == {}
+
+
+def test_no_more_rows_are_kept_than_the_limit(log: ChangeLog, tmp_path: Path) -> None:
+    _, rows = changed()
+    table = DeltaTable(str(tmp_path / PARTITION_CHANGES.name))
+    writer, large = Writer(table), pa.concat_tables([rows] * (KEPT_ROWS // rows.num_rows))
+    writer.keep_rows()
+
+    for added in (large, rows, rows.slice(0, KEPT_ROWS - large.num_rows)):
+        writer.write(in_commit(added, table.version() + 1, 1), APPEND, {})
+
+    assert {version: kept.num_rows for version, kept in writer.take_kept().items()} == {
+        log.version + 1: large.num_rows,
+        log.version + 3: KEPT_ROWS - large.num_rows,
+    }
 
 
 @pytest.mark.parametrize("first", ["a compaction", "a commit"])
@@ -71,11 +113,11 @@ def test_a_compaction_that_comes_second_is_refused_and_doubles_no_row(
     if first == "a commit":
         log.commit(changed()[1], {"a": log.version})
     else:
-        Writer(table).tidy(lambda properties: compact(table, path, LARGE, properties))
+        Writer(table).tidy(lambda properties: compact(table, path, LARGE, {}, properties))
     before = content(path)
 
     with pytest.raises(TableRefused, match="another job writes"):
-        Writer(late).tidy(lambda properties: compact(late, path, LARGE, properties))
+        Writer(late).tidy(lambda properties: compact(late, path, LARGE, {}, properties))
 
     assert content(path) == before
     assert len(before) == (7 if first == "a commit" else 6) * changed()[1].num_rows
@@ -86,7 +128,7 @@ def test_files_of_a_compaction_that_was_not_committed_are_swept(log: ChangeLog, 
     late = DeltaTable(str(path))
     log.commit(changed()[1], {"a": log.version})
     with pytest.raises(TableRefused):
-        Writer(late).tidy(lambda properties: compact(late, path, LARGE, properties))
+        Writer(late).tidy(lambda properties: compact(late, path, LARGE, {}, properties))
     needed, newest = len(data_files(path)), DeltaTable(str(path))
     keeper = compacting(newest, path)
 
