@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 FOR ?=
 RUNS ?= 50
+WORKERS ?= 2
 SEED ?=
 SCENARIO ?=
 DIST ?= dist
@@ -76,9 +77,10 @@ format: $(DEV_READY) ## write what the formatter and the safe fixes of the linte
 generated: $(RUN_READY) ## render the dashboard and the alerts anew
 	@$(BIN)/isrwatch dashboards render
 
-test: check jars tools ## check, then every test against real Spark, Kafka and Prometheus; a skipped test is a failure
+test: check jars tools ## check, then every test against real Spark, Kafka and Prometheus; no skips, WORKERS=2 at once
 	$(SAY) "Running every test"
-	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m pytest --cov --random-order $(ARGS)
+	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
+		--cov --random-order $(ARGS)
 
 bench: $(DEV_READY) jars ## measure on this machine, and print what was measured
 	@for bench in tests/benchmarks/[a-z]*.py; do \

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.changes.fold import fold
@@ -36,7 +36,6 @@ def unnumbered(observations: Iterable[Observation]) -> list[Observation]:
     return [replace(observed, sequence=0) for observed in observations]
 
 
-@settings(deadline=None)
 @given(streams())
 def test_a_block_is_folded_as_its_partitions(told: list[Observation]) -> None:
     in_blocks = fold(ReplicationState(), unnumbered(told))
@@ -46,7 +45,6 @@ def test_a_block_is_folded_as_its_partitions(told: list[Observation]) -> None:
     assert in_blocks.touched.topics == alone.touched.topics
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([(1, 2), (1, 2, 3), (2, 3)])), min_size=1, max_size=12))
 def test_the_changes_of_a_record_batch_are_folded_as_they_would_be_one_by_one(
     drawn: list[tuple[int, tuple[int, ...]]],

@@ -168,7 +168,7 @@ def batches(history: list[Observation], cuts: Iterable[int]) -> Iterator[list[Ob
         yield history[lower:upper]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(histories(), st.lists(st.integers(0, 60), max_size=3))
 def test_a_fold_of_every_bucket_is_the_fold_of_everything(history: list[Observation], cuts: list[int]) -> None:
     whole, rebuilt = ReplicationState(), ReplicationState()

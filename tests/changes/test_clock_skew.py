@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 worlds = st.integers(0, WORLDS - 1)
 dice = st.integers(0, 2**32).map(Random)
-checked = settings(max_examples=8, deadline=None, print_blob=True)
+checked = settings(max_examples=8)
 HOUR = 3_600 * SECOND
 TIMES = ("occurred_not_before", "occurred_not_after")
 

@@ -209,7 +209,7 @@ def stories(draw: st.DrawFn) -> list[Observation]:
     return story.seen
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(told=stories(), data=st.data())
 def test_any_interleaving_of_two_collectors_with_any_repetition_gives_the_same_changes(
     told: list[Observation], data: st.DataObject
@@ -233,7 +233,7 @@ def test_any_interleaving_of_two_collectors_with_any_repetition_gives_the_same_c
     assert alone.topics == both.topics
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(told=stories(), cuts=st.lists(st.integers(0, 40), max_size=4))
 def test_batches_cut_anywhere_give_the_same_changes(told: list[Observation], cuts: list[int]) -> None:
     _, expected = run(told)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 worlds = st.integers(0, WORLDS - 1)
 dice = st.integers(0, 2**32).map(Random)
-checked = settings(max_examples=8, deadline=None, print_blob=True)
+checked = settings(max_examples=8)
 
 SLOW = 10  # so that a world lasts for several silences
 

@@ -101,7 +101,6 @@ acts = st.tuples(
 @pytest.mark.parametrize("elr", [True, False])
 @settings(
     max_examples=8,
-    deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -49,10 +49,8 @@ def seen(lab: Any) -> ReplicationState:
 @pytest.mark.parametrize("elr", [True, False])
 @settings(
     max_examples=12,
-    deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    print_blob=True,
 )
 @given(schedule=schedules, victim=st.sampled_from(BROKERS))
 @example(schedule=[(1, ("kill", 2)), (1, ("kill", 3))], victim=1)

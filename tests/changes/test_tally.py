@@ -73,7 +73,7 @@ def told_by(tally: SuspectTally, watermark: Any = None) -> dict[Any, Any]:
     return brokers | cluster | scores | {c.name: tally.total(CLUSTER, c.name, watermark) for c in CLUSTER_TOTALS}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(told=stories(), size=st.integers(1, 30))
 def test_a_tally_that_follows_the_changes_is_one_that_counts_everything_anew(
     told: list[Observation], size: int
@@ -84,7 +84,7 @@ def test_a_tally_that_follows_the_changes_is_one_that_counts_everything_anew(
     assert told_by(SuspectTally(state.partitions()), watermark) == told_by(tally, watermark)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(told=stories())
 def test_counts_and_totals_are_those_that_a_person_would_count(told: list[Observation]) -> None:
     state, tally = counted(told, 1)

@@ -117,7 +117,7 @@ def stories(draw: st.DrawFn) -> list[Observation]:
     return story.seen
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(told=stories(), size=st.integers(1, 20))
 def test_the_totals_of_a_cluster_are_the_sum_of_all_changes_ever(told: list[Observation], size: int) -> None:
     state, tally, changes = run(told, size)
@@ -136,7 +136,7 @@ def test_the_totals_of_a_cluster_are_the_sum_of_all_changes_ever(told: list[Obse
     assert [row[name] for name in SECONDS] == pytest.approx([sums[name] for name in SECONDS], abs=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(told=stories(), size=st.integers(1, 20))
 def test_totals_are_the_same_however_a_log_is_cut_into_batches(told: list[Observation], size: int) -> None:
     def row(size: int) -> dict[str, float]:

@@ -35,7 +35,7 @@ def tells_nothing(state: ReplicationState, observed: Observation) -> bool:
     return all(change.subject is Subject.SOURCE for change in folded.changes)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(told=streams(), data=st.data())
 def test_runs_in_the_place_of_what_told_nothing_give_the_same_changes_and_the_same_state(
     told: list[Observation], data: st.DataObject

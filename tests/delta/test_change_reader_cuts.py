@@ -77,7 +77,7 @@ class Followed:
         self.reader = ChangeReader(self.path, self.reader.version)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(STEPS, max_size=12))
 def test_however_polls_are_cut_each_row_comes_once_and_in_order(steps: list[tuple[str, Any]]) -> None:
     with TemporaryDirectory() as directory:

@@ -77,7 +77,7 @@ def table(directory: Path) -> dict[tuple[Any, ...], tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(batches=st.lists(SAMPLES, max_size=4))
 def test_the_newest_of_each_key_stays_and_tells_since_when_it_is_behind(
     tmp_path_factory: pytest.TempPathFactory, *, restarts: bool, batches: list[list[Row]]

@@ -33,7 +33,7 @@ def keyed(partitions: Iterable[PartitionState]) -> Keyed:
     return {(each.cluster_id, each.topic_id, each.partition): each for each in partitions}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(told=streams(), cuts=st.lists(st.integers(0, 60), max_size=3))
 def test_the_newest_rows_laid_over_the_known_ones_are_the_state(told: list[Observation], cuts: list[int]) -> None:
     state, rows = ReplicationState(), arrow_schema(PARTITION_STATE_TABLE).empty_table()

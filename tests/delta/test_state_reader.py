@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("worth_choosing", [0, 1 << 30])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(observations=streams())
 def test_changes_give_the_state_whether_replaced_ones_are_read_or_not(
     worth_choosing: int, observations: list[Observation]

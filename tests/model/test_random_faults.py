@@ -31,9 +31,7 @@ schedules = st.lists(st.tuples(st.integers(1, 1_200), faults), max_size=12)
 @pytest.mark.parametrize("elr", [True, False])
 @settings(
     max_examples=5,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    print_blob=True,
 )
 @given(schedule=schedules)
 @example(schedule=[(1, ("kill", 1)), (1_000, ("kill", 1))])  # a leader restarts within its session

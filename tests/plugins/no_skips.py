@@ -58,24 +58,18 @@ class Tally:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         self.broken_modules += report.failed
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        for item in session.items:
-            folders = Path(item.nodeid.partition("::")[0]).parent.parts
-            room = "/".join(folders[:ROOM_DEPTH])
-            marks = (f"marker {name}" for name in MARKERS if item.get_closest_marker(name))
-            self.groups[item.nodeid] = (room, *marks)
-
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or not report.passed:
             outcome = "failed as expected" if hasattr(report, "wasxfail") and report.skipped else report.outcome
             worst = "failed" if self.outcomes.get(report.nodeid) == "failed" else outcome
             self.outcomes[report.nodeid] = worst
+            self.groups[report.nodeid] = groups_of(report)  # of the report: other processes collect, and run, the tests
 
     def counts(self) -> dict[str, Counter[str]]:
         """Count outcomes for each room and each marker."""
         table: dict[str, Counter[str]] = {}
         for nodeid, outcome in self.outcomes.items():
-            for group in self.groups.get(nodeid, ()):
+            for group in self.groups[nodeid]:
                 table.setdefault(group, Counter())[outcome] += 1
         return table
 
@@ -85,9 +79,17 @@ class Tally:
             terminalreporter.line(f"{group:<24} {sentence(counted)}")
 
     def pytest_unconfigure(self) -> None:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            return
         total = Counter(self.outcomes.values())
         total["failed"] += self.broken_modules
         print(sentence(total))
+
+
+def groups_of(report: pytest.TestReport) -> tuple[str, ...]:
+    """Return the room of a test, and its markers."""
+    folders = Path(report.nodeid.partition("::")[0]).parent.parts
+    return ("/".join(folders[:ROOM_DEPTH]), *(f"marker {name}" for name in MARKERS if name in report.keywords))
 
 
 def sentence(counted: Counter[str]) -> str:

@@ -39,7 +39,11 @@ def run_suite(folder: Path, suite: str, **environment: str) -> subprocess.Comple
     room.mkdir(parents=True, exist_ok=True)
     (room / "test_it.py").write_text(suite)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = slow: takes long\n")
-    clean = {name: value for name, value in os.environ.items() if name not in {"CI", "ISRWATCH_NO_SKIPS"}}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"CI", "ISRWATCH_NO_SKIPS", "PYTEST_XDIST_WORKER"}
+    }
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.plugins.no_skips", "-p", "no:cacheprovider", "-rfE", str(folder)],
         cwd=folder,

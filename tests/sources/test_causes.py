@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.contracts.events import Cause, Evidence
@@ -101,7 +101,6 @@ def test_a_clean_stop_of_a_broker_that_leads_nothing_may_be_a_session_expiry(
     assert [expected] * 4 == [why(observed[offset]) for offset in range(163, 167)]
 
 
-@settings(deadline=None, print_blob=True)
 @given(st.data())
 def test_records_of_several_operations_in_one_batch_keep_their_causes(
     recorded_log: Callable[[str], list[RecordBatch]], data: st.DataObject

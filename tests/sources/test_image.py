@@ -177,7 +177,7 @@ def test_every_observation_survives_the_codec(recorded_log: RecordedLog, log: st
 
 
 @pytest.mark.parametrize("log", LOGS)
-@settings(deadline=None, max_examples=40, print_blob=True)
+@settings(max_examples=40)
 @given(st.data())
 def test_a_checkpoint_anywhere_changes_nothing_of_what_follows(
     recorded_log: RecordedLog, log: str, data: st.DataObject

@@ -83,7 +83,7 @@ def fates(draw: st.DrawFn) -> tuple[int, list[Moment]]:
     return stale, draw(st.lists(moments, min_size=2, max_size=6, unique=True))
 
 
-@settings(max_examples=40, deadline=None, print_blob=True)
+@settings(max_examples=40)
 @given(
     fate=fates(),
     learned=st.integers(0, 3) | st.just(1_000),
@@ -124,7 +124,7 @@ def recovers(before: ClusterView, after: ClusterView) -> bool:
     return not set(now.isr) <= set(was.isr) or not after.brokers.keys() <= before.brokers.keys()
 
 
-@settings(max_examples=60, deadline=None, print_blob=True)
+@settings(max_examples=60)
 @given(steps=st.lists(st.tuples(st.integers(0, 3), st.sampled_from(ISRS), st.booleans()), max_size=12))
 def test_a_poll_with_a_lower_leader_epoch_is_stale_and_one_with_the_same_tells_another_isr(
     steps: list[tuple[int, tuple[int, ...], bool]],

@@ -278,7 +278,7 @@ FAULTS = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(faults=FAULTS, seed=st.integers(0, 1_000))
 def test_whatever_happens_observations_tell_exactly_the_true_steps(faults: list[Fault], seed: int) -> None:
     steady = load_scenario("broker_loss")

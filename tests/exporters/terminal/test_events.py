@@ -80,7 +80,7 @@ FILTERS = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(selection=FILTERS)
 def test_the_sql_predicate_selects_the_same_rows(tables: Path, selection: EventFilter) -> None:
     recorded = EventsTable.of(tables)

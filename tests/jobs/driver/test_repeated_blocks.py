@@ -81,7 +81,7 @@ def respelled(payload: bytes) -> st.SearchStrategy[bytes]:
                             flipped, early, payload[:-1], payload + b" "])  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(told=streams(), data=st.data())
 def test_what_is_skipped_as_repeated_changes_nothing_of_what_a_batch_does(
     told: list[Observation], data: st.DataObject

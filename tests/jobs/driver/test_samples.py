@@ -83,7 +83,7 @@ ANYTHING = st.one_of(SAMPLED, SAMPLED, SAMPLED, damaged_bytes(), damaged_records
 
 
 @pytest.mark.parametrize("channel", [Channel.OFFSETS, Channel.METRICS])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @example(values=[encode(METRIC)[:-1] + b"}{", encode(METRIC), b" ", encode(OFFSETS) + b"\n"])
 @example(values=[encode(METRIC)[:-2], b"}" + encode(METRIC), encode(METRIC) + encode(METRIC)])
 @given(values=st.lists(ANYTHING, max_size=12))

@@ -102,7 +102,7 @@ NAMES = st.sampled_from(["a", "b", "c"])
 STEPS = st.lists(st.tuples(st.sampled_from(["join", "leave", "beat", "give up", "grow"]), NAMES), max_size=40)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps=STEPS)
 def test_whatever_members_do_nobody_has_what_another_has(steps: list[tuple[str, str]]) -> None:
     """Members join, leave, are slow to give up; topics grow. In the end, beating, everybody reaches the target."""

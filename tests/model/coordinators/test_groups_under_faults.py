@@ -95,9 +95,7 @@ class World:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(
     max_examples=3,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    print_blob=True,
 )
 @given(schedule=schedules)
 @example(schedule=[(212, ("kill", 1)), (6_000, ("hold", (CONTROLLER, 2)))])

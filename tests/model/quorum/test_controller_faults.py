@@ -49,9 +49,7 @@ def replayed(it: Any) -> tuple[dict[Any, Any], int]:
 @pytest.mark.parametrize("linger", [0, 25])
 @settings(
     max_examples=6,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    print_blob=True,
 )
 @given(schedule=schedules)
 @example(schedule=[(1, ("pause", -100)), (1_100, ("kill", 1)), (1_100, ("resume", -100))])  # a zombie comes back

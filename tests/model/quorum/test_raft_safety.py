@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 UNHURRIED = settings(
     max_examples=40,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    print_blob=True,
 )
 # Mostly what keeps a quorum alive, and enough of what hurts it.
 ACTIONS = ["deliver"] * 8 + ["ring"] * 4 + ["append"] * 3 + ["drop", "crash", "start", "resign"]

@@ -198,7 +198,7 @@ def test_no_bytes_make_the_decoder_fail(value: bytes) -> None:
     assert isinstance(decode_record(value), records.MetadataRecord)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_a_damaged_byte_in_a_recorded_batch_is_noticed(frames: tuple[EncodedBatch, ...], data: st.DataObject) -> None:
     frame = data.draw(st.sampled_from(frames))
