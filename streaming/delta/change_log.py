@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.change_reader import ONLY_SOURCES
 from streaming.delta.change_rows import in_commit
 from streaming.delta.history import expire_changes
 from streaming.delta.layouts import create_or_upgrade
@@ -90,12 +91,13 @@ class ChangeLog:
         for source, position in positions.items():
             self._positions[source] = max(position, self.position(source))
 
-    def commit(self, rows: pa.Table, positions: Mapping[str, int]) -> int:
+    def commit(self, rows: pa.Table, positions: Mapping[str, int], *, only_sources: bool = False) -> int:
         """Append changes and move positions, at exactly the next version.
 
         Args:
             rows: changes as ``change_rows.changes_to_arrow`` writes them.
             positions: last applied position of every source in the batch.
+            only_sources: they say how far sources were applied, and nothing else.
 
         Returns:
             the new version.
@@ -106,7 +108,8 @@ class ChangeLog:
         # The version is certain before the commit: the writer commits at exactly this version or not at all.
         expected = self.version + 1
         committed_at = time.time_ns() // 1000
-        version = self._writer.write(in_commit(rows, expected, committed_at), APPEND, moved(positions))
+        info = {ONLY_SOURCES: "true"} if only_sources else None
+        version = self._writer.write(in_commit(rows, expected, committed_at), APPEND, moved(positions), info)
         self._positions.update(positions)
         self._maintenance.after_commit()
         return version

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
+ONLY_SOURCES: Final = "onlySources"
+"""In ``commitInfo`` of a commit whose rows say how far sources were applied, and nothing else: of heartbeats."""
 _SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
 _ORDER: Final = [("version", "ascending"), ("ordinal", "ascending")]
 
@@ -158,6 +160,18 @@ def files_between(path: Path, after_version: int, to_version: int) -> list[str]:
         return []
     check_layout(table, PARTITION_CHANGES)
     return [file_path(path, file) for file, _ in _files_with(table, after_version, to_version)]
+
+
+def only_sources(path: Path, after_version: int, to_version: int) -> bool:
+    """Return whether versions after one, up to another, hold nothing but how far sources were applied.
+
+    False where a commit does not say so: it is another writer's, or its log entry has expired.
+    """
+    for version in range(to_version, after_version, -1):
+        said = [action["commitInfo"] for action in actions_of(path, version) if "commitInfo" in action]
+        if not any(ONLY_SOURCES in info for info in said):
+            return False
+    return True
 
 
 def rows_between(path: Path, after_version: int, to_version: int) -> pa.Table:

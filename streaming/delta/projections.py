@@ -7,6 +7,8 @@ the changes after them. One thread writes all of them, beside the thread of the 
 
 from __future__ import annotations
 
+import math
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 SOURCE_VERSION: Final = PARTITION_CHANGES.name
 # Two writers of a table derived from one change log write the same rows, so the loser of a race checks again.
 TRIES: Final = 5
+SECONDS_BETWEEN_HEARTBEATS: Final = 20.0
+"""Four commits a heartbeat are most of what an idle cluster costs; readers read the changes after the tables anyway."""
 _STATES: Final = (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE)
 
 
@@ -73,6 +77,7 @@ class Projections:
         events, name = self._tables[REPLICATION_EVENTS.name], REPLICATION_EVENTS.name
         self._maintenance[name] = AppendMaintenance(events, directory / name, self._writers[name], expire_days, policy)
         self._removals_version = BEFORE_FIRST
+        self._projected, self._projected_at = BEFORE_FIRST, -math.inf
         self._recovered = Recovered()
         self._last_read = BEFORE_FIRST, BEFORE_FIRST, pa.table({})
 
@@ -104,6 +109,11 @@ class Projections:
             "new folders"
         )
 
+    def is_due(self, shared: SharedState) -> bool:
+        """Return whether the tables are to be written: after steps at once, after mere heartbeats once in a while."""
+        is_long_ago = time.monotonic() - self._projected_at >= SECONDS_BETWEEN_HEARTBEATS
+        return shared.stepped > self._projected or (is_long_ago and shared.version > self._projected)
+
     def project(self, shared: SharedState) -> bool:
         """Write every table that lags behind the state; return whether there was anything to do."""
         state, tally, version = shared.copied()
@@ -118,6 +128,7 @@ class Projections:
             PARTITION_STATE_TABLE.name: lambda: self._write_partitions(state, version),
         }
         written = [self._brought_to(version, self._tables[name], write) for name, write in makers.items()]
+        self._projected, self._projected_at = version, time.monotonic()
         return any(written)
 
     def _brought_to(self, version: int, table: DeltaTable, write: Callable[[], None]) -> bool:

@@ -22,19 +22,25 @@ IsrRemovals = Counter[tuple[str, int, str]]
 
 @dataclass(slots=True)
 class SharedState:
-    """The state at one version of the change log. One thread applies batches, another one reads copies."""
+    """The state at one version of the change log. One thread applies batches, another one reads copies.
+
+    Attributes:
+        stepped: the newest version with more than how far sources were applied.
+    """
 
     state: ReplicationState = field(default_factory=ReplicationState)
     version: int = -1
+    stepped: int = -1
     tally: SuspectTally = field(default_factory=SuspectTally)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def applied(self, touched: ReplicationState, version: int) -> None:
-        """Apply what a committed batch touched."""
+    def applied(self, touched: ReplicationState, version: int, *, only_sources: bool = False) -> None:
+        """Apply what a committed batch touched; ``only_sources``: how far sources were applied, and nothing else."""
         with self.lock:
             self.tally.apply(self.state, touched)
             self.tally.forget(self.state.apply(touched))
             self.version = version
+            self.stepped = self.stepped if only_sources else version
 
     def sources(self) -> tuple[list[SourceState], int]:
         """Return how far every source was applied, and the version that this follows from."""

@@ -55,13 +55,16 @@ class Writer:
         kept, self._kept = self._kept, {}
         return kept
 
-    def write(self, rows: pa.Table, mode: Mode, transactions: Mapping[str, int]) -> int:
+    def write(
+        self, rows: pa.Table, mode: Mode, transactions: Mapping[str, int], info: Mapping[str, str] | None = None
+    ) -> int:
         """Commit rows at exactly the next version; return that version.
 
         Args:
             rows: in the table's schema.
             mode: ``OVERWRITE`` or ``APPEND``.
             transactions: numbers by name that the same commit stores in the table.
+            info: what the commit says of itself (``commitInfo`` in its log entry).
 
         Raises:
             TableRefused: another writer came first; nothing was written.
@@ -71,7 +74,7 @@ class Writer:
         try:
             with writing(self._table.table_uri):
                 write_deltalake(
-                    self._table, rows, mode=mode, commit_properties=self._properties(transactions),
+                    self._table, rows, mode=mode, commit_properties=self._properties(transactions, info),
                     writer_properties=_SMALL_FILES if rows.num_rows <= SMALL_ROWS else _LARGE_FILES,
                 )  # fmt: skip
         except DeltaError as error:
@@ -113,9 +116,10 @@ class Writer:
             self._check_race(error, expected)
             raise
 
-    def _properties(self, transactions: Mapping[str, int]) -> CommitProperties:
+    def _properties(self, transactions: Mapping[str, int], info: Mapping[str, str] | None = None) -> CommitProperties:
         written = [Transaction(name, value) for name, value in {**transactions, GENERATION: self._generation}.items()]
-        return CommitProperties(max_commit_retries=0, app_transactions=written)
+        custom = None if info is None else dict(info)
+        return CommitProperties(max_commit_retries=0, app_transactions=written, custom_metadata=custom)
 
     def _check_race(self, error: DeltaError, expected: int) -> None:
         """Refuse a writer whose version was taken.

@@ -78,16 +78,19 @@ def _open_incidents(places: Places, settings: JobSettings) -> OpenedQuery:
 
 def _open_replication(places: Places, settings: JobSettings) -> OpenedQuery:
     batch: ReplicationBatch | DistributedReplicationBatch
-    project: Callable[[], object]
     if settings.execution == DISTRIBUTED:
         batch = DistributedReplicationBatch(places.tables, settings.buckets, places.retention)
         project = DistributedProjections(places.tables, places.retention).project
+        follower = ProjectionThread(project, settings.projection_seconds)
     else:
         batch = ReplicationBatch(places.tables, places.retention)
-        project = partial(batch.projections.project, batch.shared)
+        tables, shared = batch.projections, batch.shared
+        follower = ProjectionThread(
+            partial(tables.project, shared), settings.projection_seconds, partial(tables.is_due, shared)
+        )
     if batch.is_empty:  # with its old checkpoint the query would skip what the bus still holds and the tables lack
         _delete_checkpoint(places.checkpoint / Channel.REPLICATION)
-    return OpenedQuery(batch=batch, progress=batch, follower=ProjectionThread(project, settings.projection_seconds))
+    return OpenedQuery(batch=batch, progress=batch, follower=follower)
 
 
 def _delete_checkpoint(checkpoint: Path) -> None:

@@ -103,12 +103,14 @@ class ReplicationBatch:
         if decoded.positions:
             steps = (*folded.changes, *self._of_refused_only(folded, decoded.positions))
             changes = [self._with_position(change, decoded.positions) for change in steps]
-            version = self._change_log.commit(changes_to_arrow(changes), decoded.positions)
+            only_sources = all(change.subject is Subject.SOURCE for change in changes)
+            rows = changes_to_arrow(changes)
+            version = self._change_log.commit(rows, decoded.positions, only_sources=only_sources)
             for change in changes:
                 if change.source_after is not None:
                     after = change.source_after
                     folded.touched.sources[after.cluster_id, after.source] = after
-            self.shared.applied(folded.touched, version)
+            self.shared.applied(folded.touched, version, only_sources=only_sources)
             self._repeated.learn(decoded.blocks, folded.touched, self.shared.state)
         watch.lap("commit")
         return Applied(

@@ -28,9 +28,12 @@ class ProjectionThread(threading.Thread):
         seconds: duration of the last round.
     """
 
-    def __init__(self, project: Callable[[], object], seconds: float) -> None:
+    def __init__(
+        self, project: Callable[[], object], seconds: float, is_due: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Write the tables each so many seconds where that is due, and once when it is stopped."""
         super().__init__(name="projections", daemon=True)
-        self._round, self._seconds = project, seconds
+        self._round, self._seconds, self._is_due = project, seconds, is_due
         self._stopped = threading.Event()
         self.error: Exception | None = None
         self.seconds = 0.0
@@ -39,6 +42,8 @@ class ProjectionThread(threading.Thread):
         """Run a round, rest, repeat; after a failure rest longer each time."""
         pause = self._seconds
         while not self._stopped.wait(pause):
+            if not self._is_due():
+                continue
             if self._project():
                 pause = max(self._seconds, min(self.seconds * REST_PER_WORK, LONGEST_REST_SECONDS))
             elif isinstance(self.error, (TableRefused, AssertionError)):

@@ -8,6 +8,8 @@ commit, so no entry of Delta's log is needed to read them, however far behind th
 
 from __future__ import annotations
 
+import math
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
@@ -15,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.change_reader import ChangesRestarted, rows_between
+from streaming.delta.change_reader import ChangesRestarted, only_sources, rows_between
 from streaming.delta.storage import BEFORE_FIRST, has_moved, newest_version
 from streaming.errors import ConfigurationError
 from streaming.jobs.schemas import table_schema
@@ -31,6 +33,7 @@ PATH: Final = "path"
 AFTER: Final = "after"
 VERSION: Final = "version"
 VERSIONS_PER_BATCH: Final = 1000
+SECONDS_BETWEEN_HEARTBEATS: Final = 20.0
 
 
 class Versions(InputPartition):
@@ -78,17 +81,28 @@ class ChangesStreamReader(DataSourceStreamReader):
 
     def __init__(self, path: Path, after: int = BEFORE_FIRST) -> None:
         self._path, self._after = path, after
+        self._only_sources_upto = BEFORE_FIRST
+        self._planned_at = -math.inf
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Begin after the version that the query has read already."""
         return {VERSION: self._after}
 
     def latestOffset(self, start: dict[str, int], limit: object = None) -> dict[str, int]:  # noqa: ARG002, N802 - Spark's
-        """Return the end of the next batch; idle, it costs two look-ups of a name."""
+        """Return the end of the next batch; idle, it costs two look-ups of a name.
+
+        Of mere heartbeats a query learns once in a while: a batch for each would be most of what it costs.
+        """
         version = start[VERSION]
         if not has_moved(self._path, version):
             return start
-        return {VERSION: max(version, min(newest_version(self._path), version + VERSIONS_PER_BATCH))}
+        newest = max(version, min(newest_version(self._path), version + VERSIONS_PER_BATCH))
+        is_recent = time.monotonic() - self._planned_at < SECONDS_BETWEEN_HEARTBEATS
+        if is_recent and only_sources(self._path, max(version, self._only_sources_upto), newest):
+            self._only_sources_upto = newest
+            return start
+        self._planned_at = time.monotonic()
+        return {VERSION: newest}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """Return the one task of a batch."""

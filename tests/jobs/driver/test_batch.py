@@ -14,6 +14,7 @@ from streaming.contracts.samples import (
     ReplicaOffsetsObserved,
     TransactionObserved,
 )
+from streaming.delta.change_reader import only_sources
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.newest import NewestBatch
 from tests.changes.conftest import Story
@@ -56,6 +57,36 @@ def test_a_batch_that_comes_again_in_any_cut_changes_nothing(tmp_path: Path) -> 
     again.apply(published(story))
 
     assert essence(rows(tmp_path, "partition_changes")) == expected_changes(story)
+
+
+def test_the_derived_tables_follow_steps_at_once_and_mere_heartbeats_once_in_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def applied(position: int) -> tuple[bool, bool]:
+        batch.apply(published(story.seen[position:], start=position))
+        path = tmp_path / "partition_changes"
+        is_due = batch.projections.is_due(batch.shared)
+        if is_due:
+            batch.projections.project(batch.shared)
+        return is_due, only_sources(path, batch.shared.version - 1, batch.shared.version)
+
+    story, batch = Story(), ReplicationBatch(tmp_path)
+    story.snapshot()
+    assert applied(0) == (True, False)
+
+    known = len(story.seen)
+    story.later().heartbeat()
+    assert applied(known) == (False, True)
+    assert not only_sources(tmp_path / "partition_changes", 0, batch.shared.version), "steps are among these"
+    assert not only_sources(tmp_path / "partition_changes", 0, 10_000), "of a version that has no entry nothing is said"
+
+    story.later().partition(isr=(1, 2), partition_epoch=1, cause="lag", evidence="proven")
+    assert applied(known + 1) == (True, False)
+
+    story.later().heartbeat()
+    monkeypatch.setattr("streaming.delta.projections.SECONDS_BETWEEN_HEARTBEATS", 0.0)
+    assert applied(known + 2) == (True, True)
+    assert not batch.projections.is_due(batch.shared), "there is nothing that they lack"
 
 
 def test_what_is_refused_goes_to_quarantine_once_and_the_rest_goes_on(tmp_path: Path) -> None:
