@@ -6,6 +6,7 @@ VENV ?= .venv
 FOR ?=
 RUNS ?= 50
 WORKERS ?= 2
+SAMPLE ?= 300
 SEED ?=
 SCENARIO ?=
 DIST ?= dist
@@ -23,7 +24,7 @@ SAY := @printf '\033[1m%s\033[0m\n'
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo test check format generated bench chaos package lock clean
+.PHONY: help env env-dev jars tools demo test check format generated bench chaos mutants package lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +89,9 @@ bench: $(DEV_READY) jars ## measure on this machine, and print what was measured
 
 chaos: $(DEV_READY) jars ## random runs of the real job under random harm: RUNS=50, SEED=N repeats them
 	@$(BIN)/python -m tests.chaos --runs $(RUNS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+mutants: $(DEV_READY) ## put small faults into the rules, to see that a test fails of each: SAMPLE=300, SEED=N
+	@$(BIN)/python -m tests.mutants --sample $(SAMPLE) --workers $(WORKERS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 package: $(if $(PACKAGER),,$(RUN_READY)) ## build dist/isrwatch.zip, the code for spark-submit --py-files
 	@rm -f $(DIST)/isrwatch*
