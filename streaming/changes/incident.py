@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from streaming.changes.incident_signals import ChangeRow, Family
-from streaming.changes.lag_attribution import LagEpisode, LagReport, smaller_side
+from streaming.changes.lag_attribution import LagEpisode, LagReport, merged_episode, smaller_side
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.incidents import IncidentClass
@@ -58,11 +58,10 @@ class DegradedCount:
         self.at = max(self.at, moment)
 
     def add(self, other: DegradedCount) -> None:
-        """Add another one's partitions. Peaks at different times do not add up."""
+        """Add another one's times. Peaks at different times do not add up, and a partition may be in both."""
         self.partition_micros += other.partition_micros
         self.wall_micros += other.wall_micros
-        self.now += other.now
-        self.peak = max(self.peak, other.peak, self.now)
+        self.peak = max(self.peak, other.peak)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +149,11 @@ class Incident:
     def is_under_way(self) -> bool:
         """Whether a partition is still degraded, or being reassigned, because of it."""
         return bool(self.held or self.moving)
+
+    @property
+    def is_only_lag(self) -> bool:
+        """Whether it has shown nothing graver than lag."""
+        return self.base is Family.LAG and not self.lost
 
     def holds(self, key: TopicPartition, brokers: Iterable[int]) -> bool:
         """Return whether a partition lacks one of these brokers because of this incident."""
@@ -242,6 +246,15 @@ class Incident:
         elif not any(down.broker == broker and down.planned and down.back_at is None for down in self.downs):
             self.lost.add(broker)
 
+    def take_for_planned(self, broker: int) -> None:
+        """Take a broker that seemed lost for one that was stopped cleanly."""
+        self.lost.discard(broker)
+        self.planned.add(broker)
+        for down in self.downs:
+            down.planned |= down.broker == broker and down.back_at is None
+        if self.base is Family.LOSS and not self.lost:
+            self.base = Family.PLANNED
+
     def record_up(self, broker: int, moment: int, *, restarted: bool) -> None:
         """Record that a broker is back."""
         if (down := self.down_now(broker)) is not None:
@@ -260,7 +273,7 @@ class Incident:
         for name in ("lost", "planned", "disks", "unclean_left", "moving"):
             getattr(self, name).update(getattr(other, name))
         self.downs = sorted((*self.downs, *other.downs), key=lambda down: (down.at, down.broker))
-        self.episode = _merged(self.episode, other.episode)
+        self.episode = merged_episode(self.episode, other.episode)
         self.cut = self.cut or other.cut
         self.stalled = tuple(sorted({*self.stalled, *other.stalled}))
         for topic_id, numbers in other.touched.items():
@@ -275,26 +288,6 @@ class Incident:
             tally.add(taken)
         for number, tally in enumerate(self.tallies):
             tally.now = sum(held.states[number] for held in self.held.values())
+            tally.peak = max(tally.peak, tally.now)
         self.evidence = (self.evidence + other.evidence)[:EVIDENCE_KEPT]
         self.evidence_count += other.evidence_count
-
-
-def _merged(one: LagEpisode | None, other: LagEpisode | None) -> LagEpisode | None:
-    if one is None or other is None:
-        return one or other
-    spoken = dict(one.spoken)
-    for pair, (first, last) in other.spoken.items():
-        ours = spoken.get(pair, (first, last))
-        spoken[pair] = (min(first, ours[0]), max(last, ours[1]))
-    return LagEpisode(
-        began=min(one.began, other.began),
-        seen=max(one.seen, other.seen),
-        spoken=spoken,
-        kept=one.kept | other.kept,
-        torn_at=_earlier(one.torn_at, other.torn_at),
-        rejoined_at=_earlier(one.rejoined_at, other.rejoined_at),
-    )
-
-
-def _earlier(one: int | None, other: int | None) -> int | None:
-    return min((moment for moment in (one, other) if moment is not None), default=None)

@@ -37,11 +37,26 @@ def _blames(incident: Incident, family: Family, blamed: frozenset[int]) -> bool:
     """
     if family is Family.LAG:
         return not blamed.isdisjoint(incident.blamed)
+    if family is Family.LOSS and began_with_lag(incident, blamed):
+        return True
     if blamed.isdisjoint(brokers_of(incident)):
         return False
     if incident.base is not Family.PLANNED or family not in (Family.LOSS, Family.DISK):
         return True
     return any(incident.down_now(broker) is not None for broker in blamed)
+
+
+def began_with_lag(incident: Incident, lost: frozenset[int]) -> bool:
+    """Return whether an open incident of lag was the beginning of the loss of one of these brokers.
+
+    Leaders expelled it, it has not rejoined, and nobody expelled those leaders. Where a leader is left alone in an ISR
+    a stall of it and the death of all its followers look the same before they are lost.
+    """
+    if incident.episode is None or not incident.is_only_lag:
+        return False
+    reports = incident.episode.spoken
+    reported = {follower for _, follower in reports}
+    return any(follower in lost and reporter not in reported for reporter, follower in reports)
 
 
 def continued_incident(
@@ -59,7 +74,11 @@ def continued_incident(
     open_ones = [incident for incident in reversed(incidents) if incident.closed_at is None]
     if family is Family.PLANNED:
         return next(
-            (incident for incident in reversed(incidents) if incident.base is Family.PLANNED or is_rolling(incident)),
+            (
+                incident
+                for incident in reversed(incidents)
+                if incident.base is Family.PLANNED or (_may_roll(incident) and is_rolling(incident))
+            ),
             None,
         )
     if family is Family.UNCLEAN:
@@ -69,18 +88,20 @@ def continued_incident(
             (
                 incident
                 for incident in open_ones
-                if incident.lost and (row.time - incident.lost_at <= TOGETHER or key in incident.held)
+                if incident.lost
+                and not incident.disks
+                and (row.time - incident.lost_at <= TOGETHER or key in incident.held)
             ),
             None,
         )
     if family is Family.LAG:
-        return next((incident for incident in open_ones if reporter in incident.blamed and is_only_lag(incident)), None)
+        return next((incident for incident in open_ones if reporter in incident.blamed and _is_lagging(incident)), None)
     return None
 
 
-def is_only_lag(incident: Incident) -> bool:
-    """Return whether an incident has shown nothing graver than lag."""
-    return incident.base is Family.LAG and not incident.lost
+def _is_lagging(incident: Incident) -> bool:
+    """Return whether an incident is of lag alone, and some of it lasts: what is over explains no later report."""
+    return incident.episode is not None and incident.is_only_lag
 
 
 def earlier_turn(incident: Incident, others: Sequence[Incident], since: int) -> Incident | None:

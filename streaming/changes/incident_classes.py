@@ -114,6 +114,8 @@ def _suspects(incident: Incident, kind: IncidentClass) -> tuple[int, ...]:
         return tuple(sorted(incident.disks))
     if kind in _LAG_CLASSES:
         return _lag_suspects(incident, kind)
+    if kind is IncidentClass.BROKER_LOSS and incident.lost:
+        return tuple(sorted(incident.lost))
     away = incident.lost | incident.planned
     return tuple(sorted(away or incident.unclean_left))
 

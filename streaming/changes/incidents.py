@@ -3,6 +3,7 @@
 Rows of a cluster are one incident by the brokers they blame and the partitions they touch:
 
 - the same broker is to blame, or the leader that removed it for lag is itself to blame;
+- a loss takes over the lag that it began with;
 - another broker is lost within seconds of the first, or degrades partitions further that were degraded already;
 - every change of a partition while it is degraded, and the return of its preferred leader afterwards.
 
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from streaming.changes.incident import Incident
-from streaming.changes.incident_bounds import continued_incident, earlier_turn, incident_blaming, is_only_lag
+from streaming.changes.incident_bounds import began_with_lag, continued_incident, earlier_turn, incident_blaming
 from streaming.changes.incident_classes import class_of
 from streaming.changes.incident_signals import FAMILY_OF, UNRELATED, ChangeRow, Family
 from streaming.changes.suspects import removal_suspects
@@ -114,10 +115,19 @@ class IncidentFold:
         elif family is not None and gone:
             held_by = self._removed(family, gone, row)
         elif row.cause not in UNRELATED:
+            if family is Family.PLANNED:
+                self._revise(row)
             self._continue(row)
         for incident in self._by_cluster.get(row.cluster_id, ()):
             if incident is not held_by and (row.topic_id, row.partition) in incident.held:
                 incident.hold(row)
+
+    def _revise(self, row: ChangeRow) -> None:
+        """Take a broker for stopped, not lost: its removal proved to be planned. Where two may be meant, wait."""
+        for incident in self._by_cluster.get(row.cluster_id, ()):
+            held = incident.held.get((row.topic_id, row.partition))
+            if held is not None and len(brokers := incident.lost & held.missing) == 1:
+                incident.take_for_planned(*brokers)
 
     def _move(self, row: ChangeRow) -> None:
         incident = self._standalone(Family.MOVE, row)
@@ -198,9 +208,11 @@ class IncidentFold:
                 incident.record_up(row.broker, row.time, restarted=restarted)
             if incident.closed_at is None:
                 self._record(incident, row)
+            else:
+                self._mark_changed(incident, row)
             others = self._by_cluster[row.cluster_id]
             if restarted and (first := earlier_turn(incident, others, row.time - self._gaps.rolling)) is not None:
-                self._merge(incident, into=first, row=row)
+                self._merge(incident, first, row)
 
     def cluster(self, row: ChangeRow) -> None:
         """Apply the events of a cluster: another controller."""
@@ -231,16 +243,21 @@ class IncidentFold:
         # followed from it: they are one. With a loss of its own it stays apart; when it is back, a leader that lagged
         # itself may expel it without its fault.
         if own is not None and other is not None and own is not other:
-            if is_only_lag(own):
-                older, newer = sorted((own, other), key=lambda each: (each.opened_at, each.incident_id))
-                self._merge(newer, into=older, row=row)
-                return older
+            if own.is_only_lag:
+                return self._merge(own, other, row)
             if family is Family.LAG and all(own.down_now(broker) is None for broker in blamed):
                 own = other
         incident = own or other
         if incident is None:
             return self._open(family, row)
         incident.closed_at = None
+        return self._with_its_lag(incident, blamed, row) if family is Family.LOSS else incident
+
+    def _with_its_lag(self, incident: Incident, lost: frozenset[int], row: ChangeRow) -> Incident:
+        """Merge the incidents that the lag of lost brokers had opened: each leader left alone opens its own."""
+        for each in list(self._by_cluster[row.cluster_id]):
+            if each is not incident and began_with_lag(each, lost):
+                incident = self._merge(incident, each, row)
         return incident
 
     def _open(self, family: Family, row: ChangeRow) -> Incident:
@@ -259,8 +276,9 @@ class IncidentFold:
         self._changed[incident.incident_id] = incident
         return incident
 
-    def _merge(self, incident: Incident, into: Incident, row: ChangeRow) -> None:
-        """Merge two incidents: the newer one is closed, and names the one that it is part of."""
+    def _merge(self, one: Incident, other: Incident, row: ChangeRow) -> Incident:
+        """Merge two incidents into the older one: the newer is closed, and names the one that it is part of."""
+        into, incident = sorted((one, other), key=lambda each: (each.opened_at, each.incident_id))
         into.absorb(incident)
         into.closed_at = None
         incident.release()
@@ -270,6 +288,7 @@ class IncidentFold:
         ]
         self._forget(incident, row)
         self._mark_changed(into, row)
+        return into
 
 
 def _nothing(_: IncidentFold, row: ChangeRow) -> None:

@@ -121,6 +121,28 @@ def _connected(brokers: set[int], pairs: Iterable[LagReport]) -> list[frozenset[
     return sorted({frozenset(members) for members in group.values()}, key=lambda group: (len(group), sorted(group)))
 
 
+def merged_episode(one: LagEpisode | None, other: LagEpisode | None) -> LagEpisode | None:
+    """Return one episode of the reports of two."""
+    if one is None or other is None:
+        return one or other
+    spoken = dict(one.spoken)
+    for pair, (first, last) in other.spoken.items():
+        ours = spoken.get(pair, (first, last))
+        spoken[pair] = (min(first, ours[0]), max(last, ours[1]))
+    return LagEpisode(
+        began=min(one.began, other.began),
+        seen=max(one.seen, other.seen),
+        spoken=spoken,
+        kept=one.kept | other.kept,
+        torn_at=_earlier(one.torn_at, other.torn_at),
+        rejoined_at=_earlier(one.rejoined_at, other.rejoined_at),
+    )
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    return min((moment for moment in (one, other) if moment is not None), default=None)
+
+
 def smaller_side(sides: list[frozenset[int]]) -> tuple[int, ...]:
     """Return the brokers of the smaller side of a split: of all sides where none is smaller than another."""
     smallest = [side for side in sides if len(side) == len(sides[0])]

@@ -1,0 +1,145 @@
+"""Which incident a removal belongs to, where several could explain it: faults played on a simulated cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streaming.changes.fold import fold
+from streaming.changes.incidents import IncidentGaps
+from streaming.changes.state import ReplicationState
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import Channel
+from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.incident_rows import rows_of
+from streaming.sources.simulated import SimulatedSource
+from streaming.sources.simulated.scenario_file import scenario_from
+from tests.changes.test_incidents import SECOND, START, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.changes.incident_signals import ChangeRow
+
+Fault = tuple[float, str, dict[str, Any]]
+THREE, SIX = (1, 2, 3), (1, 2, 3, 4, 5, 6)
+
+
+class Found(NamedTuple):
+    """An incident that stands: its class, its suspects, and how many partitions were under-replicated at once."""
+
+    kind: str
+    suspects: tuple[int, ...]
+    partitions: int
+
+
+def played(
+    faults: Sequence[Fault], seconds: int, brokers: tuple[int, ...] = SIX, lag_millis: int = 10_000, **topic: Any
+) -> tuple[ChangeRow, ...]:
+    """Play faults on 18 partitions, unless the topic says otherwise; sessions end after six seconds."""
+    defaults = {"name": "orders", "partitions": 18, "replication_factor": 3, "min_insync_replicas": 2}
+    constants = {
+        "replica_lag_time_max_ms": lag_millis, "broker_session_timeout_ms": 6_000,
+        "leader_imbalance_check_interval_ms": 15_000, "log_dirs": 2, "eligible_leader_replicas": False,
+    }  # fmt: skip
+    document = {
+        "description": "faults of a test", "brokers": list(brokers), "duration": seconds, "repeat": False,
+        "constants": constants, "topics": [{**defaults, "records_per_second": 10, **topic}],
+        "faults": [{"at": at, "action": action, **fields} for at, action, fields in faults],
+    }  # fmt: skip
+    source = SimulatedSource(
+        scenario_from("test", document), seed=1, cluster_id=ClusterId("c"), cluster="c", name="metadata_log:c",
+        epoch=Micros(START),
+    )  # fmt: skip
+    seen = source.poll(Micros(START + seconds * SECOND - 1))
+    folded = fold(ReplicationState(), (it for it in seen if it.channel is Channel.REPLICATION))
+    return tuple(rows_of(changes_to_arrow(folded.changes), 1))
+
+
+def found_in(rows: Sequence[ChangeRow]) -> list[Found]:
+    table = table_of([rows], IncidentGaps()).values()
+    return [
+        Found(
+            row["incident_class"],
+            tuple(suspect["broker"] for suspect in row["suspects"]),
+            row["under_replicated_peak"],
+        )
+        for row in sorted(table, key=lambda row: row["opened_at"])
+        if row["merged_into"] is None
+    ]
+
+
+def of(action: str, *brokers: int, at: float) -> list[Fault]:
+    return [(at, action, {"broker": broker}) for broker in brokers]
+
+
+def test_a_loss_beside_a_failed_disk_is_an_incident_of_its_own() -> None:
+    disk: Fault = (5, "fail_log_dir", {"broker": 3, "directory": "dir-1"})
+
+    for seconds_later in (1, 30):
+        rows = played([disk, *of("kill", 3, at=100), *of("kill", 2, at=100 + seconds_later)], 160)
+
+        assert [it[:2] for it in found_in(rows)] == [("disk_failure", (3,)), ("broker_loss", (2,))]
+
+
+def test_lag_that_a_leader_left_alone_reports_is_the_beginning_of_the_loss_of_its_followers() -> None:
+    dead = [*of("kill", 2, 3, at=5), *of("start", 2, 3, at=45)]
+    rack = [*of("kill", 3, 4, at=5), *of("start", 3, 4, at=45)]
+    led_by_two = [[1, 3, 4], [2, 3, 4]] * 6
+
+    alone = found_in(played(dead, 120, brokers=THREE, lag_millis=2500))
+    together = found_in(played(rack, 120, lag_millis=2500, partitions=12, assignments=led_by_two))
+
+    assert alone == [Found("broker_loss", (2, 3), 18)]
+    assert together == [Found("broker_loss", (3, 4), 12)]
+
+
+def test_a_leader_that_was_reported_itself_has_stalled_whatever_befalls_its_followers_later() -> None:
+    stalled = [*of("pause", 2, at=5), *of("resume", 2, at=9.5)]
+
+    found = found_in(played([*stalled, *of("kill", 1, at=40)], 60, brokers=THREE, lag_millis=2500))
+
+    assert [it[:2] for it in found] == [("leader_stall", (2,)), ("broker_loss", (1,))]
+
+
+def test_a_loss_that_proves_to_be_a_clean_stop_becomes_one() -> None:
+    leads_nothing = [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1]] * 3
+    stopped, crashed = of("stop", 3, at=10), of("kill", 1, at=30)
+
+    alone = found_in(played([*stopped, *of("start", 3, at=50)], 100, partitions=12, assignments=leads_nothing))
+    both = found_in(played([*stopped, *crashed], 60, partitions=12, assignments=leads_nothing))
+
+    assert alone == [Found("controlled_shutdown", (3,), 12)]
+    assert [it[:2] for it in both] == [("controlled_shutdown", (3,)), ("broker_loss", (1,))]
+
+
+def test_a_clean_stop_after_an_unclean_election_is_an_incident_of_its_own() -> None:
+    faults = [
+        *of("kill", 2, at=4), *of("start", 2, at=20), *of("kill", 1, at=20.5), *of("start", 1, at=35),
+        *of("stop", 5, at=335), *of("start", 5, at=343),
+    ]  # fmt: skip
+    pairs = [[1, 2], [1, 2], [2, 1], [2, 1], [3, 4], [4, 5], [5, 6], [6, 3]]
+
+    rows = played(
+        faults, 420, partitions=8, replication_factor=2, min_insync_replicas=1, assignments=pairs,
+        unclean_leader_election=True,
+    )  # fmt: skip
+
+    assert [it[:2] for it in found_in(rows)] == [("unclean_election", (1, 2)), ("controlled_shutdown", (5,))]
+
+
+def test_what_a_closed_incident_learns_survives_a_restart_of_the_job() -> None:
+    link = {"link": [1, 2]}
+    flapping: list[Fault] = [
+        (at, "release", link) if number % 2 else (at, "slow", link | {"records_per_second": 5})
+        for number, at in enumerate(range(60, 300, 8))
+    ]
+    restarts = [*of("kill", 4, at=5), *of("start", 4, at=95), *of("kill", 5, at=135), *of("start", 5, at=165)]
+    faults = sorted([*restarts, *flapping], key=lambda fault: fault[0])
+    rows = played(faults, 370, lag_millis=2500, partitions=6, assignments=[[1, 2, 3]] * 6)
+
+    single = table_of([[row] for row in rows], IncidentGaps())
+
+    assert table_of([[row] for row in rows], IncidentGaps(), restart=True) == single
+    assert ("rolling_restart", [4, 5]) in [
+        (row["incident_class"], [suspect["broker"] for suspect in row["suspects"]]) for row in single.values()
+    ]
