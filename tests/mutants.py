@@ -40,7 +40,7 @@ NO_SERVICES: Final = "not spark and not kafka and not prometheus and not slow"
 THE_SAME: Final = ("_Is_Eq", "_Eq_Is", "_IsNot_NotEq", "_NotEq_IsNot")
 # The rules, and where their tests are; those of the module's own name run first.
 RULES: Final = {
-    "streaming/changes/*.py": ("tests/changes", "tests/contracts"),
+    "streaming/changes/*.py": ("tests/changes", "tests/contracts", "tests/delta", "tests/jobs/driver"),
     "streaming/contracts/health.py": ("tests/contracts", "tests/changes"),
     "streaming/delta/change_reader.py": ("tests/delta", "tests/exporters/read_model"),
     "streaming/delta/state_reader.py": ("tests/delta", "tests/exporters/read_model"),
