@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
@@ -36,6 +37,21 @@ def steps(changes: list[Change]) -> list[Change]:
 
 def kinds(change: Change) -> list[EventKind]:
     return [event.event for event in change.events]
+
+
+def test_the_event_of_a_broker_is_identified_by_its_record_and_in_a_poll_by_its_moment(story: Any) -> None:
+    story.snapshot()
+    story.later().broker(3, fenced=True)
+    fenced = story.seen[-1]
+    polled = replace(fenced, sequence=fenced.sequence + 1, metadata_offset=None, fenced=False)
+
+    _, changes = run([*story.seen, polled])
+
+    found = [event.event_id for change in changes for event in change.events if change.subject is Subject.BROKER]
+    assert found == [
+        f"cluster-1/broker/3/{fenced.metadata_offset}/fenced",
+        f"cluster-1/broker/3/{polled.occurred_not_after}/unfenced",
+    ]
 
 
 def test_the_first_sight_of_a_cluster_writes_baseline_rows_without_events(story: Any) -> None:
