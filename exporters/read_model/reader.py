@@ -82,6 +82,11 @@ class TablesReader:
         """Return the newest events, newest last."""
         return self.snapshot.recent_events
 
+    def has_new_changes(self) -> bool:
+        """Return whether the change log has a version that was not read; costs two look-ups of a name."""
+        changes = self._changes
+        return changes is not None and changes.version > BEFORE_FIRST and has_moved(changes.path, changes.version)
+
     @collected_after()
     def refresh(self) -> ReplicationSnapshot:
         """Read what is new; about a millisecond when nothing is. After an error everything is read again.

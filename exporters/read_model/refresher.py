@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # After a failure everything is read again, which must not happen ten times a second.
 PAUSE_AFTER_ERROR: Final = 1.0
+# A refresh without news costs a millisecond, a look at the change log alone a hundredth of it.
+SECONDS_BETWEEN_LOOKS: Final = 0.02
 _LOG = logging.getLogger(__name__)
 
 
@@ -36,7 +38,7 @@ class Refresher(threading.Thread):
 
         Args:
             reader: used by this thread only from now on.
-            refresh_seconds: pause between two refreshes.
+            refresh_seconds: longest pause between two refreshes; new changes end it.
             program_version: exposed by ``build_info``.
         """
         super().__init__(name="refresher", daemon=True)
@@ -61,10 +63,19 @@ class Refresher(threading.Thread):
         )
 
     def run(self) -> None:
-        """Refresh periodically until stopped; after a failure pause for longer."""
+        """Refresh periodically until stopped, and as soon as there are changes; after a failure pause for longer."""
         while not self._stopped.is_set():
             self.look()
-            self._stopped.wait(self._pause if self.last_error is None else max(self._pause, PAUSE_AFTER_ERROR))
+            if self.last_error is None:
+                self._wait_for_changes()
+            else:
+                self._stopped.wait(max(self._pause, PAUSE_AFTER_ERROR))
+
+    def _wait_for_changes(self) -> None:
+        end = time.monotonic() + self._pause
+        while (left := end - time.monotonic()) > 0:
+            if self._stopped.wait(min(left, SECONDS_BETWEEN_LOOKS)) or self._reader.has_new_changes():
+                return
 
     def look(self) -> None:
         """Refresh the snapshot once; a failure is counted and logged."""

@@ -46,7 +46,7 @@ class ChangeReader:
             path: the folder of ``partition_changes``; it need not exist yet.
             after_version: newest version that the caller has read.
         """
-        self._path = path
+        self.path = path
         self._table_id: int | None = None
         self._identity: tuple[int, int] | None = None
         self.version = after_version
@@ -62,7 +62,7 @@ class ChangeReader:
             TableRefused: the table has another layout than this program reads.
         """
         upto = 1 << 62 if to_version is None else to_version
-        if self._identity is not None and identity_of(self._path, self.version) == self._identity:
+        if self._identity is not None and identity_of(self.path, self.version) == self._identity:
             newest, files = self._files_in_log(upto)
         else:
             newest, files = self._files_by_statistics(upto)
@@ -70,34 +70,34 @@ class ChangeReader:
             return []
         parts = [self._rows_of(file, date, newest) for file, date in files]
         rows = _in_order(pa.concat_tables([part for part in parts if part.num_rows] or [_SCHEMA.empty_table()]))
-        self.version, self._identity = newest, identity_of(self._path, newest)
+        self.version, self._identity = newest, identity_of(self.path, newest)
         return by_version(rows)
 
     def _files_in_log(self, upto: int) -> tuple[int, list[tuple[str, str]]]:
         """Follow the log entry by entry; neither compaction nor the expiry of history adds rows."""
         version, files = self.version, []
-        while version < upto and (actions := actions_of(self._path, version + 1)):
+        while version < upto and (actions := actions_of(self.path, version + 1)):
             version += 1
             files += files_added(actions)
         return version, files
 
     def _files_by_statistics(self, upto: int) -> tuple[int, list[tuple[str, str]]]:
-        table = open_table(self._path)
+        table = open_table(self.path)
         if table is None:
             if self.version > BEFORE_FIRST:
-                raise ChangesRestarted(f"{self._path} is gone")
+                raise ChangesRestarted(f"{self.path} is gone")
             return BEFORE_FIRST, []
         check_layout(table, PARTITION_CHANGES)
         if self._table_id not in {None, table.metadata().id} or table.version() < self.version:
-            raise ChangesRestarted(f"{self._path} was recreated or restored from an older copy")
-        if self._identity is not None and identity_of(self._path, self.version) is not None:
-            raise ChangesRestarted(f"version {self.version} of {self._path} was replaced")
+            raise ChangesRestarted(f"{self.path} was recreated or restored from an older copy")
+        if self._identity is not None and identity_of(self.path, self.version) is not None:
+            raise ChangesRestarted(f"version {self.version} of {self.path} was replaced")
         self._table_id = table.metadata().id
         newest = min(upto, int(table.version()))
         return newest, _files_with(table, self.version, newest)
 
     def _rows_of(self, file: str, date: str, upto: int) -> pa.Table:
-        rows = read_file(self._path, file)
+        rows = read_file(self.path, file)
         bounds = pc.min_max(rows["version"]).as_py()
         if rows.num_rows and (bounds["min"] <= self.version or bounds["max"] > upto):
             rows = rows.filter(pc.and_(pc.greater(rows["version"], self.version), pc.less_equal(rows["version"], upto)))

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition, ScrapeRequest
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.refresher import ExporterHealth
+from exporters.read_model.refresher import ExporterHealth, Refresher
 from streaming.changes.fold import fold
 from streaming.changes.restart_safety import is_safe_to_stop
 from streaming.contracts.identifiers import ClusterId, Micros
@@ -20,6 +20,7 @@ from streaming.delta.change_log import ChangeLog
 from streaming.delta.change_rows import changes_to_arrow
 from streaming.delta.projections import Projections
 from streaming.sources.simulated import SimulatedSource, load_scenario
+from tests.plugins.local_http import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -148,3 +149,20 @@ def test_advice_and_times_of_the_page_are_those_of_the_fold_and_the_lost_brokers
             of_cluster = page[f"kafka_replication_cluster_{name}_total", (("cluster", "demo"),)]
             assert of_cluster == pytest.approx(partitions, abs=1e-5)
     assert suspects == {"2", "3"}
+
+
+def test_changes_are_read_at_once_however_seldom_the_tables_are_checked(tmp_path: Path) -> None:
+    job = Job(tmp_path, "broker_loss")
+    for _ in range(3):
+        job.batch()
+    refresher = Refresher(TablesReader(tmp_path), 3600.0, "1.2.3")
+    refresher.start()
+    try:
+        wait_until(lambda: refresher.snapshot.version == job.shared.version, what="the first reading")
+        before = job.shared.version
+        while job.shared.version == before:
+            job.batch()
+        wait_until(lambda: refresher.snapshot.version == job.shared.version, what="what came since")
+    finally:
+        refresher.stop()
+        refresher.join()
