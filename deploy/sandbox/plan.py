@@ -14,11 +14,13 @@ from deploy.sandbox.properties import HOST, Ports, node_properties
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 FIRST_CONTROLLER: Final = 101
 _PORTS: Final = range(15_000, 32_000)  # below the kernel's range for outgoing connections
+_BLOCK: Final = 40
+_PORTS_OF_A_BROKER: Final = 4
 _STATE: Final = "state.json"
 
 
@@ -66,10 +68,11 @@ def plan_cluster(  # noqa: PLR0913 - all are keywords
 
     ``jmx_config`` adds the Prometheus JMX exporter to every broker, ``proxy`` a proxy between the brokers.
     """
+    free = _free_ports(brokers * _PORTS_OF_A_BROKER + controllers)
     return Plan(
         cluster_id=random_id(),
-        brokers={number: _ports(proxied=proxy) for number in range(1, brokers + 1)},
-        controllers={FIRST_CONTROLLER + number: Ports(client=_free_port()) for number in range(controllers)},
+        brokers={number: _ports(free, proxied=proxy) for number in range(1, brokers + 1)},
+        controllers={FIRST_CONTROLLER + number: Ports(client=next(free)) for number in range(controllers)},
         properties=dict(properties or {}),
         node_properties={node: dict(own) for node, own in (node_properties or {}).items()},
         heap_megabytes=heap_megabytes,
@@ -110,22 +113,32 @@ def random_id() -> str:
     return text
 
 
-def _ports(*, proxied: bool) -> Ports:
-    replication = _free_port()
+def _ports(free: Iterator[int], *, proxied: bool) -> Ports:
+    replication = next(free)
     return Ports(
-        client=_free_port(),
+        client=next(free),
         replication=replication,
-        advertised_replication=_free_port() if proxied else replication,
-        metrics=_free_port(),
+        advertised_replication=next(free) if proxied else replication,
+        metrics=next(free),
     )
 
 
-def _free_port() -> int:
+def _free_ports(count: int) -> Iterator[int]:
+    """Return neighbouring ports, from a block in which each one is free.
+
+    The block of another cluster has one that is taken, even while some of its nodes are down and want theirs back.
+    """
+    size = max(count, _BLOCK)
     while True:
-        port = secrets.choice(_PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            return port
+        first = secrets.choice(_PORTS[::size])
+        if all(map(_is_free, range(first, first + size))):
+            return iter(range(first, first + size))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,39 @@
+"""The plan of a sandbox cluster: its ports."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from deploy.sandbox import plan
+from deploy.sandbox.plan import Plan, plan_cluster
+
+
+def ports_of(planned: Plan) -> list[int]:
+    of_brokers = [
+        port
+        for ports in planned.brokers.values()
+        for port in (ports.client, ports.replication, ports.advertised_replication, ports.metrics)
+    ]
+    return of_brokers + [ports.client for ports in planned.controllers.values()]
+
+
+def test_no_two_nodes_of_a_plan_share_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_PORTS", range(15_000, 15_400))
+
+    for _ in range(50):
+        ports = ports_of(plan_cluster(brokers=6, controllers=3, proxy=True))
+        assert len(set(ports)) == len(ports) == 27
+
+
+def test_a_plan_keeps_away_from_the_ports_of_a_cluster_whose_nodes_are_partly_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plan, "_PORTS", range(15_000, 15_400))
+    running = ports_of(plan_cluster(proxy=True))
+    with socket.socket() as alive:
+        alive.bind((plan.HOST, running[0]))
+
+        for _ in range(50):
+            assert not set(ports_of(plan_cluster(proxy=True))) & set(running)
