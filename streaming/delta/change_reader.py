@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 ONLY_SOURCES: Final = "onlySources"
 """In ``commitInfo`` of a commit whose rows say how far sources were applied, and nothing else: of heartbeats."""
+SECONDS_BETWEEN_HEARTBEATS: Final = 20.0
+"""How often those who derive tables follow such commits: a round for each would be most of what an idle job costs."""
 _SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
 _ORDER: Final = [("version", "ascending"), ("ordinal", "ascending")]
 

@@ -24,7 +24,7 @@ from streaming.contracts.tables import (
     PARTITION_STATE_TABLE,
     REPLICATION_EVENTS,
 )
-from streaming.delta.change_reader import ChangesRestarted, rows_between
+from streaming.delta.change_reader import SECONDS_BETWEEN_HEARTBEATS, ChangesRestarted, rows_between
 from streaming.delta.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.events import events_of
 from streaming.delta.history import expire_days
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 SOURCE_VERSION: Final = PARTITION_CHANGES.name
 # Two writers of a table derived from one change log write the same rows, so the loser of a race checks again.
 TRIES: Final = 5
-SECONDS_BETWEEN_HEARTBEATS: Final = 20.0
-"""Four commits a heartbeat are most of what an idle cluster costs; readers read the changes after the tables anyway."""
 _STATES: Final = (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE)
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.change_reader import ChangesRestarted, only_sources, rows_between
+from streaming.delta.change_reader import SECONDS_BETWEEN_HEARTBEATS, ChangesRestarted, only_sources, rows_between
 from streaming.delta.storage import BEFORE_FIRST, has_moved, newest_version
 from streaming.errors import ConfigurationError
 from streaming.jobs.schemas import table_schema
@@ -33,7 +33,6 @@ PATH: Final = "path"
 AFTER: Final = "after"
 VERSION: Final = "version"
 VERSIONS_PER_BATCH: Final = 1000
-SECONDS_BETWEEN_HEARTBEATS: Final = 20.0
 
 
 class Versions(InputPartition):
@@ -94,11 +93,12 @@ class ChangesStreamReader(DataSourceStreamReader):
         Of mere heartbeats a query learns once in a while: a batch for each would be most of what it costs.
         """
         version = start[VERSION]
-        if not has_moved(self._path, version):
+        is_recent = time.monotonic() - self._planned_at < SECONDS_BETWEEN_HEARTBEATS
+        looked_upto = max(version, self._only_sources_upto) if is_recent else version
+        if not has_moved(self._path, looked_upto):
             return start
         newest = max(version, min(newest_version(self._path), version + VERSIONS_PER_BATCH))
-        is_recent = time.monotonic() - self._planned_at < SECONDS_BETWEEN_HEARTBEATS
-        if is_recent and only_sources(self._path, max(version, self._only_sources_upto), newest):
+        if is_recent and only_sources(self._path, looked_upto, newest):
             self._only_sources_upto = newest
             return start
         self._planned_at = time.monotonic()
