@@ -2,8 +2,9 @@
 
 - Each commit lists ``_delta_log`` and reads the list of data files, so both are kept short.
 - Small files are compacted in two sizes: often into small ones, rarely those into large ones.
-- Log entries and the files they name stay for ``reader_minutes``, on every table: a reader has that long to read a
-  version that it has opened. No one needs them longer: followers select rows by version (``change_reader``).
+- Data files stay for ``reader_minutes`` after a version removed them, on every table: a reader has that long to read a
+  version that it has opened. So do the log entries, but no more than ``LOG_ENTRIES`` of them: each commit lists them
+  all. No one needs either longer: followers select rows by version (``change_reader``).
 
 Readers ignore compaction (``dataChange`` is false). Depends on no row.
 """
@@ -39,6 +40,8 @@ COMMITS_BETWEEN_ROUNDS: Final = 50
 ROUNDS_BETWEEN_LARGE: Final = 20
 SMALL_BYTES: Final = 512 * 1024
 LARGE_BYTES: Final = 32 * 1024 * 1024
+LOG_ENTRIES: Final = 300
+"""With those since the last round and back to a checkpoint at most 400; a commit lists 500 entries in a millisecond."""
 SECONDS_BETWEEN_SWEEPS: Final = 60.0
 SECONDS_BETWEEN_EXPIRIES: Final = 3600.0
 
@@ -72,7 +75,7 @@ class Maintenance:
         """
         self._table, self._path, self._policy = table, path, policy
         self._commits = 0
-        self._unneeded: set[str] = set()
+        self._unneeded_since: dict[str, float] = {}
         self._swept = time.monotonic()
 
     def after_commit(self) -> None:
@@ -89,9 +92,10 @@ class Maintenance:
             self.sweep()
 
     def expire_log(self) -> None:
-        """Delete the log entries that were superseded more than ``reader_minutes`` ago."""
+        """Delete the log entries that were superseded more than ``reader_minutes`` ago, and those above the limit."""
         since = time.time() - self._policy.reader_minutes * 60
-        before, after = -1, int(self._table.version()) + 1
+        newest = int(self._table.version())
+        before, after = -1, newest + 1
         # Entries that are gone are older than all. Where clocks went back it ends at an older entry, which keeps more.
         while after - before > 1:
             middle = (before + after) // 2
@@ -99,20 +103,23 @@ class Maintenance:
                 after = middle
             else:
                 before = middle
-        delete_log_before(self._path, max(0, before))
+        self._unneeded_since |= delete_log_before(self._path, max(0, before, newest - LOG_ENTRIES))
 
     def sweep(self) -> None:
-        """Delete the files that no version in the log needs, and that none needed at the last sweep.
+        """Delete the data files that no version in the log has needed for ``reader_minutes``.
 
-        Invariant: a file is deleted at the second sweep that finds it unneeded. A writer that has written a file and
-        not yet committed it has that long to do so.
+        Invariant: a file is deleted that long after its removal. Where the log does not say when that was, it counts
+        from the sweep that first finds the file unneeded: a writer that has written a file and not yet committed it has
+        that long to do so, and at least until the next sweep.
         """
         self._swept = time.monotonic()
+        now = time.time()
         paths = self._table.get_add_actions()["path"].to_pylist()
         needed = files_in_log(self._path) | {*paths, *(unquote(path) for path in paths)}
-        unneeded = data_files(self._path) - needed
-        delete_files(self._path, unneeded & self._unneeded)
-        self._unneeded = unneeded - self._unneeded
+        unneeded = {file: self._unneeded_since.get(file, now) for file in data_files(self._path) - needed}
+        expired = {file for file, since in unneeded.items() if since < now - self._policy.reader_minutes * 60}
+        delete_files(self._path, expired)
+        self._unneeded_since = {file: since for file, since in unneeded.items() if file not in expired}
 
 
 class AppendMaintenance(Maintenance):

@@ -196,18 +196,30 @@ def oldest_readable(path: Path) -> int:
     return max(begin, min((version for version in checkpoints if version >= begin - 1), default=0))
 
 
-def delete_log_before(path: Path, version: int) -> None:
+def delete_log_before(path: Path, version: int) -> dict[str, float]:
     """Delete the log entries before the newest checkpoint at or before a version; the checkpoint holds their result.
 
     Invariant: the log begins with a checkpoint or with version 0, so a reader never needs an entry that was deleted.
+
+    Returns:
+        The data files that the deleted entries removed from the table, with the time of it, in seconds since 1970.
     """
-    numbered = [(file, _number(file)) for file, _ in log_entries(path)]
-    checkpoints = [number for file, number in numbered if ".checkpoint" in file.name]
+    entries = [(file, _number(file), version is not None) for file, version in log_entries(path)]
+    checkpoints = [number for file, number, _ in entries if ".checkpoint" in file.name]
     version = min(version, newest_checkpoint(path) or 0)  # the one in _last_checkpoint stays
     begin = max((number for number in checkpoints if number <= version), default=0)
-    for file, number in numbered:
+    removed: dict[str, float] = {}
+    for file, number, is_entry in entries:
         if number < begin:
+            removed.update(_removed_by(path, number) if is_entry else {})
             file.unlink(missing_ok=True)
+    return removed
+
+
+def _removed_by(path: Path, version: int) -> dict[str, float]:
+    actions = actions_of(path, version)
+    removed = [unquote(action["remove"]["path"]) for action in actions if "remove" in action]
+    return dict.fromkeys(removed, _entry(path, version).stat().st_mtime) if removed else {}
 
 
 def _number(file: Path) -> int:

@@ -166,7 +166,7 @@ class AdminSource:
         observations = self._take_metadata(now, skew)
         if self._last is not None:
             envelope = self._envelope(self._last.view, now)
-            observations += self._offsets.take(envelope, now)
+            observations += self._offsets.take(self._last.view, envelope, now)
             observations += self._configs.take(envelope, now)
         return observations
 

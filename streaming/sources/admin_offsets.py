@@ -85,8 +85,12 @@ class OffsetsRound:
         )
         return [future for future in open_ones if future is not None]
 
-    def take(self, envelope: dict[str, Any], now: Micros) -> list[Observation]:
-        """Return the offsets of leaders that responded since the last call, without partitions that failed."""
+    def take(self, view: ClusterView, envelope: dict[str, Any], now: Micros) -> list[Observation]:
+        """Return the offsets of leaders that responded since the last call, without partitions that failed.
+
+        Neither those whose leader or topic id is another one by now: librdkafka asks the leader that it knows at the
+        moment, so who responded, and for which topic of that name, is not certain.
+        """
         ready = {
             broker: request
             for broker, request in self._in_flight.items()
@@ -97,7 +101,9 @@ class OffsetsRound:
         return [
             block
             for broker, request in ready.items()
-            for block in offsets_in_blocks(self._samples(broker, request, envelope, now))
+            for block in offsets_in_blocks(
+                sample for sample in self._samples(broker, request, envelope, now) if _is_led(sample, view)
+            )
         ]
 
     def _samples(
@@ -128,3 +134,13 @@ class OffsetsRound:
                     yield partition, Offset(offset)
             else:
                 self.refusal = missing_permission(failure, "DESCRIBE", f"topic {partition.topic}") or self.refusal
+
+
+def _is_led(sample: ReplicaOffsetsObserved, view: ClusterView) -> bool:
+    """Return whether the partition of a sample is still the one that its broker leads."""
+    partition = view.topics.get(sample.topic, {}).get(sample.partition)
+    return (
+        partition is not None
+        and partition.leader == sample.broker
+        and view.topic_ids.get(sample.topic) == sample.topic_id
+    )

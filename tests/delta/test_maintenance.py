@@ -155,6 +155,45 @@ def _date(path: Path, version: int, minutes: float) -> None:
     os.utime(entry, (written, written))
 
 
+def test_a_log_that_grows_fast_stays_short_and_what_readers_have_opened_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "LOG_ENTRIES", 20)
+    monkeypatch.setattr(upkeep, "COMMITS_BETWEEN_ROUNDS", 5)
+    monkeypatch.setattr(upkeep, "SECONDS_BETWEEN_SWEEPS", 0.0)
+    log, path = ChangeLog(tmp_path, RetentionPolicy(reader_minutes=10)), tmp_path / PARTITION_CHANGES.name
+    rows = changed()[1].num_rows
+    opened = {}
+    for _ in range(10):
+        commit(log, tmp_path, times=13)
+        opened[log.version] = DeltaTable(str(path))
+    commit(log, tmp_path, times=20)
+
+    assert len(versions_in_log(path)) < 20 + 5 * 2 + CHECKPOINT_EVERY
+    assert {read_all(table).num_rows for table in opened.values()} == {13 * rows * n for n in range(1, 11)}
+    assert len(data_files(path)) > 150, "all of it is of just now"
+
+    later = dt.datetime.now(dt.UTC).timestamp() + 601
+    monkeypatch.setattr(upkeep.time, "time", lambda: later)
+    commit(log, tmp_path, times=5)
+    assert len(data_files(path)) < 40, "removed ten minutes ago"
+    assert count(path) == 155 * rows
+
+
+def test_a_file_that_no_version_knows_stays_for_its_writer_as_long_as_for_readers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
+    commit(log, tmp_path, times=1)
+    keeper = Maintenance(DeltaTable(str(path)), path, RetentionPolicy(reader_minutes=10))
+    (path / "date=2023-11-14" / "part-of-a-commit-to-come.parquet").write_bytes(b"")
+    began = dt.datetime.now(dt.UTC).timestamp()
+    for minutes, files in ((0, 2), (9, 2), (11, 1)):
+        monkeypatch.setattr(upkeep.time, "time", lambda minutes=minutes: began + 60 * minutes)
+        keeper.sweep()
+        assert len(data_files(path)) == files, minutes
+
+
 def test_without_a_checkpoint_nothing_of_the_log_goes(tmp_path: Path) -> None:
     log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
     commit(log, tmp_path, times=3)

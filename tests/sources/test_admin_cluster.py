@@ -68,6 +68,13 @@ def source(cluster: Sandbox) -> Iterator[AdminSource]:
     polling.close()
 
 
+@pytest.fixture
+def healed(cluster: Sandbox) -> Iterator[None]:
+    """Whatever becomes of a test, the next one finds a whole cluster."""
+    yield
+    cluster.heal()
+
+
 def until(source: Source, enough: Callable[[list[Observation]], object], longest: list[float]) -> list[Observation]:
     """Poll until enough was seen; ``longest`` takes the seconds of each poll."""
     found: list[Observation] = []
@@ -137,6 +144,7 @@ def test_offsets_are_those_that_were_written(cluster: Sandbox, source: AdminSour
     assert all(item.last_stable_offset == item.high_watermark for item in found.values())
 
 
+@pytest.mark.usefixtures("healed")
 def test_a_broker_that_hangs_and_then_dies_is_reported_and_delays_nobody(cluster: Sandbox, source: AdminSource) -> None:
     longest: list[float] = []
     until(source, lambda seen: len(partitions(seen)) == 3, longest)
