@@ -14,7 +14,7 @@ from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.change_reader import ChangeReader
 from streaming.delta.definitions import APPEND_ONLY, STATISTICS_PROPERTY
 from streaming.delta.layouts import create_or_upgrade
-from streaming.delta.maintenance import Maintenance
+from streaming.delta.maintenance import Maintenance, RetentionPolicy
 from streaming.delta.queries import select
 from streaming.delta.writer import Writer
 from tests.delta.written_changes import expire_log, rows
@@ -69,7 +69,7 @@ class Followed:
         """Delete the log but for its newest entry, and the files that only what is gone has named."""
         expire_log(self.table, self.path, before=self.table.version())
         self.table = DeltaTable(str(self.path))
-        keeper = Maintenance(self.table, self.path)
+        keeper = Maintenance(self.table, self.path, RetentionPolicy(reader_minutes=0))
         keeper.sweep()
         keeper.sweep()
 

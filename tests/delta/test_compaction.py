@@ -15,7 +15,7 @@ from streaming.delta.change_reader import ChangeReader, rows_between
 from streaming.delta.change_rows import in_commit
 from streaming.delta.compaction import compact
 from streaming.delta.layouts import create_or_upgrade
-from streaming.delta.maintenance import AppendMaintenance
+from streaming.delta.maintenance import AppendMaintenance, RetentionPolicy
 from streaming.delta.queries import query, read_all
 from streaming.delta.writer import APPEND, KEPT_ROWS, Writer
 from streaming.errors import TableRefused
@@ -29,7 +29,7 @@ LARGE = 1 << 30
 
 
 def compacting(table: DeltaTable, path: Path) -> AppendMaintenance:
-    return AppendMaintenance(table, path, Writer(table), lambda *_: None)
+    return AppendMaintenance(table, path, Writer(table), lambda *_: None, RetentionPolicy(reader_minutes=0))
 
 
 @pytest.fixture
