@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streaming.changes.state import ReplicationState
 from streaming.contracts.state import ClusterState, SourceState
@@ -25,6 +25,7 @@ class Draft:
         self.touched = ReplicationState()
         self.changes: list[Change] = []
         self.dropped: list[Observation] = []
+        self.first_of_shape: dict[tuple[Any, ...], PartitionState] = {}
 
     def partition(self, cluster_id: ClusterId, topic_id: TopicId, number: int) -> PartitionState | None:
         """Look one partition up."""

@@ -27,7 +27,7 @@ from streaming.changes.draft import Draft
 from streaming.changes.min_isr import CLUSTER_DEFAULT, KEY, is_news, reported_minimum
 from streaming.changes.partition_events import with_event_ids
 from streaming.changes.primary_source import SILENCE, has_passed, may_order
-from streaming.changes.steps import appeared, reconfigured, revised, stepped, vanished
+from streaming.changes.steps import appeared, listed, reconfigured, revised, stepped, vanished
 from streaming.changes.unchanged_run import UnchangedRun
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
 from streaming.contracts.events import EventKind, Evidence, Subject
@@ -110,6 +110,11 @@ def _(observed: PartitionObserved, draft: Draft) -> None:
 
 @_apply.register
 def _(observed: PartitionsObserved, draft: Draft) -> None:
+    cluster = draft.cluster(observed)
+    is_first_report = not cluster.has_baseline and cluster.tombstones_until is None
+    if is_first_report and may_order(cluster, observed) and not draft.topic(observed.cluster_id, observed.topic_id):
+        listed(observed, draft)
+        return
     for partition in partitions.news(observed, draft.topic(observed.cluster_id, observed.topic_id)):
         _apply(partition, draft)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from itertools import groupby, pairwise, repeat
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from streaming.contracts.events import Cause, Evidence
@@ -134,6 +134,13 @@ _DEFAULTS: Final = tuple(
     None if name in {"leader_epoch", "partition_epoch"} else PartitionObserved.__dataclass_fields__[name].default
     for name in _ARRAYS
 )
+
+
+_OF_IDENTITY: Final = ("partition", "leader_epoch", "partition_epoch")
+identity_of: Final = itemgetter(*map(FIELDS_IN_BLOCK.index, _OF_IDENTITY))
+"""Reads, of one of the ``rows`` of a block, the partition's number and its epochs."""
+shape_of: Final = itemgetter(*(n for n, name in enumerate(FIELDS_IN_BLOCK) if name not in _OF_IDENTITY))
+"""Reads all the others, of which few different ones exist."""
 
 
 def in_blocks(partitions: Iterable[PartitionObserved]) -> Iterator[PartitionsObserved]:

@@ -54,6 +54,8 @@ def _bus(channel: Channel, spark: SparkSession, places: Places, settings: JobSet
         bus_source.CHANNEL: channel,
         bus_source.MAX_BYTES: str(settings.batch_bytes * factor),
     }
+    if channel is Channel.REPLICATION and settings.execution != DISTRIBUTED:
+        options[bus_source.REPEATED] = str(_repeated_blocks(places))
     return spark.readStream.format(bus_source.FORMAT).options(**options).load()
 
 
@@ -83,7 +85,8 @@ def _open_replication(places: Places, settings: JobSettings) -> OpenedQuery:
         project = DistributedProjections(places.tables, places.retention).project
         follower = ProjectionThread(project, settings.projection_seconds)
     else:
-        batch = ReplicationBatch(places.tables, places.retention)
+        read = partial(DirectoryReader(places.bus).read, Channel.REPLICATION)
+        batch = ReplicationBatch(places.tables, places.retention, read, _repeated_blocks(places))
         tables, shared = batch.projections, batch.shared
         follower = ProjectionThread(
             partial(tables.project, shared), settings.projection_seconds, partial(tables.is_due, shared)
@@ -91,6 +94,11 @@ def _open_replication(places: Places, settings: JobSettings) -> OpenedQuery:
     if batch.is_empty:  # with its old checkpoint the query would skip what the bus still holds and the tables lack
         _delete_checkpoint(places.checkpoint / Channel.REPLICATION)
     return OpenedQuery(batch=batch, progress=batch, follower=follower)
+
+
+def _repeated_blocks(places: Places) -> Path:
+    """Return the file by which the driver lets the workers leave blocks out: both are on one machine."""
+    return places.checkpoint / "repeated_blocks"
 
 
 def _delete_checkpoint(checkpoint: Path) -> None:

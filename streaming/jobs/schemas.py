@@ -53,12 +53,21 @@ def observation_schema() -> StructType:
 
 
 def bus_schema() -> StructType:
-    """Return the columns of the bus: a record of ``source`` at ``position``, or damaged bytes and the damage."""
+    """Return the columns of the bus: a record of ``source`` at ``position``, or damaged bytes and the damage.
+
+    With ``left_out`` a row stands for consecutive blocks, see ``streams.left_out_blocks.LeftOut``.
+    """
     return StructType([
         StructField("source", StringType(), nullable=False),
         StructField("position", LongType(), nullable=False),
         StructField("payload", BinaryType(), nullable=False),
         StructField("damage", StringType()),
+        StructField("left_out", StructType([
+            StructField("start", LongType()),
+            StructField("end", LongType()),
+            StructField("generation", LongType()),
+            StructField("places", BinaryType()),
+        ])),
     ])  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.blocks import with_changes_in_blocks
+from streaming.delta.change_rows import changes_to_arrow
 from tests.blocks import singly
 from tests.changes.conftest import LAG, Story
 from tests.strategies import streams
@@ -22,13 +23,10 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
 
 
-def steps(changes: Iterable[Change]) -> list[str]:
-    """Spell changes without the numbers of their observations, and without how far each source came."""
-    return [
-        repr(replace(change, observation=replace(change.observation, sequence=0)))
-        for change in changes
-        if change.source_after is None
-    ]
+def steps(changes: Iterable[Change]) -> list[dict[str, Any]]:
+    """List what changes say as rows, without the numbers of their observations and how far each source came."""
+    rows = changes_to_arrow(change for change in changes if change.source_after is None)
+    return [row | {"sequence": 0} for row in rows.to_pylist()]
 
 
 def unnumbered(observations: Iterable[Observation]) -> list[Observation]:

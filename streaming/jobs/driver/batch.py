@@ -35,13 +35,26 @@ if TYPE_CHECKING:
 
     from streaming.changes.change import Folded
     from streaming.contracts.state import SourceState
+    from streaming.jobs.driver.decoded_batch import ReadLog
 
 
 class ReplicationBatch:
     """Folds batches into the change log. The only writer of ``partition_changes``."""
 
-    def __init__(self, directory: Path, policy: RetentionPolicy = KEEP_ALL) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        policy: RetentionPolicy = KEEP_ALL,
+        read: ReadLog | None = None,
+        published: Path | None = None,
+    ) -> None:
         """Open the tables and rebuild the state from them.
+
+        Args:
+            directory: of the tables.
+            policy: how long history and old files are retained.
+            read: reads blocks of a log that the workers left out.
+            published: the file in which they find the digests of those; None if they leave none out.
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
@@ -50,7 +63,7 @@ class ReplicationBatch:
         self._quarantine = Quarantine(directory, Channel.REPLICATION, policy)
         self.projections = Projections(directory, policy)
         self.shared = self.projections.recover(self._change_log.version)
-        self._repeated = RepeatedBlocks()
+        self._repeated, self._read = RepeatedBlocks(published), read
         self._change_log.go_on_after({source.source: source.position for source in self.shared.state.sources.values()})
         self._refused = self._refused_since()
 
@@ -94,7 +107,7 @@ class ReplicationBatch:
             TableRefused: another job writes the same tables; nothing was written.
         """
         watch = Stopwatch()
-        decoded = decode_batch(rows, self._change_log, Channel.REPLICATION, self._repeated)
+        decoded = decode_batch(rows, self._change_log, Channel.REPLICATION, self._repeated, self._read)
         watch.lap("decode")
         folded = without_expired(self.shared.state, fold(self.shared.state, decoded.observations))
         watch.lap("fold")

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow.compute as pc
 
+from streaming.bus.frames import BusFrame, Damaged
 from streaming.changes.merging import merged
 from streaming.changes.unchanged_run import UnchangedRun
-from streaming.contracts.blocks import PartitionsObserved, cut_block
+from streaming.contracts.blocks import PartitionsObserved
 from streaming.contracts.codec import decode
 from streaming.delta.quarantine import Refused
 from streaming.errors import Quarantined
 from streaming.jobs.driver.repeated_blocks import decoded_block
+from streaming.jobs.streams.left_out_blocks import LeftOut, RepeatedRun, run_with
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Mapping
 
     import pyarrow as pa
 
     from streaming.contracts.observations import Channel, Observation
-    from streaming.jobs.driver.repeated_blocks import DecodedBlock, RepeatedBlocks, RepeatedRun
+    from streaming.jobs.driver.repeated_blocks import DecodedBlock, RepeatedBlocks
+
+ReadLog = Callable[[str, int, int], Iterator[BusFrame | Damaged]]
+"""Reads a log of the bus, by its source, from a position to another one."""
 
 
 class AppliedPositions(Protocol):
@@ -57,7 +64,11 @@ class DecodedBatch:
 
 
 def decode_batch(
-    rows: pa.Table, applied: AppliedPositions, channel: Channel, repeated: RepeatedBlocks | None = None
+    rows: pa.Table,
+    applied: AppliedPositions,
+    channel: Channel,
+    repeated: RepeatedBlocks | None = None,
+    read: ReadLog | None = None,
 ) -> DecodedBatch:
     """Decode the rows of a batch that were not applied yet, merged by time; each source keeps its own order.
 
@@ -66,16 +77,18 @@ def decode_batch(
         applied: what was applied already.
         channel: where they were read; an observation of another channel is refused.
         repeated: blocks that repeat the state become an ``UnchangedRun``. None: everything is decoded.
+        read: reads blocks that a worker left out, and that must be decoded.
 
     Raises:
         NewerFormat: a newer program wrote one of the rows.
     """
     fresh = fresh_rows(rows, applied)
-    reading = _BatchReading(channel, repeated, set()).read(fresh)
+    pass_over = partial(_BatchReading, channel, repeated, _Unapplied(applied, read))
+    reading = pass_over(set()).read(fresh)
     # A block was skipped because it repeats the state, but another row of the batch may change the same topic: their
     # order decides, so both must be decoded. Each pass decodes more rows than the one before, so this ends.
     while reading.has_doubts():
-        reading = _BatchReading(channel, repeated, reading.doubtful).read(fresh)
+        reading = pass_over(reading.doubtful).read(fresh)
     return DecodedBatch(
         tuple(merged(reading.observed)), tuple(reading.refused), newest_positions(fresh), tuple(reading.blocks)
     )
@@ -124,11 +137,34 @@ def _logs(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         yield source, log if is_sorted is not False else log.sort_by("position")
 
 
+@dataclass(frozen=True, slots=True)
+class _Unapplied:
+    """Reads blocks that a worker left out."""
+
+    applied: AppliedPositions
+    read: ReadLog | None
+
+    def rows(self, source: str, left_out: LeftOut) -> Iterator[tuple[int, bytes, str | None]]:
+        """Yield the rows of those that were not applied yet."""
+        if self.read is None:
+            raise AssertionError(f"blocks of {source} were left out, and nothing can read them")
+        for item in self.read(source, left_out.start, left_out.end):
+            if item.position > self.applied.position(source):
+                yield item[0], item[1], item.reason if isinstance(item, Damaged) else None
+
+    def has_all_of(self, source: str, left_out: LeftOut) -> bool:
+        """Return whether none of them was applied yet: a batch that comes again may be cut differently."""
+        return left_out.start > self.applied.position(source)
+
+
 class _BatchReading:
     """One pass over the rows of a batch."""
 
-    def __init__(self, channel: Channel, repeated: RepeatedBlocks | None, doubtful: set[bytes]) -> None:
-        self._channel, self._repeated = channel, repeated
+    def __init__(
+        self, channel: Channel, repeated: RepeatedBlocks | None, unapplied: _Unapplied, doubtful: set[bytes]
+    ) -> None:
+        self._channel, self._repeated, self._unapplied = channel, repeated, unapplied
+        self._certain: Container[bytes] = frozenset() if repeated is None else repeated.but(doubtful)
         self.doubtful = doubtful
         self.observed: list[tuple[str, int, Observation]] = []
         self.refused: list[Refused] = []
@@ -142,32 +178,48 @@ class _BatchReading:
         return self
 
     def _read_log(self, source: str, rows: pa.Table) -> None:
-        columns = (rows[name].to_pylist() for name in ("position", "payload", "damage"))
         run: RepeatedRun | None = None
-        for position, payload, damage in zip(*columns, strict=True):
-            before, run = run, self._run_with(run, payload, damage)
+        for row in self._rows(source, rows):
+            before, run = run, row if isinstance(row, RepeatedRun) else self._run_with(run, row)
             if before is not None and before is not run:
                 self._end(source, before)
-            if run is not None:
-                continue
-            try:
-                self._decode(source, payload, damage)
-            except Quarantined as reason:
-                self.refused.append(Refused(source=source, position=position, reason=str(reason), raw=payload))
+            if run is None and not isinstance(row, RepeatedRun):
+                self._decode(source, *row)
         if run is not None:
             self._end(source, run)
+
+    def _rows(self, source: str, rows: pa.Table) -> Iterator[tuple[int, bytes, str | None] | RepeatedRun]:
+        """Yield position, payload and damage of each row; of blocks that were left out the run, or each of them."""
+        columns = [rows[name].to_pylist() for name in ("position", "payload", "damage")]
+        left_out = rows["left_out"].to_pylist() if "left_out" in rows.column_names else [None] * len(rows)
+        for position, payload, damage, blocks in zip(*columns, left_out, strict=True):
+            if blocks is None:
+                yield position, payload, damage
+                continue
+            some = LeftOut(position, payload, **blocks)
+            run = None
+            if self._repeated is not None and self._unapplied.has_all_of(source, some):
+                run = self._repeated.run_left_out(some, self._certain)
+            if run is not None:
+                yield run
+            else:
+                yield from self._unapplied.rows(source, some)
 
     def has_doubts(self) -> bool:
         """Return whether a block was skipped that another observation of the batch may have turned into a change."""
         return any(not self.doubtful.isdisjoint(run.digests) for run in self._runs)
 
-    def _run_with(self, run: RepeatedRun | None, payload: bytes, damage: str | None) -> RepeatedRun | None:
+    def _run_with(self, run: RepeatedRun | None, row: tuple[int, bytes, str | None]) -> RepeatedRun | None:
         """Return the run of repeated blocks that a row extends or begins; None if it must be decoded."""
-        cut = None if self._repeated is None or damage is not None else cut_block(payload)
-        return None if self._repeated is None or cut is None else self._repeated.run_with(run, *cut, self.doubtful)
+        _, payload, damage = row
+        return None if self._repeated is None or damage is not None else run_with(run, payload, self._certain)
 
-    def _decode(self, source: str, payload: bytes, damage: str | None) -> None:
-        observed = decode_row(payload, damage, self._channel)
+    def _decode(self, source: str, position: int, payload: bytes, damage: str | None) -> None:
+        try:
+            observed = decode_row(payload, damage, self._channel)
+        except Quarantined as reason:
+            self.refused.append(Refused(source=source, position=position, reason=str(reason), raw=payload))
+            return
         self._add(source, observed)
         if self._repeated is None:
             return

@@ -7,31 +7,25 @@ partitions makes it forgotten. Depends on the codec and the fold's rules, not on
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, fields
-from hashlib import blake2b
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from streaming.changes.partitions import is_repeated, news
-from streaming.changes.unchanged_run import UnchangedRun
 from streaming.contracts.blocks import PartitionsBlock, PartitionsObserved, cut_block
-from streaming.contracts.codec import encode, envelope_of
+from streaming.contracts.codec import encode
 from streaming.contracts.observations import Observation, PartitionObserved, SnapshotEnd, TopicRemoved
+from streaming.jobs.streams.left_out_blocks import DigestPublisher, digest_of, new_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
 
     from streaming.changes.state import ReplicationState, TopicKey
-    from streaming.contracts.observations import Heartbeat
+    from streaming.jobs.streams.left_out_blocks import LeftOut, RepeatedRun
 
 # The log and a poller encode the same partitions differently.
 _ENCODINGS: Final = 3
-_ENVELOPE: Final = tuple(item.name for item in fields(UnchangedRun) if item.name not in {"sequence", "first_sequence"})
-_SEQUENCE: Final = b',"sequence":'
-
-
-def digest_of(envelope: Observation, body: bytes) -> bytes:
-    """Return 128 bits that stand for what a block says, and of which cluster; a poller reports less than the log."""
-    return blake2b(f"{envelope.cluster_id}/{envelope.authority}/".encode() + body, digest_size=16).digest()
 
 
 def decoded_block(observed: PartitionsObserved, payload: bytes) -> DecodedBlock | None:
@@ -51,31 +45,15 @@ class DecodedBlock:
     digest: bytes
 
 
-@dataclass(slots=True)
-class RepeatedRun:
-    """Consecutive repeated blocks of one log, whose envelopes differ in the sequence number only."""
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """What is in one set and not in another, as they are at the moment."""
 
-    envelope: Heartbeat
-    next_head: bytes
-    digests: list[bytes] = field(default_factory=list)
+    one: AbstractSet[bytes]
+    other: AbstractSet[bytes]
 
-    def extend(self, digest: bytes) -> None:
-        """Add the next block."""
-        self.digests.append(digest)
-        self.next_head = _with_next_sequence(self.next_head)
-
-    def as_observation(self) -> UnchangedRun:
-        """Return what stands for the blocks of the run."""
-        envelope = {name: getattr(self.envelope, name) for name in _ENVELOPE}
-        first = self.envelope.sequence
-        return UnchangedRun(**envelope, first_sequence=first, sequence=first + len(self.digests) - 1)
-
-
-def _with_next_sequence(head: bytes) -> bytes:
-    """Return an encoded envelope with the next sequence number."""
-    before, mark, rest = head.partition(_SEQUENCE)
-    digits, comma, after = rest.partition(b",")
-    return b"%b%b%d%b%b" % (before, mark, int(digits) + 1, comma, after)
+    def __contains__(self, digest: object) -> bool:
+        return digest in self.one and digest not in self.other
 
 
 @dataclass(slots=True)
@@ -92,32 +70,36 @@ class _Topic:
 class RepeatedBlocks:
     """The digests of the blocks that describe what the state says now."""
 
-    def __init__(self) -> None:
+    def __init__(self, published: Path | None = None) -> None:
+        """Begin without any.
+
+        Args:
+            published: the file in which the workers find their digests; None if they are not to leave blocks out.
+        """
         self._repeated: set[bytes] = set()
         self._topics: defaultdict[TopicKey, _Topic] = defaultdict(_Topic)
+        self._publisher = DigestPublisher(published)
 
     def __len__(self) -> int:
         """Return how many blocks are remembered."""
         return len(self._repeated)
 
-    def run_with(self, run: RepeatedRun | None, head: bytes, body: bytes, doubtful: set[bytes]) -> RepeatedRun | None:
-        """Return the run that a block extends or begins; None if it repeats nothing.
+    def but(self, doubtful: AbstractSet[bytes]) -> Container[bytes]:
+        """Return the digests but for some, which may grow: their blocks must be decoded all the same."""
+        return _Difference(self._repeated, doubtful)
+
+    def run_left_out(self, left_out: LeftOut, repeated: Container[bytes]) -> RepeatedRun | None:
+        """Return the run that a worker left out; None if its blocks must be read, because the state has changed since.
 
         Args:
-            run: that of the block before it.
-            head: its encoded envelope.
-            body: what it says of its topic.
-            doubtful: digests that must be decoded all the same.
+            left_out: what stands for it.
+            repeated: the digests of blocks that still repeat the state.
         """
-        if run is None or run.next_head != head:
-            envelope = envelope_of(head)
-            if envelope is None or envelope.sequence < 1:
-                return None
-            run = RepeatedRun(envelope, head)
-        digest = digest_of(run.envelope, body)
-        if digest not in self._repeated or digest in doubtful:
+        digests = self._publisher.digests_of(left_out)
+        run = new_run(left_out.payload)
+        if run is None or digests is None or not all(digest in repeated for digest in digests):
             return None
-        run.extend(digest)
+        run.extend(digests)
         return run
 
     def learn(self, decoded: Iterable[DecodedBlock], touched: ReplicationState, state: ReplicationState) -> None:
@@ -131,6 +113,7 @@ class RepeatedBlocks:
         for key in touched.topics:
             if (topic := self._topics.pop(key, None)) is not None:
                 self._repeated -= topic.all()
+        is_longer = False
         for block in decoded:
             states = state.topics.get((block.observed.cluster_id, block.observed.topic_id), {})
             if all(
@@ -138,6 +121,9 @@ class RepeatedBlocks:
                 for observed in news(block.observed, states)
             ):
                 self._remember(block)
+                is_longer = True
+        if is_longer:
+            self._publisher.publish(self._repeated)
 
     def _remember(self, block: DecodedBlock) -> None:
         observed = block.observed

@@ -24,6 +24,7 @@ from streaming.bus.frames import Damaged
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.schemas import bus_schema
+from streaming.jobs.streams.left_out_blocks import LeftOut, published_digests
 from streaming.runtime.garbage import freeze
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ FORMAT: Final = "isrwatch_bus"
 DIRECTORY: Final = "directory"
 CHANNEL: Final = "channel"
 MAX_BYTES: Final = "maxBytesPerTrigger"
+REPEATED: Final = "repeatedBlocks"
 DEFAULT_MAX_BYTES: Final = 32 * 1024 * 1024
 
 _TASKS: Final = 4  # of a full batch
@@ -67,7 +69,10 @@ class BusPartition(InputPartition):
 
 
 class BusDataSource(DataSource):
-    """Spark's view of a bus directory. Options: ``directory``, ``channel``, ``maxBytesPerTrigger``."""
+    """Spark's view of a bus directory. Options: ``directory``, ``channel``, ``maxBytesPerTrigger``, ``repeatedBlocks``.
+
+    The last one is the file of the digests of blocks that are left out (``left_out_blocks``); without it none are.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -107,16 +112,23 @@ def checked_options(options: Mapping[str, str]) -> dict[str, Any]:
     limit = options.get(MAX_BYTES, str(DEFAULT_MAX_BYTES))
     if not limit.isdecimal() or int(limit) == 0:
         raise ConfigurationError(f"{MAX_BYTES} is {limit!r}; use a number of bytes above 0")
-    return {"directory": Path(options[DIRECTORY]), "channel": Channel(channel), "max_bytes": int(limit)}
+    repeated = Path(options[REPEATED]) if REPEATED in options else None
+    return {
+        "directory": Path(options[DIRECTORY]),
+        "channel": Channel(channel),
+        "max_bytes": int(limit),
+        "repeated": repeated,
+    }
 
 
 class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans and reads the pieces of a bus. Planning and reading happen in different processes."""
 
-    def __init__(self, directory: Path, channel: Channel, max_bytes: int) -> None:
+    def __init__(self, directory: Path, channel: Channel, max_bytes: int, repeated: Path | None = None) -> None:
         self._bus = DirectoryReader(directory)
         self._channel = channel
         self._max_bytes = max_bytes
+        self._repeated = repeated
         self._target: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
@@ -154,10 +166,12 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [BusPartition(group) for group in grouped(pieces, self._max_bytes // _TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the pieces of one task, as Arrow batches."""
+        """Read the pieces of one task, as Arrow batches, without the blocks that the state repeats already."""
         freeze_imports()
+        published = None if self._repeated is None else published_digests(self._repeated)
         for piece in cast("BusPartition", partition).ranges:
-            yield from arrow_batches(piece.source, self._bus.read(self._channel, piece.source, piece.start, piece.end))
+            items = self._bus.read(self._channel, piece.source, piece.start, piece.end)
+            yield from arrow_batches(piece.source, items if published is None else published.leave_out(items))
 
     def commit(self, end: dict[str, int]) -> None:
         """Delete nothing: the tables may lag behind Spark's checkpoint (``SupervisedQuery.delete_applied`` deletes)."""
@@ -248,19 +262,22 @@ def grouped(pieces: Iterable[LogRange], task_bytes: int) -> list[list[LogRange]]
     return groups
 
 
-def arrow_batches(source: str, items: Iterator[BusFrame | Damaged]) -> Iterator[pa.RecordBatch]:
+def arrow_batches(source: str, items: Iterable[BusFrame | Damaged | LeftOut]) -> Iterator[pa.RecordBatch]:
     """Return frames as Arrow batches of ``schemas.bus_schema``."""
     import pyarrow as pa  # noqa: PLC0415 - the planner does without it
 
-    types = (pa.string(), pa.int64(), pa.binary(), pa.string())
+    parts = {"start": pa.int64(), "end": pa.int64(), "generation": pa.int64(), "places": pa.binary()}
+    types = (pa.string(), pa.int64(), pa.binary(), pa.string(), pa.struct(parts.items()))
     fields = zip(bus_schema(), types, strict=True)
     schema = pa.schema([pa.field(field.name, kind, field.nullable) for field, kind in fields])
+    items = iter(items)
     while rows := list(islice(items, _ROWS_PER_BATCH)):
-        # Both kinds of row begin with position and bytes; in ``Damaged`` the reason follows.
+        # Every kind of row begins with position and bytes; in ``Damaged`` the reason follows.
         columns = (
             [row[0] for row in rows],
             [row[1] for row in rows],
             [row[2] if isinstance(row, Damaged) else None for row in rows],
+            [row[2:] if isinstance(row, LeftOut) else None for row in rows],
         )
         typed = zip(columns, types[1:], strict=True)
         arrays = [pa.repeat(source, len(rows)), *(pa.array(column, kind) for column, kind in typed)]

@@ -49,7 +49,7 @@ def published(observations: Iterable[Observation], start: int = 0) -> list[dict[
 
 
 def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
-    return spark.createDataFrame([tuple(row.values()) for row in rows], bus_schema())
+    return spark.createDataFrame([(*row.values(), None) for row in rows], bus_schema())
 
 
 def rows(directory: Path, name: str) -> list[dict[str, Any]]:

@@ -3,7 +3,11 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
+from contextlib import closing
 from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.changes.unchanged_run import UnchangedRun
@@ -18,8 +23,10 @@ from streaming.contracts.blocks import PartitionsObserved, cut_block
 from streaming.contracts.codec import decode, encode, envelope_of
 from streaming.contracts.observations import Channel, Heartbeat, Observation, SourceKind
 from streaming.delta.change_rows import changes_to_arrow
-from streaming.jobs.driver.decoded_batch import DecodedBatch, decode_batch
+from streaming.jobs.driver.decoded_batch import DecodedBatch, ReadLog, decode_batch
 from streaming.jobs.driver.repeated_blocks import RepeatedBlocks, decoded_block
+from streaming.jobs.streams.bus_source import arrow_batches
+from streaming.jobs.streams.left_out_blocks import PublishedDigests, published_digests
 from tests.changes.conftest import LAG, Story
 from tests.strategies import damaged_bytes, observations, streams
 
@@ -34,23 +41,23 @@ def story() -> Story:
     return Story()
 
 
-class NothingApplied:
-    def position(self, source: str) -> int:  # noqa: ARG002 - any source
-        return -1
-
-
 class BlockJob:
-    """What the replication query does with a batch, without tables."""
+    """What the replication query does with a batch, without tables; with a bus it skips what it has applied."""
 
-    def __init__(self, repeats: RepeatedBlocks | None) -> None:
-        self.state, self.repeats = ReplicationState(), repeats
+    def __init__(self, repeats: RepeatedBlocks | None, read: ReadLog | None = None) -> None:
+        self.state, self.repeats, self.read = ReplicationState(), repeats, read
         self.changes: list[dict[str, Any]] = []
         self.refused: list[Any] = []
         self.positions: list[Any] = []
         self.batches: list[DecodedBatch] = []
+        self.applied: dict[str, int] = {}
+
+    def position(self, source: str) -> int:
+        return self.applied.get(source, -1)
 
     def apply(self, rows: pa.Table) -> None:
-        understood = decode_batch(rows, NothingApplied(), Channel.REPLICATION, self.repeats)
+        understood = decode_batch(rows, self, Channel.REPLICATION, self.repeats, self.read)
+        self.applied |= {} if self.read is None else understood.positions
         folded = fold(self.state, understood.observations)
         self.state.apply(folded.touched)
         if self.repeats is not None:
@@ -103,6 +110,88 @@ def test_what_is_skipped_as_repeated_changes_nothing_of_what_a_batch_does(
     assert exact.refused == quick.refused
     assert exact.positions == quick.positions
     assert [batch.count for batch in exact.batches] == [batch.count for batch in quick.batches]
+
+
+class Workers:
+    """What Spark's workers do with a bus: read a range of each log, and leave published blocks out."""
+
+    def __init__(self, directory: Path, observed: Iterable[Observation]) -> None:
+        self.published, bus = directory / "digests", DirectoryReader(directory / "bus")
+        self.read = partial(bus.read, Channel.REPLICATION)
+        self.ends: list[dict[str, int]] = [{}]
+        with closing(DirectoryPublisher(directory / "bus", segment_bytes=1 << 20, fsync=False)) as publisher:
+            for item in observed:
+                publisher.publish([item])
+                self.ends.append(bus.end_positions(Channel.REPLICATION))
+
+    def batch(self, start: int, end: int, published: PublishedDigests | None) -> pa.Table:
+        """Read the observations from one to another, by the order in which they were published."""
+        batches = []
+        for source, last in self.ends[end].items():
+            items = self.read(source, self.ends[start].get(source, 0), last)
+            batches += arrow_batches(source, published.leave_out(items) if published else items)
+        return pa.Table.from_batches(batches) if batches else table(())
+
+
+@settings(max_examples=100)
+@given(told=streams(), data=st.data())
+def test_what_workers_leave_out_changes_nothing_of_what_a_batch_does(
+    told: list[Observation], data: st.DataObject
+) -> None:
+    """Even if a batch comes again with other boundaries, or the workers have read digests that are not the newest."""
+    with TemporaryDirectory() as folder:
+        workers = Workers(Path(folder), [*told, *told])
+        exact, quick = BlockJob(None, workers.read), BlockJob(RepeatedBlocks(workers.published), workers.read)
+        cuts = sorted({0, 2 * len(told), *data.draw(st.lists(st.integers(0, 2 * len(told)), max_size=6))})
+        published = None
+        for begin, end in itertools.pairwise(cuts):
+            start = data.draw(st.integers(0, begin)) if data.draw(st.booleans()) else begin
+            if data.draw(st.booleans()):
+                published = published_digests(workers.published)
+            exact.apply(workers.batch(start, end, None))
+            quick.apply(workers.batch(start, end, published))
+
+        assert exact.changes == quick.changes
+        assert exact.state == quick.state
+        assert exact.positions == quick.positions
+        assert [batch.count for batch in exact.batches] == [batch.count for batch in quick.batches]
+
+
+def test_of_a_report_that_repeats_the_state_workers_send_a_row_that_is_small(story: Story, tmp_path: Path) -> None:
+    for _ in range(3):
+        story.later(300)
+        for topic in range(100):
+            story.block([{"topic_id": f"topic-{topic}"}] * 12)
+    workers = Workers(tmp_path, story.seen)
+    job = BlockJob(RepeatedBlocks(workers.published), workers.read)
+    sizes = []
+    for number in range(3):
+        rows = workers.batch(number * 100, number * 100 + 100, published_digests(workers.published))
+        job.apply(rows)
+        sizes.append((len(rows), job.batches[-1].count, decoded(job)))
+        whole = workers.batch(number * 100, number * 100 + 100, None)
+
+    assert sizes == [(100, 100, 100), (1, 100, 0), (1, 100, 0)]
+    assert rows.nbytes < whole.nbytes / 50
+
+
+def test_blocks_that_were_left_out_are_read_when_the_state_has_changed_since(story: Story, tmp_path: Path) -> None:
+    for _ in range(2):
+        story.later(300)
+        for topic in range(5):
+            story.block([{"topic_id": f"topic-{topic}"}])
+    story.later().partition(0, topic_id="topic-3", isr=(1, 2), partition_epoch=1, **LAG)
+    story.later(300).block([{"topic_id": "topic-3", "partition_epoch": 2}])
+    workers = Workers(tmp_path, story.seen)
+    job = BlockJob(RepeatedBlocks(workers.published), workers.read)
+    job.apply(workers.batch(0, 5, None))
+    published = published_digests(workers.published)
+    job.apply(workers.batch(5, 10, published))
+    assert decoded(job) == 0
+
+    job.apply(workers.batch(10, 12, published))
+    job.apply(workers.batch(4, 12, published))  # again, from within what was left out
+    assert [row["after"]["isr"] for row in job.changes if row["before"]] == [[1, 2], [1, 2, 3]]
 
 
 def sent(stories: Sequence[Story]) -> pa.Table:

@@ -195,8 +195,8 @@ def test_damage_is_a_row_with_its_bytes_and_its_reason() -> None:
     (batch,) = arrow_batches(A, iter([BusFrame(0, b"{}"), Damaged(14, b"??", "no frame begins here", 16)]))
 
     assert batch.to_pylist() == [
-        {"source": A, "position": 0, "payload": b"{}", "damage": None},
-        {"source": A, "position": 14, "payload": b"??", "damage": "no frame begins here"},
+        {"source": A, "position": 0, "payload": b"{}", "damage": None, "left_out": None},
+        {"source": A, "position": 14, "payload": b"??", "damage": "no frame begins here", "left_out": None},
     ]
 
 

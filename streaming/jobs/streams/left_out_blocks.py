@@ -1,0 +1,194 @@
+"""Blocks of a full report that repeat the state: recognised by digest where they are read, and left out there.
+
+The driver publishes the digests of the blocks that describe the state (``driver.repeated_blocks``); the workers that
+read the bus send one row for consecutive blocks among them. The row is a hint: the driver checks every digest against
+the state as it is by then, and reads the blocks from the bus where one does not hold any more. Knows the codec, neither
+Spark nor Arrow.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streaming.bus.frames import BusFrame, Damaged
+from streaming.changes.unchanged_run import UnchangedRun
+from streaming.contracts.blocks import cut_block
+from streaming.contracts.codec import envelope_of
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from streaming.contracts.observations import Heartbeat, Observation
+
+DIGEST_BYTES: Final = 16
+_GENERATION_BYTES: Final = 8
+_ENVELOPE: Final = tuple(item.name for item in fields(UnchangedRun) if item.name not in {"sequence", "first_sequence"})
+_SEQUENCE: Final = b',"sequence":'
+
+
+def digest_of(envelope: Observation, body: bytes) -> bytes:
+    """Return 128 bits that stand for what a block says, and of which cluster; a poller reports less than the log."""
+    prefix = f"{envelope.cluster_id}/{envelope.authority}/".encode()
+    return blake2b(prefix + body, digest_size=DIGEST_BYTES).digest()
+
+
+@dataclass(slots=True)
+class RepeatedRun:
+    """Consecutive repeated blocks of one log, whose envelopes differ in the sequence number only."""
+
+    envelope: Heartbeat
+    next_head: bytes
+    digests: list[bytes] = field(default_factory=list)
+
+    def extend(self, digests: Sequence[bytes]) -> None:
+        """Add the next blocks."""
+        self.digests += digests
+        self.next_head = _with_later_sequence(self.next_head, len(digests))
+
+    def as_observation(self) -> UnchangedRun:
+        """Return what stands for the blocks of the run."""
+        envelope = {name: getattr(self.envelope, name) for name in _ENVELOPE}
+        first = self.envelope.sequence
+        return UnchangedRun(**envelope, first_sequence=first, sequence=first + len(self.digests) - 1)
+
+
+def new_run(head: bytes) -> RepeatedRun | None:
+    """Return a run, without blocks yet, that begins with an encoded envelope; None if it is none."""
+    envelope = envelope_of(head)
+    return None if envelope is None or envelope.sequence < 1 else RepeatedRun(envelope, head)
+
+
+def run_with(run: RepeatedRun | None, payload: bytes, repeated: Container[bytes]) -> RepeatedRun | None:
+    """Return the run that a record extends or begins; None if it is no block that repeats the state.
+
+    Args:
+        run: that of the record before it.
+        payload: the record.
+        repeated: the digests of the blocks that do.
+    """
+    cut = cut_block(payload)
+    if cut is None:
+        return None
+    head, body = cut
+    if run is None or run.next_head != head:
+        run = new_run(head)
+    if run is None or (digest := digest_of(run.envelope, body)) not in repeated:
+        return None
+    run.extend([digest])
+    return run
+
+
+def _with_later_sequence(head: bytes, step: int) -> bytes:
+    """Return an encoded envelope with a later sequence number."""
+    before, mark, rest = head.partition(_SEQUENCE)
+    digits, comma, after = rest.partition(b",")
+    return b"%b%b%d%b%b" % (before, mark, int(digits) + step, comma, after)
+
+
+class LeftOut(NamedTuple):
+    """Consecutive blocks that a worker left out: a row of the bus that stands for them.
+
+    Attributes:
+        position: of the last of them.
+        payload: the encoded envelope of the first of them.
+        start: position of the first of them.
+        end: position behind the last of them.
+        generation: of the published digests.
+        places: of their digests among those, as 32-bit numbers.
+    """
+
+    position: int
+    payload: bytes
+    start: int
+    end: int
+    generation: int
+    places: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedDigests:
+    """Digests of blocks that described the state at one moment, and their places."""
+
+    generation: int
+    places: Mapping[bytes, int]
+
+    def leave_out(self, items: Iterable[BusFrame | Damaged]) -> Iterator[BusFrame | Damaged | LeftOut]:
+        """Put one row in place of consecutive blocks whose digests are published."""
+        run: RepeatedRun | None = None
+        frames: list[BusFrame] = []
+        for item in items:
+            longer = run_with(run, item.payload, self.places) if isinstance(item, BusFrame) else None
+            if run is not None and longer is not run:
+                yield self._left_out(run, frames)
+                frames = []
+            run = longer
+            if run is None:
+                yield item
+            elif isinstance(item, BusFrame):
+                frames = [frames[0], item] if frames else [item]
+        if run is not None:
+            yield self._left_out(run, frames)
+
+    def _left_out(self, run: RepeatedRun, frames: Sequence[BusFrame]) -> LeftOut:
+        first, last = frames[0], frames[-1]
+        head, _ = cut_block(first.payload) or (b"", b"")
+        places = array("I", [self.places[digest] for digest in run.digests])
+        return LeftOut(last.position, head, first.position, last.end, self.generation, places.tobytes())
+
+
+@dataclass(slots=True)
+class DigestPublisher:
+    """Publishes digests in a file for the workers. Without a path nothing is published, so nothing is left out.
+
+    Workers read the file when a batch begins and the driver writes it when one is applied, so they see the newest one.
+    The generation says whether they did; it is another one after a restart of the driver.
+    """
+
+    path: Path | None = None
+    generation: int = 0
+    digests: tuple[bytes, ...] = ()
+
+    def publish(self, digests: Iterable[bytes]) -> None:
+        """Replace the published digests; those before stay when the disk refuses it."""
+        if self.path is None:
+            return
+        newest, generation = tuple(digests), time.time_ns()
+        draft = self.path.with_name(f".{self.path.name}.draft")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_bytes(b"".join((generation.to_bytes(_GENERATION_BYTES, "big"), *newest)))
+            draft.replace(self.path)
+        except OSError:
+            return
+        self.generation, self.digests = generation, newest
+
+    def digests_of(self, left_out: LeftOut) -> list[bytes] | None:
+        """Return the digests of blocks that were left out; None if they are not of those published last."""
+        if left_out.generation != self.generation:
+            return None
+        places = array("I")
+        places.frombytes(left_out.places)
+        return [self.digests[place] for place in places]
+
+
+def published_digests(path: Path) -> PublishedDigests | None:
+    """Return what was published last; None while nothing was."""
+    try:
+        status = path.stat()
+        return _read(path, (status.st_ino, status.st_mtime_ns))
+    except FileNotFoundError:
+        return None
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path, _stamp: Any) -> PublishedDigests:  # noqa: ANN401 - whatever distinguishes two files
+    content = path.read_bytes()
+    generation = int.from_bytes(content[:_GENERATION_BYTES], "big")
+    starts = range(_GENERATION_BYTES, len(content), DIGEST_BYTES)
+    return PublishedDigests(generation, {content[at : at + DIGEST_BYTES]: n for n, at in enumerate(starts)})
