@@ -33,7 +33,7 @@ help: ## list the targets
 
 env: $(RUN_READY) ## create .venv with everything that isrwatch needs to run
 
-env-dev: $(DEV_READY)
+env-dev: $(DEV_READY) ## the same with the tools for development, such as pytest
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("isrwatch needs Python 3.11 or newer, $(PYTHON) is " + sys.version.split()[0] + "; try: make PYTHON=python3.12")'

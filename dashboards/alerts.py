@@ -6,8 +6,8 @@ Knows signals and the format of Prometheus rules. Windows, thresholds and links 
 
 Decisions:
 
-- One alert per incident. Conditions are cluster aggregates, so a lost broker is one page, however many partitions it
-  hosted; template queries list the topics and brokers in the description.
+- One page per cluster, and one ticket per broker and cause. The page's condition is a cluster aggregate, so a lost
+  broker is one page, however many partitions it hosted; template queries list the topics and brokers.
 - A page does not resolve because monitoring data became stale. State gauges disappear when data is older than 60 s, so
   ``KafkaUnderMinIsr`` continues with the last known value for an hour; ``KafkaReplicationMonitorStale`` says why.
 - Staleness is measured by Prometheus itself (``time()`` minus the newest observation it ever scraped), so it does not

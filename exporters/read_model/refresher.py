@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 # After a failure everything is read again, which must not happen ten times a second.
 PAUSE_AFTER_ERROR: Final = 1.0
-# A refresh without news costs a millisecond, a look at the change log alone a hundredth of it.
-SECONDS_BETWEEN_LOOKS: Final = 0.02
+# A refresh that finds nothing costs a millisecond, checking the change log alone a hundredth of it.
+SECONDS_BETWEEN_CHECKS: Final = 0.02
 _LOG = logging.getLogger(__name__)
 
 
@@ -31,10 +31,10 @@ class ExporterHealth:
 
 
 class Refresher(threading.Thread):
-    """Refreshes a reader again and again; keeps the last good snapshot, counts and logs errors."""
+    """Refreshes a reader periodically and on new changes; keeps the last good snapshot, counts and logs errors."""
 
     def __init__(self, reader: TablesReader, refresh_seconds: float, program_version: str) -> None:
-        """Read nothing before ``start``.
+        """Create the thread; nothing is read before ``start``.
 
         Args:
             reader: used by this thread only from now on.
@@ -65,7 +65,7 @@ class Refresher(threading.Thread):
     def run(self) -> None:
         """Refresh periodically until stopped, and as soon as there are changes; after a failure pause for longer."""
         while not self._stopped.is_set():
-            self.look()
+            self.refresh_once()
             if self.last_error is None:
                 self._wait_for_changes()
             else:
@@ -74,10 +74,10 @@ class Refresher(threading.Thread):
     def _wait_for_changes(self) -> None:
         end = time.monotonic() + self._pause
         while (left := end - time.monotonic()) > 0:
-            if self._stopped.wait(min(left, SECONDS_BETWEEN_LOOKS)) or self._reader.has_new_changes():
+            if self._stopped.wait(min(left, SECONDS_BETWEEN_CHECKS)) or self._reader.has_new_changes():
                 return
 
-    def look(self) -> None:
+    def refresh_once(self) -> None:
         """Refresh the snapshot once; a failure is counted and logged."""
         began = time.perf_counter()
         try:

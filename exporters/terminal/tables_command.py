@@ -20,7 +20,7 @@ from streaming.contracts.columns import Table
 from streaming.contracts.tables import TABLES
 from streaming.delta.definitions import layout_of
 from streaming.delta.storage import actions_of, committed_at, open_table
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, TableUnreadable
 
 Row = dict[str, Any]
 SIZES: Final = ("table", "rows", "files", "bytes", "version", "layout", "age_seconds")
@@ -63,10 +63,13 @@ def tables(
             output.print(_columns_of(name), (*fields, Field("meaning", text("meaning"))), MEANINGS, lambda _: "")
             return
         place = folder_of(folder, config_file)
-        rows = [_measured(place, table, output.clock.now) for table in TABLES.values()]
+        unreadable: list[TableUnreadable] = []
+        rows = [_measured(place, table, output.clock.now, unreadable) for table in TABLES.values()]
         numbers = (Field(title, text(title), is_number=True) for title in SIZES[1:-1])
         age = Field("last write", text("age_seconds"), is_number=True)
         output.print(rows, (Field("table", text("table")), *numbers, age), SIZES, lambda _: "")
+    if unreadable:
+        raise TableUnreadable("; ".join(map(str, unreadable)))
 
 
 def _columns_of(name: str) -> list[Row]:
@@ -77,10 +80,14 @@ def _columns_of(name: str) -> list[Row]:
     return [dict(zip(MEANINGS, row, strict=True)) for row in values]
 
 
-def _measured(folder: Path, table: Table, now: int) -> Row:
-    """Measure a table from its log alone, without reading rows; all values of a missing table are unknown."""
+def _measured(folder: Path, table: Table, now: int, unreadable: list[TableUnreadable]) -> Row:
+    """Measure a table from its log alone, without reading rows; of a missing or damaged table nothing is known."""
     path = folder / table.name
-    opened = open_table(path)
+    try:
+        opened = open_table(path)
+    except TableUnreadable as error:
+        unreadable.append(error)
+        opened = None
     if opened is None:
         return {**dict.fromkeys(SIZES), "table": table.name}
     files = pa.table(opened.get_add_actions(flatten=True))

@@ -28,6 +28,8 @@ FAMILY_OF: Final[dict[str, Family]] = {
     Cause.LEADER_STALL: Family.LAG,
     Cause.UNKNOWN: Family.LAG,  # between two polls: until the broker itself is reported gone, it lags
     Cause.FENCED: Family.LOSS,
+    # A loss until its clean return is reported, then a planned stop (``Incident.take_for_planned``). Alerts count it as
+    # planned at once: this cause is only known when the broker has registered again.
     Cause.RESTART: Family.LOSS,
     Cause.UNCLEAN_RESTART: Family.LOSS,
     Cause.UNREGISTERED: Family.LOSS,

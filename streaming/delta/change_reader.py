@@ -1,7 +1,8 @@
 """Follows ``partition_changes`` by version: reads the rows after a version from the data files.
 
-Each row carries the version of its commit, so a reader that was down for a day, or longer, needs no entry of Delta's
-log: neither compaction nor expired log entries lose a row. The exporter uses it, too. Writes nothing and takes no lock.
+Each row carries the version of its commit, so a reader that was down for a day, or longer, needs no old entry of
+Delta's log: neither compaction nor expired log entries lose a row. The exporter uses it, too. Writes nothing and takes
+no lock.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ import pyarrow.compute as pc
 
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.definitions import arrow_schema, check_layout
-from streaming.delta.storage import BEFORE_FIRST, actions_of, file_path, files_added, identity_of, open_table, read_file
+from streaming.delta.storage import (
+    BEFORE_FIRST,
+    actions_of,
+    file_path,
+    files_added,
+    has_entry,
+    identity_of,
+    open_table,
+    read_file,
+)
 from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:
@@ -22,9 +32,9 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 ONLY_SOURCES: Final = "onlySources"
-"""In ``commitInfo`` of a commit whose rows say how far sources were applied, and nothing else: of heartbeats."""
+"""The key in ``commitInfo`` of commits that hold nothing but the progress of sources: heartbeats."""
 SECONDS_BETWEEN_HEARTBEATS: Final = 20.0
-"""How often those who derive tables follow such commits: a round for each would be most of what an idle job costs."""
+"""How often the queries that derive tables follow such commits: a round for each is most of what an idle job costs."""
 _SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
 _ORDER: Final = [("version", "ascending"), ("ordinal", "ascending")]
 
@@ -37,8 +47,8 @@ class ChangeReader:
     """Follows the change log. Not thread-safe.
 
     While Delta's log still has the entry of the last version that was read, the entries after it name the files with
-    new rows: a poll without news looks up two file names. On the first poll, and when that entry has expired, the
-    statistics of all files show which of them may have later rows.
+    new rows: a poll that finds nothing new looks up two file names. On the first poll, and when that entry has expired,
+    the statistics of all files show which of them may have later rows.
     """
 
     def __init__(self, path: Path, after_version: int = BEFORE_FIRST) -> None:
@@ -62,6 +72,7 @@ class ChangeReader:
         Raises:
             ChangesRestarted: the versions read so far are not those of this table. The reader keeps its version.
             TableRefused: the table has another layout than this program reads.
+            TableUnreadable: a file is damaged.
         """
         upto = 1 << 62 if to_version is None else to_version
         if self._identity is not None and identity_of(self.path, self.version) == self._identity:
@@ -78,9 +89,9 @@ class ChangeReader:
     def _files_in_log(self, upto: int) -> tuple[int, list[tuple[str, str]]]:
         """Follow the log entry by entry; neither compaction nor the expiry of history adds rows."""
         version, files = self.version, []
-        while version < upto and (actions := actions_of(self.path, version + 1)):
+        while version < upto and has_entry(self.path, version + 1):
             version += 1
-            files += files_added(actions)
+            files += files_added(actions_of(self.path, version))
         return version, files
 
     def _files_by_statistics(self, upto: int) -> tuple[int, list[tuple[str, str]]]:
@@ -170,8 +181,8 @@ def only_sources(path: Path, after_version: int, to_version: int) -> bool:
     False where a commit does not say so: it is another writer's, or its log entry has expired.
     """
     for version in range(to_version, after_version, -1):
-        said = [action["commitInfo"] for action in actions_of(path, version) if "commitInfo" in action]
-        if not any(ONLY_SOURCES in info for info in said):
+        commit_infos = [action["commitInfo"] for action in actions_of(path, version) if "commitInfo" in action]
+        if not any(ONLY_SOURCES in info for info in commit_infos):
             return False
     return True
 

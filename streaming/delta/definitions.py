@@ -65,7 +65,10 @@ def rows_to_arrow(rows: list[dict[str, object]], schema: pa.Schema) -> pa.Table:
 
 
 def properties_of(table: Table) -> dict[str, str]:
-    """Return a table's properties. Its log and its old files are expired by the job (``maintenance``).
+    """Return a table's properties.
+
+    The job itself expires log entries and old files (``maintenance``), earlier than the retention times below, which
+    are for other programs that would clean the table up.
 
     Statistics are restricted to the columns that queries filter by: there are more than a hundred columns, and the log
     holds the statistics of every file.

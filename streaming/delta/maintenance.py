@@ -1,10 +1,10 @@
-"""Maintenance of a table by its only writer, so that the cost of commits and reads and the disk use stay constant.
+"""Maintenance of a table by its only writer, so that the cost of commits and reads and the disk use stay bounded.
 
 - Each commit lists ``_delta_log`` and reads the list of data files, so both are kept short.
 - Small files are compacted in two sizes: often into small ones, rarely those into large ones.
 - Data files stay for ``reader_minutes`` after a version removed them, on every table: a reader has that long to read a
-  version that it has opened. So do the log entries, but no more than ``LOG_ENTRIES`` of them: each commit lists them
-  all. No one needs either longer: followers select rows by version (``change_reader``).
+  version that it has opened. Log entries stay as long, but at most ``LOG_ENTRIES``, because each commit lists them all.
+  No one needs either longer: followers select rows by version (``change_reader``).
 
 Readers ignore compaction (``dataChange`` is false). Depends on no row.
 """
@@ -41,7 +41,7 @@ ROUNDS_BETWEEN_LARGE: Final = 20
 SMALL_BYTES: Final = 512 * 1024
 LARGE_BYTES: Final = 32 * 1024 * 1024
 LOG_ENTRIES: Final = 300
-"""With those since the last round and back to a checkpoint at most 400; a commit lists 500 entries in a millisecond."""
+"""Up to 400 lie there: these, 50 until the next round, 50 back to a checkpoint. Listing 500 takes a millisecond."""
 SECONDS_BETWEEN_SWEEPS: Final = 60.0
 SECONDS_BETWEEN_EXPIRIES: Final = 3600.0
 
@@ -75,14 +75,14 @@ class Maintenance:
         """
         self._table, self._path, self._policy = table, path, policy
         self._commits = 0
-        self._unneeded_since: dict[str, float] = {}
+        self._unreferenced_since: dict[str, float] = {}
         self._swept = time.monotonic()
 
     def after_commit(self) -> None:
         """Count one commit; run a round if one is due, which may add versions to the table."""
         self._commits += 1
-        is_old = time.monotonic() - self._swept >= SECONDS_BETWEEN_SWEEPS
-        if is_old or self._commits % COMMITS_BETWEEN_ROUNDS == 0:
+        is_sweep_due = time.monotonic() - self._swept >= SECONDS_BETWEEN_SWEEPS
+        if is_sweep_due or self._commits % COMMITS_BETWEEN_ROUNDS == 0:
             with writing(self._table.table_uri):
                 self._round()
 
@@ -96,14 +96,14 @@ class Maintenance:
         since = time.time() - self._policy.reader_minutes * 60
         newest = int(self._table.version())
         before, after = -1, newest + 1
-        # Entries that are gone are older than all. Where clocks went back it ends at an older entry, which keeps more.
+        # A binary search; deleted entries count as old. Where a clock was set back it may end earlier: more stays.
         while after - before > 1:
             middle = (before + after) // 2
             if committed_after(self._path, middle, since):
                 after = middle
             else:
                 before = middle
-        self._unneeded_since |= delete_log_before(self._path, max(0, before, newest - LOG_ENTRIES))
+        self._unreferenced_since |= delete_log_before(self._path, max(0, before, newest - LOG_ENTRIES))
 
     def sweep(self) -> None:
         """Delete the data files that no version in the log has needed for ``reader_minutes``.
@@ -116,10 +116,10 @@ class Maintenance:
         now = time.time()
         paths = self._table.get_add_actions()["path"].to_pylist()
         needed = files_in_log(self._path) | {*paths, *(unquote(path) for path in paths)}
-        unneeded = {file: self._unneeded_since.get(file, now) for file in data_files(self._path) - needed}
+        unneeded = {file: self._unreferenced_since.get(file, now) for file in data_files(self._path) - needed}
         expired = {file for file, since in unneeded.items() if since < now - self._policy.reader_minutes * 60}
         delete_files(self._path, expired)
-        self._unneeded_since = {file: since for file, since in unneeded.items() if file not in expired}
+        self._unreferenced_since = {file: since for file, since in unneeded.items() if file not in expired}
 
 
 class AppendMaintenance(Maintenance):

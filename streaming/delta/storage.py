@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import shutil
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+_FILE_OF_OBJECT: Final = re.compile(r'path: "([^"]*)"')
 BEFORE_FIRST: Final = -1
 """The version before the first one; also that of a table that does not exist yet."""
 
@@ -45,7 +47,7 @@ def open_table(path: Path, version: int | None = None) -> DeltaTable | None:
 
 @contextmanager
 def reading(table: str) -> Iterator[None]:
-    """Turn the errors with which delta-rs and Arrow refuse a damaged or missing file into one sentence.
+    """Turn the errors with which delta-rs, Arrow and JSON refuse a damaged or missing file into one sentence.
 
     Args:
         table: where it is, for the sentence.
@@ -55,12 +57,18 @@ def reading(table: str) -> Iterator[None]:
     """
     try:
         yield
-    except (DeltaError, pa.ArrowException) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]  # below it: a stack of delta-rs
+    except (DeltaError, pa.ArrowException, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise TableUnreadable(
-            f"cannot read the table {table}: {reason}; repair the file, or bring back the whole folder of the tables "
-            "from one copy"
+            f"cannot read the table {table.removeprefix('file://')}: {_first_sentence(error)}; repair the file, or "
+            "bring back the whole folder of the tables from one copy"
         ) from error
+
+
+def _first_sentence(error: Exception) -> str:
+    """Return what an error says first: below it stands a stack of delta-rs, behind it the insides of its objects."""
+    text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    sentence, is_object, insides = text.partition(" {")
+    return f"{sentence} {' and '.join(_FILE_OF_OBJECT.findall(insides))}" if is_object else text
 
 
 def make_folder(path: Path) -> None:
@@ -154,13 +162,21 @@ def log_entries(path: Path) -> Iterator[tuple[Path, int | None]]:
             yield file, int(file.stem) if file.suffix == ".json" and file.stem.isdecimal() else None
 
 
+def has_entry(path: Path, version: int) -> bool:
+    """Return whether a version has a log entry: it was committed, and has not expired."""
+    return _entry(path, version).exists()
+
+
 def actions_of(path: Path, version: int) -> list[dict[str, Any]]:
-    """Read the actions of one log entry; none where it does not exist (any more)."""
-    try:
+    """Read the actions of one log entry; none where it is empty or does not exist (any more).
+
+    Raises:
+        TableUnreadable: it is damaged.
+    """
+    with suppress(FileNotFoundError), reading(str(path)):
         entry = _entry(path, version).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return []
-    return [json.loads(line) for line in entry.splitlines() if line]
+        return [json.loads(line) for line in entry.splitlines() if line]
+    return []
 
 
 def files_added(actions: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -176,10 +192,9 @@ def files_added(actions: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
 
 def newest_checkpoint(path: Path) -> int | None:
     """Return the version of the checkpoint in ``_last_checkpoint``, where readers begin; None for none."""
-    try:
+    with suppress(FileNotFoundError), reading(str(path)):
         return int(json.loads((path / "_delta_log" / "_last_checkpoint").read_text(encoding="utf-8"))["version"])
-    except FileNotFoundError:
-        return None
+    return None
 
 
 def oldest_readable(path: Path) -> int:

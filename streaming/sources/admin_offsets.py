@@ -37,7 +37,7 @@ _REQUESTS: Final[dict[str, tuple[OffsetSpec, IsolationLevel]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The requests to one leader. The client is referenced: one that is collected may not complete its futures."""
+    """The requests to one leader, and their client: one that is garbage-collected may never complete its futures."""
 
     client: AdminClient
     view: ClusterView
@@ -88,8 +88,8 @@ class OffsetsRound:
     def take(self, view: ClusterView, envelope: dict[str, Any], now: Micros) -> list[Observation]:
         """Return the offsets of leaders that responded since the last call, without partitions that failed.
 
-        Neither those whose leader or topic id is another one by now: librdkafka asks the leader that it knows at the
-        moment, so who responded, and for which topic of that name, is not certain.
+        Partitions whose leader or topic id has changed since the request are left out, too: librdkafka asks the leader
+        that it knows at that moment, so it is not certain who responded, and for which topic of that name.
         """
         ready = {
             broker: request
@@ -102,7 +102,7 @@ class OffsetsRound:
             block
             for broker, request in ready.items()
             for block in offsets_in_blocks(
-                sample for sample in self._samples(broker, request, envelope, now) if _is_led(sample, view)
+                sample for sample in self._samples(broker, request, envelope, now) if _is_current(sample, view)
             )
         ]
 
@@ -136,7 +136,7 @@ class OffsetsRound:
                 self.refusal = missing_permission(failure, "DESCRIBE", f"topic {partition.topic}") or self.refusal
 
 
-def _is_led(sample: ReplicaOffsetsObserved, view: ClusterView) -> bool:
+def _is_current(sample: ReplicaOffsetsObserved, view: ClusterView) -> bool:
     """Return whether the partition of a sample is still the one that its broker leads."""
     partition = view.topics.get(sample.topic, {}).get(sample.partition)
     return (

@@ -17,7 +17,7 @@ from streaming.delta.change_reader import ChangeReader, ChangesRestarted, rows_b
 from streaming.delta.definitions import STATISTICS_PROPERTY, arrow_schema
 from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.storage import BEFORE_FIRST, has_moved, log_entries
-from streaming.errors import TableRefused
+from streaming.errors import TableRefused, TableUnreadable
 from tests.delta.written_changes import commit, expire_log, rows
 from tests.plugins.old_layout import unpack
 
@@ -116,6 +116,40 @@ def test_rows_of_one_version_that_span_days_come_in_the_order_of_their_commit(pa
     assert topics(added) == [(1, list("abcdef")), (2, ["g", "h"])]
     assert [part["ordinal"].to_pylist() for _, part in added] == [[0, 1, 2, 3, 4, 5], [0, 1]]
     assert len(list(path.glob("date=*"))) == 4
+
+
+def test_an_empty_entry_of_the_log_is_a_version_without_rows_also_for_who_follows(
+    path: Path, table: DeltaTable
+) -> None:
+    commit(table, "a")
+    reader = ChangeReader(path)
+    reader.poll()
+    (path / "_delta_log" / f"{2:020}.json").touch()
+    assert (reader.poll(), reader.version) == ([], DeltaTable(str(path)).version())
+    commit(DeltaTable(str(path)), "b")
+    assert topics(reader.poll()) == topics(ChangeReader(path, 2).poll()) == [(3, ["b"])]
+
+
+@pytest.mark.parametrize("entry", [b'{"add":{"pa', b"\xff"])
+def test_a_damaged_entry_is_refused_in_a_sentence_also_for_who_follows(
+    path: Path, table: DeltaTable, entry: bytes
+) -> None:
+    commit(table, "a")
+    reader = ChangeReader(path)
+    reader.poll()
+    (path / "_delta_log" / f"{2:020}.json").write_bytes(entry)
+    with pytest.raises(TableUnreadable, match=r"cannot read the table .*partition_changes"):
+        reader.poll()
+    assert reader.version == 1
+
+
+def test_a_gap_in_the_log_is_refused_in_a_sentence_without_the_insides_of_delta(path: Path, table: DeltaTable) -> None:
+    for topic in "abc":
+        commit(table, topic)
+    (path / "_delta_log" / f"{2:020}.json").unlink()
+    with pytest.raises(TableUnreadable, match=r"found gap: ParsedLogPath \S+1.json and \S+3.json; repair") as refused:
+        ChangeReader(path).poll()
+    assert len(str(refused.value)) < 600
 
 
 def test_compaction_and_metadata_move_the_version_and_add_no_rows(path: Path, table: DeltaTable) -> None:

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from exporters.metrics.brokers import ISR_REMOVAL_CAUSES
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition, ScrapeRequest
 from exporters.metrics.metric import Freshness
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth
+from streaming.changes.incident_signals import FAMILY_OF
+from streaming.contracts.events import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +61,10 @@ def reader(busy_cluster: Any) -> TablesReader:
 @pytest.fixture
 def fresh(rows: Any) -> int:
     return int(rows.start + 31 * SECOND)
+
+
+def test_every_cause_by_which_a_broker_leaves_an_isr_has_a_series_from_the_start() -> None:
+    assert set(ISR_REMOVAL_CAUSES) == {*FAMILY_OF, Cause.LAST_KNOWN_LEADER}
 
 
 def test_the_exposition_of_one_cluster_is_the_golden_one(reader: TablesReader, fresh: int, golden: Any) -> None:
@@ -139,7 +146,7 @@ def test_isr_removals_are_exposed_as_0_for_every_broker_and_cause_before_the_fir
     }
     assert {broker for broker, _ in departures} == {"1", "2", "3"}
     assert {key for key, value in departures.items() if value} == {("1", "fenced"), ("3", "fenced")}
-    assert len(departures) == 3 * 11
+    assert len(departures) == 3 * len(ISR_REMOVAL_CAUSES)
 
 
 def test_offsets_are_the_leader_s_and_without_a_sample_of_it_another_replica_s(

@@ -42,7 +42,7 @@ def test_an_older_layout_is_refused_in_one_sentence_at_each_look(
 ) -> None:
     refresher = Refresher(TablesReader(tables), 0.01, "1.2.3")
     for errors in (1, 2, 3):
-        refresher.look()
+        refresher.refresh_once()
         assert refresher.health.refresh_errors == errors
         assert (refresher.last_error or "").startswith("TableRefused: ")
         assert (refresher.last_error or "").endswith(f"{PARTITION_CHANGES.name}{SENTENCE}")

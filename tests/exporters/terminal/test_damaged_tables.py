@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -67,6 +68,16 @@ def test_a_command_names_the_damaged_table_in_one_sentence(
     assert done.stderr.count("\n") == 1
 
 
+def test_the_other_tables_are_measured_beside_a_damaged_one(tables: Path) -> None:
+    with_damaged_log(tables / PARTITION_STATE_TABLE.name)
+    done: Any = CliRunner().invoke(app, ["tables", "--format", "json", "--tables", str(tables)])
+    measured = {row["table"]: row["version"] for row in map(json.loads, done.stdout.splitlines())}
+    assert (measured[PARTITION_STATE_TABLE.name], done.exit_code) == (None, 1)
+    assert measured[PARTITION_CHANGES.name] is not None
+    assert done.stderr.startswith("cannot read the table ")
+    assert PARTITION_STATE_TABLE.name in done.stderr
+
+
 def test_the_job_does_not_start_on_a_damaged_table(tables: Path, damage: Callable[[Path], None]) -> None:
     damage(tables / PARTITION_STATE_TABLE.name)
     with pytest.raises(TableUnreadable, match=f"cannot read the table .*{PARTITION_STATE_TABLE.name}"):
@@ -77,7 +88,7 @@ def test_the_exporter_reports_a_damaged_table_and_goes_on_looking(tables: Path, 
     damage(tables / PARTITION_STATE_TABLE.name)
     refresher = Refresher(TablesReader(tables), 0.01, "1.2.3")
     for errors in (1, 2):
-        refresher.look()
+        refresher.refresh_once()
         assert refresher.health.refresh_errors == errors
         assert (refresher.last_error or "").startswith("TableUnreadable: cannot read the table ")
     assert refresher.snapshot.clusters == {}

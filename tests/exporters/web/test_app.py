@@ -187,17 +187,17 @@ def test_an_ipv6_address_is_written_in_brackets() -> None:
 
 def test_tables_that_become_unreadable_are_counted_and_the_last_snapshot_is_kept(live_cluster: Any) -> None:
     refresher = Refresher(TablesReader(live_cluster.directory), 0.01, "1.2.3")
-    refresher.look()
+    refresher.refresh_once()
     good = refresher.snapshot
     log = live_cluster.directory / PARTITION_CHANGES.name / "_delta_log"
     (log / f"{good.version + 1:020}.json").write_text("{ not a commit", encoding="utf-8")
-    refresher.look()
-    refresher.look()
+    refresher.refresh_once()
+    refresher.refresh_once()
     assert refresher.snapshot is good
     assert refresher.health.refresh_errors == 2
     assert "Json error" in (refresher.last_error or "")
     (log / f"{good.version + 1:020}.json").unlink()
-    refresher.look()
+    refresher.refresh_once()
     assert refresher.last_error is None
 
 
