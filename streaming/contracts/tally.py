@@ -8,6 +8,7 @@ sets of partitions add up. Names are column names of ``broker_state`` and ``clus
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -16,7 +17,7 @@ from streaming.contracts.identifiers import NO_LEADER, BrokerId
 from streaming.contracts.totals import COUNTS, EPISODES, SECONDS, TOTALS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from streaming.contracts.identifiers import ClusterId, Micros
     from streaming.contracts.state import PartitionState
@@ -30,6 +31,7 @@ COLUMN_OF_STATE: Final = {
 _NAMES: Final = (*TOTALS, *(f"{name}/open" for name, _ in _SINCE), *(f"{name}/since" for name, _ in _SINCE))
 _EPISODES: Final = len(_SINCE)
 _TOTALS_OF: Final = attrgetter(*COUNTS, *SECONDS, *(since for _, since in _SINCE))
+_NO_TOTALS: Final = (*[0] * len(TOTALS), *[None] * _EPISODES)
 # What is added: whose count (None: the cluster's), and which.
 Contribution = tuple["BrokerId | None", str]
 
@@ -113,8 +115,8 @@ class Tally:
         self._uncounted: defaultdict[ClusterId, Counter[tuple[Any, ...]]] = defaultdict(Counter)
         self._counts: defaultdict[ClusterId, Counter[Contribution]] = defaultdict(Counter)
         self._totals: defaultdict[ClusterId, Counter[str]] = defaultdict(Counter)
-        for partition in partitions:
-            self._add(partition, 1)
+        for cluster_id, together in groupby(partitions, attrgetter("cluster_id")):
+            self._add_all(cluster_id, list(together))
 
     contributions = staticmethod(contributions)
 
@@ -131,9 +133,9 @@ class Tally:
         totals = self._totals[after.cluster_id]
         for place, (had, has) in enumerate(zip(_TOTALS_OF(before), _TOTALS_OF(after), strict=True)):
             if had != has:  # a change moves one or two of a dozen totals
-                for name, value in _added(place, has):
+                for name, value in _added(place, (has,)):
                     totals[name] += value
-                for name, value in _added(place, had):
+                for name, value in _added(place, (had,)):
                     totals[name] -= value
 
     def forget(self, partitions: Iterable[PartitionState]) -> None:
@@ -198,11 +200,20 @@ class Tally:
 
     def _add(self, partition: PartitionState, step: int) -> None:
         self._uncounted[partition.cluster_id][_shape(partition)] += step
-        totals = self._totals[partition.cluster_id]
-        for place, number in enumerate(_TOTALS_OF(partition)):
-            if number or (number is not None and place >= len(TOTALS)):  # an episode may begin at 0
-                for name, value in _added(place, number):
+        numbers = _TOTALS_OF(partition)
+        if numbers != _NO_TOTALS:
+            totals = self._totals[partition.cluster_id]
+            for place, number in enumerate(numbers):
+                for name, value in _added(place, (number,)):
                     totals[name] += step * value
+
+    def _add_all(self, cluster_id: ClusterId, partitions: Sequence[PartitionState]) -> None:
+        """Add the partitions of one cluster, column by column: a start has a million of them."""
+        self._uncounted[cluster_id].update(map(_shape, partitions))
+        totals = self._totals[cluster_id]
+        for place, numbers in enumerate(zip(*map(_TOTALS_OF, partitions), strict=True)):
+            for name, value in _added(place, numbers):
+                totals[name] += value
 
     def _counted(self) -> defaultdict[ClusterId, Counter[Contribution]]:
         """Return the counts, with what every shape adds that has come or gone since the last time."""
@@ -221,15 +232,16 @@ def _shape(partition: PartitionState) -> tuple[Any, ...]:
     return partition.partition == 0, *_SHAPE_OF(partition)
 
 
-def _added(place: int, number: float | None) -> tuple[tuple[str, int], ...]:
-    """Return what one number of ``_TOTALS_OF`` adds to the totals of ``_NAMES``.
+def _added(place: int, numbers: Iterable[float | None]) -> list[tuple[str, int]]:
+    """Return what numbers at one place of ``_TOTALS_OF`` add to the totals of ``_NAMES``.
 
     Whole microseconds, so that sums come back to zero; a begin adds an open episode, too.
     """
-    if number is None:
-        return ()
     if place < len(COUNTS):
-        return ((_NAMES[place], int(number)),)
-    if place < len(TOTALS):
-        return ((_NAMES[place], round(number * SECOND)),)
-    return (_NAMES[place], 1), (_NAMES[place + _EPISODES], int(number))
+        added = [(_NAMES[place], int(sum(filter(None, numbers))))]
+    elif place < len(TOTALS):
+        added = [(_NAMES[place], sum(round(number * SECOND) for number in filter(None, numbers)))]
+    else:
+        begins = [int(number) for number in numbers if number is not None]  # an episode may begin at 0
+        added = [(_NAMES[place], len(begins)), (_NAMES[place + _EPISODES], sum(begins))]
+    return [(name, value) for name, value in added if value]

@@ -60,6 +60,8 @@ def rows_as(cls: type[R], columns: Mapping[str, list[Any]], count: int) -> list[
 def values_of(array: Any) -> list[Any]:  # noqa: ANN401 - pyarrow ships no types
     """Read one column. Equal values of a million rows become one Python object each: half the memory of a state."""
     kind = array.type
+    if array.null_count == len(array):
+        return [None] * len(array)
     if pa.types.is_timestamp(kind):
         array = array.cast(pa.timestamp("us", tz=kind.tz)).cast(pa.int64())
     elif pa.types.is_list(kind) and not pa.types.is_nested(kind.value_type):
@@ -72,10 +74,14 @@ def values_of(array: Any) -> list[Any]:  # noqa: ANN401 - pyarrow ships no types
         return list(array.to_pylist())
     encoded = array.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
+    if len(distinct) == 1 and not array.null_count:
+        return [*distinct] * len(array)
     return [None if index is None else distinct[index] for index in encoded.indices.to_pylist()]
 
 
 def _tuples(lists: Any) -> list[tuple[Any, ...] | None]:  # noqa: ANN401 - pyarrow ships no types
+    if not lists.null_count and lists.offsets[0].equals(lists.offsets[-1]):
+        return [()] * len(lists)
     values = lists.values.to_pylist()
     tuples = [tuple(values[begin:end]) for begin, end in pairwise(lists.offsets.to_pylist())]
     if len(tuples) >= _WORTH_SHARING:

@@ -89,7 +89,7 @@ def _reader(enum: Any, default: Any) -> Callable[[list[Any]], list[Any]]:  # noq
         return lambda values: [default if value is None else enum(value) for value in values]
     if default is None:
         return lambda values: values
-    return lambda values: [default if value is None else value for value in values]
+    return lambda values: [default if value is None else value for value in values] if None in values else values
 
 
 def min_isr_rows(minima: Iterable[tuple[ConfigKey, MinIsr]]) -> list[dict[str, Any]]:

@@ -212,7 +212,7 @@ class _BatchReading:
     def _run_with(self, run: RepeatedRun | None, row: tuple[int, bytes, str | None]) -> RepeatedRun | None:
         """Return the run of repeated blocks that a row extends or begins; None if it must be decoded."""
         _, payload, damage = row
-        return None if self._repeated is None or damage is not None else run_with(run, payload, self._certain)
+        return run_with(run, payload, self._certain) if self._repeated and damage is None else None
 
     def _decode(self, source: str, position: int, payload: bytes, damage: str | None) -> None:
         try:
