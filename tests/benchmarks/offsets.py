@@ -121,6 +121,7 @@ class Timed(NewestBatch):
         self.batches = 0
         self.applying = 0.0
         self.decoding = 0.0
+        self.settled = -1
 
     def apply(self, rows: pa.Table) -> Any:
         began = time.perf_counter()
@@ -128,6 +129,7 @@ class Timed(NewestBatch):
             applied = super().apply(rows)
         self.batches += 1
         self.applying += time.perf_counter() - began
+        self.settled = self.position(SOURCE)
         return applied
 
 
@@ -156,7 +158,7 @@ def cpu_of_all() -> float:
 
 def wait_for(batch: Timed, position: int) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while batch.position(SOURCE) < position:
+    while batch.settled < position:
         if time.monotonic() > deadline:
             raise SystemExit(f"waited {PATIENCE_SECONDS:g} s in vain for position {position}")
         time.sleep(0.005)
