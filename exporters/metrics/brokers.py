@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import OWN_PREFIX, ClusterMetric, Freshness, MetricType, Number, Sample, flag
-from streaming.contracts import health
 from streaming.contracts.events import Cause
 
 if TYPE_CHECKING:
@@ -77,14 +76,6 @@ def _advice(name: str, text: str, value: Callable[[BrokerAdvice], Number | None]
     )
 
 
-def _would_go_under_min_isr(advice: BrokerAdvice) -> int | None:
-    """Return the count, or None (unknown) while min ISR is unknown for every partition the broker is in sync of."""
-    count, partitions = advice.would_go_under_min_isr, advice.in_sync_partitions
-    if count is None or partitions is None:
-        return None
-    return health.known_by_minimum(count, partitions, advice.unknown_min_isr_partitions or 0)
-
-
 def _info(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
     for number, broker in sorted(cluster.brokers.items()):
         yield (cluster.name, str(number), broker.rack or "", broker.host or ""), 1
@@ -145,7 +136,7 @@ BROKER_METRICS: Final = (
     _advice(
         "would_go_under_min_isr_partitions",
         "Partitions that would go under min ISR if the broker stopped now",
-        _would_go_under_min_isr,
+        lambda advice: advice.would_go_under_min_isr,
     ),
     _advice(
         "would_go_offline_partitions",

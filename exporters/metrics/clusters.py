@@ -42,25 +42,8 @@ def _one(value: Callable[[ClusterSnapshot], Number | None]) -> Callable[[Cluster
     return samples
 
 
-def _in_state(state: str) -> Callable[[ClusterSnapshot], int]:
-    return lambda cluster: cluster.counts.states.get(state, 0)
-
-
-def _by_minimum(state: str) -> Callable[[ClusterSnapshot], int | None]:
-    """Count a state that depends on min ISR; unknown while min ISR is unknown for every partition."""
-
-    def value(cluster: ClusterSnapshot) -> int | None:
-        states = cluster.counts.states
-        count, partitions, unknown = (
-            states.get(name, 0) for name in (state, health.PARTITIONS, health.UNKNOWN_MIN_ISR)
-        )
-        return health.known_by_minimum(count, partitions, unknown)
-
-    return value
-
-
-def _brokers(cluster: ClusterSnapshot) -> int | None:
-    return sum(broker.is_registered for broker in cluster.brokers.values()) if cluster.brokers else None
+def _in_state(state: str) -> Callable[[ClusterSnapshot], int | None]:
+    return lambda cluster: cluster.counts.in_state(state)
 
 
 def _fenced(cluster: ClusterSnapshot) -> int | None:
@@ -110,12 +93,12 @@ CLUSTER_METRICS: Final = (
     _gauge(
         "under_min_isr_partitions",
         "Partitions that refuse writes with acks=all.",
-        _by_minimum(health.UNDER_MIN_ISR),
+        _in_state(health.UNDER_MIN_ISR),
     ),
     _gauge(
         "at_min_isr_partitions",
         "Partitions that refuse writes with acks=all after the loss of one more replica.",
-        _by_minimum(health.AT_MIN_ISR),
+        _in_state(health.AT_MIN_ISR),
     ),
     _gauge(
         "unknown_min_isr_partitions",
@@ -128,7 +111,7 @@ CLUSTER_METRICS: Final = (
         "Partitions not led by their preferred leader, the first of their replicas.",
         _in_state(health.OFF_PREFERRED_LEADER),
     ),
-    _gauge("brokers", "Registered brokers.", _brokers),
+    _gauge("brokers", "Registered brokers.", ClusterSnapshot.registered_brokers),
     _gauge("fenced_brokers", "Registered brokers that are fenced; absent while unknown.", _fenced),
     _gauge(
         "controller",

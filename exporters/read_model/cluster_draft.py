@@ -17,7 +17,7 @@ from exporters.read_model.snapshot import (
 )
 from streaming.contracts import health
 from streaming.contracts.observations import Channel, SourceKind
-from streaming.contracts.state import SourceLag, SourceState
+from streaming.contracts.state import SourceLag, SourceState, later
 from streaming.contracts.tally import COLUMN_OF_STATE
 from streaming.contracts.totals import EPISODES, seconds_until
 
@@ -77,11 +77,7 @@ class ClusterDraft:
 
     def put_cluster(self, cluster: ClusterState) -> None:
         """Take over the cluster's row; its watermarks only move forward, and it drops tombstones."""
-        before = self._cluster
-        self._cluster = cluster._replace(
-            watermark=_later(cluster.watermark, before.watermark),
-            authority_watermark=_later(cluster.authority_watermark, before.authority_watermark),
-        )
+        self._cluster = cluster.not_before(self._cluster)
         expired = {key: each for key, each in self._tombstones.items() if self._cluster.has_expired(each)}
         self._tally.forget(expired.values())
         for key in expired:
@@ -190,7 +186,7 @@ class ClusterDraft:
         """Set up to when the advice is true: the cluster's row of the same version, or of one before, says that."""
         advice, times = self._advice, self._times
         if advice is not None and times is not None and times.as_of_version <= advice.as_of_version:
-            self._advice = replace(advice, until=_later(times.authority_watermark, advice.until))
+            self._advice = replace(advice, until=later(times.authority_watermark, advice.until))
 
     def _watch(self, source: SourceProgress) -> None:
         """Move the cluster's watermarks up to what a source of replication has observed."""
@@ -198,10 +194,6 @@ class ClusterDraft:
         if source.channel == Channel.REPLICATION and state.observed_until is not None:
             is_primary = state.authority is cluster.authority and state.authority is not SourceKind.NONE
             self._cluster = cluster.with_watermark(state.observed_until, is_primary=is_primary)
-
-
-def _later(one: int | None, other: int | None) -> Micros | None:
-    return max((moment for moment in (one, other) if moment is not None), default=None)  # type: ignore[return-value]
 
 
 def _newest(channel: str, before: SourceState, after: SourceState) -> SourceState:

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from streaming.contracts import health
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
 from streaming.contracts.tally import Tally
 
@@ -106,6 +107,15 @@ class PartitionCounts:
     led: dict[int, int] = field(default_factory=dict)
     hosted: dict[int, int] = field(default_factory=dict)
     in_sync: dict[int, int] = field(default_factory=dict)
+
+    def in_state(self, state: str) -> int | None:
+        """Count the partitions in a state; None for one that depends on min ISR while min ISR is unknown for all."""
+        count = self.states.get(state, 0)
+        if state not in health.BY_MINIMUM:
+            return count
+        return health.known_by_minimum(
+            count, self.states.get(health.PARTITIONS, 0), self.states.get(health.UNKNOWN_MIN_ISR, 0)
+        )
 
 
 class BrokerAdvice(NamedTuple):
@@ -227,6 +237,10 @@ class ClusterSnapshot:
         """Return whether the data is too old to state anything."""
         age = self.age_seconds(now)
         return age is None or age > stale_after_seconds
+
+    def registered_brokers(self) -> int | None:
+        """Count the registered brokers; None while none was ever reported."""
+        return sum(broker.is_registered for broker in self.brokers.values()) if self.brokers else None
 
     def known_brokers(self) -> list[int]:
         """Name every broker that registered or holds a replica."""

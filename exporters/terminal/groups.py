@@ -33,11 +33,11 @@ def group_rows(path: Path, topics: tuple[str, ...], now: int) -> Iterator[Row]:
         return
     samples = select(table, GROUP_OFFSETS)
     columns = columns_of(samples, samples.column_names)
-    groups: dict[tuple[str, str], list[Row]] = {}
+    groups: dict[tuple[str, str, str], list[Row]] = {}
     for values in zip(*columns.values(), strict=True):
         row = dict(zip(columns, values, strict=True))
         if matches_topic(row["topic"], topics):
-            groups.setdefault((row["cluster"], row["group"]), []).append(row)
+            groups.setdefault((row["cluster"], row["group"], row["cluster_id"]), []).append(row)
     for _, rows in sorted(groups.items()):
         yield _summed(rows, now)
 

@@ -44,7 +44,7 @@ def incidents(  # noqa: PLR0913 - one parameter per option
         list[IncidentClass] | None, typer.Option("--class", help="Class of incident; may be repeated.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Open and closed incidents that changed since then.")
+        str | None, typer.Option(metavar="TIME", help="Open incidents, and closed ones that changed since then.")
     ] = None,
     cluster: ClusterOption = None,
     row_format: FormatOption = None,
@@ -71,7 +71,7 @@ def incidents(  # noqa: PLR0913 - one parameter per option
             if row["merged_into"] is None
             and (not kinds or row["incident_class"] in kinds)
             and (not cluster or row["cluster"] in cluster or row["cluster_id"] in cluster)
-            and (changed_since is None or row["updated_at"] >= changed_since)
+            and (changed_since is None or row["closed_at"] is None or row["updated_at"] >= changed_since)
         ]
         shown = [row for row in matching if everything or changed_since is not None or row["closed_at"] is None]
         output.print(shown, incident_fields(output.clock), INCIDENT_COLUMNS, incident_style)

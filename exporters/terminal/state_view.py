@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from exporters.read_model.snapshot import PartitionCounts
 from exporters.terminal import live_view
 from exporters.terminal.event_filter import matches_topic
 from exporters.terminal.output import UNKNOWN, Field
 from exporters.terminal.time_parsing import SECOND, span
 from streaming.contracts.health import (
-    AT_MIN_ISR,
     OFFLINE,
     PARTITIONS,
     UNDER_MIN_ISR,
     UNDER_REPLICATED,
     UNKNOWN_MIN_ISR,
-    known_by_minimum,
     states_of,
 )
 from streaming.contracts.state import PartitionState
@@ -46,20 +45,17 @@ def cluster_row(cluster: ClusterSnapshot, now: int, stale_after_seconds: float) 
     return {
         **_freshness(cluster, now, stale_after_seconds),
         **cluster.cluster._asdict(),
-        "brokers": len(cluster.known_brokers()),
-        **_counts(cluster.counts.states),
+        "brokers": cluster.registered_brokers(),
+        **_counts(cluster.counts),
         **cluster.totals._asdict(),
     }
 
 
-def _counts(states: Mapping[str, int]) -> dict[str, int | None]:
-    """Count partitions by state; states that depend on min ISR are unknown while no min ISR is known."""
-    partitions, unknown = states.get(PARTITIONS, 0), states.get(UNKNOWN_MIN_ISR, 0)
-    counts: dict[str, int | None] = {f"{state}_partitions": states.get(state, 0) for state in live_view.STATES}
-    for state in (UNDER_MIN_ISR, AT_MIN_ISR):
-        counts[f"{state}_partitions"] = known_by_minimum(states.get(state, 0), partitions, unknown)
-    del counts[f"{PARTITIONS}_partitions"]
-    return {PARTITIONS: partitions, **counts}
+def _counts(counts: PartitionCounts) -> dict[str, int | None]:
+    """Count partitions by state."""
+    others = (state for state in live_view.STATES if state != PARTITIONS)
+    by_state = {f"{state}_partitions": counts.in_state(state) for state in others}
+    return {PARTITIONS: counts.in_state(PARTITIONS), **by_state}
 
 
 def partition_rows(
@@ -111,7 +107,7 @@ def _topic_row(topic: TopicPartitions, watermark: int | None) -> dict[str, Any]:
     return {
         "topic_id": topic.topic_id,
         "topic": topic.topic,
-        **_counts(states),
+        **_counts(PartitionCounts(states=states)),
         **{name: sum(getattr(partition, name) or 0 for partition in partitions) for name in _TOTALS},
         **{name: sum(_spent(partition, name, watermark) for partition in partitions) for name in _SPANS},
     }

@@ -101,7 +101,7 @@ class Clock:
 
 
 def _time_of_day(text: str) -> dt.time:
-    return dt.time.fromisoformat(text.zfill(5) if text[1] == ":" else text)
+    return dt.time.fromisoformat(f"0{text}" if text[1] == ":" else text)
 
 
 def micros_of(moment: dt.datetime) -> int:

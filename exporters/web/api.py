@@ -125,7 +125,7 @@ class JsonApi:
         return {
             **cluster.cluster._asdict(),
             **self._freshness(cluster),
-            "states": {state: cluster.counts.states.get(state, 0) for state in STATES},
+            "states": {state: cluster.counts.in_state(state) for state in STATES},
             "totals": cluster.totals._asdict(),
             "times": cluster.times and cluster.times._asdict(),
             "advice_until": cluster.advice and cluster.advice.until,

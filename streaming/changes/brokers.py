@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from streaming.changes.partition_events import PendingEvent
     from streaming.contracts.observations import BrokerObserved
 
-# Column of the state <- field of the observation; a field that is None says nothing.
+# Column of the state <- field of the observation. A field that is None says nothing, but of a new registration in the
+# metadata log it says all: what the new broker has not, such as a rack, is not that of the one before.
 _REPORTED: Final = {
     "broker_epoch": "broker_epoch",
     "is_fenced": "fenced",
@@ -31,8 +32,11 @@ def next_broker(before: BrokerState | None, observed: BrokerObserved) -> BrokerS
     if before is not None and _is_older(before, observed):
         return None
     current = before or BrokerState(cluster_id=observed.cluster_id, cluster=observed.cluster, broker=observed.broker)
+    is_new = observed.broker_epoch is not None and observed.broker_epoch != current.broker_epoch
     reported = {
-        column: getattr(observed, name) for column, name in _REPORTED.items() if getattr(observed, name) is not None
+        column: getattr(observed, name)
+        for column, name in _REPORTED.items()
+        if is_new or getattr(observed, name) is not None
     }
     if observed.authority is SourceKind.POLL:
         # A broker lists the brokers it takes for alive: that is all that a poll reports.

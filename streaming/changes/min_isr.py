@@ -6,6 +6,7 @@ are in the metadata log; only a broker reports the third (DescribeConfigs).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.observations import ConfigOrigin
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 KEY: Final = "min.insync.replicas"
 CLUSTER_DEFAULT: Final = ""
+_NUMBER: Final = re.compile(r"\s*(\+?[0-9]+)\s*")
 
 
 def configured_min_isr(
@@ -43,9 +45,9 @@ def configured_min_isr(
 
 
 def reported_minimum(observed: ConfigObserved) -> tuple[ConfigKey, MinIsr]:
-    """Read a configured minimum; a value that is no number counts as unset."""
-    value = observed.value
-    minimum = int(value) if value is not None and value.isdecimal() else None
+    """Read a configured minimum as Kafka does, blanks around it and a sign included; no number counts as unset."""
+    number = _NUMBER.fullmatch(observed.value or "")
+    minimum = int(number[1]) if number else None
     return ConfigKey(observed.cluster_id, observed.topic, observed.origin), MinIsr(minimum, observed.metadata_offset)
 
 

@@ -52,8 +52,11 @@ class ReplicationState:
         return expired
 
     def put_cluster(self, cluster: ClusterState, minima: Iterable[tuple[ConfigKey, MinIsr]] = ()) -> None:
-        """Set a cluster, and the configured minima that its row carries."""
-        self._put_cluster(cluster)
+        """Set a cluster, and the configured minima that its row carries.
+
+        Its watermarks stay where they are newer: what a source has reported since may have been read before this row.
+        """
+        self._put_cluster(cluster.not_before(self.clusters.get(cluster.cluster_id)))
         self.min_isr.update(minima)
 
     def put_broker(self, broker: BrokerState) -> None:

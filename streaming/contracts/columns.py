@@ -70,7 +70,7 @@ BROKER_COUNTS: Final = (
     Column("in_sync_partitions", "long", "partitions whose ISR has it"),
     Column("under_min_isr_partitions", "long", "partitions it has a replica of that are under min ISR"),
     Column("offline_partitions", "long", "partitions it has a replica of that have no leader"),
-    Column("would_go_under_min_isr", "long", "partitions that would go under min ISR if it stopped now"),
+    Column("would_go_under_min_isr", "long", "partitions that would go under min ISR if it stopped; null: unknown"),
     Column("would_go_offline", "long", "partitions that would lose their last in-sync replica if it stopped now"),
     Column("unknown_min_isr_partitions", "long", "partitions whose ISR has it and whose minimum is unknown"),
 )

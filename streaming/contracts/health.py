@@ -124,6 +124,10 @@ def states_of(partition: Health) -> tuple[str, ...]:
     return tuple([name for name, holds in reported if holds])
 
 
+BY_MINIMUM: Final = frozenset({UNDER_MIN_ISR, AT_MIN_ISR})
+"""The states that depend on min ISR."""
+
+
 def known_by_minimum(count: int, partitions: int, unknown: int) -> int | None:
     """Return a count that needs the minimum; None while the minimum of every partition is unknown."""
     return None if 0 < partitions == unknown else count

@@ -135,6 +135,15 @@ class ClusterState(NamedTuple):
         until, at = self.tombstones_until, partition.changed_at
         return partition.is_deleted and until is not None and at is not None and at <= until
 
+    def not_before(self, other: ClusterState | None) -> ClusterState:
+        """Return this state with watermarks that are not before those of another one, which was known already."""
+        if other is None:
+            return self
+        return self._replace(
+            watermark=later(self.watermark, other.watermark),
+            authority_watermark=later(self.authority_watermark, other.authority_watermark),
+        )
+
     def with_watermark(self, moment: Micros, *, is_primary: bool) -> ClusterState:
         """Move the watermark forward, and that of the primary source if the moment is its own."""
         newest = max(self.watermark or moment, moment)
@@ -142,6 +151,11 @@ class ClusterState(NamedTuple):
         if (newest, primary) == (self.watermark, self.authority_watermark):
             return self  # a full report repeats one moment a million times
         return self._replace(watermark=newest, authority_watermark=primary)
+
+
+def later(one: int | None, other: int | None) -> Micros | None:
+    """Return the later of two moments, of which either may be unknown."""
+    return max((Micros(moment) for moment in (one, other) if moment is not None), default=None)
 
 
 class SourceState(NamedTuple):

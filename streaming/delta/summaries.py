@@ -33,13 +33,22 @@ def broker_rows(
     return [
         {
             **broker._asdict(),
-            **{column.name: tally.of_broker(*key, column.name) for column in BROKER_COUNTS},
+            **_broker_counts(tally, key),
             **advice.get(key, _NO_ADVICE),
             "isr_departures": causes[key],
             "as_of_version": version,
         }
         for key, broker in state.brokers.items()
     ]
+
+
+def _broker_counts(tally: SuspectTally, key: BrokerKey) -> dict[str, int | None]:
+    counts: dict[str, Any] = {column.name: tally.of_broker(*key, column.name) for column in BROKER_COUNTS}
+    in_sync, unknown = counts["in_sync_partitions"], counts["unknown_min_isr_partitions"]
+    return {
+        **counts,
+        "would_go_under_min_isr": known_by_minimum(counts["would_go_under_min_isr"], in_sync, unknown),
+    }
 
 
 def _advice(state: ReplicationState, tally: SuspectTally) -> dict[BrokerKey, dict[str, Any]]:

@@ -167,7 +167,7 @@ def snapshot(
             **envelope,
             snapshot_id=snapshot_id,
             topic_ids=tuple(after.topic_ids[topic] for topic in after.topics),
-            partition_counts=tuple(len(parts) for parts in after.topics.values()),
+            partition_counts=tuple(max(parts) + 1 for parts in after.topics.values()),  # one may lack its replicas
             brokers=tuple(after.brokers),
         ),
     ]

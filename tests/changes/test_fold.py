@@ -4,6 +4,7 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streaming.contracts.observations import Observation
+    from tests.changes.conftest import Story
 
 LAG = {"cause": Cause.LAG, "evidence": Evidence.PROVEN}
 EXPAND = {"cause": Cause.EXPAND, "evidence": Evidence.PROVEN}
@@ -359,3 +361,26 @@ def test_an_older_snapshot_does_not_unregister_a_newer_broker(story: Any) -> Non
     state, _ = run([*story.seen, *_renumbered(before, "metadata_log:b")])
 
     assert [broker.is_registered for broker in state.brokers.values()] == [True] * 4
+
+
+def test_a_broker_that_registers_anew_has_nothing_of_the_one_before(story: Story) -> None:
+    story.snapshot()
+    story.later().broker(3, broker_epoch=6, rack="a", host="old", port=1)
+    story.later().broker(3, broker_epoch=6, fenced=True)
+    brokers = fold(ReplicationState(), story.seen).touched.brokers
+    assert {(each.rack, each.host) for each in brokers.values() if each.broker == 3} == {("a", "old")}
+
+    story.later().broker(3, broker_epoch=7, host="new", port=1)
+    brokers = fold(ReplicationState(), story.seen).touched.brokers
+    assert {(each.rack, each.host) for each in brokers.values() if each.broker == 3} == {(None, "new")}
+
+
+@pytest.mark.parametrize(
+    ("text", "minimum"), [("2", 2), (" 2", 2), ("2\n", 2), ("+2", 2), ("-2", None), ("2.0", None), ("", None)]
+)
+def test_a_minimum_is_read_as_kafka_reads_it(story: Story, text: str, minimum: int | None) -> None:
+    story.snapshot()
+    story.config(text)
+    state = ReplicationState()
+    state.apply(fold(state, story.seen).touched)
+    assert next(state.partitions()).min_isr_configured == minimum

@@ -219,10 +219,16 @@ def test_every_table_holds_in_the_end_what_the_old_program_would_have_written(ol
         assert differences(comparable(name, read(old / "tables", name)), comparable(name, rows)) == {}, name
 
 
+def known(row: Row) -> Row:
+    """Leave out a count that the old program took for 0 where no minimum is known; it is null now."""
+    is_unknown = 0 < row.get("in_sync_partitions", 0) == row.get("unknown_min_isr_partitions")
+    return row | {"would_go_under_min_isr": None} if is_unknown else row
+
+
 def comparable(name: str, rows: list[Row]) -> list[Row]:
     """Return what old and new rows of a table have in common."""
     kept = [row if row.get("merged_into") is None else {key: row[key] for key in MERGED} for row in rows]
-    return without(kept, NOT_COMPARED.get(name, ("as_of_version",)))
+    return without(map(known, kept), NOT_COMPARED.get(name, ("as_of_version",)))
 
 
 def test_the_changes_keep_their_order_and_their_commits(old: Path) -> None:

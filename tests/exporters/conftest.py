@@ -171,7 +171,7 @@ class Tables:
         advice = {
             1: {"in_sync_partitions": 1, "would_go_under_min_isr": 0, "is_safe_to_stop": True, "restart_order": 1},
             2: {"in_sync_partitions": 2, "would_go_under_min_isr": 0, "would_go_offline": 1, "is_safe_to_stop": False},
-            3: {"in_sync_partitions": 1, "unknown_min_isr_partitions": 1, "would_go_under_min_isr": 0},
+            3: {"in_sync_partitions": 1, "unknown_min_isr_partitions": 1, "would_go_under_min_isr": None},
         }
         self.put(
             BROKER_STATE_TABLE.name,

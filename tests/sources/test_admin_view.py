@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId, synthetic_topic_id
-from streaming.contracts.observations import PartitionObserved, SnapshotReason, SourceKind
+from streaming.contracts.observations import PartitionObserved, SnapshotEnd, SnapshotReason, SourceKind
 from streaming.sources.admin_topic_ids import topic_id
 from streaming.sources.admin_view import (
     ClusterView,
@@ -20,6 +20,16 @@ from streaming.sources.admin_view import (
     steps,
 )
 from tests.blocks import singly
+
+ENVELOPE = {
+    "cluster_id": "C",
+    "cluster": "test",
+    "source": "admin:test",
+    "authority": SourceKind.POLL,
+    "occurred_not_before": 1,
+    "occurred_not_after": 2,
+    "collected_at": 2,
+}
 
 
 def view(isr: tuple[int, ...], *, leader: int = 1, replicas: tuple[int, ...] = (1, 2, 3)) -> PartitionView:
@@ -65,17 +75,8 @@ def test_steps_and_snapshots_agree_on_what_changed() -> None:
     ids = {"orders": TopicId("x")}
     before = ClusterView(ClusterId("C"), 1, {}, {"orders": {0: view((1,)), 1: view((1, 2))}}, ids)
     after = ClusterView(ClusterId("C"), 1, {}, {"orders": {0: view((1, 2)), 1: view((1, 2)), 2: view((1,))}}, ids)
-    envelope = {
-        "cluster_id": "C",
-        "cluster": "test",
-        "source": "admin:test",
-        "authority": SourceKind.POLL,
-        "occurred_not_before": 1,
-        "occurred_not_after": 2,
-        "collected_at": 2,
-    }
-    told = [item for item in steps(before, after, envelope) if isinstance(item, PartitionObserved)]
-    marked = snapshot(before, after, envelope, snapshot_id="s", reason=SnapshotReason.PERIODIC)
+    told = [item for item in steps(before, after, ENVELOPE) if isinstance(item, PartitionObserved)]
+    marked = snapshot(before, after, ENVELOPE, snapshot_id="s", reason=SnapshotReason.PERIODIC)
     whole = [item for item in singly(marked) if isinstance(item, PartitionObserved)]
     expected = [(0, Cause.EXPAND), (2, Cause.CREATED)]
     assert expected == [(item.partition, item.cause) for item in told]
@@ -108,3 +109,10 @@ def test_an_answer_that_may_be_old_gets_a_second_look(answer: ClusterView, *, do
     Good news by another broker than before may be old news.
     """
     assert may_be_stale(cast(1, (1, 2), 3, 1), answer) is doubtful
+
+
+def test_a_partition_that_is_returned_without_replicas_is_no_proof_that_the_last_one_is_gone() -> None:
+    parts = {0: view((1,)), 2: view((1,))}
+    after = ClusterView(ClusterId("C"), 1, {}, {"orders": parts}, {"orders": TopicId("x")})
+    report = snapshot(after, after, ENVELOPE, snapshot_id="s", reason=SnapshotReason.PERIODIC)
+    assert [each.partition_counts for each in report if isinstance(each, SnapshotEnd)] == [(3,)]

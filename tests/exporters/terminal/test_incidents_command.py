@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
 from streaming.commands import app
+from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta.change_log import ChangeLog
 from streaming.delta.change_reader import ChangeReader
+from streaming.delta.change_rows import changes_to_arrow
 from streaming.jobs.driver.incidents import IncidentsBatch
+from tests.changes.conftest import Story
 from tests.plugins.played import play
 
 if TYPE_CHECKING:
@@ -44,6 +50,21 @@ def test_closed_incidents_are_shown_only_on_request(tables: Path) -> None:
     ]
     assert incidents(tables, "--all", "--class", "slow_follower", "--format", "json") == ""
     assert len(incidents(tables, "--since", "2023-11-14T22:14:00", "--format", "csv").splitlines()) == 1 + 1
+
+
+def test_an_open_incident_is_shown_however_long_it_has_not_changed(tmp_path: Path) -> None:
+    story = Story()
+    story.snapshot([{}])
+    story.later().broker(3, fenced=True)
+    story.partition(0, isr=(1, 2), partition_epoch=1, cause=Cause.FENCED, evidence=Evidence.PROVEN)
+    story.later(3600).heartbeat()
+    ChangeLog(tmp_path).commit(changes_to_arrow(fold(ReplicationState(), story.seen).changes), {})
+    batch = IncidentsBatch(tmp_path, 60.0, 900.0)
+    for _, rows in ChangeReader(tmp_path / PARTITION_CHANGES.name).poll():
+        batch.apply(rows)
+
+    (row,) = (json.loads(line) for line in incidents(tmp_path, "--since", "1h", "--format", "json").splitlines())
+    assert (row["incident_class"], row["closed_at"]) == ("broker_loss", None)
 
 
 def test_one_incident_is_shown_with_the_events_that_are_its_evidence(tables: Path) -> None:

@@ -1,0 +1,62 @@
+"""The same question has the same answer, whoever is asked: the terminal, the JSON API, the tables."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from typer.testing import CliRunner
+
+from exporters.read_model.reader import TablesReader
+from exporters.terminal.groups import group_rows
+from exporters.web.api import JsonApi
+from streaming.commands import app
+from streaming.contracts.sample_tables import GROUP_OFFSETS
+from streaming.delta.layouts import create_or_upgrade
+from streaming.delta.queries import read_all
+from streaming.delta.writer import APPEND, Writer
+from streaming.jobs.driver.batch import ReplicationBatch
+from tests.changes.conftest import Story
+from tests.jobs.driver.test_batch import published
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def test_groups_of_two_clusters_of_one_name_stay_apart(played_tables: Callable[..., Path], tmp_path: Path) -> None:
+    """A cluster that was built anew under its old name has another id; the samples of the old one stay."""
+    played = played_tables("under_min_isr", "consumer_groups", seconds=42)
+    path = tmp_path / GROUP_OFFSETS.name
+    rows = read_all(DeltaTable(str(played / GROUP_OFFSETS.name)))
+    other = rows.set_column(rows.column_names.index("cluster_id"), "cluster_id", pa.array(["old"] * len(rows)))
+    table = create_or_upgrade(tmp_path, GROUP_OFFSETS)
+    Writer(table).write(pa.concat_tables([rows, other.cast(rows.schema)]), APPEND, {})
+
+    summed = [(row["cluster_id"], row["group"], row["lag"]) for row in group_rows(path, (), 0)]
+
+    alone = [(row["group"], row["lag"]) for row in group_rows(played / GROUP_OFFSETS.name, (), 0)]
+    assert sorted(lag for lag in summed if lag[0] == "old") == [("old", *each) for each in alone]
+    assert len(summed) == 2 * len(alone)
+
+
+def test_clusters_count_their_registered_brokers_and_leave_unknown_counts_out(tmp_path: Path) -> None:
+    story = Story()
+    story.snapshot([{}, {"isr": (1,)}], brokers=(1, 2, 3, 4))
+    story.later().broker(4, registered=False)
+    job = ReplicationBatch(tmp_path)
+    job.apply(published(story.seen))
+    job.projections.project(job.shared)
+
+    done = CliRunner().invoke(app, ["state", "--tables", str(tmp_path), "--clusters", "--format", "json"])
+    (row,) = map(json.loads, done.stdout.splitlines())
+    (of_api,) = JsonApi(TablesReader(tmp_path).refresh(), story.now, 60).clusters()["clusters"]
+
+    assert (row["brokers"], row["under_min_isr_partitions"], row["under_replicated_partitions"]) == (3, None, 1)
+    states = of_api["states"]
+    assert [states[name] for name in ("under_min_isr", "at_min_isr", "under_replicated")] == [None, None, 1]
+    assert {broker["broker"]: broker.get("would_go_under_min_isr") for broker in of_api["brokers"]} == {
+        1: None, 2: None, 3: None, 4: 0,
+    }  # fmt: skip
