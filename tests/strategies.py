@@ -41,13 +41,13 @@ _PLAIN: Mapping[str, st.SearchStrategy[Any]] = {
     "string": st.text(max_size=8),
     "int": _INT,
     "long": _LONG,
-    "double": st.floats(allow_nan=False),
+    "double": st.floats(allow_nan=False, allow_infinity=False),
     "boolean": st.booleans(),
     "int[]": st.lists(_INT, max_size=4).map(tuple),
     "int[][]": st.lists(st.lists(_INT, max_size=3).map(tuple), max_size=3).map(tuple),
     "boolean[]": st.lists(st.booleans(), max_size=4).map(tuple),
     "long[]": st.lists(_LONG, max_size=4).map(tuple),
-    "double[]": st.lists(st.floats(allow_nan=False), max_size=4).map(tuple),
+    "double[]": st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=4).map(tuple),
     "string[]": st.lists(st.text(max_size=4), max_size=3).map(tuple),
 }
 _MOMENT = st.integers(0, END_OF_TIME - 1)

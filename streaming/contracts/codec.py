@@ -11,6 +11,7 @@ import json
 from enum import StrEnum
 from functools import partial
 from itertools import chain
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.events import Cause, Evidence
@@ -59,7 +60,7 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "string": _is_text,
     "int": lambda value: _is_integer(value, 32),
     "long": lambda value: _is_integer(value, 64),
-    "double": lambda value: isinstance(value, float) or _is_integer(value, 1024),
+    "double": lambda value: (isinstance(value, float) and isfinite(value)) or _is_integer(value, 1024),
     "boolean": lambda value: isinstance(value, bool),
     "boolean[]": lambda value: isinstance(value, (list, tuple)) and set(map(type, value)) <= {bool},
     "int[]": lambda value: isinstance(value, (list, tuple)) and _are_integers(value),

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 # Further back than this, or where changes have expired since, the change log is not read to go on with a window: a new
 # one begins.
 MOST_VERSIONS: Final = 10_000
+_NO_COUNT: Final = 2.0**63
 
 
 class ReconciliationTable:
@@ -112,8 +113,12 @@ def _window(row: dict[str, Any]) -> Reconciliation:
 
 
 def _meters(samples: pa.Table) -> Iterator[MeterSample]:
+    """Yield the samples of meters; a value that is no count says nothing."""
     meters = {metric: meter for meter, metric in METRIC_OF.items()}
-    of_meters = samples.filter(pc.is_in(samples["metric"], value_set=pa.array(list(meters))))
+    values = samples["metric_value"]
+    is_count = pc.and_(pc.greater_equal(values, 0.0), pc.less(values, _NO_COUNT))
+    is_meter = pc.is_in(samples["metric"], value_set=pa.array(list(meters)))
+    of_meters = samples.filter(pc.and_(is_meter, is_count))
     for row in of_meters.to_pylist():
         key = MeterKey(row["cluster_id"], row["broker"], meters[row["metric"]])
         yield MeterSample(row["collected_at"], key, int(row["metric_value"]), row["cluster"])

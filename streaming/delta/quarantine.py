@@ -85,8 +85,12 @@ class Quarantine:
         ours = rows.filter(pc.equal(rows["channel"], self._channel))
         return list(zip(ours["source"].to_pylist(), ours["position"].to_pylist(), strict=True))
 
-    def add(self, refused: Sequence[Refused], now: Micros) -> int:
-        """Append what is not there yet; give how many rows that were.
+    def by_source(self) -> Counter[str]:
+        """Count the rows of each source of this channel."""
+        return Counter(source for source, _ in self._rows())
+
+    def add(self, refused: Sequence[Refused], now: Micros) -> Counter[str]:
+        """Append what is not there yet; return how many rows of each source those were.
 
         Raises:
             TableRefused: others wrote at every one of many tries.
@@ -95,12 +99,12 @@ class Quarantine:
         for _ in range(TRIES):
             try:
                 fresh = self._fresh(refused)
-                return self._append(fresh, now) if fresh else 0
+                return self._append(fresh, now) if fresh else Counter()
             except TableRefused as error:
                 outrun = error
         raise outrun or AssertionError("no try at all")
 
-    def _append(self, fresh: Sequence[Refused], now: Micros) -> int:
+    def _append(self, fresh: Sequence[Refused], now: Micros) -> Counter[str]:
         rows = [{"channel": self._channel, **asdict(record), "quarantined_at": now} for record in fresh]
         newest: dict[str, int] = {}
         for record in fresh:
@@ -108,7 +112,7 @@ class Quarantine:
             newest[log] = max(newest.get(log, record.position), record.position)
         self._writer.write(pa.Table.from_pylist(rows, schema=_SCHEMA), APPEND, moved(newest))
         self._maintenance.after_commit()
-        return len(rows)
+        return Counter(record.source for record in fresh)
 
     def _fresh(self, refused: Sequence[Refused]) -> list[Refused]:
         """Leave out what is there already, whoever wrote it."""

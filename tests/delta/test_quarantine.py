@@ -52,7 +52,7 @@ def test_its_log_and_its_files_stay_few_and_every_record_stays(tmp_path: Path, m
         age(path, seconds=20)
         monkeypatch.setattr("streaming.delta.maintenance.time.time", lambda number=number: began + number)
         (path / f"part-{number}-torn.parquet").write_bytes(b"a write that was never committed")
-        assert quarantine.add([record(number)], Micros(1)) == 1
+        assert quarantine.add([record(number)], Micros(1)).total() == 1
 
     assert versions_in_log(path)[0] > 0
     assert len(versions_in_log(path)) < 70, "of a minute, and back to a checkpoint"
@@ -62,15 +62,15 @@ def test_its_log_and_its_files_stay_few_and_every_record_stays(tmp_path: Path, m
 
 def test_a_writer_that_was_suspended_until_the_log_it_has_read_expired_goes_on(tmp_path: Path) -> None:
     suspended = Quarantine(tmp_path, Channel.REPLICATION, AT_ONCE)
-    assert suspended.add([record(0)], Micros(1)) == 1
+    assert suspended.add([record(0)], Micros(1)).total() == 1
     read = DeltaTable(str(tmp_path / QUARANTINE.name)).version()
     busy = Quarantine(tmp_path, Channel.OFFSETS, AT_ONCE)
     for number in range(RECORDS):
         busy.add([record(number)], Micros(1))
     assert versions_in_log(tmp_path / QUARANTINE.name)[0] > read
 
-    assert suspended.add([record(0), record(1)], Micros(1)) == 1
-    assert busy.add([record(RECORDS - 1), record(RECORDS)], Micros(1)) == 1
+    assert suspended.add([record(0), record(1)], Micros(1)).total() == 1
+    assert busy.add([record(RECORDS - 1), record(RECORDS)], Micros(1)).total() == 1
 
     expected = [("offsets", number) for number in range(RECORDS + 1)] + [("replication", 0), ("replication", 1)]
     assert quarantined(tmp_path) == expected
@@ -81,7 +81,7 @@ def test_streams_that_append_and_tidy_up_at_once_keep_every_record_once(tmp_path
 
     def write(channel: str) -> int:
         quarantine = Quarantine(tmp_path, channel, AT_ONCE)
-        return sum(quarantine.add([record(number)], Micros(1)) for number in range(EACH))
+        return sum(quarantine.add([record(number)], Micros(1)).total() for number in range(EACH))
 
     with ThreadPoolExecutor() as threads:
         written = list(threads.map(write, Channel))
@@ -120,5 +120,5 @@ def test_a_log_that_expires_between_two_looks_is_looked_at_again(
 
     monkeypatch.setattr(quarantine, "applied_position", interrupted)
 
-    assert late.add([record(1)], Micros(1)) == 1
+    assert late.add([record(1)], Micros(1)).total() == 1
     assert [number for channel, number in quarantined(tmp_path) if channel == Channel.OFFSETS] == [0, 1]

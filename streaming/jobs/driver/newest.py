@@ -6,7 +6,6 @@ Knows Arrow and the tables, no Spark.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts import sample_tables as tables
@@ -67,7 +66,7 @@ class NewestBatch:
             kind: NewestRows(directory, table, policy) for kind, table in TABLE_OF.items() if kind.channel is channel
         }
         self._quarantine = Quarantine(directory, channel, policy)
-        self._sources = SampleSources(directory, channel)
+        self._sources = SampleSources(directory, channel, self._quarantine.by_source())
         self._reconciled: ReconciliationTable | None = None
         if BrokerMetricObserved in self._rows:
             self._reconciled = ReconciliationTable(directory, policy)
@@ -107,7 +106,7 @@ class NewestBatch:
         fresh = fresh_rows(rows, self)
         samples = read_samples(fresh, self._rows, self._channel)
         watch.lap("decode")
-        self._quarantine.add(samples.refused, now())
+        refused = self._quarantine.add(samples.refused, now())
         positions = newest_positions(fresh)
         counts = {kind: len(table) for kind, table in samples.columns.items()}
         if any(counts.values()):
@@ -115,7 +114,6 @@ class NewestBatch:
                 table.put(samples.columns[kind], positions)
             if self._reconciled is not None:
                 self._reconciled.put(samples.columns[BrokerMetricObserved])
-        refused = Counter(record.source for record in samples.refused)
         self._sources.advance(samples.columns.values(), refused, positions)
         watch.lap("commit")
         seconds = watch.seconds

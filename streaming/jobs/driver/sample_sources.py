@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from streaming.changes.state import SourceKey
@@ -21,10 +23,22 @@ if TYPE_CHECKING:
 class SampleSources:
     """The sources of one channel."""
 
-    def __init__(self, directory: Path, channel: Channel) -> None:
-        """Read the state that the table holds."""
+    def __init__(
+        self, directory: Path, channel: Channel, quarantined: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
+        """Read the state that the table holds.
+
+        Args:
+            directory: of the tables.
+            channel: of the sources.
+            quarantined: how many records of each source are in ``quarantine``: some may have come there after the last
+                report of the sources, and before the job was killed.
+        """
         sources = ProgressTable(directory, channel).sources()
-        self._states: dict[SourceKey, SourceState] = {(source.cluster_id, source.source): source for source in sources}
+        self._quarantined = Counter(quarantined) | Counter({source.source: source.quarantined for source in sources})
+        self._states: dict[SourceKey, SourceState] = {
+            (source.cluster_id, source.source): self._counted(source) for source in sources
+        }
 
     def states(self) -> list[SourceState]:
         """Return every source; safe to call from another thread while a batch is applied."""
@@ -35,16 +49,21 @@ class SampleSources:
 
         Args:
             samples: tables with cluster_id, cluster, source, and collected_at in microseconds.
-            refused: how many records of each source were unparseable.
+            refused: how many records of each source were unparseable, and not in ``quarantine`` before.
             positions: newest position of each source.
         """
+        self._quarantined.update(refused)
         for table in samples:
             newest = table.group_by(["cluster_id", "cluster", "source"]).aggregate([("collected_at", "max")])
             for row in newest.to_pylist():
                 self._observe(row["cluster_id"], row["cluster"], row["source"], row["collected_at_max"])
         for key, state in self._states.items():
-            position, bad = positions.get(state.source, state.position), refused.get(state.source, 0)
-            self._states[key] = state._replace(position=position, quarantined=state.quarantined + bad)
+            position = positions.get(state.source, state.position)
+            self._states[key] = self._counted(state._replace(position=position))
+
+    def _counted(self, state: SourceState) -> SourceState:
+        """Count what was refused, also before the first sample said which cluster the source is of."""
+        return state._replace(quarantined=self._quarantined[state.source])
 
     def _observe(self, cluster_id: Any, cluster: str, source: str, moment: Any) -> None:  # noqa: ANN401 - columns of Arrow
         state = self._states.get((cluster_id, source)) or SourceState(

@@ -1,20 +1,27 @@
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from streaming.changes.reconciliation import METRIC_OF, Meter
 from streaming.contracts.codec import encode
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.samples import (
+    BrokerMetricObserved,
     GroupOffsetsObserved,
     QuorumMemberObserved,
     ReplicaOffsetsObserved,
     TransactionObserved,
 )
+from streaming.contracts.state import SourceLag
 from streaming.delta.change_reader import only_sources
+from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.newest import NewestBatch
 from tests.changes.conftest import Story
@@ -36,6 +43,14 @@ def published(observations: Iterable[Observation], start: int = 0) -> pa.Table:
         {"source": observed.source, "position": position, "payload": encode(observed), "damage": None}
         for position, observed in enumerate(observations, start=start)
     ], schema=BUS)  # fmt: skip
+
+
+def metrics_sample(source: str) -> BrokerMetricObserved:
+    return BrokerMetricObserved(
+        cluster_id=ClusterId("c1"), cluster="demo", source=source, authority=SourceKind.NONE,
+        occurred_not_before=Micros(1), occurred_not_after=Micros(1), collected_at=Micros(1),
+        broker=BrokerId(1), metric="kafka_server_kafkaserver_brokerstate", metric_value=3.0,
+    )  # fmt: skip
 
 
 def rows(directory: Path, name: str) -> list[dict[str, Any]]:
@@ -119,6 +134,38 @@ def test_what_was_refused_before_a_kill_is_told_by_its_source_after_it(tmp_path:
     again.apply(published(story.seen[known:], start=known + 1))
 
     assert [source.quarantined for source in again.shared.state.sources.values()] == [1]
+
+
+def test_what_was_refused_of_samples_counts_once_however_often_it_comes_and_whenever_the_job_is_killed(
+    tmp_path: Path,
+) -> None:
+    """Also what came before the first sample of its source, and what no report has counted before a kill."""
+    bad, sample = b"?", encode(metrics_sample("jmx:a"))
+    payloads = [bad, sample, bad, sample, bad]
+    log = pa.Table.from_pylist([
+        {"source": "jmx:a", "position": number, "payload": payload, "damage": None}
+        for number, payload in enumerate(payloads)
+    ], schema=BUS)  # fmt: skip
+    counts = []
+    for end, is_reported in ((2, True), (3, False), (3, True), (3, False), (5, False), (5, True)):
+        batch = NewestBatch(tmp_path, Channel.METRICS)
+        batch.apply(log.slice(0, end))
+        sources, _ = batch.sources()
+        counts += [source.quarantined for source in sources]
+        if is_reported:
+            ProgressTable(tmp_path, Channel.METRICS).replace([(source, SourceLag()) for source in sources], None)
+
+    assert counts == [1, 2, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0, 1e300])
+def test_a_meter_that_is_no_count_does_not_stop_the_query(tmp_path: Path, value: float) -> None:
+    ReplicationBatch(tmp_path)
+    sample = replace(metrics_sample("jmx:a"), metric=METRIC_OF[Meter.ISR_SHRINKS], metric_value=value)
+    first, again = (NewestBatch(tmp_path, Channel.METRICS).apply(published([sample])) for _ in range(2))
+
+    assert (first.observations, first.refused) == (math.isfinite(value), not math.isfinite(value))
+    assert again.observations == 0
 
 
 @pytest.mark.parametrize("order", [(1, 2), (2, 1)])
