@@ -91,6 +91,10 @@ class Draft:
         """Look one configured minimum up."""
         return self.touched.min_isr.get(key) or self._before.min_isr.get(key)
 
+    def min_isr_keys(self) -> list[ConfigKey]:
+        """List what is known of configured minima, in a stable order."""
+        return sorted({**self._before.min_isr, **self.touched.min_isr})
+
     def put_partition(self, state: PartitionState) -> None:
         """Remember the new state of a partition."""
         self.touched.topics.setdefault((state.cluster_id, state.topic_id), {})[state.partition] = state

@@ -24,7 +24,7 @@ from streaming.changes.cluster_steps import (
     source_changes,
 )
 from streaming.changes.draft import Draft
-from streaming.changes.min_isr import CLUSTER_DEFAULT, KEY, is_news, reported_minimum
+from streaming.changes.min_isr import CLUSTER_DEFAULT, KEY, UNSET, is_news, outdated, reported_minimum
 from streaming.changes.partition_events import with_event_ids
 from streaming.changes.primary_source import SILENCE, has_passed, may_order
 from streaming.changes.steps import appeared, listed, reconfigured, revised, stepped, vanished
@@ -190,11 +190,12 @@ def _(observed: ConfigObserved, draft: Draft) -> None:
         return
     if any(has_passed(other, minimum.offset) for other in draft.other_sources(observed)):
         return
-    draft.touched.min_isr[key] = minimum
+    minima = {key: minimum, **dict.fromkeys(outdated(key, minimum, draft.min_isr_keys()), UNSET)}
+    draft.touched.min_isr.update(minima)
     cluster = draft.cluster(observed)
     draft.put_cluster(cluster)
     draft.changes.append(
-        Change(subject=Subject.CLUSTER, observation=observed, cluster_after=cluster, min_isr=((key, minimum),))
+        Change(subject=Subject.CLUSTER, observation=observed, cluster_after=cluster, min_isr=tuple(minima.items()))
     )
     is_default = observed.topic == CLUSTER_DEFAULT
     ids_of_topic = draft.topic_named(observed.cluster_id, observed.topic)

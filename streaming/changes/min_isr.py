@@ -13,13 +13,14 @@ from streaming.contracts.observations import ConfigOrigin
 from streaming.contracts.state import ConfigKey, MinIsr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from streaming.contracts.identifiers import ClusterId
     from streaming.contracts.observations import ConfigObserved
 
 KEY: Final = "min.insync.replicas"
 CLUSTER_DEFAULT: Final = ""
+UNSET: Final = MinIsr(None, None)
 _NUMBER: Final = re.compile(r"\s*(\+?[0-9]+)\s*")
 
 
@@ -49,6 +50,23 @@ def reported_minimum(observed: ConfigObserved) -> tuple[ConfigKey, MinIsr]:
     number = _NUMBER.fullmatch(observed.value or "")
     minimum = int(number[1]) if number else None
     return ConfigKey(observed.cluster_id, observed.topic, observed.origin), MinIsr(minimum, observed.metadata_offset)
+
+
+def outdated(key: ConfigKey, minimum: MinIsr, known: Iterable[ConfigKey]) -> list[ConfigKey]:
+    """List the values that brokers have reported and that a removal in the metadata log may have made wrong.
+
+    A broker reports the value that counts, so it may be the one that was removed. Until brokers are asked again the
+    minimum is unknown.
+    """
+    if key.origin is not ConfigOrigin.LOG or minimum.min_isr is not None:
+        return []
+    return [
+        each
+        for each in known
+        if each.cluster_id == key.cluster_id
+        and each.origin is ConfigOrigin.DESCRIBE
+        and key.topic in {each.topic, CLUSTER_DEFAULT}
+    ]
 
 
 def is_news(observed: MinIsr, current: MinIsr | None) -> bool:

@@ -12,7 +12,7 @@ from streaming.changes.min_isr import configured_min_isr
 from streaming.changes.partition_events import IsrStep, events_between, isr_step, updated_totals, with_event_ids
 from streaming.contracts.blocks import identity_of, shape_of
 from streaming.contracts.events import Cause, EventKind, Evidence, Subject
-from streaming.contracts.observations import Observation
+from streaming.contracts.observations import ConfigOrigin, Observation
 from streaming.contracts.totals import TOTALS
 
 if TYPE_CHECKING:
@@ -224,10 +224,12 @@ def reconfigured(topic_id: TopicId, observed: ConfigObserved, draft: Draft) -> N
 def _effective_from(before: PartitionState, observed: ConfigObserved, draft: Draft) -> Micros:
     """Return the time from which a minimum counts: within the last change and the primary source's watermark.
 
-    A broker may report its configuration minutes after that watermark, or a value from before the last change.
+    A broker may report its configuration minutes after that watermark, or a value from before the last change. A value
+    in the metadata log is an observation of the primary source itself, so the watermark moves to its time.
     """
     watermark = draft.cluster(observed).authority_watermark
-    at = observed.occurred_not_after if watermark is None else min(observed.occurred_not_after, watermark)
+    is_described = observed.origin is ConfigOrigin.DESCRIBE
+    at = min(observed.occurred_not_after, watermark) if is_described and watermark else observed.occurred_not_after
     return at if before.changed_at is None else max(at, before.changed_at)
 
 

@@ -12,7 +12,9 @@ from streaming.changes.change import Change
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, EventKind, Evidence, Subject
+from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import ConfigOrigin, SourceKind
+from streaming.contracts.state import ConfigKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -384,3 +386,38 @@ def test_a_minimum_is_read_as_kafka_reads_it(story: Story, text: str, minimum: i
     state = ReplicationState()
     state.apply(fold(state, story.seen).touched)
     assert next(state.partitions()).min_isr_configured == minimum
+
+
+@pytest.mark.parametrize("topic", ["orders", ""])
+def test_a_minimum_that_is_removed_from_the_log_makes_unknown_what_a_broker_answered_before(
+    story: Story, topic: str
+) -> None:
+    """A broker answers with the value that counts: it may be the one that was removed."""
+    story.snapshot([{"isr": (1,)}])
+    story.config("2", topic=topic)
+    story.config("2", ConfigOrigin.DESCRIBE)
+    story.later(10).config(None, topic=topic)
+    story.later(60).heartbeat()
+    state, changes = run(story.seen)
+    assert next(state.partitions()).is_under_min_isr is None
+    assert next(state.partitions()).under_min_isr_seconds == 10
+
+    story.seen.clear()
+    story.config("1", ConfigOrigin.DESCRIBE)
+    state, _ = run(story.seen, state)
+    assert next(state.partitions()).is_under_min_isr is False
+    assert [dict(change.min_isr) for change in changes if change.min_isr][-1].keys() == {
+        ConfigKey(ClusterId("cluster-1"), topic, ConfigOrigin.LOG),
+        ConfigKey(ClusterId("cluster-1"), "orders", ConfigOrigin.DESCRIBE),
+    }
+
+
+def test_a_minimum_in_the_log_counts_from_its_own_time(story: Story) -> None:
+    story.config("1")
+    story.snapshot([{"isr": (1,)}])
+    story.later(600).config("2")
+    story.later(10).partition(isr=(1, 2), partition_epoch=1)
+
+    state, _ = run(story.seen)
+
+    assert next(state.partitions()).under_min_isr_seconds == 10
