@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from streaming.changes.incident import Incident
 
-TOGETHER: Final = 10_000_000
+LOST_TOGETHER: Final = 10_000_000
 """Microseconds: brokers that are lost within this time of each other were lost together, as a rack is."""
 
 
@@ -31,9 +31,9 @@ def incident_blaming(family: Family, blamed: frozenset[int], incidents: Sequence
 def _blames(incident: Incident, family: Family, blamed: frozenset[int]) -> bool:
     """Return whether an incident that blames a broker already explains its trouble.
 
-    It explains more than lag only of the brokers that it is about: a leader that stalled expels healthy followers, and
-    says so also in the incident of a broker that was lost before. A planned restart explains a loss, or a failed disk,
-    only of a broker that is down because of it now.
+    Lag of a suspect is always explained. Anything graver is explained only of a broker that the incident is about,
+    because a leader that stalls removes healthy followers, also within the incident of a broker that was lost before. A
+    planned restart explains a loss, or a failed disk, only of a broker that is down because of it now.
     """
     if family is Family.LAG:
         return not blamed.isdisjoint(incident.blamed)
@@ -49,8 +49,8 @@ def _blames(incident: Incident, family: Family, blamed: frozenset[int]) -> bool:
 def began_with_lag(incident: Incident, lost: frozenset[int]) -> bool:
     """Return whether an open incident of lag was the beginning of the loss of one of these brokers.
 
-    Leaders expelled it, it has not rejoined, and nobody expelled those leaders. Where a leader is left alone in an ISR
-    a stall of it and the death of all its followers look the same before they are lost.
+    Leaders removed it from ISRs, it has not rejoined, and no other leader removed those leaders. Until the brokers are
+    reported lost, a stalled leader and the death of all its followers look the same.
     """
     if incident.episode is None or not incident.is_only_lag:
         return False
@@ -66,7 +66,7 @@ def continued_incident(
 
     Args:
         family: what the removal is evidence of.
-        reporter: the leader that expelled the broker for lag, if one did.
+        reporter: the leader that removed the broker for lag, if one did.
         incidents: open incidents and those that may continue, the oldest first.
         row: the removal.
     """
@@ -77,7 +77,7 @@ def continued_incident(
             (
                 incident
                 for incident in reversed(incidents)
-                if incident.base is Family.PLANNED or (_may_roll(incident) and is_rolling(incident))
+                if incident.base is Family.PLANNED or (_may_be_rolling_restart(incident) and is_rolling(incident))
             ),
             None,
         )
@@ -90,36 +90,38 @@ def continued_incident(
                 for incident in open_ones
                 if incident.lost
                 and not incident.disks
-                and (row.time - incident.lost_at <= TOGETHER or key in incident.held)
+                and (row.time - incident.lost_at <= LOST_TOGETHER or key in incident.held)
             ),
             None,
         )
     if family is Family.LAG:
-        return next((incident for incident in open_ones if reporter in incident.blamed and _is_lagging(incident)), None)
+        return next(
+            (incident for incident in open_ones if reporter in incident.blamed and _has_lasting_lag(incident)), None
+        )
     return None
 
 
-def _is_lagging(incident: Incident) -> bool:
+def _has_lasting_lag(incident: Incident) -> bool:
     """Return whether an incident is of lag alone, and some of it lasts: what is over explains no later report."""
     return incident.episode is not None and incident.is_only_lag
 
 
 def earlier_turn(incident: Incident, others: Sequence[Incident], since: int) -> Incident | None:
-    """Return the incident in which other brokers had restarted before this one's did: turns of one rolling restart.
+    """Return the incident in which other brokers restarted before those of this one: turns of one rolling restart.
 
-    Merging hides the later incident, so the earlier one must be over: all its brokers are back, one at the least as a
-    new process, before the first broker of the later one went down.
+    Merging hides the later incident, so the earlier one must be over: all its brokers are back, at least one as a new
+    process, before the first broker of the later one went down.
 
     Args:
         incident: one whose broker has just come back as another process.
         others: the incidents of its cluster.
-        since: what was over before this moment is too long ago.
+        since: incidents whose last change was before this moment are left out.
     """
-    if incident.base is Family.PLANNED or not incident.lost or not _may_roll(incident):
+    if incident.base is Family.PLANNED or not incident.lost or not _may_be_rolling_restart(incident):
         return None  # a clean stop after a crash may be the operator's reaction to it
     began = min(down.at for down in incident.downs)
     for other in reversed(others):
-        if other is incident or not _may_roll(other) or incident.lost & (other.lost | other.planned):
+        if other is incident or not _may_be_rolling_restart(other) or incident.lost & (other.lost | other.planned):
             continue
         ends = [down.back_at for down in other.downs if down.restarted and down.back_at is not None]
         is_whole = all(down.back_at is not None for down in other.downs)
@@ -128,6 +130,6 @@ def earlier_turn(incident: Incident, others: Sequence[Incident], since: int) -> 
     return None
 
 
-def _may_roll(incident: Incident) -> bool:
+def _may_be_rolling_restart(incident: Incident) -> bool:
     is_restart = incident.base in (Family.LOSS, Family.PLANNED, Family.LAG)
     return is_restart and not (incident.disks or incident.unclean_left) and bool(restart_turns(incident))

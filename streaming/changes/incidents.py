@@ -7,9 +7,10 @@ Rows of a cluster are one incident by the brokers they blame and the partitions 
 - another broker is lost within seconds of the first, or degrades partitions further that were degraded already;
 - every change of a partition while it is degraded, and the return of its preferred leader afterwards.
 
-An incident stays open while a partition is degraded because of it, and then for a gap (15 minutes instead of one for
-a rolling restart). After that it is remembered for the longer gap, because a second broker's restart may show that it
-was the first turn of a rolling restart. Only the times of rows count, so how rows are cut into batches changes nothing.
+An incident stays open while a partition is degraded because of it, and then for a gap without changes: one minute, 15
+minutes for a rolling restart. After that it is remembered for the longer gap, because a second broker's restart may
+show that it was the first turn of a rolling restart. Only the times of rows count, so how rows are cut into batches
+changes nothing.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class IncidentFold:
                 incident.hold(row)
 
     def _revise(self, row: ChangeRow) -> None:
-        """Take a broker for stopped, not lost: its removal proved to be planned. Where two may be meant, wait."""
+        """Take a lost broker for stopped, as its removal proved to be planned; where two may be meant, take neither."""
         for incident in self._by_cluster.get(row.cluster_id, ()):
             held = incident.held.get((row.topic_id, row.partition))
             if held is not None and len(brokers := incident.lost & held.missing) == 1:
@@ -157,8 +158,8 @@ class IncidentFold:
     def _continue(self, row: ChangeRow) -> None:
         """Record a change that follows from incidents.
 
-        Of those whose missing broker rejoined; else of those that the partition is degraded by; else of the last one
-        that touched it.
+        These are the first that exist of: those whose missing broker rejoined; those by which the partition is
+        degraded; the last one that touched it.
         """
         key = (row.topic_id, row.partition)
         open_ones = [
@@ -188,23 +189,23 @@ class IncidentFold:
                 self._broker_down(Family.PLANNED if row.is_shutting_down else Family.LOSS, row)
             elif event == EventKind.LOG_DIR_OFFLINE:
                 incident = self._belonging(Family.DISK, frozenset({row.broker}), None, row)
-                incident.blamed[row.broker] += 0
+                incident.blamed[row.broker] += 0  # named, without a removal yet
                 incident.disks.add(row.broker)
                 self._record(incident, row)
             elif event in (EventKind.REGISTERED, EventKind.UNFENCED, EventKind.UNREGISTERED):
-                self._broker_up(row, restarted=event == EventKind.REGISTERED, gone=event == EventKind.UNREGISTERED)
+                self._broker_up(row, restarted=event == EventKind.REGISTERED, left=event == EventKind.UNREGISTERED)
 
     def _broker_down(self, family: Family, row: ChangeRow) -> None:
         incident = self._belonging(family, frozenset({row.broker}), None, row)
-        incident.blamed[row.broker] += 0
+        incident.blamed[row.broker] += 0  # named, without a removal yet
         incident.record_down(row.broker, row, planned=family is Family.PLANNED)
         self._record(incident, row)
 
-    def _broker_up(self, row: ChangeRow, *, restarted: bool, gone: bool) -> None:
+    def _broker_up(self, row: ChangeRow, *, restarted: bool, left: bool) -> None:
         for incident in list(self._by_cluster.get(row.cluster_id, ())):
             if incident.down_now(row.broker) is None:
                 continue
-            if not gone:
+            if not left:
                 incident.record_up(row.broker, row.time, restarted=restarted)
             if incident.closed_at is None:
                 self._record(incident, row)
@@ -233,15 +234,15 @@ class IncidentFold:
         return self._open(family, row)
 
     def _belonging(self, family: Family, blamed: frozenset[int], reporter: int | None, row: ChangeRow) -> Incident:
-        """Return the incident that an ISR removal belongs to; open it if there is none."""
+        """Return the incident that an ISR removal or an event of a broker belongs to; open it if there is none."""
         candidates = [
             incident for incident in self._by_cluster.get(row.cluster_id, ()) if incident.base not in _STANDALONE
         ]
         own = incident_blaming(family, blamed, candidates)
         other = continued_incident(family, reporter, candidates, row)
         # Two incidents about one broker. Where its own has shown only lag, that was the beginning of the other one, or
-        # followed from it: they are one. With a loss of its own it stays apart; when it is back, a leader that lagged
-        # itself may expel it without its fault.
+        # followed from it: they are one. With a loss of its own it stays apart; when it is back, its new lag belongs to
+        # the incident of a leader that lags itself.
         if own is not None and other is not None and own is not other:
             if own.is_only_lag:
                 return self._merge(own, other, row)

@@ -52,7 +52,7 @@ def reported_minimum(observed: ConfigObserved) -> tuple[ConfigKey, MinIsr]:
     return ConfigKey(observed.cluster_id, observed.topic, observed.origin), MinIsr(minimum, observed.metadata_offset)
 
 
-def outdated(key: ConfigKey, minimum: MinIsr, known: Iterable[ConfigKey]) -> list[ConfigKey]:
+def outdated(key: ConfigKey, minimum: MinIsr, keys: Iterable[ConfigKey]) -> list[ConfigKey]:
     """List the values that brokers have reported and that a removal in the metadata log may have made wrong.
 
     A broker reports the value that counts, so it may be the one that was removed. Until brokers are asked again the
@@ -62,7 +62,7 @@ def outdated(key: ConfigKey, minimum: MinIsr, known: Iterable[ConfigKey]) -> lis
         return []
     return [
         each
-        for each in known
+        for each in keys
         if each.cluster_id == key.cluster_id
         and each.origin is ConfigOrigin.DESCRIBE
         and key.topic in {each.topic, CLUSTER_DEFAULT}

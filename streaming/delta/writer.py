@@ -31,12 +31,12 @@ _SMALL_FILES: Final = WriterProperties(
     compression="SNAPPY",
     default_column_properties=ColumnProperties(dictionary_enabled=False, statistics_enabled="CHUNK"),
 )
-"""A file of few rows is mostly the pages that describe its columns, a hundred and more: it has as few as possible."""
+"""With over a hundred columns a file of few rows is mostly per-column pages, so these files have as few as possible."""
 _LARGE_FILES: Final = WriterProperties(compression="SNAPPY")
 
 
 class Writer:
-    """The only writer of a table, until another one commits to it."""
+    """The only writer of a table. It stops as soon as another writer has committed."""
 
     def __init__(self, table: DeltaTable) -> None:
         """Take the next generation; the table holds it from the first commit of this writer on."""
@@ -87,7 +87,7 @@ class Writer:
         return expected
 
     def replace_where(self, rows: pa.Table, where: str, transactions: Mapping[str, int]) -> None:
-        """Replace the rows of a condition by others that meet it, at exactly the next version.
+        """Replace the rows that match a predicate by others that match it, too, at exactly the next version.
 
         Raises:
             TableRefused: another writer came first; nothing was done.
@@ -137,7 +137,7 @@ class Writer:
         """
         self._table.update_incremental()
         if (self._table.transaction_version(GENERATION) or 0) > self._generation:
-            raise self._refused("it began later")
+            raise self._refused("that job started later")
 
     def _refused(self, why: str) -> TableRefused:
         return lost_race(self._table.table_uri, why)
@@ -146,7 +146,7 @@ class Writer:
 def next_generation(table: DeltaTable) -> int:
     """Return the generation of a writer that opens a table now.
 
-    Generations are microseconds since 1970, so two writers that open a table at the same time get different ones.
+    Generations are microseconds since 1970, so two writers that open a table one after the other get different ones.
     """
     return max(int(table.transaction_version(GENERATION) or 0) + 1, time.time_ns() // 1000)
 
@@ -155,5 +155,5 @@ def lost_race(uri: str, why: str) -> TableRefused:
     """Return the error of a writer that is not the only one."""
     return TableRefused(
         f"another job writes {uri} ({why}); stop one of the two, "
-        "then start this one again: it goes on where the other stopped"
+        "then start this one again: it continues where the other stopped"
     )

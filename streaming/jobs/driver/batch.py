@@ -137,9 +137,9 @@ class ReplicationBatch:
         )
 
     def _of_refused_only(self, folded: Folded, positions: Mapping[str, int]) -> Iterator[Change]:
-        """Yield a change per source of which the batch has refused records only: its position and count move, too.
+        """Yield a change per source whose records in this batch were all refused: its position and count move, too.
 
-        No record of it says when, so the change has the times of the newest one that was applied.
+        Refused records have no time, so the change carries that of the source's newest applied observation.
         """
         observed = {change.source_after.source for change in folded.changes if change.source_after is not None}
         for source in self.shared.state.sources.values():

@@ -49,7 +49,7 @@ class IncidentsBatch:
         self._table.check_ours()
 
     def apply(self, rows: pa.Table) -> Applied:
-        """Apply what some versions added.
+        """Apply the rows that one or more versions added.
 
         Args:
             rows: of ``partition_changes``, in their order.

@@ -1,4 +1,4 @@
-"""The thread that writes the derived tables after the batches. It retries by itself, unless a table is refused."""
+"""The thread that writes the derived tables after the batches. It retries by itself, unless a retry cannot help."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streaming.jobs.queries import sentence_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# A round holds the interpreter lock, so most of the time must be left to the batches; but the tables must not lag far.
+# A round holds the GIL, so most of the time must be left to the batches; but the tables must not lag far.
 REST_PER_WORK: Final = 5.0
 LONGEST_REST_SECONDS: Final = 20.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
@@ -31,7 +31,7 @@ class ProjectionThread(threading.Thread):
     def __init__(
         self, project: Callable[[], object], seconds: float, is_due: Callable[[], bool] = lambda: True
     ) -> None:
-        """Write the tables each so many seconds where that is due, and once when it is stopped."""
+        """Write the tables every ``seconds`` if ``is_due()``, and once when it is stopped."""
         super().__init__(name="projections", daemon=True)
         self._round, self._seconds, self._is_due = project, seconds, is_due
         self._stopped = threading.Event()
