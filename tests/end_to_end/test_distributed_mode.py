@@ -116,7 +116,7 @@ def in_one_process(bus: Path, tables: Path) -> Path:
             for source, end in reader.end_positions(channel).items()
             for piece in arrow_batches(source, reader.read(channel, source, 0, end))
         ]
-        batch.apply(pa.Table.from_batches(pieces).cast(BUS) if pieces else BUS.empty_table())
+        batch.apply(pa.Table.from_batches(pieces) if pieces else BUS.empty_table())
     replication.projections.project(replication.shared)
     states, version = replication.sources()
     ProgressTable(tables, Channel.REPLICATION).replace([(state, SourceLag()) for state in states], version)
