@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 KEY: Final = "min.insync.replicas"
 CLUSTER_DEFAULT: Final = ""
 UNSET: Final = MinIsr(None, None)
-_NUMBER: Final = re.compile(r"\s*(\+?[0-9]+)\s*")
+# As Kafka reads it: trimmed, then a Java int, which may have a sign.
+_NUMBER: Final = re.compile(r"[\x00-\x20]*\+?0*([0-9]{1,10})[\x00-\x20]*")
+_LARGEST: Final = 2**31 - 1
 
 
 def configured_min_isr(
@@ -48,7 +50,7 @@ def configured_min_isr(
 def reported_minimum(observed: ConfigObserved) -> tuple[ConfigKey, MinIsr]:
     """Read a configured minimum as Kafka does, blanks around it and a sign included; no number counts as unset."""
     number = _NUMBER.fullmatch(observed.value or "")
-    minimum = int(number[1]) if number else None
+    minimum = int(number[1]) if number and int(number[1]) <= _LARGEST else None
     return ConfigKey(observed.cluster_id, observed.topic, observed.origin), MinIsr(minimum, observed.metadata_offset)
 
 

@@ -40,7 +40,8 @@ class ClusterView:
     """The metadata that one poll returned.
 
     ``answered_by`` is the broker that responded, negative if unknown; ``topics`` maps the name of a topic to its
-    partitions, ``brokers`` the id of a broker to its address.
+    partitions, ``brokers`` the id of a broker to its address. ``partition_counts`` also counts partitions that the
+    response names without replicas, which are not in ``topics``: they exist, and nothing else is known of them.
     """
 
     cluster_id: ClusterId
@@ -48,6 +49,11 @@ class ClusterView:
     brokers: dict[BrokerId, tuple[str, int]]
     topics: dict[str, dict[int, PartitionView]]
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
+    partition_counts: dict[str, int] = field(default_factory=dict)
+
+    def partition_count(self, topic: str) -> int:
+        """Return how many partitions a topic has: Kafka numbers them from 0, without holes."""
+        return max(self.partition_counts.get(topic, 0), max(self.topics[topic], default=-1) + 1)
 
     def led_by(self) -> dict[BrokerId, list[tuple[str, int]]]:
         """Group the partitions by leader, without leaderless ones."""
@@ -76,6 +82,7 @@ def read_view(client: AdminClient, *, cluster: str, seconds: float) -> ClusterVi
         answered_by=metadata.orig_broker_id,
         brokers=_brokers(metadata),
         topics={name: parts for name, topic in metadata.topics.items() if (parts := _partitions(topic))},
+        partition_counts={name: max(topic.partitions, default=-1) + 1 for name, topic in metadata.topics.items()},
     )
 
 
@@ -167,7 +174,7 @@ def snapshot(
             **envelope,
             snapshot_id=snapshot_id,
             topic_ids=tuple(after.topic_ids[topic] for topic in after.topics),
-            partition_counts=tuple(max(parts) + 1 for parts in after.topics.values()),  # one may lack its replicas
+            partition_counts=tuple(after.partition_count(topic) for topic in after.topics),
             brokers=tuple(after.brokers),
         ),
     ]

@@ -378,7 +378,7 @@ def test_a_broker_that_registers_anew_has_nothing_of_the_one_before(story: Story
 
 
 @pytest.mark.parametrize(
-    ("text", "minimum"), [("2", 2), (" 2", 2), ("2\n", 2), ("+2", 2), ("-2", None), ("2.0", None), ("", None)]
+    ("text", "minimum"), [("2", 2), (" 2", 2), ("2\n", 2), ("+2", 2), ("-2", None), ("2.0", None), ("2147483648", None)]
 )
 def test_a_minimum_is_read_as_kafka_reads_it(story: Story, text: str, minimum: int | None) -> None:
     story.snapshot()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId, synthetic_topic_id
-from streaming.contracts.observations import PartitionObserved, SnapshotEnd, SnapshotReason, SourceKind
+from streaming.contracts.observations import PartitionObserved, SnapshotReason, SourceKind
 from streaming.sources.admin_topic_ids import topic_id
 from streaming.sources.admin_view import (
     ClusterView,
@@ -16,6 +22,7 @@ from streaming.sources.admin_view import (
     _in_order,
     inferred_cause,
     may_be_stale,
+    read_view,
     snapshot,
     steps,
 )
@@ -111,8 +118,30 @@ def test_an_answer_that_may_be_old_gets_a_second_look(answer: ClusterView, *, do
     assert may_be_stale(cast(1, (1, 2), 3, 1), answer) is doubtful
 
 
-def test_a_partition_that_is_returned_without_replicas_is_no_proof_that_the_last_one_is_gone() -> None:
-    parts = {0: view((1,)), 2: view((1,))}
-    after = ClusterView(ClusterId("C"), 1, {}, {"orders": parts}, {"orders": TopicId("x")})
-    report = snapshot(after, after, ENVELOPE, snapshot_id="s", reason=SnapshotReason.PERIODIC)
-    assert [each.partition_counts for each in report if isinstance(each, SnapshotEnd)] == [(3,)]
+class Client:
+    """Answers with the metadata of one topic; a partition may have no replicas."""
+
+    def __init__(self, *replicas: list[int]) -> None:
+        self.replicas = replicas
+
+    def list_topics(self, **_: Any) -> Any:
+        partitions = {
+            number: SimpleNamespace(replicas=listed, isrs=listed, leader=listed[0] if listed else -1)
+            for number, listed in enumerate(self.replicas)
+        }
+        topics = {"orders": SimpleNamespace(partitions=partitions)}
+        return SimpleNamespace(cluster_id="C", orig_broker_id=1, brokers={}, topics=topics)
+
+
+@pytest.mark.parametrize("without", [0, 1, 2])
+def test_a_partition_that_is_answered_without_replicas_stays_as_it_was_and_so_do_the_others(without: int) -> None:
+    state, before = ReplicationState(), None
+    for number, incomplete in enumerate((None, without, without), start=1):
+        client: Any = Client(*([] if partition == incomplete else [1, 2] for partition in range(3)))
+        now = replace(read_view(client, cluster="test", seconds=1.0), topic_ids={"orders": TopicId("x")})
+        envelope = ENVELOPE | dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), number)
+        report = snapshot(before, now, envelope, snapshot_id="s", reason=SnapshotReason.PERIODIC)
+        state.apply(fold(state, report).touched)
+        before = now
+
+    assert sorted(each.partition for each in state.partitions() if not each.is_deleted) == [0, 1, 2]
