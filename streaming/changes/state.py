@@ -57,6 +57,9 @@ class ReplicationState:
         Its watermarks stay where they are newer: what a source has reported since may have been read before this row.
         """
         self._put_cluster(cluster.not_before(self.clusters.get(cluster.cluster_id)))
+        for source in self.sources.values():  # the row may be the first that says which of them is the primary one
+            if source.cluster_id == cluster.cluster_id:
+                self.watch(source)
         self.min_isr.update(minima)
 
     def put_broker(self, broker: BrokerState) -> None:
