@@ -32,6 +32,15 @@ BrokerOption = Annotated[
     list[int] | None,
     typer.Option("--broker", help="Broker that left or joined the ISR, led or leads, or is the subject."),
 ]
+# The values stand in the help, which is wrapped between words; in the metavar they would be cut within.
+CauseOption = Annotated[
+    list[Cause] | None,
+    typer.Option("--cause", metavar="CAUSE", help=f"Cause of the event; may be repeated: {', '.join(Cause)}."),
+]
+EventOption = Annotated[
+    list[EventKind] | None,
+    typer.Option("--event", metavar="EVENT", help=f"Kind of event; may be repeated: {', '.join(EventKind)}."),
+]
 SinceOption = Annotated[
     str | None,
     typer.Option(
@@ -49,8 +58,8 @@ def events(  # noqa: PLR0913 - one parameter per option
         list[int] | None, typer.Option("--partition", help="Partition number; may be repeated.")
     ] = None,
     broker: BrokerOption = None,
-    cause: Annotated[list[Cause] | None, typer.Option("--cause", help="Cause of the event; may be repeated.")] = None,
-    event: Annotated[list[EventKind] | None, typer.Option("--event", help="Kind of event; may be repeated.")] = None,
+    cause: CauseOption = None,
+    event: EventOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     limit: Annotated[int, typer.Option(min=0, help="Show the newest N; 0 for all.")] = 100,

@@ -41,7 +41,10 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     *,
     everything: Annotated[bool, typer.Option("--all", help="Include closed incidents.")] = False,
     kinds: Annotated[
-        list[IncidentClass] | None, typer.Option("--class", help="Class of incident; may be repeated.")
+        list[IncidentClass] | None,
+        typer.Option(
+            "--class", metavar="CLASS", help=f"Class of incident; may be repeated: {', '.join(IncidentClass)}."
+        ),
     ] = None,
     since: Annotated[
         str | None, typer.Option(metavar="TIME", help="Open incidents, and closed ones that changed since then.")

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from exporters.terminal.output import Field, Row, RowFormat, RowOutput
 from exporters.terminal.time_parsing import Clock
+from streaming.commands import app
+from streaming.contracts.events import Cause, EventKind
+from streaming.contracts.incidents import IncidentClass
 
 FIELDS = (
     Field("opened", lambda row: row["opened"], is_whole=True),
@@ -47,3 +52,9 @@ def test_the_longest_texts_are_truncated_and_short_ones_stay_whole(width: int) -
 def test_on_a_wide_terminal_nothing_is_truncated() -> None:
     _, row = printed(200)
     assert row.split("  ") == ["11:19:32", " 57.8s", *(ROW[name] for name in ("class", "suspects", "summary", "id"))]
+
+
+@pytest.mark.parametrize(("command", "values"), [("events", (*Cause, *EventKind)), ("incidents", (*IncidentClass,))])
+def test_no_value_is_cut_within_in_the_help_of_a_narrow_terminal(command: str, values: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "80"}).stdout
+    assert set(values) - set(re.findall(r"\w+", shown)) == set()
