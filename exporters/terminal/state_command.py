@@ -136,10 +136,9 @@ def _headings(output: RowOutput, selection: StateSelection, now: int) -> None:
             output.console.print(live_view.heading(cluster, now))
         if row["is_stale"]:
             age = row["data_age_seconds"]
-            last = (
-                "was never observed" if age is None else f"was last observed {span(age)} earlier; its state is that old"
-            )
-            output.say(f"STALE: cluster {cluster.name} {last}", style="bold red")
+            then = "ago; its state is" if selection.is_now else "earlier; its state was"
+            last = "never observed" if age is None else f"last observed {span(age)} {then} that old"
+            output.say(f"STALE: cluster {cluster.name} was {last}", style="bold red")
 
 
 def _partitions(output: RowOutput, selection: StateSelection) -> None:

@@ -59,6 +59,8 @@ def test_what_is_unknown_is_a_question_mark_and_never_zero(busy_cluster: Tables)
 
 def test_stale_data_is_marked_with_its_age(busy_cluster: Tables) -> None:
     assert state(busy_cluster.directory).splitlines()[0].startswith("STALE: cluster main was last observed ")
+    assert " ago; its state is that old" in state(busy_cluster.directory).splitlines()[0]
+    assert " earlier; its state was that old" in state(busy_cluster.directory, "--as-of", "1").splitlines()[1]
     (row,) = objects(busy_cluster.directory, "--clusters")
     assert row["is_stale"]
     assert row["data_age_seconds"] > 0
