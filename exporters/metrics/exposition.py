@@ -48,6 +48,10 @@ class ScrapeRequest:
         """Return whether a metric is selected."""
         return not self.names or name in self.names
 
+    def wants_topics(self) -> bool:
+        """Return whether a metric of topics is selected: to render their lines is most of what a scrape costs."""
+        return not self.names or not self.names.isdisjoint(_TOPIC_INDEX)
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterAtScrape:
@@ -55,7 +59,7 @@ class ClusterAtScrape:
 
     Attributes:
         cluster: its snapshot.
-        lines: the rendered lines of its topics, up to date with the snapshot.
+        lines: the rendered lines of its topics; up to date with the snapshot if the scrape selects metrics of topics.
         stale: the inputs that are too old: metrics that require one of them are left out.
     """
 
@@ -116,18 +120,19 @@ class Exposition:
         # replaces them, and mix two snapshots. Compression happens outside, on blocks that never change.
         with self._lock:
             self._drop_missing_clusters(snapshot)
-            clusters = [self._at_scrape(cluster, now) for cluster in selected]
+            clusters = [self._at_scrape(cluster, now, request) for cluster in selected]
             blocks = [block for metric in CATALOGUE for block in _blocks(metric, clusters, now, request)]
         blocks += _broker_blocks(clusters, now, self._stale_after, request)
         series = sum(block.series for block in blocks)
         return blocks + _exporter_blocks(health, series, request)
 
-    def _at_scrape(self, cluster: ClusterSnapshot, now: int) -> ClusterAtScrape:
+    def _at_scrape(self, cluster: ClusterSnapshot, now: int, request: ScrapeRequest) -> ClusterAtScrape:
         cluster_id = cluster.cluster.cluster_id
         lines = self._lines.setdefault(cluster_id, ClusterLines(cluster.name))
         if lines.name != cluster.name:  # the name is a label of every line
             lines = self._lines[cluster_id] = ClusterLines(cluster.name)
-        lines.update(cluster)
+        if request.wants_topics():
+            lines.update(cluster)
         return ClusterAtScrape(cluster, lines, stale_inputs(cluster, now, self._stale_after))
 
     def _drop_missing_clusters(self, snapshot: ReplicationSnapshot) -> None:

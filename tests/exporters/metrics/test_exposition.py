@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -271,3 +272,22 @@ def test_only_the_metrics_selected_by_name_are_exposed(reader: TablesReader, fre
     shown = samples(exposed(reader, fresh, ScrapeRequest(names=chosen)))
     assert names(shown) == chosen
     assert shown["kafka_replication_exporter_series", ()] == len(shown) == 4
+
+
+class Unrendered(dict[str, Any]):
+    """Topics that must not be rendered."""
+
+    def values(self) -> Any:
+        raise AssertionError("a topic is rendered")
+
+
+def test_a_scrape_that_selects_no_metric_of_topics_renders_none(reader: TablesReader, fresh: int) -> None:
+    snapshot, exposition = reader.refresh(), Exposition(STALE_AFTER)
+    clusters = {key: replace(each, topics=Unrendered(each.topics)) for key, each in snapshot.clusters.items()}
+    unrendered, health = replace(snapshot, clusters=clusters), ExporterHealth("1.2.3", snapshot.version, 0.25, 7)
+    by_name = ScrapeRequest(names=frozenset({"kafka_brokers", "kafka_replication_cluster_isr_shrinks_total"}))
+
+    shown = plain(exposition.render(unrendered, health, fresh, by_name)).decode()
+
+    assert names(samples(shown)) == by_name.names
+    assert exposed(reader, fresh, exposition=exposition) == exposed(reader, fresh)
