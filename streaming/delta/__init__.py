@@ -3,6 +3,7 @@
 Access:
 
 - ``storage``                   every access to the files of the tables
+- ``arrow_types``               the plain types of the contracts in Arrow
 - ``definitions``               ``contracts.tables`` spelled in Arrow
 - ``layouts``                   creates tables, and upgrades those of older layouts, one numbered step after the other
 - ``layout_2``                  the step to layout 2

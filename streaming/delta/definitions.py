@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from deltalake import Schema
 
-from streaming.contracts.columns import Column, Table
+from streaming.delta.arrow_types import arrow_type
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+
+    from streaming.contracts.columns import Table
 
 APPEND_ONLY: Final = "delta.appendOnly"
 LAYOUT_PROPERTY: Final = "isrwatch.layoutVersion"
@@ -22,28 +24,6 @@ STATISTICS_PROPERTY: Final = "delta.dataSkippingStatsColumns"
 _FILTERED_BY: Final = frozenset(
     {"version", "cluster_id", "cluster", "topic", "partition", "broker", "event", "occurred_not_after", "collected_at"}
 )
-
-_ARROW: Final = {
-    "string": pa.string(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "int[]": pa.list_(pa.int32()),
-    "string[]": pa.list_(pa.string()),
-}
-
-
-def arrow_type(plain: str | tuple[Column, ...] | list[tuple[Column, ...]]) -> pa.DataType:
-    """Return a column's type in Arrow."""
-    if isinstance(plain, str):
-        return _ARROW[plain]
-    if isinstance(plain, list):
-        return pa.list_(arrow_type(plain[0]))
-    return pa.struct([pa.field(column.name, arrow_type(column.type)) for column in plain])
 
 
 def arrow_schema(table: Table) -> pa.Schema:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.delta import lag
+from streaming.delta.arrow_types import NAME
 from streaming.delta.arrow_values import plain_type
 from streaming.delta.change_log import applied_position, moved
 from streaming.delta.definitions import arrow_schema
@@ -42,7 +43,7 @@ class NewestRows:
         self._writer = Writer(self._table)
         self._positions: dict[str, int] = {}
         self._maintenance = Maintenance(self._table, directory / table.name, policy)
-        # Names repeat a million times: in memory each stands once, beside numbers. Times are microseconds.
+        # Names are numbered, times are microseconds.
         schema = arrow_schema(table)
         self._schema = pa.schema([_in_memory(item) for item in schema])
         self._plain = pa.schema([pa.field(item.name, plain_type(item.type)) for item in schema])
@@ -164,5 +165,5 @@ def all_columns(samples: pa.Table, name: str, schema: pa.Schema) -> dict[str, pa
 
 def _in_memory(item: pa.Field) -> pa.Field:
     if pa.types.is_string(item.type):
-        return pa.field(item.name, pa.dictionary(pa.int32(), pa.string()))
+        return pa.field(item.name, NAME)
     return pa.field(item.name, plain_type(item.type))

@@ -39,6 +39,7 @@ SAMPLES_TRIGGER_SECONDS: Final = 1.0
 # Each batch of samples rewrites tables as large as the Kafka cluster, so its batches exceed job.batch_bytes.
 SAMPLES_BATCH_FACTOR: Final = 4
 INCIDENTS_TRIGGER_SECONDS: Final = 1.0
+_SAMPLE_COLUMNS: Final = {bus_source.SAMPLE_COLUMNS: "true"}
 
 
 def register_sources(spark: SparkSession) -> None:
@@ -54,8 +55,9 @@ def _bus(channel: Channel, spark: SparkSession, places: Places, settings: JobSet
         bus_source.CHANNEL: channel,
         bus_source.MAX_BYTES: str(settings.batch_bytes * factor),
     }
-    if channel is Channel.REPLICATION and settings.execution != DISTRIBUTED:
-        options[bus_source.REPEATED] = str(_repeated_blocks(places))
+    if settings.execution != DISTRIBUTED:
+        is_replication = channel is Channel.REPLICATION
+        options |= {bus_source.REPEATED: str(_repeated_blocks(places))} if is_replication else _SAMPLE_COLUMNS
     return spark.readStream.format(bus_source.FORMAT).options(**options).load()
 
 

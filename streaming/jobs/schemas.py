@@ -55,7 +55,8 @@ def observation_schema() -> StructType:
 def bus_schema() -> StructType:
     """Return the columns of the bus: a record of ``source`` at ``position``, or damaged bytes and the damage.
 
-    With ``left_out`` a row stands for consecutive blocks, see ``streams.left_out_blocks.LeftOut``.
+    Two kinds of rows stand for records without having them: with ``left_out`` for consecutive blocks that repeat the
+    state (``streams.left_out_blocks.LeftOut``), with ``samples`` for a block (``streams.sample_columns.BlockColumns``).
     """
     return StructType([
         StructField("source", StringType(), nullable=False),
@@ -68,6 +69,7 @@ def bus_schema() -> StructType:
             StructField("generation", LongType()),
             StructField("places", BinaryType()),
         ])),
+        StructField("samples", BinaryType()),
     ])  # fmt: skip
 
 

@@ -33,7 +33,7 @@ from streaming.jobs.driver.samples import read_samples
 from streaming.jobs.queries import Places, QueryRun
 from streaming.jobs.registry import QUERIES, register_sources
 from streaming.jobs.session import build_session
-from streaming.jobs.streams.bus_source import arrow_batches
+from streaming.jobs.streams.bus_rows import arrow_batches
 from streaming.settings import JobSettings
 from tests.benchmarks._cluster import SEGMENT_BYTES, Topics
 from tests.benchmarks._processes import cpu_seconds

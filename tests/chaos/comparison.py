@@ -19,7 +19,7 @@ from streaming.delta.writer import GENERATION
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.driver.newest import NewestBatch
-from streaming.jobs.streams.bus_source import arrow_batches
+from streaming.jobs.streams.bus_rows import arrow_batches
 from streaming.settings import JobSettings
 from tests.end_to_end.model_trace import recorded, steps
 from tests.plugins.pipeline import rows_of

@@ -23,7 +23,8 @@ from streaming.contracts.state import (
     columns_of,
 )
 from streaming.contracts.tables import CLUSTER_STATE_TABLE, PARTITION_CHANGES
-from streaming.delta.definitions import arrow_schema, arrow_type, rows_to_arrow
+from streaming.delta.arrow_types import arrow_type
+from streaming.delta.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.state_rows import min_isr_of, min_isr_rows, states_of, states_to_arrow, structs_of
 
 if TYPE_CHECKING:

@@ -28,6 +28,7 @@ from streaming.jobs.driver.newest import NewestBatch
 from streaming.jobs.queries import Places
 from streaming.jobs.registry import QUERIES
 from streaming.jobs.reporting import Reporter
+from streaming.jobs.streams.bus_rows import SCHEMA
 from streaming.settings import load
 from tests.plugins.old_layout import (
     CHANGES,
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
     from tests.plugins.old_layout import Row
 
-BUS = pa.schema([("source", pa.string()), ("position", pa.int64()), ("payload", pa.binary()), ("damage", pa.string())])
 # The wall clock, versions that an upgrade may move on, the wording of what is refused from now on, how the job was
 # when it reported, and the notes of the incidents' fold to itself.
 NOT_COMPARED = {
@@ -117,7 +117,7 @@ class OldJob:
             }
             for source in sorted(ends)
             for item in self._reader.read(channel, source, starts[source], ends[source])
-        ], schema=BUS)  # fmt: skip
+        ], schema=SCHEMA)  # fmt: skip
 
     def unread(self) -> dict[str, list[bytes]]:
         """Give the records of changes that were not applied, by source."""

@@ -19,7 +19,7 @@ from streaming.contracts.state import SOURCE_STATE, SourceLag
 from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.newest import NewestBatch
-from streaming.jobs.streams.bus_source import arrow_batches
+from streaming.jobs.streams.bus_rows import arrow_batches
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.plugins.pipeline import Pipeline
 from tests.plugins.played import BUS

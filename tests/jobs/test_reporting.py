@@ -15,7 +15,7 @@ from streaming.errors import TableRefused
 from streaming.jobs.queries import Places
 from streaming.jobs.registry import QUERIES
 from streaming.jobs.reporting import Reporter
-from streaming.jobs.streams.bus_source import arrow_batches
+from streaming.jobs.streams.bus_rows import arrow_batches
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story

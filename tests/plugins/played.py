@@ -20,6 +20,7 @@ from streaming.contracts.observations import Channel
 from streaming.delta.storage import delete_log_before, log_entries
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.streams.bus_rows import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
-BUS = pa.schema([("source", pa.string()), ("position", pa.int64()), ("payload", pa.binary()), ("damage", pa.string())])
 
 
 def play(directory: Path, *scenarios: str, seconds: int, project_every: int = 20) -> None:
@@ -56,7 +56,7 @@ def play(directory: Path, *scenarios: str, seconds: int, project_every: int = 20
                 told = {"source": observed.source, "position": position, "payload": encode(observed), "damage": None}
                 rows[observed.channel].append(told)
         for channel, told_there in rows.items():
-            batches[channel].apply(pa.Table.from_pylist(told_there, schema=BUS))
+            batches[channel].apply(pa.Table.from_pylist(told_there, schema=SCHEMA))
         if second % project_every == project_every - 1:
             replication.projections.project(replication.shared)
 

@@ -16,8 +16,9 @@ from pyspark.sql.types import StructField, StructType
 from streaming.changes.reconciliation import METRIC_OF
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.contracts.tables import QUARANTINE
+from streaming.delta.arrow_types import arrow_type
 from streaming.delta.arrow_values import plain, plain_type
-from streaming.delta.definitions import arrow_schema, arrow_type
+from streaming.delta.definitions import arrow_schema
 from streaming.delta.isr_reconciliation_table import ReconciliationTable
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.newest import FORGOTTEN_AFTER, all_columns, newest

@@ -23,8 +23,8 @@ from streaming.contracts.columns import COMMIT_ORDER
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import Channel, Heartbeat, SourceKind
+from streaming.delta.arrow_types import arrow_type
 from streaming.delta.change_rows import UNCOMMITTED, changes_to_arrow
-from streaming.delta.definitions import arrow_type
 from streaming.delta.state_reader import apply_changes
 from streaming.errors import Quarantined
 from streaming.jobs.driver.decoded_batch import decode_row

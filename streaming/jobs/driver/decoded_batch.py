@@ -190,9 +190,8 @@ class _BatchReading:
 
     def _rows(self, source: str, rows: pa.Table) -> Iterator[tuple[int, bytes, str | None] | RepeatedRun]:
         """Yield position, payload and damage of each row; of blocks that were left out the run, or each of them."""
-        columns = [rows[name].to_pylist() for name in ("position", "payload", "damage")]
-        left_out = rows["left_out"].to_pylist() if "left_out" in rows.column_names else [None] * len(rows)
-        for position, payload, damage, blocks in zip(*columns, left_out, strict=True):
+        columns = [rows[name].to_pylist() for name in ("position", "payload", "damage", "left_out")]
+        for position, payload, damage, blocks in zip(*columns, strict=True):
             if blocks is None:
                 yield position, payload, damage
                 continue

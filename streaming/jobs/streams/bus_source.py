@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -20,11 +20,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from streaming.bus.directory import DirectoryReader
-from streaming.bus.frames import Damaged
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.schemas import bus_schema
-from streaming.jobs.streams.left_out_blocks import LeftOut, published_digests
+from streaming.jobs.streams.bus_rows import arrow_batches
+from streaming.jobs.streams.left_out_blocks import published_digests
+from streaming.jobs.streams.sample_columns import in_columns
 from streaming.runtime.garbage import freeze
 
 if TYPE_CHECKING:
@@ -34,17 +35,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from streaming.bus.frames import BusFrame
+    from streaming.jobs.streams.bus_rows import BusRow
 
 FORMAT: Final = "isrwatch_bus"
 DIRECTORY: Final = "directory"
 CHANNEL: Final = "channel"
 MAX_BYTES: Final = "maxBytesPerTrigger"
 REPEATED: Final = "repeatedBlocks"
+SAMPLE_COLUMNS: Final = "sampleColumns"
 DEFAULT_MAX_BYTES: Final = 32 * 1024 * 1024
 
 _TASKS: Final = 4  # of a full batch
-_ROWS_PER_BATCH: Final = 10_000
 # With a zero trigger interval Spark asks for the latest offset again at once. While there is nothing new the answer is
 # held back for this long, and the bus looked at this often: an idle query costs little, and new records wait little.
 _IDLE_SECONDS: Final = 0.5
@@ -69,9 +70,12 @@ class BusPartition(InputPartition):
 
 
 class BusDataSource(DataSource):
-    """Spark's view of a bus directory. Options: ``directory``, ``channel``, ``maxBytesPerTrigger``, ``repeatedBlocks``.
+    """Spark's view of a bus directory.
 
-    The last one is the file of the digests of blocks that are left out (``left_out_blocks``); without it none are.
+    Options beside ``directory``, ``channel`` and ``maxBytesPerTrigger``:
+
+    - ``repeatedBlocks``: file of the digests of blocks that are left out (``left_out_blocks``); without it none are.
+    - ``sampleColumns``: ``true`` for blocks of samples as columns (``sample_columns``) in place of their records.
     """
 
     @classmethod
@@ -112,23 +116,35 @@ def checked_options(options: Mapping[str, str]) -> dict[str, Any]:
     limit = options.get(MAX_BYTES, str(DEFAULT_MAX_BYTES))
     if not limit.isdecimal() or int(limit) == 0:
         raise ConfigurationError(f"{MAX_BYTES} is {limit!r}; use a number of bytes above 0")
-    repeated = Path(options[REPEATED]) if REPEATED in options else None
+    sample_columns = options.get(SAMPLE_COLUMNS, "false")
+    if sample_columns not in {"true", "false"}:
+        raise ConfigurationError(f"{SAMPLE_COLUMNS} is {sample_columns!r}; use true or false")
     return {
         "directory": Path(options[DIRECTORY]),
         "channel": Channel(channel),
         "max_bytes": int(limit),
-        "repeated": repeated,
+        "repeated": Path(options[REPEATED]) if REPEATED in options else None,
+        "sample_columns": sample_columns == "true",
     }
 
 
 class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans and reads the pieces of a bus. Planning and reading happen in different processes."""
 
-    def __init__(self, directory: Path, channel: Channel, max_bytes: int, repeated: Path | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        channel: Channel,
+        max_bytes: int,
+        repeated: Path | None = None,
+        *,
+        sample_columns: bool = False,
+    ) -> None:
         self._bus = DirectoryReader(directory)
         self._channel = channel
         self._max_bytes = max_bytes
         self._repeated = repeated
+        self._sample_columns = sample_columns
         self._target: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
@@ -166,12 +182,16 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [BusPartition(group) for group in grouped(pieces, self._max_bytes // _TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the pieces of one task, as Arrow batches, without the blocks that the state repeats already."""
+        """Read the pieces of one task, as Arrow batches: without blocks that repeat the state, samples as columns."""
         freeze_imports()
         published = None if self._repeated is None else published_digests(self._repeated)
         for piece in cast("BusPartition", partition).ranges:
             items = self._bus.read(self._channel, piece.source, piece.start, piece.end)
-            yield from arrow_batches(piece.source, items if published is None else published.leave_out(items))
+            if published is not None:
+                rows: Iterator[BusRow] = published.leave_out(items)
+            else:
+                rows = in_columns(items, self._channel) if self._sample_columns else items
+            yield from arrow_batches(piece.source, rows)
 
     def commit(self, end: dict[str, int]) -> None:
         """Delete nothing: the tables may lag behind Spark's checkpoint (``SupervisedQuery.delete_applied`` deletes)."""
@@ -260,25 +280,3 @@ def grouped(pieces: Iterable[LogRange], task_bytes: int) -> list[list[LogRange]]
         groups[-1].append(piece)
         room -= size
     return groups
-
-
-def arrow_batches(source: str, items: Iterable[BusFrame | Damaged | LeftOut]) -> Iterator[pa.RecordBatch]:
-    """Return frames as Arrow batches of ``schemas.bus_schema``."""
-    import pyarrow as pa  # noqa: PLC0415 - the planner does without it
-
-    parts = {"start": pa.int64(), "end": pa.int64(), "generation": pa.int64(), "places": pa.binary()}
-    types = (pa.string(), pa.int64(), pa.binary(), pa.string(), pa.struct(parts.items()))
-    fields = zip(bus_schema(), types, strict=True)
-    schema = pa.schema([pa.field(field.name, kind, field.nullable) for field, kind in fields])
-    items = iter(items)
-    while rows := list(islice(items, _ROWS_PER_BATCH)):
-        # Every kind of row begins with position and bytes; in ``Damaged`` the reason follows.
-        columns = (
-            [row[0] for row in rows],
-            [row[1] for row in rows],
-            [row[2] if isinstance(row, Damaged) else None for row in rows],
-            [row[2:] if isinstance(row, LeftOut) else None for row in rows],
-        )
-        typed = zip(columns, types[1:], strict=True)
-        arrays = [pa.repeat(source, len(rows)), *(pa.array(column, kind) for column, kind in typed)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=schema)

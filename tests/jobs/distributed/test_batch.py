@@ -23,6 +23,7 @@ from streaming.jobs.distributed.tables import DistributedTable
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.newest import NewestBatch
 from streaming.jobs.schemas import bus_schema
+from streaming.jobs.streams.bus_rows import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import long_story
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-BUS = pa.schema([("source", pa.string()), ("position", pa.int64()), ("payload", pa.binary()), ("damage", pa.string())])
 WHEN = ("quarantined_at", "as_of_version", "version", "ordinal", "committed_at")
 DERIVED = ("replication_events", "partition_state", "broker_state", "cluster_state")
 
@@ -49,7 +49,7 @@ def published(observations: Iterable[Observation], start: int = 0) -> list[dict[
 
 
 def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
-    return spark.createDataFrame([(*row.values(), None) for row in rows], bus_schema())
+    return spark.createDataFrame(rows, bus_schema())
 
 
 def rows(directory: Path, name: str) -> list[dict[str, Any]]:
@@ -79,13 +79,13 @@ def test_both_modes_write_the_same_changes_and_each_goes_on_after_the_other(
     driver, mixed = tmp_path / "driver", tmp_path / "mixed"
     alone = ReplicationBatch(driver)
     for lower, upper in cuts:
-        alone.apply(pa.Table.from_pylist(story[lower:upper], schema=BUS))
+        alone.apply(pa.Table.from_pylist(story[lower:upper], schema=SCHEMA))
 
     for mode, (lower, upper) in zip("xdx", cuts, strict=True):
         if mode == "x":
             DistributedReplicationBatch(mixed, buckets=3).apply_frame(frame(spark, story[lower:upper]))
         else:
-            ReplicationBatch(mixed).apply(pa.Table.from_pylist(story[lower:upper], schema=BUS))
+            ReplicationBatch(mixed).apply(pa.Table.from_pylist(story[lower:upper], schema=SCHEMA))
 
         project(mixed, mode)
     alone.projections.project(alone.shared)
@@ -111,7 +111,7 @@ def test_a_writer_that_another_one_followed_stops_and_leaves_the_table_alone(
     newer.apply_frame(frame(spark, story[20:]))
 
     again = tmp_path / "again"
-    ReplicationBatch(again).apply(pa.Table.from_pylist(story, schema=BUS))
+    ReplicationBatch(again).apply(pa.Table.from_pylist(story, schema=SCHEMA))
     told = [
         [row for row in rows(path, "partition_changes") if row["subject"] != "source"] for path in (tmp_path, again)
     ]
@@ -125,7 +125,7 @@ def test_a_refusal_is_written_once_though_the_mode_changes_before_its_batch_is_a
     read = frame(spark, story).mapInArrow(read_rows({}), schema_of(READ))
 
     append_refused(read, Channel.REPLICATION, DistributedTable(tmp_path, QUARANTINE))
-    ReplicationBatch(tmp_path).apply(pa.Table.from_pylist(story, schema=BUS))
+    ReplicationBatch(tmp_path).apply(pa.Table.from_pylist(story, schema=SCHEMA))
 
     assert [row["position"] for row in rows(tmp_path, "quarantine")] == [7]
 
@@ -153,13 +153,13 @@ def test_samples_of_both_modes_are_the_same_and_what_is_left_out_is_forgotten(
     story = [published(samples(100, 4)), [*published(samples(170, 3), 500), odd]]
     alone, mixed = tmp_path / "alone", tmp_path / "mixed"
     for batch in story:
-        NewestBatch(alone, Channel.OFFSETS).apply(pa.Table.from_pylist(batch, schema=BUS))
+        NewestBatch(alone, Channel.OFFSETS).apply(pa.Table.from_pylist(batch, schema=SCHEMA))
     for mode, batch in zip(modes, story, strict=True):
         if mode == "x":
             for _ in range(2):  # comes again
                 DistributedNewestBatch(mixed, Channel.OFFSETS, buckets=2).apply_frame(frame(spark, batch))
         else:
-            NewestBatch(mixed, Channel.OFFSETS).apply(pa.Table.from_pylist(batch, schema=BUS))
+            NewestBatch(mixed, Channel.OFFSETS).apply(pa.Table.from_pylist(batch, schema=SCHEMA))
 
     for table in ("replica_offsets", "group_offsets", "transactions", "quorum_members", "quarantine"):
         assert rows(mixed, table) == rows(alone, table), table
@@ -179,8 +179,8 @@ def test_what_brokers_count_is_compared_alike_by_both_modes(spark: SparkSession,
             for channel in (Channel.REPLICATION, Channel.METRICS)
         }
         for mode in ("driver", "distributed"):
-            ReplicationBatch(tmp_path / mode).apply(pa.Table.from_pylist(of[Channel.REPLICATION], schema=BUS))
-        alone.apply(pa.Table.from_pylist(of[Channel.METRICS], schema=BUS))
+            ReplicationBatch(tmp_path / mode).apply(pa.Table.from_pylist(of[Channel.REPLICATION], schema=SCHEMA))
+        alone.apply(pa.Table.from_pylist(of[Channel.METRICS], schema=SCHEMA))
         executors.apply_frame(frame(spark, of[Channel.METRICS]))
 
     found = rows(tmp_path / "distributed", "isr_reconciliation")

@@ -24,6 +24,7 @@ from streaming.delta.change_reader import only_sources
 from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.streams.bus_rows import SCHEMA
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import essence, expected_changes, long_story
 
@@ -34,15 +35,12 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
 
 
-BUS = pa.schema([("source", pa.string()), ("position", pa.int64()), ("payload", pa.binary()), ("damage", pa.string())])
-
-
 def published(observations: Iterable[Observation], start: int = 0) -> pa.Table:
     """What Spark hands to a batch, one observation a position."""
     return pa.Table.from_pylist([
         {"source": observed.source, "position": position, "payload": encode(observed), "damage": None}
         for position, observed in enumerate(observations, start=start)
-    ], schema=BUS)  # fmt: skip
+    ], schema=SCHEMA)  # fmt: skip
 
 
 def metrics_sample(source: str) -> BrokerMetricObserved:
@@ -109,7 +107,7 @@ def test_what_is_refused_goes_to_quarantine_once_and_the_rest_goes_on(tmp_path: 
     story.snapshot()
     torn = {"source": "metadata_log:a", "position": 98, "payload": b"\x00x", "damage": "checksum"}
     odd = {"source": "metadata_log:a", "position": 99, "payload": b'{"v":1,"kind":"dream"}', "damage": None}
-    mixed = pa.Table.from_pylist([*published(story.seen).to_pylist(), torn, odd], schema=BUS)
+    mixed = pa.Table.from_pylist([*published(story.seen).to_pylist(), torn, odd], schema=SCHEMA)
 
     first = ReplicationBatch(tmp_path).apply(mixed)
     ReplicationBatch(tmp_path).apply(mixed)
@@ -127,7 +125,7 @@ def test_what_was_refused_before_a_kill_is_told_by_its_source_after_it(tmp_path:
     known = len(story.seen)
     ReplicationBatch(tmp_path).apply(published(story.seen))
     odd = {"source": "metadata_log:a", "position": known, "payload": b"odd", "damage": None}
-    ReplicationBatch(tmp_path).apply(pa.Table.from_pylist([odd], schema=BUS))
+    ReplicationBatch(tmp_path).apply(pa.Table.from_pylist([odd], schema=SCHEMA))
     story.heartbeat()
 
     again = ReplicationBatch(tmp_path)
@@ -145,7 +143,7 @@ def test_what_was_refused_of_samples_counts_once_however_often_it_comes_and_when
     log = pa.Table.from_pylist([
         {"source": "jmx:a", "position": number, "payload": payload, "damage": None}
         for number, payload in enumerate(payloads)
-    ], schema=BUS)  # fmt: skip
+    ], schema=SCHEMA)  # fmt: skip
     counts = []
     for end, is_reported in ((2, True), (3, False), (3, True), (3, False), (5, False), (5, True)):
         batch = NewestBatch(tmp_path, Channel.METRICS)
@@ -239,7 +237,7 @@ def test_refusals_are_counted_even_when_nothing_else_came(tmp_path: Path) -> Non
     story.snapshot()
     batch = ReplicationBatch(tmp_path)
 
-    batch.apply(pa.Table.from_pylist([bad], schema=BUS))
+    batch.apply(pa.Table.from_pylist([bad], schema=SCHEMA))
     assert batch.positions == {"metadata_log:a": 0}
     batch.apply(published(story.seen, start=1))
 
@@ -256,7 +254,7 @@ def test_a_batch_of_refused_records_only_moves_their_source_too(tmp_path: Path) 
 
     batch.apply(
         pa.Table.from_pylist(
-            [{"source": "metadata_log:a", "position": end, "payload": b"?", "damage": None}], schema=BUS
+            [{"source": "metadata_log:a", "position": end, "payload": b"?", "damage": None}], schema=SCHEMA
         )
     )
 

@@ -25,15 +25,13 @@ from streaming.contracts.observations import Channel, Heartbeat, Observation, So
 from streaming.delta.change_rows import changes_to_arrow
 from streaming.jobs.driver.decoded_batch import DecodedBatch, ReadLog, decode_batch
 from streaming.jobs.driver.repeated_blocks import RepeatedBlocks, decoded_block
-from streaming.jobs.streams.bus_source import arrow_batches
+from streaming.jobs.streams.bus_rows import SCHEMA, arrow_batches
 from streaming.jobs.streams.left_out_blocks import PublishedDigests, published_digests
 from tests.changes.conftest import LAG, Story
 from tests.strategies import damaged_bytes, observations, streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-BUS = pa.schema([("source", pa.string()), ("position", pa.int64()), ("payload", pa.binary()), ("damage", pa.string())])
 
 
 @pytest.fixture
@@ -75,7 +73,7 @@ def table(payloads: Iterable[tuple[str, bytes]]) -> pa.Table:
     for source, payload in payloads:
         ends[source] += 1
         rows.append({"source": source, "position": ends[source], "payload": payload, "damage": None})
-    return pa.Table.from_pylist(rows, schema=BUS)
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 def respelled(payload: bytes) -> st.SearchStrategy[bytes]:

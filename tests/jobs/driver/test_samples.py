@@ -1,8 +1,10 @@
-"""Samples as columns: they must say what each observation says, singly or in blocks."""
+"""Samples as columns: they must say what each observation says, singly or in blocks, decoded by worker or driver."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from streaming.bus.frames import BusFrame, Damaged
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import Offset
 from streaming.contracts.observations import END_OF_TIME, Channel, Observation, SourceKind
@@ -24,13 +27,14 @@ from streaming.errors import Quarantined
 from streaming.jobs.driver.decoded_batch import decode_row
 from streaming.jobs.driver.newest import TABLE_OF
 from streaming.jobs.driver.samples import Samples, read_samples
+from streaming.jobs.streams.bus_rows import SCHEMA, arrow_batches
+from streaming.jobs.streams.sample_columns import in_columns
 from tests.blocks import singly
 from tests.strategies import damaged_bytes, damaged_records, generated, is_not_newer, observations_of, payloads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-BUS = pa.schema([("source", pa.string()), ("position", pa.int64()), ("payload", pa.binary()), ("damage", pa.string())])
 ENVELOPE: dict[str, Any] = {
     "cluster_id": "c", "cluster": "prod", "source": "admin:a", "authority": SourceKind.NONE, "sequence": 7,
     "occurred_not_before": 1, "occurred_not_after": 2, "collected_at": 3,
@@ -44,7 +48,7 @@ def batch(values: Sequence[bytes], damage: Sequence[str | None] = ()) -> pa.Tabl
     return pa.Table.from_pylist([
         {"source": "s", "position": number, "payload": value, "damage": dict(enumerate(damage)).get(number)}
         for number, value in enumerate(values)
-    ], schema=BUS)  # fmt: skip
+    ], schema=SCHEMA)  # fmt: skip
 
 
 def kinds_of(channel: Channel) -> list[type[Observation]]:
@@ -64,8 +68,25 @@ def exactly(rows: pa.Table, channel: Channel) -> tuple[dict[type[Observation], l
     return found, refused
 
 
+def from_workers(rows: pa.Table, channel: Channel) -> pa.Table:
+    """Give the rows as Spark's workers send them: blocks as columns."""
+    items = [
+        BusFrame(row["position"], row["payload"])
+        if row["damage"] is None
+        else Damaged(row["position"], row["payload"], row["damage"], row["position"] + 1)
+        for row in rows.to_pylist()
+    ]
+    return pa.Table.from_batches(arrow_batches("s", in_columns(items, channel)), schema=SCHEMA)
+
+
 def assert_equal(rows: pa.Table, channel: Channel) -> Samples:
-    samples = read_samples(rows, kinds_of(channel), channel)
+    samples = assert_equal_to_observations(rows, rows, channel)
+    assert_equal_to_observations(from_workers(rows, channel), rows, channel)
+    return samples
+
+
+def assert_equal_to_observations(read: pa.Table, rows: pa.Table, channel: Channel) -> Samples:
+    samples = read_samples(read, kinds_of(channel), channel)
     found, refused = exactly(rows, channel)
     for kind, table in samples.columns.items():
         plain = [{name: _plain(getattr(it, name)) for name in table.column_names} for it in found[kind]]
@@ -135,3 +156,21 @@ def test_samples_in_blocks_and_singly_stay_in_the_order_of_the_log() -> None:
     samples = assert_equal(batch([block(1, 2), encode(OFFSETS), block(3), block(5, 6)]), Channel.OFFSETS)
 
     assert samples.columns[ReplicaOffsetsObserved]["log_end_offset"].to_pylist() == [1, 2, 4, 3, 5, 6]
+
+
+def test_workers_decode_every_block_of_their_channel_and_nothing_else() -> None:
+    (block,) = offsets_in_blocks([OFFSETS])
+    rows = batch([encode(block), encode(OFFSETS), encode(block).replace(b'"v":', b'"v": ')])
+
+    decoded = from_workers(rows, Channel.OFFSETS)["samples"]
+    elsewhere = from_workers(rows, Channel.METRICS)["samples"]
+
+    assert [each.is_valid for each in decoded.combine_chunks()] == [True, False, False]
+    assert elsewhere.null_count == len(elsewhere)
+
+
+def test_a_worker_decodes_without_delta_rs() -> None:
+    """It takes 30 MB of memory in each worker."""
+    script = "import sys, streaming.jobs.streams.bus_source; sys.exit('deltalake' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -14,11 +14,11 @@ from streaming.bus.frames import BusFrame, Damaged
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.streams import bus_source
+from streaming.jobs.streams.bus_rows import arrow_batches
 from streaming.jobs.streams.bus_source import (
     BusPartition,
     BusStreamReader,
     LogRange,
-    arrow_batches,
     checked_options,
     grouped,
 )
@@ -195,8 +195,15 @@ def test_damage_is_a_row_with_its_bytes_and_its_reason() -> None:
     (batch,) = arrow_batches(A, iter([BusFrame(0, b"{}"), Damaged(14, b"??", "no frame begins here", 16)]))
 
     assert batch.to_pylist() == [
-        {"source": A, "position": 0, "payload": b"{}", "damage": None, "left_out": None},
-        {"source": A, "position": 14, "payload": b"??", "damage": "no frame begins here", "left_out": None},
+        {"source": A, "position": 0, "payload": b"{}", "damage": None, "left_out": None, "samples": None},
+        {
+            "source": A,
+            "position": 14,
+            "payload": b"??",
+            "damage": "no frame begins here",
+            "left_out": None,
+            "samples": None,
+        },
     ]
 
 

@@ -1,0 +1,100 @@
+"""Blocks of samples as Arrow columns, on the workers that read the bus: the driver merges and writes columns.
+
+A worker replaces the payload of a block by its columns, as an Arrow stream. Whatever is no valid block of the channel
+stays a record, so the driver alone says what is wrong with it. So does a single sample: its columns would be larger
+than it is. Knows Arrow and the contracts, no Spark.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+
+from streaming.bus.frames import BusFrame, Damaged
+from streaming.contracts.codec import decode
+from streaming.contracts.fields import KINDS, plain_types
+from streaming.contracts.sample_blocks import SamplesBlock
+from streaming.delta.arrow_types import NAME, arrow_type
+from streaming.errors import Quarantined
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from streaming.contracts.observations import Channel, Observation
+
+_BLOCKS: Final = tuple(kind for kind in KINDS.values() if issubclass(kind, SamplesBlock))
+# As the codec begins them. A block that begins otherwise is one for the driver.
+_PREFIXES: Final = tuple(f'{{"v":{block.format},"kind":"{block.kind}",'.encode() for block in _BLOCKS)
+# No table of samples has them.
+_UNREAD: Final = frozenset({"authority", "sequence", "occurred_not_before", "occurred_not_after"})
+_KIND: Final = b"kind"
+
+
+class BlockColumns(NamedTuple):
+    """A block that a worker has decoded: a row of the bus that stands for it.
+
+    Attributes:
+        position: of the block.
+        samples: its columns, an Arrow stream; the metadata of its schema say of which kind the samples are.
+    """
+
+    position: int
+    samples: bytes
+
+
+def in_columns(items: Iterable[BusFrame | Damaged], channel: Channel) -> Iterator[BusFrame | Damaged | BlockColumns]:
+    """Put columns in place of each block of samples of a channel."""
+    for item in items:
+        block = _block_of(item.payload, channel) if isinstance(item, BusFrame) else None
+        yield item if block is None else BlockColumns(item.position, _as_stream(columns_of(block)))
+
+
+def columns_of(block: SamplesBlock) -> pa.Table:
+    """Return the samples of a block, one column per field of ``schema_of`` their kind."""
+    schema, arrays, shared, count = schema_of(block.sample), block.values(), block.shared(), len(block)
+    columns = [
+        pa.array(arrays[field.name], field.type)
+        if field.name in arrays
+        else _repeated(shared.get(field.name), field.type, count)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def schema_of(kind: type[Observation]) -> pa.Schema:
+    """Return the columns of samples of one kind: names are numbered, times are microseconds."""
+    plain = {name: plain for name, plain in plain_types(kind).items() if name not in _UNREAD}
+    columns = [(name, NAME if type_ == "string" else arrow_type(type_)) for name, type_ in plain.items()]
+    return pa.schema(columns, {_KIND: kind.kind.encode()})
+
+
+def from_stream(samples: bytes) -> tuple[type[Observation], pa.Table]:
+    """Return the kind and the columns of samples that a worker has decoded."""
+    with pa.ipc.open_stream(samples) as stream:
+        table = stream.read_all()
+    return KINDS[table.schema.metadata[_KIND].decode()], table
+
+
+def _block_of(payload: bytes, channel: Channel) -> SamplesBlock | None:
+    if not payload.startswith(_PREFIXES):
+        return None
+    try:
+        observed = decode(payload)
+    except Quarantined:
+        return None
+    return observed if isinstance(observed, SamplesBlock) and observed.channel is channel else None
+
+
+def _as_stream(columns: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, columns.schema) as stream:
+        stream.write_table(columns)
+    return bytes(sink.getvalue())
+
+
+def _repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
+    """Return one value so many times. Of a name only its number is repeated."""
+    if value is None or kind != NAME:
+        return pa.repeat(pa.scalar(value, kind), count)
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), [value])
