@@ -33,6 +33,7 @@ from streaming.contracts.observations import (
 )
 from streaming.jobs.driver.decoded_batch import decode_batch
 from streaming.jobs.driver.repeated_blocks import RepeatedBlocks
+from streaming.jobs.streams.bus_rows import SCHEMA
 from streaming.model.constants import Constants
 from streaming.sources.simulated import Scenario, SimulatedSource
 from streaming.sources.simulated.fault import Action, Fault
@@ -46,9 +47,6 @@ SECOND: Final = 1_000_000
 START: Final = 1_700_000_000 * SECOND
 SECONDS: Final = 40
 WORLDS: Final = 40  # how many there are; one is played once, in a quarter of a second
-BUS: Final = pa.schema(
-    [("source", pa.string()), ("position", pa.int64()), ("payload", pa.binary()), ("damage", pa.string())]
-)
 _ACTIONS: Final = (Action.KILL, Action.START, Action.STOP, Action.PAUSE, Action.RESUME, Action.LOSE_POWER, Action.WIPE)
 _POLL_MICROS: Final = 2_000_000
 
@@ -210,7 +208,7 @@ def applied(batches: Iterable[Sequence[Observation]], *, quick: bool = True) -> 
     for batch in batches:
         rows = pa.Table.from_pylist([
             {"source": it.source, "position": n, "payload": encode(it), "damage": None} for n, it in enumerate(batch)
-        ], schema=BUS)  # fmt: skip
+        ], schema=SCHEMA)  # fmt: skip
         understood = decode_batch(rows, _Nothing(), Channel.REPLICATION, repeats)
         assert understood.refused == ()
         folded = without_expired(state, fold(state, understood.observations))

@@ -19,10 +19,9 @@ from streaming.contracts.state import SOURCE_STATE, SourceLag
 from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.newest import NewestBatch
-from streaming.jobs.streams.bus_rows import arrow_batches
+from streaming.jobs.streams.bus_rows import SCHEMA, arrow_batches
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.plugins.pipeline import Pipeline
-from tests.plugins.played import BUS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,7 +115,7 @@ def in_one_process(bus: Path, tables: Path) -> Path:
             for source, end in reader.end_positions(channel).items()
             for piece in arrow_batches(source, reader.read(channel, source, 0, end))
         ]
-        batch.apply(pa.Table.from_batches(pieces) if pieces else BUS.empty_table())
+        batch.apply(pa.Table.from_batches(pieces) if pieces else SCHEMA.empty_table())
     replication.projections.project(replication.shared)
     states, version = replication.sources()
     ProgressTable(tables, Channel.REPLICATION).replace([(state, SourceLag()) for state in states], version)

@@ -18,7 +18,8 @@ from streaming.contracts.observations import Channel, Observation, PartitionObse
 from streaming.contracts.state import SourceLag
 from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.batch import ReplicationBatch
-from tests.changes.worlds import BUS, log_of, mixed, polls_of, seen_by_another, stretched
+from streaming.jobs.streams.bus_rows import SCHEMA
+from tests.changes.worlds import log_of, mixed, polls_of, seen_by_another, stretched
 from tests.exporters.meaning import meaning
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class History:
     def apply(self, batch: Sequence[Observation]) -> None:
         """Fold a batch, and look at what the exporter shows then."""
         rows = [{"source": it.source, "position": it.sequence, "payload": encode(it), "damage": None} for it in batch]
-        self.job.apply(pa.Table.from_pylist(rows, schema=BUS))
+        self.job.apply(pa.Table.from_pylist(rows, schema=SCHEMA))
         snapshot = self.reader.refresh()
         self.versions[snapshot.version] = meaning(snapshot)
         self.deleted |= {key for cluster in snapshot.clusters.values() for key in cluster.tombstones}

@@ -22,10 +22,11 @@ from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.newest import TABLE_OF, NewestBatch
 from streaming.jobs.queries import Places
 from streaming.jobs.registry import QUERIES, register_sources
+from streaming.jobs.streams.bus_rows import SCHEMA
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story
-from tests.jobs.driver.test_batch import BUS, published, rows
+from tests.jobs.driver.test_batch import published, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +68,7 @@ def with_newer(observations: list[Observation], at: int, start: int) -> pa.Table
     """Rows of a batch in which one record is newer."""
     batch = published(observations, start=start).to_pylist()
     batch[at]["payload"] = newer(observations[at])
-    return pa.Table.from_pylist(batch, schema=BUS)
+    return pa.Table.from_pylist(batch, schema=SCHEMA)
 
 
 def tables_of(directory: Path) -> dict[str, int]:
@@ -110,7 +111,7 @@ def test_a_damaged_record_is_quarantined_whatever_its_bytes_say(tmp_path: Path) 
     batch = with_newer(story, 1, start=0).to_pylist()
     batch[1]["damage"] = "checksum"
 
-    applied = ReplicationBatch(tmp_path).apply(pa.Table.from_pylist(batch, schema=BUS))
+    applied = ReplicationBatch(tmp_path).apply(pa.Table.from_pylist(batch, schema=SCHEMA))
 
     assert (applied.observations, applied.refused) == (len(story) - 1, 1)
 
