@@ -8,9 +8,10 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import SystemRandom
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -126,7 +127,12 @@ def collecting_webhook() -> Iterator[Webhook]:
 
 
 def free_port() -> int:
-    """Ask the kernel for a port nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Give a port nobody uses now, below those of which the kernel takes one for each outgoing connection.
+
+    One of those could be taken before the program that is to listen has started. Seeds of tests have no say in it.
+    """
+    while True:
+        port = SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
