@@ -20,8 +20,10 @@ from tests.delta.test_history import DAY, ISRS, Life
 if TYPE_CHECKING:
     from pathlib import Path
 
-TOMORROW = dt.datetime.now(dt.UTC).date() + dt.timedelta(days=1)
-"""The changes are observed in 2023 and committed now: on this day they are older than a day by both."""
+
+def tomorrow() -> dt.date:
+    """The changes are observed in 2023 and committed now: on this day they are older than a day by both."""
+    return dt.datetime.now(dt.UTC).date() + dt.timedelta(days=1)
 
 
 @pytest.fixture
@@ -76,7 +78,7 @@ def test_incidents_that_are_silent_for_less_than_history_is_kept_are_waited_for(
 def test_incidents_that_are_silent_for_longer_hold_no_history_back(life: Life) -> None:
     before = rows_read(life)
 
-    life.expire(TOMORROW)
+    life.expire(tomorrow())
 
     assert rows_read(life) < before
     newest = query(DeltaTable(str(life.path)), "SELECT count(*) AS rows FROM rows GROUP BY subject, broker, partition")
@@ -90,7 +92,7 @@ def test_the_query_that_runs_again_ends_what_was_open_and_says_what_is_missing(
     (was_open,) = incidents(life.directory)
     assert was_open["closed_at"] is None
     changed_upto = life.version
-    life.expire(TOMORROW)
+    life.expire(tomorrow())
 
     with caplog.at_level(logging.WARNING):
         table = read_on(life.directory)

@@ -30,7 +30,8 @@ def test_the_collector_waits_for_the_end_of_a_batch_and_then_goes_on() -> None:
 
 
 def test_after_a_failure_nothing_is_kept_for_ever() -> None:
+    """What other tests froze may be freed meanwhile; freezing would add every object of the process."""
     before = gc.get_freeze_count()
     with pytest.raises(ValueError, match="no number"), never_collected():
         int("no number")
-    assert gc.get_freeze_count() == before
+    assert gc.get_freeze_count() <= before
