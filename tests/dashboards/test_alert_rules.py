@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 CASES = sorted(Path(__file__).parent.glob("*.yml"))
-NAMES = ("KafkaIsrShrink", "KafkaUnderMinIsr", "KafkaReplicationMonitorStale", "KafkaReplicationJobQueryDown")
 RULES = "../../dashboards/generated/alerts.yml"
 
 
@@ -50,7 +49,10 @@ def test_promtool_finds_no_fault_with_the_rule_file(files: dict[str, str], tmp_p
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
 
 
-SHRINK, QUERY_DOWN, STALE, MIN_ISR = (case.name for case in CASES)
+SHRINK = "kafka_isr_shrink.yml"
+MIN_ISR = "kafka_under_min_isr.yml"
+STALE = "kafka_replication_monitor_stale.yml"
+QUERY_DOWN = "kafka_replication_job_query_down.yml"
 
 BREAKS = {
     "planned causes count": (SHRINK, r'\{cause!~"[^"]*"\}', ""),
@@ -118,7 +120,6 @@ def test_every_alert_has_a_case_that_fires_and_one_that_does_not(alerts: list[di
     fires = {one["alertname"] for one in expectations if one.get("exp_alerts")}
     silent = {one["alertname"] for one in expectations if not one.get("exp_alerts")}
     names = {alert["alert"] for alert in alerts}
-    assert names == set(NAMES)
     assert names == fires
     assert names == silent
 
@@ -140,12 +141,17 @@ def test_every_runbook_anchor_exists_and_every_heading_is_of_an_alert(
     assert anchors == {alert["annotations"]["runbook_url"] for alert in alerts}
 
 
-@pytest.mark.parametrize("alert", NAMES)
-def test_every_runbook_entry_answers_the_same_questions(alert: str, repository: Path) -> None:
-    text = (repository / "dashboards/runbook.md").read_text()
-    entry = text.split(f"## {alert}\n")[1].split("\n## ")[0]
-    for question in ("Severity:", "Meaning.", "Impact.", "What to look at.", "What to do.", "What is normal."):
-        assert f"**{question}**" in entry, question
+def test_every_runbook_entry_answers_the_same_questions(repository: Path) -> None:
+    entries = (repository / "dashboards/runbook.md").read_text().split("\n## ")[1:]
+    questions = ("Severity:", "Meaning.", "Impact.", "What to look at.", "What to do.", "What is normal.")
+    missing = [
+        (entry.splitlines()[0], question)
+        for entry in entries
+        for question in questions
+        if f"**{question}**" not in entry
+    ]
+    assert entries
+    assert missing == []
 
 
 def test_the_runbook_names_only_panels_that_exist(repository: Path, overview: dict[str, Any]) -> None:

@@ -248,7 +248,8 @@ def test_a_reader_that_begins_after_more_than_there_is_is_refused(path: Path, ta
 def test_a_table_of_layout_1_is_refused_with_what_to_do(tmp_path: Path) -> None:
     unpack(tmp_path)
 
-    with pytest.raises(TableRefused, match=r"layout 1 of an older isrwatch, this program reads 2; start isrwatch job"):
+    sentence = f"layout 1 of an older isrwatch, this program reads {PARTITION_CHANGES.layout}; start isrwatch job"
+    with pytest.raises(TableRefused, match=sentence):
         ChangeReader(tmp_path / "tables" / PARTITION_CHANGES.name).poll()
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SENTENCE = (
-    "/ has the layout 1 of an older isrwatch, this program reads 2; "
+    f"/ has the layout 1 of an older isrwatch, this program reads {PARTITION_CHANGES.layout}; "
     "start isrwatch job of this version once: it upgrades the tables"
 )
 
