@@ -96,13 +96,13 @@ def events_with_versions(directory: Path, table: DeltaTable) -> None:
     lists = owners["events"].combine_chunks()
     parents = pc.list_parent_indices(lists)
     ids = pc.struct_field(pc.list_flatten(lists), "event_id")
-    names = [name for name in _EVENTS.names if name not in {"version", "ordinal"}]
+    names = [name for name in _EVENTS.names if name in {field.name for field in table.schema().fields}]
     events = query(table, f"SELECT {quoted(names)} FROM rows ORDER BY occurred_not_after")  # noqa: S608 - our own columns
     owner = pc.take(parents, pc.index_in(events["event_id"].combine_chunks(), value_set=ids))
     columns = {name: events[name] for name in names}
     columns["version"] = pc.fill_null(pc.take(owners["version"].combine_chunks(), owner), 0)
     columns["ordinal"] = pc.fill_null(pc.take(owners["ordinal"].combine_chunks(), owner), 0)
-    _overwrite(table, pa.table([columns[name] for name in _EVENTS.names], names=_EVENTS.names).cast(_EVENTS))
+    _overwrite(table, _as(_EVENTS, pa.table(columns)))
 
 
 def _overwrite(
@@ -116,7 +116,17 @@ def _overwrite(
 
 def _batches(parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
     for rows in parts:
-        yield from rows.select(_CHANGES.names).cast(_CHANGES).to_batches()
+        yield from _as(_CHANGES, rows).to_batches()
+
+
+def _as(schema: pa.Schema, rows: pa.Table) -> pa.Table:
+    """Give rows the columns of today; one of a layout after this is null, as are new fields of structs."""
+    present = set(rows.column_names)
+    columns = [
+        rows[field.name].cast(field.type) if field.name in present else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def _not_expired(first_day: dt.date, read: int, parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -208,7 +218,7 @@ def _rows_of_file(path: Path, file: str, date: str) -> pa.Table:
     rows = read_file(path, file)
     if "date" not in rows.column_names:
         rows = rows.append_column("date", pa.repeat(pa.scalar(date), rows.num_rows).cast(pa.date32()))
-    return rows.select(UNCOMMITTED.names).cast(UNCOMMITTED)
+    return _as(UNCOMMITTED, rows)
 
 
 def _with_commit(rows: pa.Table, versions: list[int], ordinals: Any, moments: list[int]) -> pa.Table:  # noqa: ANN401 - any numbers

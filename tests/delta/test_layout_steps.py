@@ -14,10 +14,12 @@ from deltalake import DeltaTable, write_deltalake
 from streaming.contracts.columns import Column, Table, required
 from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS, TABLES
 from streaming.delta import layout_2, layouts
+from streaming.delta.change_rows import OF_COMMIT
 from streaming.delta.definitions import LAYOUT_PROPERTY, STATISTICS_PROPERTY, arrow_schema, check_layout, layout_of
 from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.queries import query, read_all, select
 from streaming.errors import TableRefused
+from tests.delta.test_layouts import NEW, with_new_columns
 from tests.plugins.old_layout import unpack
 
 if TYPE_CHECKING:
@@ -181,6 +183,24 @@ def test_layout_2_interrupted_after_it_wrote_the_rows_anew_leaves_them_as_they_a
     assert set(again.file_uris()) == files
     assert "version" in again.metadata().configuration[STATISTICS_PROPERTY].split(",")
     assert content(old) == upgraded
+
+
+@pytest.mark.parametrize("table", [PARTITION_CHANGES, REPLICATION_EVENTS], ids=lambda table: table.name)
+def test_layout_1_goes_on_to_a_layout_that_has_more_columns(
+    old: Path, upgraded: dict[str, list[str]], table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if table is REPLICATION_EVENTS:
+        create_or_upgrade(old, PARTITION_CHANGES)
+    later = with_new_columns(table)
+    schema = arrow_schema(later)
+    of_commit = [name for name in schema.names if name in OF_COMMIT]
+    for name in ("_CHANGES", "UNCOMMITTED") if table is PARTITION_CHANGES else ("_EVENTS",):
+        monkeypatch.setattr(layout_2, name, pa.schema([f for f in schema if name[0] == "_" or f.name not in of_commit]))
+
+    opened = create_or_upgrade(old, later)
+
+    assert {row[NEW.name] for row in select(opened, later).to_pylist()} == {None}
+    assert sorted(map(repr, select(opened, table).to_pylist())) == upgraded[table.name]
 
 
 def test_the_second_of_two_upgrades_at_once_is_refused_and_changes_nothing(
