@@ -1,4 +1,4 @@
-"""The next snapshot, made from the last: a draft per cluster that is touched. Knows values, no Arrow and no files.
+"""The next snapshot, made from the last: a draft per cluster that is touched. Knows values, no files.
 
 A draft is what ``streaming.delta.state_reader`` reads a state into.
 """
@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 
 from exporters.read_model.cluster_draft import ClusterDraft
 from exporters.read_model.snapshot import ClusterIncidents, ClusterSnapshot, ReplicationSnapshot
-from streaming.contracts.state import ClusterState
+from streaming.contracts.state import ClusterState, PartitionState
+from streaming.delta.state_rows import states_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import pyarrow as pa
+
     from exporters.read_model.snapshot import EventRow
     from streaming.contracts.identifiers import BrokerId, ClusterId
-    from streaming.contracts.state import BrokerState, PartitionState, SourceState
+    from streaming.contracts.state import BrokerState, SourceState
     from streaming.delta.state_reader import Minima
 
 
@@ -50,6 +53,11 @@ class SnapshotDraft:
     def put_broker(self, broker: BrokerState) -> None:
         """Take over a broker."""
         self.cluster(broker.cluster_id, broker.cluster).put_broker(broker)
+
+    def put_partitions(self, rows: pa.Table) -> None:
+        """Take over the rows of ``partition_state``."""
+        for partition in states_of(PartitionState, rows):
+            self.put_partition(partition)
 
     def put_partition(self, partition: PartitionState) -> None:
         """Take over a partition; a tombstone, too."""

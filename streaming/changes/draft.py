@@ -31,12 +31,12 @@ class Draft:
         """Look one partition up."""
         key = (cluster_id, topic_id)
         touched = self.touched.topics.get(key, {}).get(number)
-        return touched or self._before.topics.get(key, {}).get(number)
+        return touched or self._before.topic(key).get(number)
 
     def topic(self, cluster_id: ClusterId, topic_id: TopicId) -> Mapping[int, PartitionState]:
         """Look the partitions of one topic up, tombstones included."""
         key = (cluster_id, topic_id)
-        before, touched = self._before.topics.get(key, {}), self.touched.topics.get(key)
+        before, touched = self._before.topic(key), self.touched.topics.get(key)
         return {**before, **touched} if touched else before
 
     def partitions_of(self, cluster_id: ClusterId, topic_id: TopicId) -> list[PartitionState]:
@@ -45,8 +45,9 @@ class Draft:
         return [merged[number] for number in sorted(merged)]
 
     def topic_ids(self, cluster_id: ClusterId) -> Iterator[TopicId]:
-        """Iterate over the topics of one cluster, in a stable order."""
-        keys = {key for key in (*self._before.topics, *self.touched.topics) if key[0] == cluster_id}
+        """Iterate over the topics of one cluster, in a stable order. Whoever does looks at all of their partitions."""
+        keys = {key for key in (*self._before.topic_keys(), *self.touched.topics) if key[0] == cluster_id}
+        self._before.load(keys)
         yield from sorted(topic_id for _, topic_id in keys)
 
     def topic_named(self, cluster_id: ClusterId, topic: str) -> list[TopicId]:

@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, ConfigKey, MinIsr, PartitionState, SourceState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 TopicKey = tuple[ClusterId, TopicId]
 BrokerKey = tuple[ClusterId, BrokerId]
 SourceKey = tuple[ClusterId, str]
 
 
+class Stored(Protocol):
+    """Topics of which nothing has asked for a partition since the start. None of them has a tombstone."""
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether a topic is still here."""
+
+    def __iter__(self) -> Iterator[TopicKey]:
+        """Iterate over the topics that are still here."""
+
+    def __len__(self) -> int:
+        """Return how many topics are still here."""
+
+    def take(self, keys: Collection[TopicKey]) -> Iterable[PartitionState]:
+        """Remove topics and return their partitions; those that are not here are passed over."""
+
+
 @dataclass(slots=True)
 class ReplicationState:
-    """Everything that is true now, by key. The owner applies what a fold touched; a fold itself changes nothing."""
+    """Everything that is true now, by key. The owner applies what a fold touched; a fold itself changes nothing.
+
+    Attributes:
+        topics: the partitions of each topic, but for the topics in ``stored``; see :meth:`topic`.
+        stored: topics that are not decoded yet; a topic moves from here to ``topics`` when something asks for it.
+    """
 
     topics: dict[TopicKey, dict[int, PartitionState]] = field(default_factory=dict)
     topic_ids: dict[tuple[ClusterId, str], TopicId] = field(default_factory=dict)
@@ -27,9 +48,29 @@ class ReplicationState:
     clusters: dict[ClusterId, ClusterState] = field(default_factory=dict)
     sources: dict[SourceKey, SourceState] = field(default_factory=dict)
     min_isr: dict[ConfigKey, MinIsr] = field(default_factory=dict)
+    stored: Stored | None = None
+
+    def topic(self, key: TopicKey) -> Mapping[int, PartitionState]:
+        """Look the partitions of one topic up, tombstones included."""
+        if self.stored is not None and key in self.stored:
+            self.load((key,))
+        return self.topics.get(key, {})
+
+    def topic_keys(self) -> Iterator[TopicKey]:
+        """Iterate over the topics of all clusters."""
+        yield from self.topics
+        yield from self.stored or ()
+
+    def load(self, keys: Collection[TopicKey]) -> None:
+        """Decode topics at once that will be asked for; one by one costs many times as much."""
+        if self.stored is not None:
+            for partition in self.stored.take(keys):
+                self.topics.setdefault((partition.cluster_id, partition.topic_id), {})[partition.partition] = partition
+            self.stored = self.stored if len(self.stored) else None
 
     def apply(self, touched: ReplicationState) -> list[PartitionState]:
         """Apply what a fold has touched; return the tombstones that it dropped."""
+        self.load(touched.topics)
         for key, partitions in touched.topics.items():
             self.topics.setdefault(key, {}).update(partitions)
         self.topic_ids.update(touched.topic_ids)
@@ -45,8 +86,8 @@ class ReplicationState:
         self.clusters[cluster.cluster_id] = cluster
         if cluster.tombstones_until is None or (before and before.tombstones_until == cluster.tombstones_until):
             return []
-        partitions = (each for each in self.partitions() if each.cluster_id == cluster.cluster_id)
-        expired = [each for each in partitions if cluster.has_expired(each)]
+        decoded = (each for partitions in self.topics.values() for each in partitions.values())  # stored: no tombstone
+        expired = [each for each in decoded if each.cluster_id == cluster.cluster_id and cluster.has_expired(each)]
         for partition in expired:
             self._forget(partition)
         return expired
@@ -74,6 +115,7 @@ class ReplicationState:
     def put_partition(self, partition: PartitionState) -> None:
         """Set a partition as a table has it; a tombstone that its cluster has dropped is not kept."""
         cluster = self.clusters.get(partition.cluster_id)
+        self.load(((partition.cluster_id, partition.topic_id),))
         self.topics.setdefault((partition.cluster_id, partition.topic_id), {})[partition.partition] = partition
         if not partition.is_deleted:
             self.topic_ids[partition.cluster_id, partition.topic] = partition.topic_id
@@ -101,5 +143,6 @@ class ReplicationState:
 
     def partitions(self) -> Iterator[PartitionState]:
         """Iterate over every partition, tombstones included."""
+        self.load(tuple(self.stored or ()))
         for partitions in self.topics.values():
             yield from partitions.values()

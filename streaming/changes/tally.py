@@ -35,7 +35,7 @@ class SuspectTally(Tally):
     def apply(self, state: ReplicationState, touched: ReplicationState) -> None:
         """Follow a fold, before what it touched is applied to the state."""
         for key, partitions in touched.topics.items():
-            before = state.topics.get(key, {})
+            before = state.topic(key)
             for number, after in partitions.items():
                 self.replace(before.get(number), after)
 

@@ -17,12 +17,12 @@ from streaming.contracts.identifiers import NO_LEADER, BrokerId
 from streaming.contracts.totals import COUNTS, EPISODES, SECONDS, TOTALS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streaming.contracts.identifiers import ClusterId, Micros
     from streaming.contracts.state import PartitionState
 
-SECOND: Final = 1_000_000
+MICROS_OF_TOTALS: Final = 1_000_000  # totals are summed in whole microseconds
 _SINCE: Final = tuple((f"{name}_seconds", f"{name}_since") for name in EPISODES)
 COLUMN_OF_STATE: Final = {
     state: state if state == health.PARTITIONS else f"{state}_{health.PARTITIONS}" for state in health.STATES
@@ -156,6 +156,17 @@ class Tally:
         for cluster_id, totals in other._totals.items():
             self._totals[cluster_id].update(totals)
 
+    def add_counted(
+        self, cluster_id: ClusterId, shapes: Mapping[tuple[Any, ...], int], totals: Mapping[str, int]
+    ) -> None:
+        """Add partitions of one cluster that were counted already: how many have each shape, and sums of their totals.
+
+        Names of totals are those of ``contracts.totals``; with ``/open`` and ``/since`` after those of episodes, how
+        many are open, and the sum of their begins. All times in microseconds.
+        """
+        self._uncounted[cluster_id].update(shapes)
+        self._totals[cluster_id].update({name: value for name, value in totals.items() if value})
+
     def entries(self) -> Iterator[TallyEntry]:
         """List every number, to be added up elsewhere."""
         for cluster_id, counts in self._counted().items():
@@ -196,7 +207,7 @@ class Tally:
             return closed
         begun = totals[f"{name}/open"]
         running = 0 if watermark is None else watermark * begun - totals[f"{name}/since"]
-        return (closed + max(0, running)) / SECOND
+        return (closed + max(0, running)) / MICROS_OF_TOTALS
 
     def _add(self, partition: PartitionState, step: int) -> None:
         self._uncounted[partition.cluster_id][_shape(partition)] += step
@@ -240,7 +251,7 @@ def _added(place: int, numbers: Iterable[float | None]) -> list[tuple[str, int]]
     if place < len(COUNTS):
         added = [(_NAMES[place], int(sum(filter(None, numbers))))]
     elif place < len(TOTALS):
-        added = [(_NAMES[place], sum(round(number * SECOND) for number in filter(None, numbers)))]
+        added = [(_NAMES[place], sum(round(number * MICROS_OF_TOTALS) for number in filter(None, numbers)))]
     else:
         begins = [int(number) for number in numbers if number is not None]  # an episode may begin at 0
         added = [(_NAMES[place], len(begins)), (_NAMES[place + _EPISODES], sum(begins))]

@@ -28,6 +28,8 @@ Writing:
 - ``change_log``                the writer of ``partition_changes``: one commit per batch, exactly at version N + 1
 - ``change_rows``               changes as rows of ``partition_changes``
 - ``projections``               writes the tables that derive from the change log
+- ``stored_partitions``         partitions as columns until something asks for their topic
+- ``partition_counts``          what such columns add to the counts of brokers and clusters
 - ``shared_state``              the job's state at one version, shared between the batches and the projections
 - ``partitions``                rows of ``partition_state``, in Arrow
 - ``summaries``                 rows of ``broker_state`` and ``cluster_state``

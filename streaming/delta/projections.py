@@ -96,6 +96,7 @@ class Projections:
             if newest > version:
                 raise self._ahead(newest, f"its newest one is {version}")
             self._removals_version = version
+            self._recovered.load_topics_of(changes, as_of)
             apply_changes(self._recovered, changes, as_of)
             count_isr_removals(self._recovered, changes, as_of)
             return self._recovered.shared(version)

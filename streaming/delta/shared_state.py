@@ -8,13 +8,22 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from streaming.changes.state import ReplicationState
 from streaming.changes.tally import SuspectTally
+from streaming.contracts.events import Subject
+from streaming.contracts.state import PartitionState
+from streaming.delta.partition_counts import add_rows
+from streaming.delta.state_rows import states_of
+from streaming.delta.stored_partitions import StoredPartitions, in_topics_with
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from streaming.contracts.identifiers import BrokerId, ClusterId
-    from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceState
-    from streaming.delta.state_reader import Minima
+    from streaming.contracts.state import BrokerState, ClusterState, SourceState
+    from streaming.delta.state_reader import AsOf, Minima
 
 IsrRemovals = Counter[tuple[str, int, str]]
 """(cluster id, broker, cause) to how often the broker was removed from an ISR."""
@@ -64,11 +73,32 @@ class Recovered:
 
     def __init__(self) -> None:
         self._state = ReplicationState()
+        self._stored: StoredPartitions | None = None
         self.isr_removals: IsrRemovals = Counter()
 
     def shared(self, version: int) -> SharedState:
         """Return the state that was read, with the counts of suspects."""
-        return SharedState(state=self._state, version=version, tally=SuspectTally(self._state.partitions()))
+        decoded = (each for partitions in self._state.topics.values() for each in partitions.values())
+        tally = SuspectTally(decoded)
+        if self._stored is not None:
+            add_rows(tally, self._stored.rows())
+        return SharedState(state=self._state, version=version, tally=tally)
+
+    def put_partitions(self, rows: pa.Table) -> None:
+        """Set the partitions of ``partition_state``; a topic without tombstones stays columns for now."""
+        with_tombstones = in_topics_with(rows, "is_deleted")
+        self._stored = StoredPartitions(rows.filter(pc.invert(with_tombstones)))
+        self._state.stored = self._stored if len(self._stored) else None
+        self._state.topic_ids.update(self._stored.names())
+        for partition in states_of(PartitionState, rows.filter(with_tombstones)):
+            self._state.put_partition(partition)
+
+    def load_topics_of(self, changes: pa.Table, as_of: AsOf) -> None:
+        """Decode at once the topics whose partitions will be set by rows of the change log."""
+        is_new = pc.greater(changes["version"], as_of.partitions)
+        new = changes.filter(pc.and_(is_new, pc.equal(changes["subject"], Subject.PARTITION.value)))
+        keys = new.select(["cluster_id", "topic_id"]).group_by(["cluster_id", "topic_id"]).aggregate([])
+        self._state.load([(row["cluster_id"], row["topic_id"]) for row in keys.to_pylist()])
 
     def put_cluster(self, cluster: ClusterState, minima: Minima) -> None:
         """Set a cluster, and the configured minima that its row carries."""

@@ -60,6 +60,9 @@ class StateHolder(Protocol):
 class TotalsHolder(StateHolder, Protocol):
     """Receives a state and the number of ISR removals per broker and cause."""
 
+    def put_partitions(self, rows: pa.Table) -> None:
+        """Set the partitions of ``partition_state``, tombstones included."""
+
     def add_isr_removals(self, cluster_id: ClusterId, cluster: str, broker: BrokerId, cause: str, count: int) -> None:
         """Count how often a broker was removed from an ISR, for one cause."""
 
@@ -96,8 +99,7 @@ def load_state(directory: Path, holder: TotalsHolder) -> AsOf:
             cause = each["cause"] or Cause.UNKNOWN.value
             holder.add_isr_removals(broker.cluster_id, broker.cluster, broker.broker, cause, each["departures"])
     partitions, partitions_as_of = _read(directory, PARTITION_STATE_TABLE)
-    for partition in states_of(PartitionState, partitions):
-        holder.put_partition(partition)
+    holder.put_partitions(partitions)
     sources, sources_as_of = _read(directory, SOURCE_PROGRESS)
     for source in states_of(SourceState, sources.filter(pc.equal(sources["channel"], Channel.REPLICATION.value))):
         holder.put_source(source)

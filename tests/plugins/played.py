@@ -27,7 +27,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from streaming.changes.state import ReplicationState
+
 SECOND = 1_000_000
+
+
+def decoded(state: ReplicationState) -> ReplicationState:
+    """A state that a start has read, every topic of it as objects."""
+    state.load(tuple(state.topic_keys()))
+    return state
+
+
 START = 1_700_000_000 * SECOND
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from streaming.changes.change import Change
 from streaming.changes.fold import fold
 from streaming.changes.tombstones import without_expired
+from streaming.contracts.blocks import PartitionsBlock
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.observations import Channel, Heartbeat
+from streaming.contracts.observations import CauseRevised, Channel, Heartbeat, PartitionObserved, TopicRemoved
 from streaming.delta.change_log import ChangeLog
 from streaming.delta.change_rows import changes_to_arrow
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
@@ -28,12 +29,14 @@ from streaming.jobs.driver.repeated_blocks import RepeatedBlocks
 from streaming.runtime.garbage import collected_after
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     import pyarrow as pa
 
     from streaming.changes.change import Folded
+    from streaming.changes.state import TopicKey
+    from streaming.contracts.observations import Observation
     from streaming.contracts.state import SourceState
     from streaming.jobs.driver.decoded_batch import ReadLog
 
@@ -109,6 +112,7 @@ class ReplicationBatch:
         watch = Stopwatch()
         decoded = decode_batch(rows, self._change_log, Channel.REPLICATION, self._repeated, self._read)
         watch.lap("decode")
+        self.shared.state.load(_topics_of(decoded.observations))
         folded = without_expired(self.shared.state, fold(self.shared.state, decoded.observations))
         watch.lap("fold")
         self._quarantine.add(decoded.refused, now())
@@ -165,3 +169,12 @@ class ReplicationBatch:
         quarantined = after.quarantined + self._refused.pop(after.source, 0)
         position = positions.get(after.source, after.position)
         return replace(change, source_after=after._replace(position=position, quarantined=quarantined))
+
+
+def _topics_of(observations: Iterable[Observation]) -> set[TopicKey]:
+    """Return the topics whose partitions a fold will look up."""
+    return {
+        (observed.cluster_id, observed.topic_id)
+        for observed in observations
+        if isinstance(observed, PartitionObserved | PartitionsBlock | CauseRevised | TopicRemoved)
+    }

@@ -115,7 +115,7 @@ class RepeatedBlocks:
                 self._repeated -= topic.all()
         is_longer = False
         for block in decoded:
-            states = state.topics.get((block.observed.cluster_id, block.observed.topic_id), {})
+            states = state.topic((block.observed.cluster_id, block.observed.topic_id))
             if all(
                 (partition := states.get(observed.partition)) is not None and is_repeated(partition, observed)
                 for observed in news(block.observed, states)

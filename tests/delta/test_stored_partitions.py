@@ -1,0 +1,155 @@
+"""Partitions that stay columns: the same state, the same counts, whoever asks for whichever topic when."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
+from streaming.changes.tally import SuspectTally
+from streaming.contracts.state import PartitionState
+from streaming.contracts.tables import PARTITION_STATE_TABLE
+from streaming.delta import stored_partitions
+from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.definitions import arrow_schema
+from streaming.delta.partition_counts import add_rows
+from streaming.delta.partitions import newest_partitions, states_after
+from streaming.delta.shared_state import Recovered
+from streaming.delta.state_rows import states_of
+from streaming.delta.stored_partitions import StoredPartitions, in_topics_with
+from tests.changes.conftest import Story
+from tests.strategies import streams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streaming.contracts.observations import Observation
+
+States = dict[tuple[str, str, int], PartitionState]
+
+
+def rows_of(told: list[Observation]) -> pa.Table:
+    """The rows of ``partition_state`` after a fold."""
+    nothing = arrow_schema(PARTITION_STATE_TABLE).empty_table()
+    return newest_partitions(nothing, states_after(changes_to_arrow(fold(ReplicationState(), told).changes), 0), 0)
+
+
+def keyed(partitions: Iterable[PartitionState]) -> States:
+    return {(each.cluster_id, each.topic_id, each.partition): each for each in partitions}
+
+
+def numbers(tally: SuspectTally) -> dict[tuple[Any, ...], int]:
+    return {entry[:-1]: entry.value for entry in tally.entries() if entry.value}
+
+
+def recovered(rows: pa.Table) -> ReplicationState:
+    holder = Recovered()
+    holder.put_partitions(rows)
+    return holder.shared(0).state
+
+
+@settings(max_examples=60)
+@given(told=streams(), seed=st.randoms(use_true_random=False))
+def test_columns_are_the_state_in_whichever_order_topics_are_asked_for(told: list[Observation], seed: Any) -> None:
+    rows = rows_of(told)
+    objects = ReplicationState()
+    for partition in states_of(PartitionState, rows):
+        objects.put_partition(partition)
+    state, keys = recovered(rows), list(objects.topic_keys())
+    assert sorted(state.topic_keys()) == sorted(keys)
+    assert state.topic_ids == objects.topic_ids
+
+    seed.shuffle(keys)
+    for key in keys[: len(keys) // 2]:
+        assert state.topic(key) == objects.topics[key]
+    state.load(keys[len(keys) // 2 : -1])
+
+    assert sorted(state.topic_keys()) == sorted(keys)
+    assert keyed(state.partitions()) == keyed(objects.partitions())
+    assert state.stored is None
+
+
+@settings(max_examples=60)
+@given(told=streams(), chosen=st.randoms(use_true_random=False))
+def test_columns_count_as_much_as_their_objects(told: list[Observation], chosen: Any) -> None:
+    rows = rows_of(told)
+    whole = SuspectTally(states_of(PartitionState, rows))
+    stored = StoredPartitions(rows)
+
+    counted = SuspectTally(stored.take([key for key in stored if chosen.random() < 0.5]))
+    add_rows(counted, stored.rows())
+
+    assert numbers(counted) == numbers(whole)
+
+
+@settings(max_examples=60)
+@given(told=streams(), size=st.integers(1, 7))
+def test_a_fold_over_columns_is_a_fold_over_objects(told: list[Observation], size: int) -> None:
+    """Half of a story is read back from rows; the other half goes on from there, a few observations at a time."""
+    half = len(told) // 2
+    objects = ReplicationState()
+    objects.apply(fold(objects, told[:half]).touched)
+    columns = recovered(rows_of(told[:half]))
+    columns.brokers, columns.clusters, columns.sources = (
+        dict(objects.brokers),
+        dict(objects.clusters),
+        dict(objects.sources),
+    )
+    columns.min_isr = dict(objects.min_isr)
+
+    for begin in range(half, len(told), size):
+        expected, actual = (fold(state, told[begin : begin + size]) for state in (objects, columns))
+        assert actual.changes == expected.changes
+        assert columns.apply(actual.touched) == objects.apply(expected.touched)
+
+    assert keyed(columns.partitions()) == keyed(objects.partitions())
+
+
+def test_a_topic_is_decoded_when_it_is_asked_for_and_no_other() -> None:
+    story = Story()
+    story.snapshot([{}, {}])
+    first = rows_of(story.seen)
+    another = first.set_column(
+        first.column_names.index("topic_id"), "topic_id", pa.array(["other"] * first.num_rows, pa.string())
+    )
+    state = recovered(pa.concat_tables([first, another, first.slice(1, 0)]))
+    key, other = sorted(state.topic_keys(), key=lambda each: each[1] == "other")
+
+    assert set(state.topic(key)) == {0, 1}
+
+    assert list(state.topics) == [key]
+    assert list(state.stored or ()) == [other]
+    assert state.topic(("nobody", "nothing")) == {}  # type: ignore[arg-type]
+
+
+def test_topics_with_tombstones_are_objects_from_the_start() -> None:
+    story = Story()
+    story.snapshot([{}, {}])
+    live = rows_of(story.seen)
+    story.later().removed()
+    rows = rows_of(story.seen)
+
+    assert recovered(rows).topics.keys() == {(row["cluster_id"], row["topic_id"]) for row in rows.to_pylist()}
+    assert in_topics_with(rows, "is_deleted").to_pylist() == [True] * rows.num_rows
+    assert in_topics_with(live, "is_deleted").to_pylist() == [False] * live.num_rows
+
+
+def test_very_many_topics_are_decoded_in_several_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_partitions, "_TOPICS_AT_ONCE", 2)
+    story = Story()
+    story.snapshot([{}])
+    rows = rows_of(story.seen)
+    place = rows.column_names.index("topic_id")
+    many = pa.concat_tables(rows.set_column(place, "topic_id", pa.array([f"id-{each}"])) for each in range(5))
+    stored = StoredPartitions(many)
+
+    taken = stored.take(list(stored))
+
+    assert sorted(chain(each.topic_id for each in taken)) == [f"id-{each}" for each in range(5)]
+    assert (len(stored), stored.rows().num_rows) == (0, 0)
