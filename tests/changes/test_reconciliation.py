@@ -91,6 +91,8 @@ def test_a_change_within_a_poll_that_spans_the_first_sample_may_have_been_counte
         (Meter.ISR_SHRINKS, (ONE, NO_LEADER), [Cause.UNKNOWN], Evidence.INFERRED, {ONE}),
         (Meter.ISR_EXPANDS, (ONE, ONE), [Cause.EXPAND], Evidence.PROVEN, {ONE}),
         (Meter.ISR_EXPANDS, (ONE, ONE), [Cause.REASSIGNMENT], Evidence.PROVEN, {ONE}),
+        (Meter.ISR_EXPANDS, (ONE, TWO), [Cause.EXPAND], Evidence.PROVEN, set()),
+        (Meter.ISR_EXPANDS, (TWO, ONE), [Cause.EXPAND], Evidence.PROVEN, set()),
         (Meter.ISR_EXPANDS, (NO_LEADER, ONE), [Cause.UNCLEAN_ELECTION], Evidence.PROVEN, set()),
     ],
 )

@@ -92,3 +92,16 @@ def test_lag_is_never_negative_and_unknown_where_a_position_is(position: int | N
 
     assert (lag is None) == (position is None or end is None)
     assert lag is None or lag >= 0
+
+
+def test_a_count_that_needs_the_minimum_is_absent_only_while_no_minimum_is_there() -> None:
+    assert health.known_by_minimum(3, 5, 5) is None
+    assert health.known_by_minimum(3, 5, 4) == 3
+    assert health.known_by_minimum(0, 0, 0) == 0
+
+
+def test_records_lost_unread_need_both_offsets() -> None:
+    assert health.records_lost_unread(None, 5) is None
+    assert health.records_lost_unread(5, None) is None
+    assert health.records_lost_unread(2, 5) == 3
+    assert health.records_lost_unread(5, 2) == 0
