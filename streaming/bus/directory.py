@@ -7,6 +7,7 @@ One process writes a log at a time, any number read it.
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Channel, Observation
 
 _PIECE: Final = 1 << 20
-_LastLook = tuple[tuple[int, int], int]
+_Stamp = tuple[int, int]
+_LastLook = tuple[_Stamp, int]
 
 
 class DirectoryPublisher:
@@ -97,7 +99,8 @@ class DirectoryReader:
         self._directory = directory
         # Of each channel: newest segment -> (size and modification time at the last look, its final position).
         self._final: dict[Channel, dict[Path, _LastLook]] = {}
-        self._stamps: dict[Channel, tuple[tuple[int, int], ...]] = {}
+        # Of each channel: what a write changes, and its sizes and times at the last look.
+        self._watched: dict[Channel, tuple[tuple[str, ...], tuple[_Stamp, ...]]] = {}
 
     def logs(self, channel: Channel) -> list[str]:
         """List the sources that have a log on this channel, sorted.
@@ -123,11 +126,13 @@ class DirectoryReader:
         """
         newest = {source: self._segments(channel, source)[-1:] for source in self.logs(channel)}
         paths = [last[0].path for last in newest.values() if last]
-        stamp = self._stamp(channel, paths)  # before the files are read: what is written meanwhile is news
+        places = [self._directory / channel, *(place for path in paths for place in (path.parent, path))]
+        watched = tuple(map(str, places))
+        stamps = tuple(map(_size_and_time, watched))  # before the files are read: what is written meanwhile is news
         last_look = self._final.get(channel, {})
         final = {source: _final(last[0], last_look) for source, last in newest.items() if last}
         self._final[channel] = dict(zip(paths, final.values(), strict=True))
-        self._stamps[channel] = stamp
+        self._watched[channel] = watched, stamps
         return {source: position for source, (_, position) in final.items()}
 
     def has_moved(self, channel: Channel) -> bool:
@@ -135,7 +140,8 @@ class DirectoryReader:
 
         A segment that begins in the same tick of the disk's clock as that call shows with its first record only.
         """
-        return self._stamp(channel, [*self._final.get(channel, ())]) != self._stamps.get(channel)
+        watched, stamps = self._watched.get(channel, ((), None))
+        return tuple(map(_size_and_time, watched)) != stamps
 
     def bytes_behind(self, channel: Channel, source: str, position: int) -> tuple[int, int]:
         """Return how far the job is behind, given the position of the last record that was applied.
@@ -203,18 +209,13 @@ class DirectoryReader:
             if segment.end is not None and segment.end <= position and segment.base < oldest_kept:
                 segment.path.unlink(missing_ok=True)
 
-    def _stamp(self, channel: Channel, newest: Sequence[Path]) -> tuple[tuple[int, int], ...]:
-        """Return size and modification time of the channel, and of each log's folder and newest segment."""
-        places = [self._directory / channel, *(place for path in newest for place in (path.parent, path))]
-        return tuple(_size_and_time(place) for place in places)
-
     def _segments(self, channel: Channel, source: str) -> list[Segment]:
         return segments(self._directory / channel / folder_of(source))
 
 
 def _final(newest: Segment, last_look: Mapping[Path, _LastLook]) -> _LastLook:
     """Return size and time of a newest segment and its final position, from what was appended since the last look."""
-    stamp = _size_and_time(newest.path)
+    stamp = _size_and_time(str(newest.path))
     last_stamp, final = last_look.get(newest.path, ((0, 0), newest.base))
     if stamp != last_stamp:
         with newest.path.open("rb") as file:
@@ -223,10 +224,10 @@ def _final(newest: Segment, last_look: Mapping[Path, _LastLook]) -> _LastLook:
     return stamp, final
 
 
-def _size_and_time(path: Path) -> tuple[int, int]:
+def _size_and_time(path: str) -> _Stamp:
     """Return size and modification time of a file or folder; (-1, -1) while there is none."""
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116 - a query that waits asks fifty times a second
     except FileNotFoundError:
         return -1, -1
     return status.st_size, status.st_mtime_ns

@@ -49,14 +49,16 @@ def register_sources(spark: SparkSession) -> None:
 
 
 def _bus(channel: Channel, spark: SparkSession, places: Places, settings: JobSettings) -> DataFrame:
-    factor = 1 if channel is Channel.REPLICATION else SAMPLES_BATCH_FACTOR
+    is_replication = channel is Channel.REPLICATION
+    factor = 1 if is_replication else SAMPLES_BATCH_FACTOR
     options = {
         bus_source.DIRECTORY: str(places.bus),
         bus_source.CHANNEL: channel,
         bus_source.MAX_BYTES: str(settings.batch_bytes * factor),
     }
+    if not is_replication:  # they have a trigger interval
+        options[bus_source.WAIT_SECONDS] = "0"
     if settings.execution != DISTRIBUTED:
-        is_replication = channel is Channel.REPLICATION
         options |= {bus_source.REPEATED: str(_repeated_blocks(places))} if is_replication else _SAMPLE_COLUMNS
     return spark.readStream.format(bus_source.FORMAT).options(**options).load()
 

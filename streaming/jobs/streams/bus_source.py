@@ -9,6 +9,7 @@ its oldest position. Nothing is deleted here: only the tables hold what was appl
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -43,13 +44,14 @@ CHANNEL: Final = "channel"
 MAX_BYTES: Final = "maxBytesPerTrigger"
 REPEATED: Final = "repeatedBlocks"
 SAMPLE_COLUMNS: Final = "sampleColumns"
+WAIT_SECONDS: Final = "waitSeconds"
 DEFAULT_MAX_BYTES: Final = 32 * 1024 * 1024
 
 _TASKS: Final = 4  # of a full batch
 # With a zero trigger interval Spark asks for the latest offset again at once. While there is nothing new the answer is
 # held back for this long, and the bus looked at this often: an idle query costs little, and new records wait little.
-_IDLE_SECONDS: Final = 0.5
-_POLL_SECONDS: Final = 0.01
+DEFAULT_WAIT_SECONDS: Final = 0.5
+_POLL_SECONDS: Final = 0.02
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class BusDataSource(DataSource):
     Options beside ``directory``, ``channel`` and ``maxBytesPerTrigger``:
 
     - ``repeatedBlocks``: file of the digests of blocks that are left out (``left_out_blocks``); without it none are.
+    - ``waitSeconds``: how long to wait for new records before there are none; 0 for a query with a trigger interval.
     - ``sampleColumns``: ``true`` for blocks of samples as columns (``sample_columns``) in place of their records.
     """
 
@@ -116,6 +119,9 @@ def checked_options(options: Mapping[str, str]) -> dict[str, Any]:
     limit = options.get(MAX_BYTES, str(DEFAULT_MAX_BYTES))
     if not limit.isdecimal() or int(limit) == 0:
         raise ConfigurationError(f"{MAX_BYTES} is {limit!r}; use a number of bytes above 0")
+    wait = options.get(WAIT_SECONDS, str(DEFAULT_WAIT_SECONDS))
+    if not re.fullmatch(r"\d+(\.\d+)?", wait):
+        raise ConfigurationError(f"{WAIT_SECONDS} is {wait!r}; use a number of seconds, 0 or more")
     sample_columns = options.get(SAMPLE_COLUMNS, "false")
     if sample_columns not in {"true", "false"}:
         raise ConfigurationError(f"{SAMPLE_COLUMNS} is {sample_columns!r}; use true or false")
@@ -125,13 +131,14 @@ def checked_options(options: Mapping[str, str]) -> dict[str, Any]:
         "max_bytes": int(limit),
         "repeated": Path(options[REPEATED]) if REPEATED in options else None,
         "sample_columns": sample_columns == "true",
+        "wait_seconds": float(wait),
     }
 
 
 class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans and reads the pieces of a bus. Planning and reading happen in different processes."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of the format
         self,
         directory: Path,
         channel: Channel,
@@ -139,12 +146,14 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         repeated: Path | None = None,
         *,
         sample_columns: bool = False,
+        wait_seconds: float = DEFAULT_WAIT_SECONDS,
     ) -> None:
         self._bus = DirectoryReader(directory)
         self._channel = channel
         self._max_bytes = max_bytes
         self._repeated = repeated
         self._sample_columns = sample_columns
+        self._wait_seconds = wait_seconds
         self._target: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
@@ -164,7 +173,7 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(sorted(self._bus.end_positions(self._channel).items()))
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Return the end of the next batch; waits ``_IDLE_SECONDS`` for new records."""
+        """Return the end of the next batch; waits ``waitSeconds`` for new records."""
         ends = self._ends_with_news(start)
         check_continuity(start, ends, self._channel)
         if not isinstance(limit, ReadAllAvailable):
@@ -198,13 +207,15 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends_with_news(self, start: Mapping[str, int]) -> dict[str, int]:
         """Return the ends of the logs that have new records."""
-        deadline = time.monotonic() + _IDLE_SECONDS
+        deadline = time.monotonic() + self._wait_seconds
         while True:
             ends = self._bus.end_positions(self._channel) if self._target is None else self._target
             new_ends = {source: end for source, end in ends.items() if end != self._lower(start, source)}
             if new_ends or self._target is not None or time.monotonic() >= deadline:
                 return new_ends
-            while not self._bus.has_moved(self._channel) and time.monotonic() < deadline:
+            while not self._bus.has_moved(self._channel):
+                if time.monotonic() >= deadline:
+                    return {}
                 time.sleep(_POLL_SECONDS)
 
     def _lower(self, start: Mapping[str, int], source: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +138,45 @@ def test_a_log_that_was_replaced_stops_the_query_in_words(
         reader.latestOffset({A: 3 * FRAME}, ReadAllAvailable())
 
 
+def test_a_query_without_a_pause_waits_for_records_and_one_with_a_pause_does_not(
+    publisher: DirectoryPublisher, tmp_path: Path
+) -> None:
+    publish(publisher, A, range(1))
+    limit = ReadAllAvailable()
+    waiting = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=1000, wait_seconds=30)
+    paused = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=1000, wait_seconds=0)
+    start = paused.latestOffset({}, limit)
+    later = threading.Timer(0.2, publish, (publisher, A, range(1, 2)))
+    later.start()
+
+    assert paused.latestOffset(start, limit) == start
+    assert waiting.latestOffset(start, limit) == {A: start[A] + FRAME}
+    later.join()
+
+
+def test_a_record_that_is_never_complete_holds_no_query_up(publisher: DirectoryPublisher, tmp_path: Path) -> None:
+    publish(publisher, A, range(1))
+    reader = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=1000, wait_seconds=0.2)
+    start = reader.latestOffset({}, ReadAllAvailable())
+    (segment,) = (tmp_path / "bus" / Channel.REPLICATION).glob("*/*")
+    stopped = threading.Event()
+
+    def write_on() -> None:
+        with segment.open("ab") as file:
+            file.write((1000).to_bytes(4, "big"))
+            while not stopped.wait(0.001):
+                file.write(b"x")
+                file.flush()
+
+    writer = threading.Thread(target=write_on)
+    writer.start()
+    try:
+        assert reader.latestOffset(start, ReadAllAvailable()) == start
+    finally:
+        stopped.set()
+        writer.join()
+
+
 def test_available_now_ends_with_what_there_was(publisher: DirectoryPublisher, reader: BusStreamReader) -> None:
     publish(publisher, A, range(15))
     reader.prepareForTriggerAvailableNow()
@@ -215,6 +255,14 @@ def test_damage_is_a_row_with_its_bytes_and_its_reason() -> None:
         ({"directory": "bus", "channel": "gossip"}, "no channel 'gossip'; use replication, offsets, metrics"),
         ({"directory": "bus", "channel": "offsets", "maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is '0'"),
         ({"directory": "bus", "channel": "offsets", "maxBytesPerTrigger": "1g"}, "maxBytesPerTrigger is '1g'"),
+        (
+            {"directory": "bus", "channel": "offsets", "waitSeconds": "-1"},
+            "waitSeconds is '-1'; use a number of seconds",
+        ),
+        (
+            {"directory": "bus", "channel": "offsets", "sampleColumns": "yes"},
+            "sampleColumns is 'yes'; use true or false",
+        ),
     ],
 )
 def test_a_wrong_option_is_told_in_words(options: dict[str, str], sentence: str) -> None:
