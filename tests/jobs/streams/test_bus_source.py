@@ -158,7 +158,7 @@ def test_a_record_that_is_never_complete_holds_no_query_up(publisher: DirectoryP
     publish(publisher, A, range(1))
     reader = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=1000, wait_seconds=0.2)
     start = reader.latestOffset({}, ReadAllAvailable())
-    (segment,) = (tmp_path / "bus" / Channel.REPLICATION).glob("*/*")
+    (segment,) = (tmp_path / "bus" / Channel.REPLICATION).glob("*/*.log")
     stopped = threading.Event()
 
     def write_on() -> None:
