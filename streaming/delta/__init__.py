@@ -41,3 +41,9 @@ Writing:
 - ``incident_rows``             rows of ``partition_changes`` for incidents, and incidents as rows
 - ``quarantine``                unparseable records, kept verbatim with the reason
 """
+
+from __future__ import annotations
+
+from streaming.runtime.arrow import without_pandas
+
+without_pandas()  # here, because every process that makes an array imports this package

@@ -10,4 +10,5 @@ What is fetched is found or fetched once into one cache folder and only looked u
 - ``jars``        the jars on this disk
 - ``listening``   the socket that one of our servers listens on
 - ``garbage``     when Python's garbage collector may run
+- ``arrow``       pyarrow without pandas
 """
