@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streaming.changes.state import ReplicationState
@@ -30,7 +30,8 @@ class Change:
 
     ``observation`` gives identity, time and source. Exactly one of ``after``, ``broker_after``, ``cluster_after``,
     ``source_after`` is set, according to the subject. ``min_isr`` holds the configured minima that a cluster's
-    change brought.
+    change brought. ``like`` is a state that ``after`` equals but for its topic and ``IDENTITY_IN_BLOCK``: of the
+    million partitions of a first report few differ in anything else.
     """
 
     subject: Subject
@@ -45,6 +46,7 @@ class Change:
     events: tuple[Event, ...] = ()
     before: PartitionState | None = None
     after: PartitionState | None = None
+    like: PartitionState | None = field(default=None, compare=False, repr=False)
     broker_after: BrokerState | None = None
     cluster_after: ClusterState | None = None
     min_isr: tuple[tuple[ConfigKey, MinIsr], ...] = ()

@@ -87,7 +87,9 @@ def listed(block: PartitionsObserved, draft: Draft) -> None:
             partition_epoch=partition_epoch,
         )
         draft.put_partition(after)
-        draft.changes.append(Change(subject=Subject.PARTITION, observation=observed, is_baseline=True, after=after))
+        draft.changes.append(
+            Change(subject=Subject.PARTITION, observation=observed, is_baseline=True, after=after, like=first)
+        )
 
 
 def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -> None:

@@ -136,10 +136,10 @@ _DEFAULTS: Final = tuple(
 )
 
 
-_OF_IDENTITY: Final = ("partition", "leader_epoch", "partition_epoch")
-identity_of: Final = itemgetter(*map(FIELDS_IN_BLOCK.index, _OF_IDENTITY))
+IDENTITY_IN_BLOCK: Final = ("partition", "leader_epoch", "partition_epoch")
+identity_of: Final = itemgetter(*map(FIELDS_IN_BLOCK.index, IDENTITY_IN_BLOCK))
 """Reads, of one of the ``rows`` of a block, the partition's number and its epochs."""
-shape_of: Final = itemgetter(*(n for n, name in enumerate(FIELDS_IN_BLOCK) if name not in _OF_IDENTITY))
+shape_of: Final = itemgetter(*(n for n, name in enumerate(FIELDS_IN_BLOCK) if name not in IDENTITY_IN_BLOCK))
 """Reads all the others, of which few different ones exist."""
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
+from streaming.contracts.blocks import IDENTITY_IN_BLOCK
 from streaming.contracts.columns import COMMIT_ORDER, OCCURRENCE, PARTITION_IDENTITY
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.definitions import arrow_schema
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import PartitionState
 
+Item = TypeVar("Item")
 EPOCH: Final = dt.date(1970, 1, 1)
 MICROS_PER_DAY: Final = 86_400_000_000
 SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
@@ -36,10 +39,47 @@ def day(micros: int) -> dt.date:
 
 def changes_to_arrow(changes: Iterable[Change]) -> pa.Table:
     """Write changes as rows of ``partition_changes``, in their order, without what only their commit knows."""
-    rows = list(changes)
+    runs = [
+        _listed_to_arrow(list(run)) if is_listed else _to_arrow(list(run))
+        for is_listed, run in groupby(changes, lambda change: change.like is not None)
+    ]
+    return pa.concat_tables([UNCOMMITTED.empty_table(), *runs]).combine_chunks()
+
+
+def _to_arrow(rows: Sequence[Change]) -> pa.Table:
     observations, partitions = [change.observation for change in rows], [change.after for change in rows]
     columns = [_column(field, rows, observations, partitions) for field in UNCOMMITTED]
     return pa.Table.from_arrays(columns, schema=UNCOMMITTED)
+
+
+def _listed_to_arrow(rows: Sequence[Change]) -> pa.Table:
+    """Write partitions of a first report: what those of a block have in common once, and so what those of a shape have.
+
+    Within a block they differ in their number and their state, within a shape in ``IDENTITY_IN_BLOCK`` and their topic.
+    """
+    firsts, block = _distinct(rows, [change.observation for change in rows])
+    shapes, shape = _distinct([change.like for change in rows], [change.like for change in rows])
+    states = [change.after for change in rows]
+    kind = UNCOMMITTED.field("after").type
+    after = states_to_arrow(shapes, kind).take(shape)
+    fields = [
+        pa.array(_values(states, field.name), field.type) if field.name in IDENTITY_IN_BLOCK else column
+        for field, column in zip(kind, after.flatten(), strict=True)
+    ]
+    own = {
+        "partition": pa.array(_values(states, "partition"), UNCOMMITTED.field("partition").type),
+        "after": pa.StructArray.from_arrays(fields, fields=list(kind)),
+    }
+    shared = _to_arrow(firsts).take(block)
+    return pa.Table.from_arrays([own.get(name, shared[name]) for name in UNCOMMITTED.names], schema=UNCOMMITTED)
+
+
+def _distinct(items: Sequence[Item], keys: Sequence[object]) -> tuple[list[Item], pa.Array]:
+    """Return an item of each key that is another object, and for every item the place of its key's one."""
+    places: dict[int, int] = {}
+    place_of = [places.setdefault(id(key), len(places)) for key in keys]
+    chosen = dict(zip(reversed(place_of), reversed(items), strict=True))
+    return [chosen[place] for place in range(len(places))], pa.array(place_of, pa.int64())
 
 
 def in_commit(rows: pa.Table, version: int, committed_at: int) -> pa.Table:
