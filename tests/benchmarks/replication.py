@@ -4,7 +4,8 @@
 
 The job runs in this process as ``isrwatch job`` runs it, on a bus of its own. A batch of 100 changes is known by its
 time from the last byte on the bus to the commit that holds it; a snapshot, of which 0.1 % is new, by its observations
-a second from the first byte to the commit of the last one. Beside both stand, from the same run, an empty micro-batch
+a second from the first byte to the commit of the last one, and by the share of its bytes that reaches Python on the
+driver: blocks that changed, and what stands for the others. Beside both stand, from the same run, an empty micro-batch
 and reading and decoding the same bytes without Spark.
 """
 
@@ -35,7 +36,10 @@ from tests.benchmarks._cluster import SOURCE, Cluster, open_log
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+
+    from streaming.jobs.applied import Applied
 
 CHANGED_IN: Final = 1000
 SNAPSHOTS: Final = 5
@@ -50,11 +54,22 @@ class Job:
         self.application = Application(JobSettings(queries=("replication",)), places, print)
         self.opened = time.perf_counter() - began
         self.batch: ReplicationBatch = self.application.queries[0].batch  # type: ignore[assignment]
+        self.bytes_received = 0
+        self._apply, self.batch.apply = self.batch.apply, self._counted  # type: ignore[method-assign]
         self.log = places.tables / "partition_changes" / "_delta_log"
         self.spark = spark
         self.application.start(spark)
         self.thread = Thread(target=self.application.wait)
         self.thread.start()
+
+    def _counted(self, rows: pa.Table) -> Applied:
+        self.bytes_received += rows.nbytes
+        return self._apply(rows)
+
+    def received_since(self, size: int) -> float:
+        """Give the share of so many bytes that Python received since it was last asked."""
+        received, self.bytes_received = self.bytes_received, 0
+        return received / size
 
     def committed(self, sequence: int) -> float:
         """Wait until an observation is applied; give when its commit became visible."""
@@ -93,11 +108,11 @@ def small_batches(cluster: Cluster, job: Job, count: int, size: int) -> list[flo
     return seconds[5:]  # the first ones wait for what came before
 
 
-def snapshots(cluster: Cluster, job: Job, count: int) -> list[float]:
+def snapshots(cluster: Cluster, job: Job, count: int, *, with_news: bool = True) -> list[float]:
     """Send whole snapshots; give the seconds of each from its first byte to the commit of its last."""
     seconds: list[float] = []
     for turn in range(count):
-        unsent = cluster.changes(range(turn, cluster.partitions, CHANGED_IN))
+        unsent = cluster.changes(range(turn, cluster.partitions if with_news else 0, CHANGED_IN))
         cluster.sequence -= len(unsent)  # the snapshot alone has them
         began = cluster.send_snapshot()
         seconds.append(job.committed(cluster.sequence) - began)
@@ -134,11 +149,16 @@ def measure(spark: SparkSession, directory: Path, partitions: int, batches: int)
     print(f"    empty micro-batch             {spread(empty)}")
     print(f"    ratio of the medians          {statistics.median(changed) / statistics.median(empty):.2f}x")
     print(f"  milliseconds of its stages      {stage_times(job.stages()[-batches // 2 :])}", flush=True)
-    best = min(snapshots(cluster, job, SNAPSHOTS))
+    snapshots(cluster, job, 1)  # what the batches changed is new in it
+    job.received_since(1)
+    best, received = min(snapshots(cluster, job, SNAPSHOTS)), job.received_since(size * partitions * SNAPSHOTS)
+    snapshots(cluster, job, 1, with_news=False)
+    nothing_new = job.received_since(size * partitions)
     print(f"  snapshot, 0.1 % of it new       {best:6.2f} s   {partitions / best:9,.0f} observations/s")
     print(
         f"    the same read without Spark   {read:6.2f} s, and decoded {decoded:.2f} s: {best / (read + decoded):.2f}x"
     )
+    print(f"    of its bytes reach Python on the driver {received:.2%}; of a snapshot without news {nothing_new:.2%}")
     print(f"  the same of a snapshot's        {stage_times(job.stages()[-SNAPSHOTS:])}", flush=True)
     job.stop()
     again = Job(spark, places)
