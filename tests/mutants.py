@@ -99,7 +99,7 @@ def _fault(path: Path, tests: tuple[str, ...], candidate: Candidate) -> Fault | 
 
 
 def what_runs(source: str) -> str | None:
-    """Return what of a module is run, without annotations and docstrings; None if it is no Python."""
+    """Return what of a module is run, without annotations, protocols and docstrings; None if it is no Python."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -120,9 +120,15 @@ class _WithoutAnnotations(ast.NodeTransformer):
         node.returns = None
         return self.generic_visit(node)
 
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST | None:
+        return None if "Protocol" in _names_in(*node.bases) else self.generic_visit(node)
+
     def visit_If(self, node: ast.If) -> ast.AST | None:
-        is_for_types = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        return None if is_for_types else self.generic_visit(node)
+        return None if "TYPE_CHECKING" in _names_in(node.test) else self.generic_visit(node)
+
+
+def _names_in(*expressions: ast.expr) -> set[str]:
+    return {node.id for each in expressions for node in ast.walk(each) if isinstance(node, ast.Name)}
 
 
 def copy_of_checkout(folder: Path) -> Path:
