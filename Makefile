@@ -40,15 +40,19 @@ $(BIN)/python:
 	$(SAY) "Creating $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "cannot create $(VENV): on Debian and Ubuntu install python3-venv" >&2; exit 1; }
 
+# The files name all that is needed, so nothing is resolved again: pip would look at versions newer than the named
+# ones for extras such as coverage[toml], and stop because they have no hash.
 $(RUN_READY): requirements/run.txt pyproject.toml | $(BIN)/python
 	$(SAY) "Installing isrwatch and what it needs, checked by hash (Spark is 430 MB: a minute or more)"
-	@$(PIP) install --quiet --require-hashes -r requirements/run.txt
+	@$(PIP) install --quiet --no-deps --require-hashes -r requirements/run.txt
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@$(PIP) check --quiet
 	@touch $@
 
 $(DEV_READY): requirements/dev.txt $(RUN_READY)
 	$(SAY) "Installing the tools of development, checked by hash"
-	@$(PIP) install --quiet --require-hashes -r requirements/dev.txt
+	@$(PIP) install --quiet --no-deps --require-hashes -r requirements/dev.txt
+	@$(PIP) check --quiet
 	@touch $@
 
 jars: $(RUN_READY) ## fetch and verify the jars: Delta, the sandbox's Kafka, the JMX exporter
