@@ -50,6 +50,12 @@ class Draft:
         self._before.load(keys)
         yield from sorted(topic_id for _, topic_id in keys)
 
+    def topics_beyond(self, cluster_id: ClusterId, counts: Mapping[TopicId, int]) -> list[TopicId]:
+        """List the topics of a cluster that have more partitions than these, tombstones included, in a stable order."""
+        keys = {*self._before.topics_beyond(cluster_id, counts), *self.touched.topics_beyond(cluster_id, counts)}
+        self._before.load(keys)
+        return sorted(topic_id for _, topic_id in keys)
+
     def topic_named(self, cluster_id: ClusterId, topic: str) -> list[TopicId]:
         """Look a topic up by its name: one id, or none."""
         key = (cluster_id, topic)

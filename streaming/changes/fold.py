@@ -230,7 +230,7 @@ def _(observed: SnapshotEnd, draft: Draft) -> None:
         return
     cluster = draft.cluster(observed)
     counts = dict(zip(observed.topic_ids, observed.partition_counts, strict=True))
-    for topic_id in list(draft.topic_ids(observed.cluster_id)):
+    for topic_id in draft.topics_beyond(observed.cluster_id, counts):
         for before in draft.partitions_of(observed.cluster_id, topic_id):
             if before.partition >= counts.get(topic_id, 0) and _proves_absence(observed, before):
                 vanished(before, observed, Evidence.INFERRED, draft)

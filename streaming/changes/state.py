@@ -29,6 +29,9 @@ class Stored(Protocol):
     def __len__(self) -> int:
         """Return how many topics are still here."""
 
+    def beyond(self, cluster_id: ClusterId, counts: Mapping[TopicId, int]) -> Iterable[TopicKey]:
+        """Find the topics of a cluster that have more partitions than these; those without a count have none."""
+
     def take(self, keys: Collection[TopicKey]) -> Iterable[PartitionState]:
         """Remove topics and return their partitions; those that are not here are passed over."""
 
@@ -60,6 +63,14 @@ class ReplicationState:
         """Iterate over the topics of all clusters."""
         yield from self.topics
         yield from self.stored or ()
+
+    def topics_beyond(self, cluster_id: ClusterId, counts: Mapping[TopicId, int]) -> Iterator[TopicKey]:
+        """Find the topics of a cluster that have more partitions than these; those without a count have none."""
+        for key, partitions in self.topics.items():
+            if key[0] == cluster_id and max(partitions) >= counts.get(key[1], 0):
+                yield key
+        if self.stored is not None:
+            yield from self.stored.beyond(cluster_id, counts)
 
     def load(self, keys: Collection[TopicKey]) -> None:
         """Decode topics at once that will be asked for; one by one costs many times as much."""

@@ -39,11 +39,16 @@ def day(micros: int) -> dt.date:
 
 def changes_to_arrow(changes: Iterable[Change]) -> pa.Table:
     """Write changes as rows of ``partition_changes``, in their order, without what only their commit knows."""
-    runs = [
-        _listed_to_arrow(list(run)) if is_listed else _to_arrow(list(run))
-        for is_listed, run in groupby(changes, lambda change: change.like is not None)
-    ]
-    return pa.concat_tables([UNCOMMITTED.empty_table(), *runs]).combine_chunks()
+    rows = list(changes)
+    listed = _listed_to_arrow([change for change in rows if change.like is not None])
+    others = _to_arrow([change for change in rows if change.like is None])
+    runs = [UNCOMMITTED.empty_table()]
+    written = {True: 0, False: 0}
+    for is_listed, run in groupby(rows, lambda change: change.like is not None):
+        count = sum(1 for _ in run)
+        runs.append((listed if is_listed else others).slice(written[is_listed], count))
+        written[is_listed] += count
+    return pa.concat_tables(runs).combine_chunks()
 
 
 def _to_arrow(rows: Sequence[Change]) -> pa.Table:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.contracts.state import PartitionState
 from streaming.contracts.tally import MICROS_OF_TOTALS, Shape
 from streaming.contracts.totals import COUNTS, EPISODES, SECONDS
-from streaming.delta.arrow_values import columns_of
+from streaming.delta.state_rows import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from streaming.contracts.tally import Tally
 
 _CLUSTER: Final = "cluster_id"
+# Of 64 bits, the begins of 5,200 open episodes would be too many: each is 1.8e15 microseconds.
+_ANY_SUM: Final = pa.decimal128(38, 0)
 _STORED: Final = tuple(name for name in Shape._fields if name != "is_first")
 
 
@@ -39,7 +42,7 @@ def _shapes(rows: pa.Table) -> dict[ClusterId, Counter[tuple[Any, ...]]]:
     row = pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)), 1)
     groups = keys.append_column("row", row).group_by(keys.column_names).aggregate([("row", "min"), ("row", "count")])
     firsts = rows.take(groups["row_min"])
-    columns = columns_of(firsts, _STORED)
+    columns = fields_of(PartitionState, firsts, _STORED)
     shapes = zip(groups["is_first"].to_pylist(), *(columns[name] for name in _STORED), strict=True)
     counts: defaultdict[ClusterId, Counter[tuple[Any, ...]]] = defaultdict(Counter)
     for cluster_id, shape, count in zip(
@@ -58,7 +61,8 @@ def _hashable(column: pa.Array) -> pa.Array:
     ends = pc.multiply(pc.cumulative_sum(lengths), width)
     offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends])
     values = pa.concat_arrays([column.flatten()])  # a copy, so that its buffer begins with the first value
-    return pa.Array.from_buffers(pa.large_binary(), len(column), [None, offsets.buffers()[1], values.buffers()[1]])
+    lists = pa.Array.from_buffers(pa.large_binary(), len(column), [None, offsets.buffers()[1], values.buffers()[1]])
+    return pc.if_else(column.is_valid(), lists, None)  # no list is not an empty one
 
 
 def _totals(rows: pa.Table) -> Iterator[tuple[ClusterId, dict[str, int]]]:
@@ -68,10 +72,11 @@ def _totals(rows: pa.Table) -> Iterator[tuple[ClusterId, dict[str, int]]]:
         name: pc.round(pc.multiply(rows[name], pa.scalar(float(MICROS_OF_TOTALS)))).cast(pa.int64()) for name in SECONDS
     }
     columns |= {f"{name}_seconds/since": rows[f"{name}_since"].cast(pa.int64()) for name in EPISODES}
+    columns = {name: column.cast(_ANY_SUM) for name, column in columns.items()}
     sums = [(name, "sum") for name in columns]
     open_ones = [(f"{name}_seconds/since", "count") for name in EPISODES]
     by_cluster = pa.table({_CLUSTER: rows[_CLUSTER], **columns}).group_by(_CLUSTER).aggregate([*sums, *open_ones])
     for row in by_cluster.to_pylist():
-        totals = {name: row[f"{name}_sum"] or 0 for name in columns}
+        totals = {name: int(row[f"{name}_sum"] or 0) for name in columns}
         totals |= {f"{name}_seconds/open": row[f"{name}_seconds/since_count"] for name in EPISODES}
         yield row[_CLUSTER], totals

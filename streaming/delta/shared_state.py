@@ -82,6 +82,7 @@ class Recovered:
         tally = SuspectTally(decoded)
         if self._stored is not None:
             add_rows(tally, self._stored.rows())
+            self._stored = None  # the state alone keeps it, as long as it needs it
         return SharedState(state=self._state, version=version, tally=tally)
 
     def put_partitions(self, rows: pa.Table) -> None:

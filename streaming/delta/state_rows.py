@@ -67,6 +67,16 @@ def structs_of(cls: type[S], rows: pa.Table, column: str) -> Iterator[S | None]:
     return (state if valid else None for state, valid in zip(states, structs.is_valid().to_pylist(), strict=True))
 
 
+def fields_of(cls: type[S], rows: pa.Table, names: Iterable[str]) -> dict[str, list[Any]]:
+    """Read some fields of the states that rows would be, field by field.
+
+    Raises:
+        KeyError: the rows lack a column.
+    """
+    readers, columns = _readers(cls), columns_of(rows, names)
+    return {name: readers[name](columns[name]) for name in names}
+
+
 def _made(cls: Any, columns: Mapping[str, list[Any]]) -> Iterator[Any]:  # noqa: ANN401 - any of the state classes
     readers = _readers(cls)
     return map(cls._make, zip(*(readers[name](columns[name]) for name in cls._fields), strict=True))

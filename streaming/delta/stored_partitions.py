@@ -1,7 +1,7 @@
 """Partitions of a state as the rows that a start read: a topic becomes objects when something first asks for it.
 
-Of a million partitions most stay as they are for as long as the job runs. As columns they take a third of the memory,
-and a start need not make objects of them.
+As columns, a million partitions take a third of the memory, and a start need not make objects of them. Most topics stay
+columns until a full report differs from the state, or their partitions change.
 """
 
 from __future__ import annotations
@@ -29,15 +29,22 @@ class StoredPartitions:
     """Rows of ``partition_state`` by topic. Implements :class:`streaming.changes.state.Stored`."""
 
     def __init__(self, rows: pa.Table) -> None:
-        """Find the rows of each topic; they may be in any order."""
+        """Keep rows of ``partition_state``, in any order."""
+        self._hold(rows)
+
+    def _hold(self, rows: pa.Table) -> None:
+        """Find the rows of each topic, and how many partitions it has."""
         self._rows = rows.select(PartitionState._fields).combine_chunks()
-        codes = _topic_codes(self._rows)
-        self._order = pc.array_sort_indices(codes)
-        runs = pc.run_end_encode(codes.take(self._order), run_end_type=pa.int64())
+        topics = _topic_codes(self._rows)
+        number = self._rows["partition"].combine_chunks()
+        self._order = pc.array_sort_indices(pc.add(pc.multiply(topics, pa.scalar(1 << 31, pa.int64())), number))
+        runs = pc.run_end_encode(topics.take(self._order), run_end_type=pa.int64())
         ends = runs.run_ends.to_pylist()
         begins = [0, *ends][:-1]
-        self._firsts = self._rows.select([*_KEY, "topic"]).take(self._order.take(pa.array(begins, pa.int64())))
-        keys = zip(*(self._firsts[name].to_pylist() for name in _KEY), strict=True)
+        self._lasts = self._rows.select([*_KEY, "topic", "partition"]).take(
+            self._order.take(pc.subtract(runs.run_ends, 1))
+        )
+        keys = zip(*(self._lasts[name].to_pylist() for name in _KEY), strict=True)
         self._places = {key: (begin, end) for key, begin, end in zip(keys, begins, ends, strict=True)}
 
     def __contains__(self, key: object) -> bool:
@@ -54,8 +61,17 @@ class StoredPartitions:
 
     def names(self) -> Mapping[tuple[ClusterId, str], TopicId]:
         """Return the topic ids by cluster id and topic name."""
-        clusters, ids, topics = (self._firsts[name].to_pylist() for name in (*_KEY, "topic"))
+        clusters, ids, topics = (self._lasts[name].to_pylist() for name in (*_KEY, "topic"))
         return dict(zip(zip(clusters, topics, strict=True), ids, strict=True))
+
+    def beyond(self, cluster_id: ClusterId, counts: Mapping[TopicId, int]) -> list[TopicKey]:
+        """Find the topics of a cluster that have more partitions than these; those without a count have none."""
+        lasts = zip(*(self._lasts[name].to_pylist() for name in (*_KEY, "partition")), strict=True)
+        return [
+            (owner, topic_id)
+            for owner, topic_id, last in lasts
+            if owner == cluster_id and last >= counts.get(topic_id, 0) and (owner, topic_id) in self._places
+        ]
 
     def take(self, keys: Collection[TopicKey]) -> Iterator[PartitionState]:
         """Remove topics and yield their partitions; those that are not here are passed over."""
@@ -65,8 +81,8 @@ class StoredPartitions:
             yield from states_of(PartitionState, self._rows_of(some))
             for key in some:
                 del self._places[key]
-        if not self._places:
-            self._rows = self._rows.schema.empty_table()
+        if len(self._places) <= self._lasts.num_rows // 2:  # at most twice the memory of what is still here
+            self._hold(self.rows())
 
     def rows(self) -> pa.Table:
         """Return the rows of the topics that are still here, in any order."""
@@ -76,7 +92,7 @@ class StoredPartitions:
 
     def _rows_of(self, keys: Iterable[TopicKey]) -> pa.Table:
         places = [self._order.slice(begin, end - begin) for begin, end in map(self._places.__getitem__, keys)]
-        return self._rows.take(pa.concat_arrays(places))
+        return self._rows.take(pa.concat_arrays([self._order.slice(0, 0), *places]))
 
 
 def in_topics_with(rows: pa.Table, column: str) -> pa.Array:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.changes.tally import SuspectTally
+from streaming.contracts.observations import SnapshotEnd
 from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import PARTITION_STATE_TABLE
 from streaming.delta import stored_partitions
@@ -88,6 +89,49 @@ def test_columns_count_as_much_as_their_objects(told: list[Observation], chosen:
     assert numbers(counted) == numbers(whole)
 
 
+def columns_set(rows: pa.Table, values: dict[str, list[Any]]) -> pa.Table:
+    """The same rows with other values in some columns."""
+    for name, column in values.items():
+        field = rows.schema.field(name)
+        rows = rows.set_column(rows.column_names.index(name), field, pa.array(column, field.type))
+    return rows
+
+
+def assert_counted(rows: pa.Table) -> None:
+    """The columns count as much as their objects."""
+    counted = SuspectTally()
+    add_rows(counted, rows)
+    assert numbers(counted) == numbers(SuspectTally(states_of(PartitionState, rows)))
+
+
+def test_begins_of_very_many_episodes_are_summed_without_overflow() -> None:
+    story = Story()
+    story.snapshot([{}])
+    many = pa.concat_tables([rows_of(story.seen)] * 5_300)
+    begins = [1_790_000_000_000_000 + number for number in range(many.num_rows)]
+    closed = [2_000_000_000.25] * many.num_rows  # 63 years each: their sum has more than 2^63 microseconds, too
+
+    assert_counted(
+        columns_set(
+            many, {"partition": [*range(many.num_rows)], "under_replicated_since": begins, "offline_seconds": closed}
+        )
+    )
+
+
+def test_nulls_count_as_what_they_are_read_as() -> None:
+    story = Story()
+    story.snapshot([{}] * 3)
+    rows = rows_of(story.seen)
+    nothing = [None, None, None]
+
+    assert_counted(columns_set(rows, {"adding_replicas": [None, [], [7]], "removing_replicas": [[], [], None]}))
+    assert_counted(
+        columns_set(
+            rows, {"leader": [None, 1, None], "is_offline": nothing, "is_deleted": nothing, "isr_shrinks": nothing}
+        )
+    )
+
+
 @settings(max_examples=60)
 @given(told=streams(), size=st.integers(1, 7))
 def test_a_fold_over_columns_is_a_fold_over_objects(told: list[Observation], size: int) -> None:
@@ -109,6 +153,41 @@ def test_a_fold_over_columns_is_a_fold_over_objects(told: list[Observation], siz
         assert columns.apply(actual.touched) == objects.apply(expected.touched)
 
     assert keyed(columns.partitions()) == keyed(objects.partitions())
+
+
+@settings(max_examples=60)
+@given(told=streams(), kept=st.randoms(use_true_random=False), taken=st.randoms(use_true_random=False))
+def test_topics_beyond_some_counts_are_those_that_a_look_at_each_partition_finds(
+    told: list[Observation], kept: Any, taken: Any
+) -> None:
+    rows = rows_of(told)
+    state = recovered(rows)
+    state.load([key for key in list(state.topic_keys()) if taken.random() < 0.5])
+    clusters = {row["cluster_id"] for row in rows.to_pylist()}
+    counts = {row["topic_id"]: kept.randrange(4) for row in rows.to_pylist() if kept.random() < 0.8}
+
+    for cluster_id in clusters:
+        assert set(state.topics_beyond(cluster_id, counts)) == {
+            (cluster_id, row["topic_id"])
+            for row in rows.to_pylist()
+            if row["cluster_id"] == cluster_id and row["partition"] >= counts.get(row["topic_id"], 0)
+        }
+
+
+def test_the_end_of_a_report_without_news_decodes_no_topic() -> None:
+    story = Story()
+    story.snapshot([{}, {}])
+    before = ReplicationState()
+    before.apply(fold(before, story.seen).touched)
+    state = recovered(rows_of(story.seen))
+    state.brokers, state.clusters, state.sources = dict(before.brokers), dict(before.clusters), dict(before.sources)
+    told = len(story.seen)
+    story.later().snapshot([{}, {}])
+    end = [each for each in story.seen[told:] if isinstance(each, SnapshotEnd)]
+
+    assert len(end) == 1
+    assert fold(state, end).dropped == ()
+    assert not state.topics
 
 
 def test_a_topic_is_decoded_when_it_is_asked_for_and_no_other() -> None:

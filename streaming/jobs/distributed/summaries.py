@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from streaming.changes.state import ReplicationState
 from streaming.changes.tally import SuspectTally
-from streaming.contracts.state import PartitionState
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE
 from streaming.contracts.tally import TallyEntry
 from streaming.delta.definitions import arrow_schema
 from streaming.delta.events import events_of
+from streaming.delta.partition_counts import add_rows
 from streaming.delta.shared_state import IsrRemovals
-from streaming.delta.state_rows import states_of
 from streaming.delta.summaries import broker_rows, cluster_rows
 from streaming.jobs.distributed.rows import state_of
 
@@ -45,9 +43,8 @@ def explode_events(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 def tally_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Count rows of ``partition_state``, piece by piece; the counts of the pieces add up."""
     for batch in batches:
-        state = ReplicationState()
-        for partition in states_of(PartitionState, pa.Table.from_batches([batch])):
-            state.put_partition(partition)
+        tally = SuspectTally()
+        add_rows(tally, pa.Table.from_batches([batch]))
         rows = [
             {
                 "cluster_id": entry.cluster_id,
@@ -56,7 +53,7 @@ def tally_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 "name": entry.name,
                 "value": entry.value,
             }
-            for entry in SuspectTally(state.partitions()).entries()
+            for entry in tally.entries()
         ]
         yield pa.RecordBatch.from_pylist(rows, schema=ENTRY)
 

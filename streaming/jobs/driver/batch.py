@@ -17,7 +17,14 @@ from streaming.changes.tombstones import without_expired
 from streaming.contracts.blocks import PartitionsBlock
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.observations import CauseRevised, Channel, Heartbeat, PartitionObserved, TopicRemoved
+from streaming.contracts.observations import (
+    CauseRevised,
+    Channel,
+    ConfigObserved,
+    Heartbeat,
+    PartitionObserved,
+    TopicRemoved,
+)
 from streaming.delta.change_log import ChangeLog
 from streaming.delta.change_rows import changes_to_arrow
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
@@ -36,6 +43,7 @@ if TYPE_CHECKING:
 
     from streaming.changes.change import Folded
     from streaming.changes.state import TopicKey
+    from streaming.contracts.identifiers import ClusterId, TopicId
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import SourceState
     from streaming.jobs.driver.decoded_batch import ReadLog
@@ -112,7 +120,7 @@ class ReplicationBatch:
         watch = Stopwatch()
         decoded = decode_batch(rows, self._change_log, Channel.REPLICATION, self._repeated, self._read)
         watch.lap("decode")
-        self.shared.state.load(_topics_of(decoded.observations))
+        self.shared.state.load(set(_topics_of(decoded.observations, self.shared.state.topic_ids)))
         folded = without_expired(self.shared.state, fold(self.shared.state, decoded.observations))
         watch.lap("fold")
         self._quarantine.add(decoded.refused, now())
@@ -171,10 +179,14 @@ class ReplicationBatch:
         return replace(change, source_after=after._replace(position=position, quarantined=quarantined))
 
 
-def _topics_of(observations: Iterable[Observation]) -> set[TopicKey]:
-    """Return the topics whose partitions a fold will look up."""
-    return {
-        (observed.cluster_id, observed.topic_id)
-        for observed in observations
-        if isinstance(observed, PartitionObserved | PartitionsBlock | CauseRevised | TopicRemoved)
-    }
+def _topics_of(
+    observations: Iterable[Observation], topic_ids: Mapping[tuple[ClusterId, str], TopicId]
+) -> Iterator[TopicKey]:
+    """Yield the topics whose partitions a fold will look up; ``topic_ids``: by cluster and name."""
+    for observed in observations:
+        if isinstance(observed, PartitionObserved | PartitionsBlock | CauseRevised | TopicRemoved):
+            yield observed.cluster_id, observed.topic_id
+        elif isinstance(observed, ConfigObserved):
+            topic_id = topic_ids.get((observed.cluster_id, observed.topic))
+            if topic_id is not None:
+                yield observed.cluster_id, topic_id
