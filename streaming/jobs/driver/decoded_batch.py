@@ -14,6 +14,7 @@ from streaming.changes.merging import merged
 from streaming.changes.unchanged_run import UnchangedRun
 from streaming.contracts.blocks import PartitionsObserved
 from streaming.contracts.codec import decode
+from streaming.contracts.observations import SnapshotEnd
 from streaming.delta.quarantine import Refused
 from streaming.errors import Quarantined
 from streaming.jobs.driver.repeated_blocks import decoded_block
@@ -196,13 +197,18 @@ class _BatchReading:
                 yield position, payload, damage
                 continue
             some = LeftOut(position, payload, **blocks)
-            run = None
-            if self._repeated is not None and self._unapplied.has_all_of(source, some):
-                run = self._repeated.run_left_out(some, self._certain)
-            if run is not None:
-                yield run
+            row = self._as_left_out(source, some)
+            if row is not None:
+                yield row
             else:
                 yield from self._unapplied.rows(source, some)
+
+    def _as_left_out(self, source: str, some: LeftOut) -> tuple[int, bytes, str | None] | RepeatedRun | None:
+        """Return the run that a worker left out, or the end of a report; None if it must be read from the bus."""
+        if self._repeated is None or not self._unapplied.has_all_of(source, some):
+            return None
+        end = self._repeated.end_left_out(some)
+        return self._repeated.run_left_out(some, self._certain) if end is None else (some.position, end, None)
 
     def has_doubts(self) -> bool:
         """Return whether a block was skipped that another observation of the batch may have turned into a change."""
@@ -223,6 +229,8 @@ class _BatchReading:
         if self._repeated is None:
             return
         self.doubtful |= self._repeated.at_risk(observed)
+        if isinstance(observed, SnapshotEnd):
+            self._repeated.listed(observed, payload)
         if isinstance(observed, PartitionsObserved) and (block := decoded_block(observed, payload)) is not None:
             self.blocks.append(block)
 

@@ -14,7 +14,7 @@ from streaming.changes.partitions import is_repeated, news
 from streaming.contracts.blocks import PartitionsBlock, PartitionsObserved, cut_block
 from streaming.contracts.codec import encode
 from streaming.contracts.observations import Observation, PartitionObserved, SnapshotEnd, TopicRemoved
-from streaming.jobs.streams.left_out_blocks import DigestPublisher, digest_of, new_run
+from streaming.jobs.streams.left_out_blocks import DigestPublisher, cut_end, digest_of, new_run
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streaming.changes.state import ReplicationState, TopicKey
+    from streaming.contracts.identifiers import ClusterId
+    from streaming.contracts.observations import SourceKind
     from streaming.jobs.streams.left_out_blocks import LeftOut, RepeatedRun
 
 # The log and a poller encode the same partitions differently.
@@ -78,6 +80,8 @@ class RepeatedBlocks:
         """
         self._repeated: set[bytes] = set()
         self._topics: defaultdict[TopicKey, _Topic] = defaultdict(_Topic)
+        self._lists: dict[tuple[ClusterId, SourceKind], tuple[bytes, bytes]] = {}
+        self._is_published = True
         self._publisher = DigestPublisher(published)
 
     def __len__(self) -> int:
@@ -102,6 +106,20 @@ class RepeatedBlocks:
         run.extend(digests)
         return run
 
+    def end_left_out(self, left_out: LeftOut) -> bytes | None:
+        """Return the end of a report whose lists a worker left out; None if it must be read, or if it is none."""
+        digests = self._publisher.digests_of(left_out)
+        lists = [lists for digest, lists in self._lists.values() if digests == [digest]]
+        return left_out.payload + lists[0] if lists else None
+
+    def listed(self, observed: SnapshotEnd, payload: bytes) -> None:
+        """Remember what a report listed at its end: the next one will most likely list the same."""
+        end = cut_end(payload)
+        before = self._lists.get((observed.cluster_id, observed.authority))
+        if end is not None and (before is None or before[1] != end.lists):
+            self._lists[observed.cluster_id, observed.authority] = end.digest, end.lists
+            self._is_published = False
+
     def learn(self, decoded: Iterable[DecodedBlock], touched: ReplicationState, state: ReplicationState) -> None:
         """Forget the blocks of topics that changed, and remember those that say what the state says now.
 
@@ -113,7 +131,6 @@ class RepeatedBlocks:
         for key in touched.topics:
             if (topic := self._topics.pop(key, None)) is not None:
                 self._repeated -= topic.all()
-        is_longer = False
         for block in decoded:
             states = state.topic((block.observed.cluster_id, block.observed.topic_id))
             if all(
@@ -121,9 +138,10 @@ class RepeatedBlocks:
                 for observed in news(block.observed, states)
             ):
                 self._remember(block)
-                is_longer = True
-        if is_longer:
-            self._publisher.publish(self._repeated)
+                self._is_published = False
+        if not self._is_published:
+            self._publisher.publish((*self._repeated, *(digest for digest, _ in self._lists.values())))
+            self._is_published = True
 
     def _remember(self, block: DecodedBlock) -> None:
         observed = block.observed

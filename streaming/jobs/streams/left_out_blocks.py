@@ -2,8 +2,9 @@
 
 The driver publishes the digests of the blocks that describe the state (``driver.repeated_blocks``); the workers that
 read the bus send one row for consecutive blocks among them. The row is a hint: the driver checks every digest against
-the state as it is by then, and reads the blocks from the bus where one does not hold any more. Knows the codec, neither
-Spark nor Arrow.
+the state as it is by then, and reads the blocks from the bus where one does not hold any more. In the same way it
+publishes what the last report listed at its end, and workers leave out the list of the next one that is equal. Knows
+the codec, neither Spark nor Arrow.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from streaming.bus.frames import BusFrame, Damaged
 from streaming.changes.unchanged_run import UnchangedRun
 from streaming.contracts.blocks import cut_block
 from streaming.contracts.codec import envelope_of
+from streaming.contracts.observations import SnapshotEnd
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -30,12 +32,32 @@ DIGEST_BYTES: Final = 16
 _GENERATION_BYTES: Final = 8
 _ENVELOPE: Final = tuple(item.name for item in fields(UnchangedRun) if item.name not in {"sequence", "first_sequence"})
 _SEQUENCE: Final = b',"sequence":'
+_END: Final = f'{{"v":{SnapshotEnd.format},"kind":"{SnapshotEnd.kind}",'.encode()
+_LISTS: Final = b',"topic_ids":'
 
 
 def digest_of(envelope: Observation, body: bytes) -> bytes:
     """Return 128 bits that stand for what a block says, and of which cluster; a poller reports less than the log."""
     prefix = f"{envelope.cluster_id}/{envelope.authority}/".encode()
     return blake2b(prefix + body, digest_size=DIGEST_BYTES).digest()
+
+
+class EndOfReport(NamedTuple):
+    """An encoded ``SnapshotEnd``, cut in two: what differs between two reports, and the lists of what there is."""
+
+    head: bytes
+    lists: bytes
+
+    @property
+    def digest(self) -> bytes:
+        """128 bits that stand for the lists."""
+        return blake2b(self.lists, digest_size=DIGEST_BYTES).digest()
+
+
+def cut_end(payload: bytes) -> EndOfReport | None:
+    """Cut the end of a full report; None for anything else. Both pieces together are the record."""
+    at = payload.find(_LISTS) if payload.startswith(_END) else -1
+    return None if at < 0 else EndOfReport(payload[:at], payload[at:])
 
 
 @dataclass(slots=True)
@@ -92,11 +114,11 @@ def _with_later_sequence(head: bytes, step: int) -> bytes:
 
 
 class LeftOut(NamedTuple):
-    """Consecutive blocks that a worker left out: a row of the bus that stands for them.
+    """Consecutive blocks that a worker left out, or the lists of one end: a row of the bus that stands for them.
 
     Attributes:
         position: of the last of them.
-        payload: the encoded envelope of the first of them.
+        payload: the encoded envelope of the first of them; of an end, all but its lists.
         start: position of the first of them.
         end: position behind the last of them.
         generation: of the published digests.
@@ -119,7 +141,7 @@ class PublishedDigests:
     places: Mapping[bytes, int]
 
     def leave_out(self, items: Iterable[BusFrame | Damaged]) -> Iterator[BusFrame | Damaged | LeftOut]:
-        """Put one row in place of consecutive blocks whose digests are published."""
+        """Put one row in place of consecutive blocks, or of an end, whose digests are published."""
         run: RepeatedRun | None = None
         frames: list[BusFrame] = []
         for item in items:
@@ -129,17 +151,28 @@ class PublishedDigests:
                 frames = []
             run = longer
             if run is None:
-                yield item
+                yield self._without_lists(item)
             elif isinstance(item, BusFrame):
                 frames = [frames[0], item] if frames else [item]
         if run is not None:
             yield self._left_out(run, frames)
 
+    def _without_lists(self, item: BusFrame | Damaged) -> BusFrame | Damaged | LeftOut:
+        end = cut_end(item.payload) if isinstance(item, BusFrame) else None
+        place = None if end is None else self.places.get(end.digest)
+        if end is None or place is None or not isinstance(item, BusFrame):
+            return item
+        return LeftOut(item.position, end.head, item.position, item.end, self.generation, _packed([place]))
+
     def _left_out(self, run: RepeatedRun, frames: Sequence[BusFrame]) -> LeftOut:
         first, last = frames[0], frames[-1]
         head, _ = cut_block(first.payload) or (b"", b"")
-        places = array("I", [self.places[digest] for digest in run.digests])
-        return LeftOut(last.position, head, first.position, last.end, self.generation, places.tobytes())
+        places = _packed(self.places[digest] for digest in run.digests)
+        return LeftOut(last.position, head, first.position, last.end, self.generation, places)
+
+
+def _packed(places: Iterable[int]) -> bytes:
+    return array("I", places).tobytes()
 
 
 @dataclass(slots=True)

@@ -21,12 +21,13 @@ from streaming.changes.state import ReplicationState
 from streaming.changes.unchanged_run import UnchangedRun
 from streaming.contracts.blocks import PartitionsObserved, cut_block
 from streaming.contracts.codec import decode, encode, envelope_of
-from streaming.contracts.observations import Channel, Heartbeat, Observation, SourceKind
+from streaming.contracts.observations import Channel, Heartbeat, Observation, SnapshotEnd, SourceKind
 from streaming.delta.change_rows import changes_to_arrow
+from streaming.errors import Quarantined
 from streaming.jobs.driver.decoded_batch import DecodedBatch, ReadLog, decode_batch
 from streaming.jobs.driver.repeated_blocks import RepeatedBlocks, decoded_block
 from streaming.jobs.streams.bus_rows import SCHEMA, arrow_batches
-from streaming.jobs.streams.left_out_blocks import PublishedDigests, published_digests
+from streaming.jobs.streams.left_out_blocks import PublishedDigests, cut_end, published_digests
 from tests.changes.conftest import LAG, Story
 from tests.strategies import damaged_bytes, observations, streams
 
@@ -190,6 +191,45 @@ def test_blocks_that_were_left_out_are_read_when_the_state_has_changed_since(sto
     job.apply(workers.batch(10, 12, published))
     job.apply(workers.batch(4, 12, published))  # again, from within what was left out
     assert [row["after"]["isr"] for row in job.changes if row["before"]] == [[1, 2], [1, 2, 3]]
+
+
+def test_what_a_report_lists_at_its_end_is_left_out_when_it_repeats(story: Story, tmp_path: Path) -> None:
+    story.snapshot([{}, {}])
+    size = len(story.seen)
+    for _ in range(2):
+        story.later(300).snapshot([{}, {}])
+    story.later(300).snapshot([{}])
+    workers = Workers(tmp_path, story.seen)
+    exact, job = BlockJob(None, workers.read), BlockJob(RepeatedBlocks(workers.published), workers.read)
+    left_out = []
+    for number in range(4):
+        bounds = number * size, number * size + size
+        rows = workers.batch(*bounds, published_digests(workers.published))
+        exact.apply(workers.batch(*bounds, None))
+        job.apply(rows)
+        (end,) = [row for row in rows.to_pylist() if b'"kind":"snapshot_end"' in row["payload"]]
+        left_out.append(end["left_out"] is not None)
+        assert (b"topic-1" in end["payload"]) != left_out[-1]
+
+    assert left_out == [False, True, True, False]
+    assert (job.changes, job.state, job.refused) == (exact.changes, exact.state, [])
+
+    restarted = BlockJob(RepeatedBlocks(workers.published), workers.read)
+    restarted.apply(workers.batch(0, 3 * size, published_digests(workers.published)))
+    restarted.apply(workers.batch(3 * size, 4 * size, None))
+    assert (restarted.state, restarted.refused) == (exact.state, [])
+
+
+@given(observed=observations())
+def test_both_pieces_of_an_end_are_the_end(observed: Observation) -> None:
+    payload = encode(observed)
+    end = cut_end(payload)
+
+    assert (end is not None) == isinstance(observed, SnapshotEnd)
+    assert end is None or end.head + end.lists == payload
+    if end is not None:
+        with pytest.raises(Quarantined):
+            decode(end.head + b"}")  # whoever forgot the lists would see every topic vanish
 
 
 def sent(stories: Sequence[Story]) -> pa.Table:
