@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.table_lock import is_disk_full
-from streaming.errors import IsrwatchError, NewerFormat
+from streaming.errors import ConfigurationError, IsrwatchError, NewerFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -131,13 +132,13 @@ class QueryDefinition:
     """One query: what it reads, and how its tables are opened.
 
     Attributes:
-        stream: makes the streaming DataFrame.
+        stream: makes the streaming DataFrame of what its tables have not applied yet.
         open: opens the tables that it writes; again after each failure, because what failed may be half done.
         trigger_seconds: pause between micro-batches, 0 for none.
         channel: the channel of the bus that it reads, and whose applied records it may delete; None: it reads no bus.
     """
 
-    stream: Callable[[SparkSession, Places, JobSettings], DataFrame]
+    stream: Callable[[SparkSession, Places, JobSettings, BusProgress | None], DataFrame]
     open: Callable[[Places, JobSettings], OpenedQuery]
     trigger_seconds: Callable[[JobSettings], float]
     channel: Channel | None = None
@@ -165,16 +166,18 @@ class QueryRun:
             rows: the stream.
             batch: applies its micro-batches.
             applied: called for every batch that was applied.
-            checkpoint: the folder of all checkpoints.
+            checkpoint: the folder of all checkpoints. What an earlier run left in it is deleted: the tables alone say
+                where reading starts, and an old checkpoint could only name another place.
             trigger_seconds: pause between micro-batches, 0 for none.
 
         Raises:
-            SparkEnded: Spark cannot begin, because of its checkpoint for instance.
+            SparkEnded: Spark cannot begin.
+            ConfigurationError: an old checkpoint cannot be deleted.
         """
         self._name, self._batch, self._applied = name, batch, applied
-        self._batches = 0
         self._raised: Exception | None = None
         self._reporting, self._reported = Lock(), -1
+        _delete(checkpoint / name)
         # Spark's thread of this stream inherits the pool from the thread that starts it.
         rows.sparkSession.sparkContext.setLocalProperty(POOL, name)
         stream = (
@@ -202,7 +205,6 @@ class QueryRun:
     def _apply(self, frame: DataFrame, _batch_id: int) -> None:
         try:
             self._applied(self._name, *self._outcome(frame))
-            self._batches += 1
         except PySparkException:
             raise
         except Exception as error:
@@ -217,11 +219,6 @@ class QueryRun:
         rows = frame.toArrow()
         seconds = time.perf_counter() - began
         return self._batch.apply(rows), {"toArrow": seconds}
-
-    @property
-    def made_progress(self) -> bool:
-        """Whether it applied more than its first batch, which may only repeat the last one of the run before it."""
-        return self._batches > 1
 
     def failure(self) -> Exception | None:
         """Return why the query does not run; None while it does."""
@@ -250,6 +247,18 @@ class QueryRun:
         while self._query.isActive and self._query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(0.005)
         self._query.stop()
+
+
+def _delete(checkpoint: Path) -> None:
+    try:
+        shutil.rmtree(checkpoint)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot delete the old checkpoint {checkpoint}: {error.strerror}; delete it, or point job.checkpoint "
+            "(--checkpoint) at a folder that can be written"
+        ) from None
 
 
 class SparkEnded(IsrwatchError):

@@ -5,7 +5,7 @@ A new query is an entry here and a module that applies its micro-batches.
 
 from __future__ import annotations
 
-import shutil
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +23,7 @@ from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.driver.newest import NewestBatch
 from streaming.jobs.driver.projecting import ProjectionThread
 from streaming.jobs.queries import OpenedQuery, QueryDefinition
-from streaming.jobs.streams import bus_source, changes_source
+from streaming.jobs.streams import bus_options, bus_source, changes_source
 from streaming.settings import DISTRIBUTED
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming.jobs.queries import Places
+    from streaming.jobs.queries import BusProgress, Places
     from streaming.settings import JobSettings
 
 SAMPLES_TRIGGER_SECONDS: Final = 1.0
 # Each batch of samples rewrites tables as large as the Kafka cluster, so its batches exceed job.batch_bytes.
 SAMPLES_BATCH_FACTOR: Final = 4
 INCIDENTS_TRIGGER_SECONDS: Final = 1.0
-_SAMPLE_COLUMNS: Final = {bus_source.SAMPLE_COLUMNS: "true"}
+_SAMPLE_COLUMNS: Final = {bus_options.SAMPLE_COLUMNS: "true"}
 
 
 def register_sources(spark: SparkSession) -> None:
@@ -48,22 +48,31 @@ def register_sources(spark: SparkSession) -> None:
     changes_source.register(spark)
 
 
-def _bus(channel: Channel, spark: SparkSession, places: Places, settings: JobSettings) -> DataFrame:
+def _bus(
+    channel: Channel, spark: SparkSession, places: Places, settings: JobSettings, progress: BusProgress | None
+) -> DataFrame:
     is_replication = channel is Channel.REPLICATION
     factor = 1 if is_replication else SAMPLES_BATCH_FACTOR
     options = {
-        bus_source.DIRECTORY: str(places.bus),
-        bus_source.CHANNEL: channel,
-        bus_source.MAX_BYTES: str(settings.batch_bytes * factor),
+        bus_options.DIRECTORY: str(places.bus),
+        bus_options.CHANNEL: channel,
+        bus_options.MAX_BYTES: str(settings.batch_bytes * factor),
+        bus_options.STARTING_POSITIONS: json.dumps({} if progress is None else unapplied(channel, places, progress)),
     }
     if not is_replication:  # they have a trigger interval
-        options[bus_source.WAIT_SECONDS] = "0"
+        options[bus_options.WAIT_SECONDS] = "0"
     if settings.execution != DISTRIBUTED:
-        options |= {bus_source.REPEATED: str(_repeated_blocks(places))} if is_replication else _SAMPLE_COLUMNS
+        options |= {bus_options.REPEATED: str(_repeated_blocks(places))} if is_replication else _SAMPLE_COLUMNS
     return spark.readStream.format(bus_source.FORMAT).options(**options).load()
 
 
-def _changes(spark: SparkSession, places: Places, _settings: JobSettings) -> DataFrame:
+def unapplied(channel: Channel, places: Places, progress: BusProgress) -> dict[str, int]:
+    """Return where to go on in each log: at the last record that was applied, whose end the tables do not know."""
+    oldest = DirectoryReader(places.bus).start_positions(channel)
+    return {source: max(start, progress.position(source)) for source, start in oldest.items()}
+
+
+def _changes(spark: SparkSession, places: Places, _settings: JobSettings, _progress: BusProgress | None) -> DataFrame:
     incidents = open_table(places.tables / INCIDENTS.name)
     options = {
         changes_source.PATH: str(places.tables / PARTITION_CHANGES.name),
@@ -76,9 +85,6 @@ def _open_incidents(places: Places, settings: JobSettings) -> OpenedQuery:
     batch = IncidentsBatch(
         places.tables, settings.incident_gap_seconds, settings.incident_rolling_gap_seconds, places.retention
     )
-    # The table holds the version up to which it is complete, and the stream begins after that version: a checkpoint of
-    # an earlier run could only name another one.
-    _delete_checkpoint(places.checkpoint / INCIDENTS.name)
     return OpenedQuery(batch=batch)
 
 
@@ -95,25 +101,12 @@ def _open_replication(places: Places, settings: JobSettings) -> OpenedQuery:
         follower = ProjectionThread(
             partial(tables.project, shared), settings.projection_seconds, partial(tables.is_due, shared)
         )
-    if batch.is_empty:  # with its old checkpoint the query would skip what the bus still holds and the tables lack
-        _delete_checkpoint(places.checkpoint / Channel.REPLICATION)
     return OpenedQuery(batch=batch, progress=batch, follower=follower)
 
 
 def _repeated_blocks(places: Places) -> Path:
     """Return the file by which the driver lets the workers leave blocks out: both are on one machine."""
     return places.checkpoint / "repeated_blocks"
-
-
-def _delete_checkpoint(checkpoint: Path) -> None:
-    try:
-        shutil.rmtree(checkpoint)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise ConfigurationError(
-            f"the checkpoint {checkpoint} belongs to other tables and cannot be deleted: {error.strerror}; delete it"
-        ) from None
 
 
 def _open_newest(channel: Channel, places: Places, settings: JobSettings) -> OpenedQuery:

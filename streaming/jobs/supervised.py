@@ -7,9 +7,7 @@ Knows queries and time, nothing of what they do.
 
 from __future__ import annotations
 
-import shutil
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
@@ -32,8 +30,6 @@ FIRST_PAUSE_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
 # A query that has run for this long has recovered: its next failure is a new one, and its pauses are short again.
 RECOVERED_AFTER_SECONDS: Final = 300.0
-# Not the first failed start, which may be a Python worker that came too late on a busy machine.
-FAILED_STARTS_UNTIL_NEW_CHECKPOINT: Final = 2
 NOT_RETRIED: Final = (TableRefused, NewerFormat, ConfigurationError, AssertionError)
 
 
@@ -71,7 +67,7 @@ class SupervisedQuery:
 
         Raises:
             TableRefused: a table is not ours, or newer than this program.
-            ConfigurationError: the tables, the bus and the checkpoint do not belong together.
+            ConfigurationError: the tables and the bus do not belong together.
         """
         self.name, self.definition = name, definition
         self._settings, self._places, self._report = settings, places, report
@@ -82,7 +78,6 @@ class SupervisedQuery:
         self._run: QueryRun | None = None
         self._began = self._again_at = 0.0
         self._pause = FIRST_PAUSE_SECONDS
-        self._failed_starts = 0
         self._applied_before: dict[str, int] = {}
         self._open()
 
@@ -125,8 +120,8 @@ class SupervisedQuery:
             self._fail(error)
 
     def _start(self, spark: SparkSession) -> None:
-        self._applied_before = {}  # a query that ended may plan its last batch again, and reads that from the bus
-        rows = self.definition.stream(spark, self._places, self._settings)
+        self._applied_before = {}  # its last batch may have been applied partly, and is read from the bus again
+        rows = self.definition.stream(spark, self._places, self._settings, self.progress)
         pause = self.definition.trigger_seconds(self._settings)
         checkpoint = self._places.checkpoint
         self._run = QueryRun(self.name, rows, self.batch, self.applied, checkpoint=checkpoint, trigger_seconds=pause)
@@ -162,7 +157,6 @@ class SupervisedQuery:
     def _fail(self, error: Exception) -> None:
         if self._run is not None and time.monotonic() - self._began > RECOVERED_AFTER_SECONDS:
             self._pause = FIRST_PAUSE_SECONDS
-        made_progress = self._run is not None and self._run.made_progress
         self.stop()
         self.last_error = sentence_of(error)
         self.is_lost, self.is_superseded = isinstance(error, NOT_RETRIED), isinstance(error, TableRefused)
@@ -170,30 +164,13 @@ class SupervisedQuery:
             self._report(f"the query {self.name} stopped for good: {self.last_error}")
             return
         self._report(f"the query {self.name} failed: {self.last_error}; it starts again in {self._pause:g} s")
-        # An error of Spark's own before anything was applied, twice in a row, points at a broken checkpoint.
-        self._failed_starts = self._failed_starts + 1 if isinstance(error, SparkEnded) and not made_progress else 0
-        if self._failed_starts == FAILED_STARTS_UNTIL_NEW_CHECKPOINT:
-            self._set_checkpoint_aside()
         self._again_at = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
-
-    def _set_checkpoint_aside(self) -> None:
-        """Replace a checkpoint that a crash or a full disk broke: the tables hold the positions, so nothing is lost."""
-        checkpoint = self._places.checkpoint / self.name
-        aside = checkpoint.with_name(f"{self.name}.broken")
-        shutil.rmtree(aside, ignore_errors=True)
-        with suppress(OSError):
-            checkpoint.rename(aside)
-            self._report(
-                f"Spark cannot continue from the checkpoint of {self.name}: a new one is used, nothing is lost; "
-                f"the old one is in {aside}"
-            )
 
     def delete_applied(self, bus: DirectoryReader) -> None:
         """Delete from the bus what was applied at the previous call already.
 
-        Not what was applied since: Spark plans a batch again that its checkpoint has not committed, and must be able to
-        read it.
+        Not what was applied since: a batch that fails is planned again, and must be able to read it.
         """
         if self.definition.channel is None or self.progress is None:
             return

@@ -49,14 +49,6 @@ def test_a_file_where_a_folder_belongs_is_refused_by_the_name_of_its_key(places:
         Application(JobSettings(listen=""), places, print)
 
 
-def test_the_checkpoint_of_empty_tables_is_forgotten_because_it_would_skip_what_they_lack(places: Places) -> None:
-    (places.checkpoint / Channel.REPLICATION / "commits").mkdir(parents=True)
-
-    Application(JobSettings(listen=""), places, print)
-
-    assert not (places.checkpoint / Channel.REPLICATION).exists()
-
-
 def test_a_bus_that_was_replaced_is_refused_because_it_would_be_skipped_in_silence(places: Places) -> None:
     story = long_story(seed=1, steps=20)
     ReplicationBatch(places.tables).apply(published(story, start=1_000_000))

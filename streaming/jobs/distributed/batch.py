@@ -86,11 +86,6 @@ class DistributedReplicationBatch:
         """Position of the last applied record of each source."""
         return {name: source.position for name, source in self._sources.items()}
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the tables hold nothing yet."""
-        return self._opened_at <= 0
-
     def position(self, source: str) -> int:
         """Return the position of the last applied record of a source, -1 for none."""
         return self.positions.get(source, -1)

@@ -93,11 +93,6 @@ class ReplicationBatch:
         """Return the position of the last applied record of a source, -1 for none."""
         return self._change_log.position(source)
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the tables hold nothing yet."""
-        return self.shared.version <= 0
-
     def sources(self) -> tuple[list[SourceState], int]:
         """Return the state of every source, and the change log version it follows from."""
         return self.shared.sources()

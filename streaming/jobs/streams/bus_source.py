@@ -9,21 +9,21 @@ its oldest position. Nothing is deleted here: only the tables hold what was appl
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
-from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.errors import IsrwatchError
 from streaming.jobs.schemas import bus_schema
+from streaming.jobs.streams.bus_options import DEFAULT_WAIT_SECONDS, checked_options
 from streaming.jobs.streams.bus_rows import arrow_batches
 from streaming.jobs.streams.left_out_blocks import published_digests
 from streaming.jobs.streams.sample_columns import in_columns
@@ -39,18 +39,7 @@ if TYPE_CHECKING:
     from streaming.jobs.streams.bus_rows import BusRow
 
 FORMAT: Final = "isrwatch_bus"
-DIRECTORY: Final = "directory"
-CHANNEL: Final = "channel"
-MAX_BYTES: Final = "maxBytesPerTrigger"
-REPEATED: Final = "repeatedBlocks"
-SAMPLE_COLUMNS: Final = "sampleColumns"
-WAIT_SECONDS: Final = "waitSeconds"
-DEFAULT_MAX_BYTES: Final = 32 * 1024 * 1024
-
 _TASKS: Final = 4  # of a full batch
-# With a zero trigger interval Spark asks for the latest offset again at once. While there is nothing new the answer is
-# held back for this long, and the bus looked at this often: an idle query costs little, and new records wait little.
-DEFAULT_WAIT_SECONDS: Final = 0.5
 _POLL_SECONDS: Final = 0.02
 
 
@@ -72,14 +61,7 @@ class BusPartition(InputPartition):
 
 
 class BusDataSource(DataSource):
-    """Spark's view of a bus directory.
-
-    Options beside ``directory``, ``channel`` and ``maxBytesPerTrigger``:
-
-    - ``repeatedBlocks``: file of the digests of blocks that are left out (``left_out_blocks``); without it none are.
-    - ``waitSeconds``: how long to wait for new records before there are none; 0 for a query with a trigger interval.
-    - ``sampleColumns``: ``true`` for blocks of samples as columns (``sample_columns``) in place of their records.
-    """
+    """Spark's view of a bus directory. Options: see ``bus_options``."""
 
     @classmethod
     def name(cls) -> str:
@@ -104,37 +86,6 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(BusDataSource)
 
 
-def checked_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """Return the checked options of a source.
-
-    Raises:
-        ConfigurationError: an option is missing or wrong; names it and the fix.
-    """
-    for name in (DIRECTORY, CHANNEL):
-        if name not in options:
-            raise ConfigurationError(f"the bus needs the option {name!r}: add .option({name!r}, ...)")
-    channel = options[CHANNEL]
-    if channel not in set(Channel):
-        raise ConfigurationError(f"the bus has no channel {channel!r}; use {', '.join(Channel)}")
-    limit = options.get(MAX_BYTES, str(DEFAULT_MAX_BYTES))
-    if not limit.isdecimal() or int(limit) == 0:
-        raise ConfigurationError(f"{MAX_BYTES} is {limit!r}; use a number of bytes above 0")
-    wait = options.get(WAIT_SECONDS, str(DEFAULT_WAIT_SECONDS))
-    if not re.fullmatch(r"\d+(\.\d+)?", wait):
-        raise ConfigurationError(f"{WAIT_SECONDS} is {wait!r}; use a number of seconds, 0 or more")
-    sample_columns = options.get(SAMPLE_COLUMNS, "false")
-    if sample_columns not in {"true", "false"}:
-        raise ConfigurationError(f"{SAMPLE_COLUMNS} is {sample_columns!r}; use true or false")
-    return {
-        "directory": Path(options[DIRECTORY]),
-        "channel": Channel(channel),
-        "max_bytes": int(limit),
-        "repeated": Path(options[REPEATED]) if REPEATED in options else None,
-        "sample_columns": sample_columns == "true",
-        "wait_seconds": float(wait),
-    }
-
-
 class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans and reads the pieces of a bus. Planning and reading happen in different processes."""
 
@@ -147,6 +98,7 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         *,
         sample_columns: bool = False,
         wait_seconds: float = DEFAULT_WAIT_SECONDS,
+        starting_positions: Mapping[str, int] | None = None,
     ) -> None:
         self._bus = DirectoryReader(directory)
         self._channel = channel
@@ -154,11 +106,12 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._repeated = repeated
         self._sample_columns = sample_columns
         self._wait_seconds = wait_seconds
+        self._starting_positions = dict(starting_positions or {})
         self._target: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Start at the oldest position of every log."""
-        return {}
+        """Start where the query has stopped, and at the oldest position of every other log."""
+        return self._starting_positions
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Bound what one batch reads."""

@@ -14,13 +14,13 @@ from streaming.bus.directory import DirectoryPublisher
 from streaming.bus.frames import BusFrame, Damaged
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError, IsrwatchError
-from streaming.jobs.streams import bus_source
+from streaming.jobs.streams import bus_options, bus_source
+from streaming.jobs.streams.bus_options import checked_options
 from streaming.jobs.streams.bus_rows import arrow_batches
 from streaming.jobs.streams.bus_source import (
     BusPartition,
     BusStreamReader,
     LogRange,
-    checked_options,
     grouped,
 )
 
@@ -263,6 +263,10 @@ def test_damage_is_a_row_with_its_bytes_and_its_reason() -> None:
             {"directory": "bus", "channel": "offsets", "sampleColumns": "yes"},
             "sampleColumns is 'yes'; use true or false",
         ),
+        (
+            {"directory": "bus", "channel": "offsets", "startingPositions": "[3]"},
+            "startingPositions is '.3.'; use a JSON object",
+        ),
     ],
 )
 def test_a_wrong_option_is_told_in_words(options: dict[str, str], sentence: str) -> None:
@@ -282,8 +286,8 @@ def test_a_query_reads_everything_once_and_goes_on_where_it_stopped(
         seen.append([(row["source"], row["position"], row["payload"]) for row in rows])
 
     def run() -> None:
-        stream = spark.readStream.format(bus_source.FORMAT).option(bus_source.DIRECTORY, str(tmp_path / "bus"))
-        stream = stream.option(bus_source.CHANNEL, "replication").option(bus_source.MAX_BYTES, str(20 * FRAME))
+        stream = spark.readStream.format(bus_source.FORMAT).option(bus_options.DIRECTORY, str(tmp_path / "bus"))
+        stream = stream.option(bus_options.CHANNEL, "replication").option(bus_options.MAX_BYTES, str(20 * FRAME))
         query = stream.load().writeStream.foreachBatch(collect)
         started = query.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
         assert started.awaitTermination(300)

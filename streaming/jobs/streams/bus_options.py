@@ -1,0 +1,75 @@
+"""Options of the bus as a Spark source, by name.
+
+Beside ``directory``, ``channel`` and ``maxBytesPerTrigger``:
+
+- ``repeatedBlocks``: file of the digests of blocks that are left out (``left_out_blocks``); without it none are.
+- ``waitSeconds``: how long to wait for new records before there are none; 0 for a query with a trigger interval.
+- ``startingPositions``: where a query without a checkpoint begins: positions by source, as JSON. All other
+  logs are read from their oldest record.
+- ``sampleColumns``: ``true`` for blocks of samples as columns (``sample_columns``) in place of their records.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from streaming.contracts.observations import Channel
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DIRECTORY: Final = "directory"
+CHANNEL: Final = "channel"
+MAX_BYTES: Final = "maxBytesPerTrigger"
+REPEATED: Final = "repeatedBlocks"
+SAMPLE_COLUMNS: Final = "sampleColumns"
+WAIT_SECONDS: Final = "waitSeconds"
+STARTING_POSITIONS: Final = "startingPositions"
+DEFAULT_MAX_BYTES: Final = 32 * 1024 * 1024
+
+# With a zero trigger interval Spark asks for the latest offset again at once. While there is nothing new the answer is
+# held back for this long, and the bus looked at this often: an idle query costs little, and new records wait little.
+DEFAULT_WAIT_SECONDS: Final = 0.5
+
+
+def checked_options(options: Mapping[str, str]) -> dict[str, Any]:
+    """Return the checked options of a source.
+
+    Raises:
+        ConfigurationError: an option is missing or wrong; names it and the fix.
+    """
+    for name in (DIRECTORY, CHANNEL):
+        if name not in options:
+            raise ConfigurationError(f"the bus needs the option {name!r}: add .option({name!r}, ...)")
+    channel = options[CHANNEL]
+    if channel not in set(Channel):
+        raise ConfigurationError(f"the bus has no channel {channel!r}; use {', '.join(Channel)}")
+    limit = options.get(MAX_BYTES, str(DEFAULT_MAX_BYTES))
+    if not limit.isdecimal() or int(limit) == 0:
+        raise ConfigurationError(f"{MAX_BYTES} is {limit!r}; use a number of bytes above 0")
+    wait = options.get(WAIT_SECONDS, str(DEFAULT_WAIT_SECONDS))
+    if not re.fullmatch(r"\d+(\.\d+)?", wait):
+        raise ConfigurationError(f"{WAIT_SECONDS} is {wait!r}; use a number of seconds, 0 or more")
+    sample_columns = options.get(SAMPLE_COLUMNS, "false")
+    if sample_columns not in {"true", "false"}:
+        raise ConfigurationError(f"{SAMPLE_COLUMNS} is {sample_columns!r}; use true or false")
+    return {
+        "starting_positions": _positions(options.get(STARTING_POSITIONS, "{}")),
+        "directory": Path(options[DIRECTORY]),
+        "channel": Channel(channel),
+        "max_bytes": int(limit),
+        "repeated": Path(options[REPEATED]) if REPEATED in options else None,
+        "sample_columns": sample_columns == "true",
+        "wait_seconds": float(wait),
+    }
+
+
+def _positions(text: str) -> dict[str, int]:
+    try:
+        return {str(source): int(position) for source, position in json.loads(text).items()}
+    except (AttributeError, TypeError, ValueError):
+        raise ConfigurationError(f"{STARTING_POSITIONS} is {text!r}; use a JSON object of positions") from None

@@ -1,0 +1,102 @@
+"""Reading starts where the tables stopped, whatever a checkpoint says, with real Spark."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from streaming.bus.directory import DirectoryPublisher, DirectoryReader
+from streaming.contracts.observations import Channel, SourceKind
+from streaming.delta.maintenance import KEEP_ALL
+from streaming.jobs.application import Application
+from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.queries import Places
+from streaming.jobs.registry import unapplied
+from streaming.jobs.streams.bus_rows import arrow_batches
+from streaming.settings import JobSettings
+from tests.changes.conftest import Story
+from tests.end_to_end.stories import essence, expected_changes, long_story
+from tests.jobs.driver.test_batch import rows
+from tests.jobs.test_isolation import eventually, running
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from streaming.contracts.observations import Observation
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(
+        bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint", retention=KEEP_ALL
+    )
+
+
+def publish(places: Places, observations: Sequence[Observation]) -> None:
+    """Publish observations, each in a segment of its own that nobody deletes."""
+    with closing(DirectoryPublisher(places.bus, segment_bytes=1 << 30)) as publisher:
+        publisher.publish(observations)
+
+
+def applied(places: Places, spark: SparkSession, upto: int) -> None:
+    """Let a job apply everything up to the sequence of an observation."""
+    application = Application(JobSettings(listen="", queries=("replication",)), places, print)
+    progress = application.queries[0].progress
+    assert progress is not None
+    with running(application, spark) as ended:
+        eventually(lambda: max((source.sequence for source in progress.sources()[0]), default=0) >= upto)
+    assert ended == []
+
+
+def test_tables_of_an_older_copy_get_what_they_lack_though_the_checkpoint_is_ahead(
+    spark: SparkSession, places: Places
+) -> None:
+    story = long_story(seed=3, steps=120)
+    half, backup = len(story) // 2, places.tables.with_name("backup")
+    publish(places, story[:half])
+    applied(places, spark, half)
+    shutil.copytree(places.tables, backup)
+    publish(places, story[half:])
+    applied(places, spark, len(story))
+
+    shutil.rmtree(places.tables)
+    backup.rename(places.tables)
+    applied(places, spark, len(story))
+
+    assert essence(rows(places.tables, "partition_changes")) == expected_changes(story)
+
+
+def test_a_checkpoint_that_a_crash_broke_stops_nothing(spark: SparkSession, places: Places) -> None:
+    story = long_story(seed=4, steps=60)
+    half = len(story) // 2
+    publish(places, story[:half])
+    applied(places, spark, half)
+    (places.checkpoint / Channel.REPLICATION / "metadata").write_text("not JSON")
+
+    publish(places, story[half:])
+    applied(places, spark, len(story))
+
+    assert essence(rows(places.tables, "partition_changes")) == expected_changes(story)
+
+
+def test_a_start_reads_each_log_from_the_last_record_that_was_applied(places: Places) -> None:
+    first, second = (Story(f"admin:{name}", SourceKind.POLL) for name in "ab")
+    for story in (first, second):
+        story.snapshot([{}])
+    publish(places, first.seen)
+    bus = DirectoryReader(places.bus)
+    tables = ReplicationBatch(places.tables)
+    read = list(bus.read(Channel.REPLICATION, "admin:a", 0, bus.end_positions(Channel.REPLICATION)["admin:a"]))
+    tables.apply(pa.Table.from_batches(arrow_batches("admin:a", read)))
+    publish(places, second.seen)
+
+    assert unapplied(Channel.REPLICATION, places, tables) == {"admin:a": read[-1].position, "admin:b": 0}
