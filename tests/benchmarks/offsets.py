@@ -196,7 +196,7 @@ def measure(spark: SparkSession, replicas: int, directory: Path) -> None:
     print(f"{replicas:,} replicas", flush=True)
     places = Places(bus=directory / "bus", tables=directory / "tables", checkpoint=directory / "checkpoint")
     bus, batch = Bus(places.bus), Timed(places.tables)
-    rows = QUERIES["offsets"].stream(spark, places, JobSettings())
+    rows = QUERIES["offsets"].stream(spark, places, JobSettings(), None)
     run = QueryRun("offsets", rows, batch, lambda *_: None, checkpoint=places.checkpoint, trigger_seconds=0.0)
     for number in range(5):  # the JVM of a fresh query compiles its hot code
         one = one_sample(bus, batch, MOMENT + number)
