@@ -41,7 +41,9 @@ def export(
         return
     from exporters.web.app import OPTION, serve
     from streaming.runtime.listening import address_of, listen
+    from streaming.runtime.memory import return_freed_memory
 
+    return_freed_memory()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     settings = load(config_file)
     exporting = settings.export if listen_address is None else replace(settings.export, listen=listen_address)

@@ -80,7 +80,9 @@ def _run(settings: JobSettings, places: Places) -> None:
     from streaming.jobs.session import build_session
     from streaming.runtime.jars import DELTA, jar_paths
     from streaming.runtime.java import java_environment
+    from streaming.runtime.memory import return_freed_memory
 
+    return_freed_memory()
     # Before Spark, which takes seconds to start: this verifies the bus, the tables and the checkpoint.
     application = Application(settings, places, _warn)
     _say("starting Spark")

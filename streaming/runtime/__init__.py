@@ -10,5 +10,6 @@ What is fetched is found or fetched once into one cache folder and only looked u
 - ``jars``        the jars on this disk
 - ``listening``   the socket that one of our servers listens on
 - ``garbage``     when Python's garbage collector may run
+- ``memory``      what a process has freed goes back to the system
 - ``arrow``       pyarrow without pandas
 """
