@@ -11,6 +11,7 @@ Access:
 - ``table_lock``                which process may write; errors of the disk as errors for the user
 - ``writer``                    one writer per table: commits exactly on the version it knows; the loser of a race stops
 - ``compaction``                small files of a day into larger ones, at exactly the next version
+- ``durable``                   what has reached the disk; what a power cut may have taken is cut off
 - ``maintenance``               compaction and retention
 - ``history``                   expiry of history by days, and the rows that must stay
 - ``queries``                   tables read as Arrow through DataFusion

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from streaming.delta.compaction import compact
+from streaming.delta.durable import flushed_version
 from streaming.delta.storage import (
     committed_after,
     data_files,
@@ -103,14 +104,17 @@ class Maintenance:
                 after = middle
             else:
                 before = middle
-        self._unreferenced_since |= delete_log_before(self._path, max(0, before, newest - LOG_ENTRIES))
+        flushed = flushed_version(self._path)
+        limit = max(0, before, newest - LOG_ENTRIES)
+        self._unreferenced_since |= delete_log_before(self._path, limit if flushed is None else min(limit, flushed))
 
     def sweep(self) -> None:
         """Delete the data files that no version in the log has needed for ``reader_minutes``.
 
-        Invariant: a file is deleted that long after its removal. Where the log does not say when that was, it counts
-        from the sweep that first finds the file unneeded: a writer that has written a file and not yet committed it has
-        that long to do so, and at least until the next sweep.
+        Invariant: what an entry of the log has added or removed stays, so a flushed version can be read although later
+        ones are cut off (``durable``). Every other file is deleted that long after its removal. Where the log does not
+        say when that was, it counts from the sweep that first finds the file unneeded: a writer that has written a file
+        and not yet committed it has that long to do so, and at least until the next sweep.
         """
         self._swept = time.monotonic()
         now = time.time()

@@ -6,12 +6,11 @@ log, on no row and no column. ``tests/test_house.py`` checks that no other modul
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 import shutil
 from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _FILE_OF_OBJECT: Final = re.compile(r'path: "([^"]*)"')
+_NO_VERSION: Final = 1 << 62
 BEFORE_FIRST: Final = -1
 """The version before the first one; also that of a table that does not exist yet."""
 
@@ -84,22 +84,6 @@ def make_folder(path: Path) -> None:
             f"cannot write the tables below {path}: {error.strerror}; point tables.directory (--tables) at a folder "
             "that can be written"
         ) from None
-
-
-def open_lock(path: Path) -> IO[str]:
-    """Open the file of a lock."""
-    return path.open("a")
-
-
-def try_lock(file: IO[str]) -> bool:
-    """Take a lock, which the system releases when the process ends; False while another process holds it."""
-    try:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks: the second writer finds its version taken, and stops
-        return True
-    return True
 
 
 def has_moved(path: Path, version: int) -> bool:
@@ -231,6 +215,37 @@ def delete_log_before(path: Path, version: int) -> dict[str, float]:
     return removed
 
 
+def delete_log_after(path: Path, version: int) -> None:
+    """Delete the log entries and checkpoints behind a version, the newest first: the rest is a table at any moment."""
+    entries = ((_number(file), file) for file, _ in log_entries(path))
+    behind = sorted(each for each in entries if version < each[0] < _NO_VERSION)
+    if behind:
+        (path / "_delta_log" / "_last_checkpoint").unlink(missing_ok=True)  # may name one of them; readers find others
+    for _, file in reversed(behind):
+        file.unlink(missing_ok=True)
+
+
+def log_files(path: Path, after: int) -> Iterator[Path]:
+    """List the folder of the log, the entries and checkpoints of the versions after one, and what has no version."""
+    yield path / "_delta_log"
+    yield from (file for file, _ in log_entries(path) if _number(file) > after)
+
+
+def is_whole(path: Path, version: int) -> bool:
+    """Return whether a version has a log entry that can be read, and the data files that it added, whole."""
+    try:
+        actions = actions_of(path, version)
+        added = [action["add"] for action in actions if "add" in action]
+        return bool(actions) and all((path / unquote(each["path"])).stat().st_size == each["size"] for each in added)
+    except (FileNotFoundError, TableUnreadable):
+        return False
+
+
+def written_by(path: Path, version: int) -> Iterator[Path]:
+    """List the data files that a version added."""
+    return (path / unquote(action["add"]["path"]) for action in actions_of(path, version) if "add" in action)
+
+
 def _removed_by(path: Path, version: int) -> dict[str, float]:
     actions = actions_of(path, version)
     removed = [unquote(action["remove"]["path"]) for action in actions if "remove" in action]
@@ -240,7 +255,7 @@ def _removed_by(path: Path, version: int) -> dict[str, float]:
 def _number(file: Path) -> int:
     """Return the version in the name of a file of the log; a large number for files without one."""
     number = file.name.lstrip(".").split(".", 1)[0]  # ".N.json.crc" is Hadoop's
-    return int(number) if number.isdecimal() else 1 << 62
+    return int(number) if number.isdecimal() else _NO_VERSION
 
 
 def data_files(path: Path) -> set[str]:

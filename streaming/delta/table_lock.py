@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+import fcntl
+from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Final
 
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from streaming.delta.storage import make_folder, open_lock, try_lock
+from streaming.delta.storage import make_folder
 from streaming.errors import ConfigurationError, IsrwatchError, TableRefused
 
 if TYPE_CHECKING:
@@ -40,12 +41,32 @@ def sole_writer(directory: Path, queries: Iterable[str]) -> Iterator[None]:
 
 def _opened(lock: Path) -> IO[str]:
     try:
-        return open_lock(lock)
+        return lock.open("a")
     except OSError as error:
         raise ConfigurationError(
             f"cannot write the tables below {lock.parent}: {error.strerror}; point tables.directory (--tables) at a "
             "folder that can be written"
         ) from None
+
+
+def try_lock(file: IO[str]) -> bool:
+    """Take a lock, which the system releases when the process ends; False while another process holds it."""
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: the second writer finds its version taken, and stops
+        return True
+    return True
+
+
+@contextmanager
+def in_turn(directory: Path, name: str) -> Iterator[None]:
+    """Wait until no other process does the same with the tables of a directory."""
+    with _opened(directory / f".{name}.lock") as file:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        yield
 
 
 def lock_of(query: str) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 
 from streaming.bus.directory import DirectoryReader
-from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.delta.durable import cut_unflushed, flush
+from streaming.errors import ConfigurationError, IsrwatchError, TableUnreadable
 from streaming.jobs.metrics import JobMetrics
 from streaming.jobs.registry import chosen, register_sources
 from streaming.jobs.reporting import Reporter
@@ -20,6 +21,7 @@ from streaming.runtime.listening import listen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -47,12 +49,15 @@ class Application:
             ConfigurationError: a setting or a folder is wrong; names the key and the fix.
         """
         _check_checkpoint(places)
+        self._tables, self._report = places.tables, report
+        _cut_unflushed(places.tables, report)
         self._bus = DirectoryReader(places.bus)
         self._stopping = threading.Event()
         self.queries = tuple(
             SupervisedQuery(name, definition, settings, places, report)
             for name, definition in chosen(settings.queries).items()
         )
+        self._flush()
         self.reporter = Reporter(self.queries, places)
         self.metrics = JobMetrics()
         self.metrics.watch(self.queries, self.reporter, places.tables)
@@ -112,12 +117,21 @@ class Application:
                 query.check(self._spark)
             if time.monotonic() - deleted_at > SECONDS_BETWEEN_DELETIONS:
                 deleted_at = time.monotonic()
-                for query in self.queries:
+                for query in self.queries if self._flush() else ():  # the bus keeps what a power cut could take
                     query.delete_applied(self._bus)
             if time.monotonic() - shown_at > SECONDS_BETWEEN_PROGRESS:
                 shown_at = time.monotonic()
                 if (line := self.progress()) != shown:
                     show_progress(shown := line)
+
+    def _flush(self) -> bool:
+        """Flush the tables to the disk; report where that fails, and return whether it did not."""
+        try:
+            flush(self._tables)
+        except (OSError, TableUnreadable) as error:
+            self._report(f"the tables cannot be flushed to the disk, so the bus keeps what they hold: {error}")
+            return False
+        return True
 
     def _close_server(self) -> None:
         if self._server is not None:
@@ -126,7 +140,13 @@ class Application:
     def _stop(self) -> None:
         """Stop every query, even if stopping another one fails."""
         failures: list[Exception] = []
-        for stop in (*(query.stop for query in self.queries), self.reporter.stop, self._close_server):
+        stops: tuple[Callable[[], object], ...] = (
+            *(query.stop for query in self.queries),
+            self.reporter.stop,
+            self._flush,
+            self._close_server,
+        )
+        for stop in stops:
             try:
                 stop()
             except Exception as failure:  # noqa: BLE001 - the others must be stopped, too
@@ -139,6 +159,14 @@ def _server(address: str, application: Application) -> JobServer | None:
     if not address:
         return None
     return JobServer(listen(address, "--listen (job.listen)"), application.metrics.registry, application.problems)
+
+
+def _cut_unflushed(tables: Path, report: Callable[[str], None]) -> None:
+    if cut := cut_unflushed(tables):
+        report(
+            f"the machine stopped before {sum(cut.values())} versions of the tables had certainly reached the disk "
+            f"({', '.join(sorted(cut))}): they are cut off, and what they held is read from the bus again"
+        )
 
 
 def _check_checkpoint(places: Places) -> None:

@@ -1,0 +1,208 @@
+"""Power cuts at any moment: of what was not flushed some is there, some is not, some is damaged. Nothing is lost."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES, TABLES
+from streaming.delta import durable, maintenance
+from streaming.delta.change_reader import rows_between
+from streaming.delta.durable import ORDER, cut_unflushed, flush, flushed_version
+from streaming.delta.maintenance import RetentionPolicy
+from streaming.delta.storage import newest_version, open_table
+from streaming.errors import TableUnreadable
+from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.driver.incidents import IncidentsBatch
+from tests.end_to_end.stories import essence, expected_changes, long_story
+from tests.jobs.driver.test_batch import published, rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streaming.contracts.observations import Observation
+
+POLICY = RetentionPolicy(reader_minutes=0.0)  # maintenance deletes whatever it may
+
+
+class Machine:
+    """How often it has booted."""
+
+    boots = 0
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine()
+    monkeypatch.setattr(durable, "boot", lambda: str(machine.boots))
+    monkeypatch.setattr(maintenance, "COMMITS_BETWEEN_ROUNDS", 5)
+    monkeypatch.setattr(maintenance, "LOG_ENTRIES", 8)
+    monkeypatch.setattr(maintenance, "SECONDS_BETWEEN_SWEEPS", 0.0)
+    return machine
+
+
+class Disk:
+    """The tables, and a copy of them as they were when they were flushed last."""
+
+    def __init__(self, folder: Path, dice: random.Random) -> None:
+        self.tables, self.flushed, self.dice = folder / "tables", folder / "flushed", dice
+        self.tables.mkdir(parents=True)
+
+    def flush(self) -> None:
+        flush(self.tables)
+        self.remember()
+
+    def remember(self) -> None:
+        shutil.rmtree(self.flushed, ignore_errors=True)
+        shutil.copytree(self.tables, self.flushed)
+
+    def cut_power(self) -> None:
+        """Leave of each file that was written, replaced or deleted since the last flush whatever a disk may leave."""
+        names = {
+            file.relative_to(folder)
+            for folder in (self.tables, self.flushed)
+            for file in folder.rglob("*")
+            if file.is_file()
+        }
+        for name in sorted(names):
+            now, before = self.tables / name, self.flushed / name
+            new = now.read_bytes() if now.exists() else None
+            old = before.read_bytes() if before.exists() else None
+            if new == old:
+                continue
+            torn = [] if new is None else [b"", new[: self.dice.randrange(len(new) + 1)], bytes(len(new))]
+            left = self.dice.choice([new, new, old, *torn])
+            now.parent.mkdir(parents=True, exist_ok=True)
+            now.unlink(missing_ok=True) if left is None else now.write_bytes(left)
+
+
+class Job:
+    """What the job does with a log of the bus, without Spark."""
+
+    def __init__(self, disk: Disk, story: list[Observation]) -> None:
+        self.disk, self.story = disk, story
+        cut_unflushed(disk.tables)
+        disk.remember()
+        self.batch = ReplicationBatch(disk.tables, POLICY)
+        self.incidents = IncidentsBatch(disk.tables, 30.0, 120.0, POLICY)
+        self.position = max((self.batch.position(source) for source in {each.source for each in story}), default=-1)
+
+    def apply(self, size: int) -> None:
+        begin = self.position + 1
+        self.batch.apply(published(self.story[begin : begin + size], start=begin))
+        self.position = min(begin + size, len(self.story)) - 1
+
+    def follow(self) -> None:
+        """Derive the other tables."""
+        self.batch.projections.project(self.batch.shared)
+        log = self.disk.tables / PARTITION_CHANGES.name
+        self.incidents.apply(rows_between(log, self.incidents.version, newest_version(log)))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_after_power_cuts_the_tables_hold_what_they_would_hold_without(
+    tmp_path: Path, seed: int, machine: Machine
+) -> None:
+    dice = random.Random(seed)
+    story = long_story(seed=seed, steps=70)
+    disk = Disk(tmp_path, dice)
+    job = Job(disk, story)
+    disk.flush()
+    deleted, cuts = -1, 0
+    while job.position < len(story) - 1:
+        match dice.choice(["apply", "apply", "apply", "follow", "flush", "cut"]):
+            case "apply":
+                job.apply(dice.randrange(1, 12))
+            case "follow":
+                job.follow()
+            case "flush":
+                disk.flush()
+                deleted = job.position  # the bus may delete what the tables held then
+            case _:
+                disk.cut_power()
+                machine.boots += 1
+                job, cuts = Job(disk, story), cuts + 1
+                assert job.position >= deleted, "what the bus has deleted is not lost"
+    job.follow()
+
+    assert cuts
+    expected = expected_changes(story)
+    assert essence(rows(disk.tables, PARTITION_CHANGES.name)) == expected
+    events = sorted(row["event_id"] for row in rows(disk.tables, "replication_events"))
+    assert events == sorted(event for row in expected for event in row["events"])
+    last = {row["key"][1]: row["after"]["change_number"] for row in expected if row["after"]}
+    assert {row["partition"]: row["change_number"] for row in rows(disk.tables, "partition_state")} == last
+    plain = Disk(tmp_path / "plain", dice)
+    other = Job(plain, story)
+    other.apply(len(story))
+    other.follow()
+    assert incidents(disk) == incidents(plain) != []
+
+
+def incidents(disk: Disk) -> list[dict[str, object]]:
+    """The incidents, but for what says in which version they changed last."""
+    columns = {"as_of_version", "carried"}
+    found = [
+        {name: value for name, value in row.items() if name not in columns} for row in rows(disk.tables, INCIDENTS.name)
+    ]
+    return sorted(found, key=lambda row: str(row["incident_id"]))
+
+
+def test_all_tables_are_flushed_each_behind_those_that_it_follows_from() -> None:
+    assert sorted(ORDER) == sorted(TABLES)
+    assert ORDER.index("quarantine") < ORDER.index("partition_changes") < ORDER.index("partition_state")
+    assert ORDER.index("broker_metrics") < ORDER.index("isr_reconciliation") < ORDER.index("source_progress")
+
+
+def test_a_damaged_version_that_was_not_flushed_is_cut_off_without_another_boot(tmp_path: Path) -> None:
+    disk, story = Disk(tmp_path, random.Random(0)), long_story(seed=1, steps=30)
+    job = Job(disk, story)
+    job.apply(10)
+    disk.flush()
+    log = disk.tables / PARTITION_CHANGES.name
+    version = newest_version(log)
+    job.apply(10)
+    (log / "_delta_log" / f"{version + 1:020}.json").write_text("")
+
+    cut = cut_unflushed(disk.tables)
+
+    assert list(cut) == [PARTITION_CHANGES.name]
+    assert newest_version(log) == flushed_version(log) == version
+    again = Job(disk, story)
+    again.apply(len(story))
+    assert essence(rows(disk.tables, PARTITION_CHANGES.name)) == expected_changes(story)
+
+
+def test_a_kill_and_a_restart_cut_nothing(tmp_path: Path) -> None:
+    disk, story = Disk(tmp_path, random.Random(0)), long_story(seed=1, steps=30)
+    job = Job(disk, story)
+    disk.flush()
+    job.apply(10)
+
+    assert cut_unflushed(disk.tables) == {}
+    assert Job(disk, story).position == job.position
+
+
+def test_versions_that_are_gone_although_they_were_flushed_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, random.Random(0))
+    job = Job(disk, long_story(seed=1, steps=30))
+    job.apply(10)
+    disk.flush()
+    log = disk.tables / PARTITION_CHANGES.name
+    (log / "_delta_log" / f"{newest_version(log):020}.json").unlink()
+
+    with pytest.raises(TableUnreadable, match="had been flushed to the disk; bring back the whole folder"):
+        cut_unflushed(disk.tables)
+
+
+def test_a_table_that_was_never_flushed_is_left_alone(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, random.Random(0))
+    Job(disk, long_story(seed=1, steps=30)).apply(10)
+
+    assert cut_unflushed(disk.tables) == {}
+    table = open_table(disk.tables / PARTITION_CHANGES.name)
+    assert table is not None
+    assert flushed_version(disk.tables / PARTITION_CHANGES.name) is None
