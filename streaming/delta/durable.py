@@ -31,7 +31,7 @@ from streaming.delta.storage import (
     newest_version,
     written_by,
 )
-from streaming.delta.table_lock import in_turn
+from streaming.delta.table_lock import in_turn, writing
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
@@ -81,10 +81,11 @@ def cut_unflushed(directory: Path) -> dict[str, int]:
 
     Raises:
         TableUnreadable: a table lacks versions that had been flushed: no power cut explains that.
+        IsrwatchError: the disk is full, or refuses.
     """
     make_folder(directory)
     cut: dict[str, int] = {}
-    with in_turn(directory, _TURN):
+    with in_turn(directory, _TURN), writing(str(directory)):
         marks = {directory / name: mark for name in ORDER if (mark := read_mark(directory / name)) is not None}
         newest = {path: newest_version(path) for path in marks}
         for path, mark in marks.items():

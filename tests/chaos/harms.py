@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from streaming.bus import log
 from streaming.contracts.observations import Channel
+from streaming.delta import durable
+from streaming.delta.storage import newest_version, written_by
 from tests.chaos.stage import PATIENCE
 
 if TYPE_CHECKING:
@@ -37,6 +40,35 @@ def kill_jvm(stage: ChaosStage) -> None:
 
 def kill_both(stage: ChaosStage) -> None:
     stage.kill()
+
+
+def cut_power(stage: ChaosStage) -> None:
+    """Of what was not flushed some is there, some is not, some is damaged; then the machine boots again."""
+    stage.kill()
+    for path in stage.pipeline.tables.iterdir():
+        mark = durable.read_mark(path) if path.is_dir() else None
+        if mark is None:
+            continue
+        for version in range(mark.version + 1, newest_version(path) + 1):
+            entry = path / "_delta_log" / f"{version:020}.json"
+            for file in (*written_by(path, version), entry):
+                _damage(stage, file)
+        (path / "_flushed.json").write_text(json.dumps({"version": mark.version, "boot": "the one before"}))
+
+
+def _damage(stage: ChaosStage, file: Path) -> None:
+    """Leave of a file that was not flushed whatever a disk may leave."""
+    match stage.dice.choice(["whole", "whole", "gone", "empty", "cut", "zeros"]):
+        case "gone":
+            file.unlink()
+        case "empty":
+            os.truncate(file, 0)
+        case "cut":
+            os.truncate(file, stage.dice.randrange(file.stat().st_size + 1))
+        case "zeros":
+            file.write_bytes(bytes(file.stat().st_size))
+        case _:
+            pass
 
 
 def stop_cleanly(stage: ChaosStage) -> None:
@@ -147,6 +179,7 @@ HARMS: dict[str, Callable[[ChaosStage], None]] = {
         kill_python,
         kill_jvm,
         kill_both,
+        cut_power,
         stop_cleanly,
         lose_last_commit,
         lose_last_offsets,

@@ -18,7 +18,7 @@ from tests.chaos.schedule import drawn
     [
         ("publish_nonsense", "copy_collector", "kill_jvm", "kill_collector", "kill_python"),
         ("fill_tables", "fill_checkpoint", "second_driver"),
-        ("lose_last_offsets", "tear_metadata"),
+        ("lose_last_offsets", "cut_power", "tear_metadata", "cut_power"),
         ("freeze_driver",),
     ],
     ids="+".join,
