@@ -10,8 +10,10 @@ import json
 import re
 import shutil
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,7 +24,6 @@ from streaming.errors import ConfigurationError, TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
 _FILE_OF_OBJECT: Final = re.compile(r'path: "([^"]*)"')
 _NO_VERSION: Final = 1 << 62
@@ -144,6 +145,11 @@ def log_entries(path: Path) -> Iterator[tuple[Path, int | None]]:
     with suppress(FileNotFoundError):
         for file in (path / "_delta_log").iterdir():
             yield file, int(file.stem) if file.suffix == ".json" and file.stem.isdecimal() else None
+
+
+def path_of(table: DeltaTable) -> Path:
+    """Return the folder of a table."""
+    return Path(url2pathname(urlsplit(table.table_uri).path))
 
 
 def has_entry(path: Path, version: int) -> bool:

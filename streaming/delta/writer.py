@@ -8,16 +8,18 @@ Depends on Delta's commits, on no row.
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal
 
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from streaming.delta.storage import actions_of, path_of
 from streaming.delta.table_lock import writing
-from streaming.errors import TableRefused
+from streaming.errors import IsrwatchError, TableRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -70,16 +72,11 @@ class Writer:
             TableRefused: another writer came first; nothing was written.
             IsrwatchError: the disk is full, or refuses.
         """
-        expected: int = self._table.version() + 1
-        try:
-            with writing(self._table.table_uri):
-                write_deltalake(
-                    self._table, rows, mode=mode, commit_properties=self._properties(transactions, info),
-                    writer_properties=_SMALL_FILES if rows.num_rows <= SMALL_ROWS else _LARGE_FILES,
-                )  # fmt: skip
-        except DeltaError as error:
-            self._check_race(error, expected)
-            raise
+        with self._committing() as expected, writing(self._table.table_uri):
+            write_deltalake(
+                self._table, rows, mode=mode, commit_properties=self._properties(transactions, info),
+                writer_properties=_SMALL_FILES if rows.num_rows <= SMALL_ROWS else _LARGE_FILES,
+            )  # fmt: skip
         if self._table.version() != expected:
             raise AssertionError(f"committed version {self._table.version()} on top of {expected - 1}")
         if self._kept is not None and rows.num_rows + sum(each.num_rows for each in self._kept.values()) <= KEPT_ROWS:
@@ -109,12 +106,29 @@ class Writer:
         Raises:
             TableRefused: another writer came first; nothing was done.
         """
+        with self._committing():
+            work(self._properties(transactions or {}))
+
+    @contextmanager
+    def _committing(self) -> Iterator[int]:
+        """Give the version of the next commit. After an error look whether it was made all the same.
+
+        It is whole or not there, but whoever fails after it (a checkpoint on a full disk, say) hides that it was made.
+        """
         expected: int = self._table.version() + 1
         try:
-            work(self._properties(transactions or {}))
-        except DeltaError as error:
-            self._check_race(error, expected)
+            yield expected
+        except (DeltaError, IsrwatchError) as error:
+            if self._has_committed(expected):
+                self._table.update_incremental()
+                return
+            if isinstance(error, DeltaError):
+                self._check_race(error, expected)
             raise
+
+    def _has_committed(self, version: int) -> bool:
+        made = [action["txn"] for action in actions_of(path_of(self._table), version) if "txn" in action]
+        return any((each["appId"], each["version"]) == (GENERATION, self._generation) for each in made)
 
     def _properties(self, transactions: Mapping[str, int], info: Mapping[str, str] | None = None) -> CommitProperties:
         written = [Transaction(name, value) for name, value in {**transactions, GENERATION: self._generation}.items()]

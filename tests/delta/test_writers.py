@@ -7,11 +7,14 @@ from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.contracts.tables import SOURCE_PROGRESS
+from streaming.delta import writer
 from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.quarantine import Quarantine, Refused
 from streaming.errors import TableRefused
@@ -87,3 +90,33 @@ def test_a_table_that_several_jobs_make_at_once_is_made_once(tmp_path: Path) -> 
             versions = list(threads.map(make, [tmp_path / str(number)] * together.parties))
 
         assert versions == [0] * together.parties
+
+
+@pytest.mark.parametrize("error", [DeltaError("cannot write a checkpoint"), OSError(28, "No space left on device")])
+def test_a_commit_whose_error_came_after_it_was_made_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def committed_and_failed(*arguments: Any, **options: Any) -> None:
+        write_deltalake(DeltaTable(str(tmp_path / "a table" / "replica_offsets")), *arguments[1:], **options)
+        raise error
+
+    batch = NewestBatch(tmp_path / "a table", Channel.OFFSETS)
+    with monkeypatch.context() as failing:
+        failing.setattr(writer, "write_deltalake", committed_and_failed)
+        batch.apply(sample(1))
+    batch.apply(sample(2))
+
+    assert [row["high_watermark"] for row in rows(tmp_path / "a table", "replica_offsets")] == [2]
+
+
+def test_a_commit_that_failed_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failed(*_arguments: Any, **_options: Any) -> None:
+        raise DeltaError("no disk")
+
+    batch = NewestBatch(tmp_path, Channel.OFFSETS)
+    batch.apply(sample(1))
+    monkeypatch.setattr(writer, "write_deltalake", failed)
+    with pytest.raises(DeltaError, match="no disk"):
+        batch.apply(sample(2))
+
+    assert [row["high_watermark"] for row in rows(tmp_path, "replica_offsets")] == [1]
