@@ -32,7 +32,7 @@ from streaming.delta.change_reader import ChangeReader, ChangesRestarted
 from streaming.delta.queries import open_ours, query, quoted
 from streaming.delta.state_reader import AsOf, apply_changes, count_isr_removals, load_state
 from streaming.delta.state_rows import states_of
-from streaming.delta.storage import BEFORE_FIRST, has_moved, newest_version
+from streaming.delta.table_log import BEFORE_FIRST, has_moved, newest_version
 from streaming.runtime.garbage import collected_after, never_collected
 
 if TYPE_CHECKING:

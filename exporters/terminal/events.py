@@ -20,7 +20,8 @@ from streaming.delta.change_reader import ChangeReader, rows_between
 from streaming.delta.definitions import check_layout
 from streaming.delta.events import events_of
 from streaming.delta.state_reader import as_of_version
-from streaming.delta.storage import BEFORE_FIRST, open_table, reading
+from streaming.delta.storage import open_table, reading
+from streaming.delta.table_log import BEFORE_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

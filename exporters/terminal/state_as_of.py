@@ -17,7 +17,8 @@ from streaming.contracts.tables import BROKER_STATE_TABLE, PARTITION_CHANGES
 from streaming.delta.history import newest_changes
 from streaming.delta.queries import open_ours, query, select
 from streaming.delta.state_reader import apply_changes, as_of_version
-from streaming.delta.storage import BEFORE_FIRST, open_table
+from streaming.delta.storage import open_table
+from streaming.delta.table_log import BEFORE_FIRST
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:

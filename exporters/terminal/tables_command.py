@@ -19,7 +19,8 @@ from exporters.terminal.time_parsing import SECOND, Clock
 from streaming.contracts.columns import Table
 from streaming.contracts.tables import TABLES
 from streaming.delta.definitions import layout_of
-from streaming.delta.storage import actions_of, committed_at, open_table
+from streaming.delta.storage import open_table
+from streaming.delta.table_log import actions_of, committed_at
 from streaming.errors import ConfigurationError, TableUnreadable
 
 Row = dict[str, Any]

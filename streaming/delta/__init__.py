@@ -2,7 +2,8 @@
 
 Access:
 
-- ``storage``                   every access to the files of the tables
+- ``storage``                   every access to the tables' folders and data files
+- ``table_log``                 every access to the entries of a table's log
 - ``arrow_types``               the plain types of the contracts in Arrow
 - ``definitions``               ``contracts.tables`` spelled in Arrow
 - ``layouts``                   creates tables, and upgrades those of older layouts, one numbered step after the other
@@ -12,6 +13,7 @@ Access:
 - ``writer``                    one writer per table: commits exactly on the version it knows; the loser of a race stops
 - ``compaction``                small files of a day into larger ones, at exactly the next version
 - ``durable``                   what has reached the disk; what a power cut may have taken is cut off
+- ``rollback``                  derived tables that are ahead of the change log
 - ``maintenance``               compaction and retention
 - ``history``                   expiry of history by days, and the rows that must stay
 - ``queries``                   tables read as Arrow through DataFusion

@@ -14,16 +14,8 @@ import pyarrow.compute as pc
 
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.definitions import arrow_schema, check_layout
-from streaming.delta.storage import (
-    BEFORE_FIRST,
-    actions_of,
-    file_path,
-    files_added,
-    has_entry,
-    identity_of,
-    open_table,
-    read_file,
-)
+from streaming.delta.storage import file_path, open_table, read_file
+from streaming.delta.table_log import BEFORE_FIRST, actions_of, files_added, has_entry, identity_of
 from streaming.errors import IsrwatchError
 
 if TYPE_CHECKING:

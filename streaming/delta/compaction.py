@@ -16,7 +16,8 @@ from deltalake import WriterProperties, write_deltalake
 from deltalake.transaction import AddAction, RemoveAction
 
 from streaming.delta.definitions import STATISTICS_PROPERTY
-from streaming.delta.storage import actions_of, adopt_file, files_added, new_scratch, read_file
+from streaming.delta.storage import adopt_file, new_scratch, read_file
+from streaming.delta.table_log import actions_of, files_added
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

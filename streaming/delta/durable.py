@@ -22,16 +22,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.sample_tables import SAMPLE_TABLES
 from streaming.contracts.tables import PARTITION_CHANGES, QUARANTINE, SOURCE_PROGRESS, TABLES
-from streaming.delta.storage import (
-    delete_log_after,
-    is_table,
-    is_whole,
-    log_files,
-    make_folder,
-    newest_version,
-    written_by,
-)
+from streaming.delta.storage import is_table, make_folder
 from streaming.delta.table_lock import in_turn, writing
+from streaming.delta.table_log import delete_log_after, is_whole, log_files, newest_version, written_by
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
@@ -104,6 +97,13 @@ def cut_unflushed(directory: Path) -> dict[str, int]:
 
 def _may_lack_something(path: Path, mark: Mark, newest: int) -> bool:
     return mark.boot != boot() or not all(is_whole(path, version) for version in range(mark.version + 1, newest + 1))
+
+
+def mark_again(path: Path, version: int) -> None:
+    """Flush a table that was cut back to a version, and move its mark there if it is behind that version."""
+    before = read_mark(path)
+    if before is not None and before.version > version:
+        _flush_table(path, Mark(version, before.boot), version)
 
 
 def flushed_version(path: Path) -> int | None:

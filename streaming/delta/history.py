@@ -26,7 +26,8 @@ from streaming.delta.definitions import APPEND_ONLY, arrow_schema
 from streaming.delta.queries import query, quoted
 from streaming.delta.state_reader import as_of_version
 from streaming.delta.state_rows import structs_of
-from streaming.delta.storage import BEFORE_FIRST, open_table
+from streaming.delta.storage import open_table
+from streaming.delta.table_log import BEFORE_FIRST
 
 if TYPE_CHECKING:
     from pathlib import Path

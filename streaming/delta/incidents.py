@@ -20,7 +20,7 @@ from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.queries import read_all
 from streaming.delta.state_reader import as_of_version
-from streaming.delta.storage import BEFORE_FIRST
+from streaming.delta.table_log import BEFORE_FIRST
 from streaming.delta.writer import OVERWRITE, Writer
 
 if TYPE_CHECKING:

@@ -24,7 +24,8 @@ from streaming.delta.definitions import APPEND_ONLY, arrow_schema
 from streaming.delta.history import EXPIRED, EXPIRED_VERSION, UNREAD, read_by_followers, read_by_needed
 from streaming.delta.layout_2_expired import ExpiredStates
 from streaming.delta.queries import query, quoted
-from streaming.delta.storage import actions_of, committed_at, data_files, files_added, oldest_readable, read_file
+from streaming.delta.storage import data_files, read_file
+from streaming.delta.table_log import actions_of, committed_at, files_added, oldest_readable
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:

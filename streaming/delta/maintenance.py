@@ -20,14 +20,9 @@ from urllib.parse import unquote
 
 from streaming.delta.compaction import compact
 from streaming.delta.durable import flushed_version
-from streaming.delta.storage import (
-    committed_after,
-    data_files,
-    delete_files,
-    delete_log_before,
-    files_in_log,
-)
+from streaming.delta.storage import data_files, delete_files
 from streaming.delta.table_lock import writing
+from streaming.delta.table_log import committed_after, delete_log_before, files_in_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.queries import select
 from streaming.delta.state_reader import as_of_version
 from streaming.delta.state_rows import states_of
-from streaming.delta.storage import identity_of
+from streaming.delta.table_log import identity_of
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:

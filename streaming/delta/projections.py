@@ -35,8 +35,8 @@ from streaming.delta.progress import ProgressTable
 from streaming.delta.queries import select
 from streaming.delta.shared_state import Recovered, SharedState
 from streaming.delta.state_reader import AsOf, apply_changes, as_of_version, count_isr_removals, load_state
-from streaming.delta.storage import BEFORE_FIRST
 from streaming.delta.summaries import broker_rows, cluster_rows
+from streaming.delta.table_log import BEFORE_FIRST
 from streaming.delta.writer import APPEND, OVERWRITE, Writer
 from streaming.errors import TableRefused
 from streaming.runtime.garbage import never_collected

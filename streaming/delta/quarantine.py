@@ -18,7 +18,7 @@ from streaming.delta.definitions import arrow_schema
 from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.queries import read_all
-from streaming.delta.storage import newest_version
+from streaming.delta.table_log import newest_version
 from streaming.delta.writer import APPEND, Writer, lost_race
 from streaming.errors import TableRefused
 

@@ -25,7 +25,7 @@ from streaming.contracts.tables import (
 from streaming.delta.arrow_values import last_of_each
 from streaming.delta.queries import open_ours, select
 from streaming.delta.state_rows import min_isr_of, states_of, structs_of
-from streaming.delta.storage import BEFORE_FIRST
+from streaming.delta.table_log import BEFORE_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,7 +1,8 @@
-"""The only module that opens, lists or deletes files of the tables; delta-rs and Spark are given a table's folder.
+"""The tables and their data files. delta-rs and Spark are given a table's folder.
 
-Local folders today: for tables in an object store only this module changes. Depends on paths and the entries of Delta's
-log, on no row and no column. ``tests/test_house.py`` checks that no other module reads these files.
+With ``table_log`` the only module that opens, lists or deletes files of the tables: local folders today; for tables in
+an object store only these two change. Depends on paths, on no row and no column. ``tests/test_house.py`` checks that no
+other module reads these files.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 _FILE_OF_OBJECT: Final = re.compile(r'path: "([^"]*)"')
-_NO_VERSION: Final = 1 << 62
-BEFORE_FIRST: Final = -1
-"""The version before the first one; also that of a table that does not exist yet."""
 
 
 def is_table(path: Path) -> bool:
@@ -87,35 +85,6 @@ def make_folder(path: Path) -> None:
         ) from None
 
 
-def has_moved(path: Path, version: int) -> bool:
-    """Return whether a table has another version than the one that was read; cheap, it looks up two file names."""
-    if version == BEFORE_FIRST:
-        return _entry(path, 0).exists() or newest_version(path) > BEFORE_FIRST
-    return _entry(path, version + 1).exists() or not _entry(path, version).exists()
-
-
-def newest_version(path: Path) -> int:
-    """Return the newest version of a table by the names in its log; ``BEFORE_FIRST`` where there is none."""
-    return max((version for _, version in log_entries(path) if version is not None), default=BEFORE_FIRST)
-
-
-def identity_of(path: Path, version: int) -> tuple[int, int] | None:
-    """Return what distinguishes a log entry from a recreated one of the same version; None while there is none."""
-    try:
-        status = _entry(path, version).stat()
-    except FileNotFoundError:
-        return None
-    return status.st_ino, status.st_mtime_ns
-
-
-def committed_after(path: Path, version: int, moment: float) -> bool:
-    """Return whether a version was committed after a moment, in seconds since 1970."""
-    try:
-        return _entry(path, version).stat().st_mtime > moment
-    except FileNotFoundError:
-        return False
-
-
 def read_file(path: Path, file: str, columns: Sequence[str] | None = None) -> pa.Table:
     """Read one data file of a table, by its name in the log; ``columns``: only these.
 
@@ -132,149 +101,28 @@ def file_path(path: Path, file: str) -> str:
     return str(path / unquote(file))
 
 
-def committed_at(path: Path, version: int, actions: Iterable[dict[str, Any]]) -> int:
-    """Return when a version was committed, UTC microseconds; if the commit has no time, when its file was written."""
-    for action in actions:
-        if "timestamp" in action.get("commitInfo", {}):
-            return int(action["commitInfo"]["timestamp"]) * 1000
-    return _entry(path, version).stat().st_mtime_ns // 1000
-
-
-def log_entries(path: Path) -> Iterator[tuple[Path, int | None]]:
-    """List the files of a table's log with the version of those that are entries; None for all others."""
-    with suppress(FileNotFoundError):
-        for file in (path / "_delta_log").iterdir():
-            yield file, int(file.stem) if file.suffix == ".json" and file.stem.isdecimal() else None
-
-
 def path_of(table: DeltaTable) -> Path:
     """Return the folder of a table."""
     return Path(url2pathname(urlsplit(table.table_uri).path))
 
 
-def has_entry(path: Path, version: int) -> bool:
-    """Return whether a version has a log entry: it was committed, and has not expired."""
-    return _entry(path, version).exists()
+def has_all_files(table: DeltaTable) -> bool:
+    """Return whether the data files of a version are still there."""
+    names = table.get_add_actions()["path"].to_pylist()
+    return all((path_of(table) / unquote(name)).exists() for name in names)
 
 
-def actions_of(path: Path, version: int) -> list[dict[str, Any]]:
-    """Read the actions of one log entry; none where it is empty or does not exist (any more).
-
-    Raises:
-        TableUnreadable: it is damaged.
-    """
-    with suppress(FileNotFoundError), reading(str(path)):
-        entry = _entry(path, version).read_text(encoding="utf-8")
-        return [json.loads(line) for line in entry.splitlines() if line]
-    return []
-
-
-def files_added(actions: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
-    """List the files whose rows are new in a commit, each with its date, by date.
-
-    Compaction adds no rows, and neither does a commit that replaces rows: it copies all other rows of the same files.
-    """
-    if any(action.get("remove", {}).get("dataChange") for action in actions):
-        return []
-    added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
-    return sorted(((file["path"], file["partitionValues"]["date"]) for file in added), key=lambda file: file[1])
-
-
-def newest_checkpoint(path: Path) -> int | None:
-    """Return the version of the checkpoint in ``_last_checkpoint``, where readers begin; None for none."""
-    with suppress(FileNotFoundError), reading(str(path)):
-        return int(json.loads((path / "_delta_log" / "_last_checkpoint").read_text(encoding="utf-8"))["version"])
-    return None
-
-
-def oldest_readable(path: Path) -> int:
-    """Return the oldest version that can be read with every later one of the log.
-
-    Whoever deleted older entries may have been killed on the way: single ones may be left, with gaps behind them.
-    """
-    entries = list(log_entries(path))
-    versions = {version for _, version in entries if version is not None}
-    begin = max(versions)
-    while begin - 1 in versions:
-        begin -= 1
-    checkpoints = [_number(file) for file, _ in entries if ".checkpoint" in file.name]
-    return max(begin, min((version for version in checkpoints if version >= begin - 1), default=0))
-
-
-def delete_log_before(path: Path, version: int) -> dict[str, float]:
-    """Delete the log entries before the newest checkpoint at or before a version; the checkpoint holds their result.
-
-    Invariant: the log begins with a checkpoint or with version 0, so a reader never needs an entry that was deleted.
-
-    Returns:
-        The data files that the deleted entries removed from the table, with the time of it, in seconds since 1970.
-    """
-    entries = [(file, _number(file), version is not None) for file, version in log_entries(path)]
-    checkpoints = [number for file, number, _ in entries if ".checkpoint" in file.name]
-    version = min(version, newest_checkpoint(path) or 0)  # the one in _last_checkpoint stays
-    begin = max((number for number in checkpoints if number <= version), default=0)
-    removed: dict[str, float] = {}
-    for file, number, is_entry in entries:
-        if number < begin:
-            removed.update(_removed_by(path, number) if is_entry else {})
-            file.unlink(missing_ok=True)
-    return removed
-
-
-def delete_log_after(path: Path, version: int) -> None:
-    """Delete the log entries and checkpoints behind a version, the newest first: the rest is a table at any moment."""
-    entries = ((_number(file), file) for file, _ in log_entries(path))
-    behind = sorted(each for each in entries if version < each[0] < _NO_VERSION)
-    if behind:
-        (path / "_delta_log" / "_last_checkpoint").unlink(missing_ok=True)  # may name one of them; readers find others
-    for _, file in reversed(behind):
-        file.unlink(missing_ok=True)
-
-
-def log_files(path: Path, after: int) -> Iterator[Path]:
-    """List the folder of the log, the entries and checkpoints of the versions after one, and what has no version."""
-    yield path / "_delta_log"
-    yield from (file for file, _ in log_entries(path) if _number(file) > after)
-
-
-def is_whole(path: Path, version: int) -> bool:
-    """Return whether a version has a log entry that can be read, and the data files that it added, whole."""
-    try:
-        actions = actions_of(path, version)
-        added = [action["add"] for action in actions if "add" in action]
-        return bool(actions) and all((path / unquote(each["path"])).stat().st_size == each["size"] for each in added)
-    except (FileNotFoundError, TableUnreadable):
-        return False
-
-
-def written_by(path: Path, version: int) -> Iterator[Path]:
-    """List the data files that a version added."""
-    return (path / unquote(action["add"]["path"]) for action in actions_of(path, version) if "add" in action)
-
-
-def _removed_by(path: Path, version: int) -> dict[str, float]:
-    actions = actions_of(path, version)
-    removed = [unquote(action["remove"]["path"]) for action in actions if "remove" in action]
-    return dict.fromkeys(removed, _entry(path, version).stat().st_mtime) if removed else {}
-
-
-def _number(file: Path) -> int:
-    """Return the version in the name of a file of the log; a large number for files without one."""
-    number = file.name.lstrip(".").split(".", 1)[0]  # ".N.json.crc" is Hadoop's
-    return int(number) if number.isdecimal() else _NO_VERSION
+def set_aside(path: Path) -> Path:
+    """Rename the folder of a table, so that there is none; return where it is now. One that lay there is deleted."""
+    aside = path.with_name(f"{path.name}.ahead")
+    shutil.rmtree(aside, ignore_errors=True)
+    return path.rename(aside)
 
 
 def data_files(path: Path) -> set[str]:
     """List the data files that lie in the folder of a table, whether a version needs them or not."""
     names = {file.relative_to(path).as_posix() for file in path.rglob("*.parquet")}
     return {name for name in names if not name.startswith("_")}
-
-
-def files_in_log(path: Path) -> set[str]:
-    """List the files that were added or removed by the versions whose log entries are still there."""
-    versions = [version for _, version in log_entries(path) if version is not None]
-    actions = (action for version in versions for action in actions_of(path, version))
-    return {unquote(action[kind]["path"]) for action in actions for kind in ("add", "remove") if kind in action}
 
 
 def new_scratch(path: Path) -> Path:
@@ -294,7 +142,3 @@ def delete_files(path: Path, names: Iterable[str]) -> None:
     """Delete data files of a table."""
     for name in names:
         (path / name).unlink(missing_ok=True)
-
-
-def _entry(path: Path, version: int) -> Path:
-    return path / "_delta_log" / f"{version:020}.json"

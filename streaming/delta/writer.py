@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final, Literal
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from streaming.delta.storage import actions_of, path_of
+from streaming.delta.storage import path_of
 from streaming.delta.table_lock import writing
+from streaming.delta.table_log import actions_of
 from streaming.errors import IsrwatchError, TableRefused
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # sh
 
 from streaming.bus.directory import DirectoryReader
 from streaming.delta.durable import cut_unflushed, flush
+from streaming.delta.rollback import roll_back
 from streaming.errors import ConfigurationError, IsrwatchError, TableUnreadable
 from streaming.jobs.metrics import JobMetrics
 from streaming.jobs.registry import chosen, register_sources
@@ -50,7 +51,7 @@ class Application:
         """
         _check_checkpoint(places)
         self._tables, self._report = places.tables, report
-        _cut_unflushed(places.tables, report)
+        _recover(places.tables, report)
         self._bus = DirectoryReader(places.bus)
         self._stopping = threading.Event()
         self.queries = tuple(
@@ -161,12 +162,15 @@ def _server(address: str, application: Application) -> JobServer | None:
     return JobServer(listen(address, "--listen (job.listen)"), application.metrics.registry, application.problems)
 
 
-def _cut_unflushed(tables: Path, report: Callable[[str], None]) -> None:
+def _recover(tables: Path, report: Callable[[str], None]) -> None:
+    """Take back what a power cut, or a copy of a part of the tables, has left of a future that is gone."""
     if cut := cut_unflushed(tables):
         report(
             f"the machine stopped before {sum(cut.values())} versions of the tables had certainly reached the disk "
             f"({', '.join(sorted(cut))}): they are cut off, and what they held is read from the bus again"
         )
+    if ahead := roll_back(tables):
+        report(f"{', '.join(ahead)} were ahead of partition_changes, which is older: they are rolled back to it")
 
 
 def _check_checkpoint(places: Places) -> None:

@@ -13,7 +13,8 @@ from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.state_reader import as_of_version
-from streaming.delta.storage import BEFORE_FIRST, open_table
+from streaming.delta.storage import open_table
+from streaming.delta.table_log import BEFORE_FIRST
 from streaming.errors import ConfigurationError
 from streaming.jobs.distributed.batch import DistributedReplicationBatch
 from streaming.jobs.distributed.newest import DistributedNewestBatch

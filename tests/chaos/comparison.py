@@ -14,7 +14,7 @@ from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import PARTITION_CHANGES, TABLES
 from streaming.delta.change_reader import rows_between
 from streaming.delta.progress import ProgressTable
-from streaming.delta.storage import BEFORE_FIRST
+from streaming.delta.table_log import BEFORE_FIRST
 from streaming.delta.writer import GENERATION
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from streaming.bus import log
 from streaming.contracts.observations import Channel
 from streaming.delta import durable
-from streaming.delta.storage import newest_version, written_by
+from streaming.delta.table_log import newest_version, written_by
 from tests.chaos.stage import PATIENCE
 
 if TYPE_CHECKING:

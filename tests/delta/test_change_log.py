@@ -18,7 +18,7 @@ from streaming.delta.projections import Projections
 from streaming.delta.queries import query
 from streaming.delta.shared_state import SharedState
 from streaming.delta.state_reader import apply_changes
-from streaming.delta.storage import actions_of
+from streaming.delta.table_log import actions_of
 from streaming.errors import TableRefused
 from tests.changes.conftest import Story
 from tests.plugins.played import decoded

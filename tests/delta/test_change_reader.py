@@ -16,7 +16,7 @@ from streaming.delta import storage
 from streaming.delta.change_reader import ChangeReader, ChangesRestarted, rows_between
 from streaming.delta.definitions import STATISTICS_PROPERTY, arrow_schema
 from streaming.delta.layouts import create_or_upgrade
-from streaming.delta.storage import BEFORE_FIRST, has_moved, log_entries
+from streaming.delta.table_log import BEFORE_FIRST, has_moved, log_entries
 from streaming.errors import TableRefused, TableUnreadable
 from tests.delta.written_changes import commit, expire_log, rows
 from tests.plugins.old_layout import unpack

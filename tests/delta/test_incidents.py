@@ -13,7 +13,7 @@ from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.change_reader import ChangeReader
 from streaming.delta.incidents import IncidentsTable
 from streaming.delta.queries import read_all
-from streaming.delta.storage import BEFORE_FIRST
+from streaming.delta.table_log import BEFORE_FIRST
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from streaming.delta.maintenance import AppendMaintenance, Maintenance, Retentio
 from streaming.delta.progress import ProgressTable
 from streaming.delta.projections import Projections
 from streaming.delta.queries import read_all
-from streaming.delta.storage import delete_log_before, log_entries, newest_checkpoint
+from streaming.delta.table_log import delete_log_before, log_entries, newest_checkpoint
 from streaming.delta.writer import Writer
 from streaming.errors import TableRefused
 from tests.delta.test_change_log import changed

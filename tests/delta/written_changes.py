@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from streaming.delta.change_rows import UNCOMMITTED, in_commit
-from streaming.delta.storage import delete_log_before
+from streaming.delta.table_log import delete_log_before
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.projections import SOURCE_VERSION
 from streaming.delta.state_reader import as_of_version
-from streaming.delta.storage import actions_of
+from streaming.delta.table_log import actions_of
 from streaming.delta.writer import GENERATION, lost_race, next_generation
 from streaming.jobs.schemas import table_schema
 

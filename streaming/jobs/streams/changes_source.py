@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.change_reader import SECONDS_BETWEEN_HEARTBEATS, ChangesRestarted, only_sources, rows_between
-from streaming.delta.storage import BEFORE_FIRST, has_moved, newest_version
+from streaming.delta.table_log import BEFORE_FIRST, has_moved, newest_version
 from streaming.errors import ConfigurationError
 from streaming.jobs.schemas import table_schema
 

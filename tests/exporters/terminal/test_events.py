@@ -22,7 +22,7 @@ from streaming.delta.change_reader import ChangeReader, rows_between
 from streaming.delta.definitions import arrow_schema
 from streaming.delta.events import events_of
 from streaming.delta.layouts import create_or_upgrade
-from streaming.delta.storage import BEFORE_FIRST, newest_version
+from streaming.delta.table_log import BEFORE_FIRST, newest_version
 from streaming.errors import ConfigurationError
 from tests.plugins.played import SECOND, START
 

@@ -13,7 +13,7 @@ from exporters.terminal.state_as_of import state_as_of
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.change_reader import ChangeReader
 from streaming.delta.state_reader import AsOf, apply_changes, count_isr_removals
-from streaming.delta.storage import newest_version
+from streaming.delta.table_log import newest_version
 from tests.exporters.meaning import meaning
 
 if TYPE_CHECKING:

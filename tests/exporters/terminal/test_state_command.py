@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from streaming.commands import app
 from streaming.contracts.tables import BROKER_STATE_TABLE, PARTITION_CHANGES
-from streaming.delta.storage import newest_version
+from streaming.delta.table_log import newest_version
 from tests.exporters.conftest import SECOND, START, Rows, Tables
 
 if TYPE_CHECKING:

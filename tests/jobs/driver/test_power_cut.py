@@ -13,7 +13,8 @@ from streaming.delta import durable, maintenance
 from streaming.delta.change_reader import rows_between
 from streaming.delta.durable import ORDER, cut_unflushed, flush, flushed_version
 from streaming.delta.maintenance import RetentionPolicy
-from streaming.delta.storage import newest_version, open_table
+from streaming.delta.storage import open_table
+from streaming.delta.table_log import newest_version
 from streaming.errors import TableUnreadable
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch

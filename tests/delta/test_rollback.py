@@ -1,0 +1,93 @@
+"""The change log alone is brought back from an older copy: what followed from its later versions goes, nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES, TABLES
+from streaming.delta import maintenance
+from streaming.delta.change_reader import rows_between
+from streaming.delta.durable import cut_unflushed, flush, flushed_version
+from streaming.delta.maintenance import RetentionPolicy
+from streaming.delta.rollback import roll_back
+from streaming.delta.table_log import newest_version
+from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.driver.incidents import IncidentsBatch
+from tests.end_to_end.stories import essence, expected_changes, long_story
+from tests.jobs.driver.test_batch import published, rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streaming.contracts.observations import Observation
+
+DERIVED = ["replication_events", "partition_state", "broker_state", "cluster_state", "incidents"]
+LATER = [pytest.param(10.0, id="rolled back"), pytest.param(0.0, id="derived anew")]
+
+
+def run(tables: Path, story: list[Observation], policy: RetentionPolicy, size: int = 7) -> None:
+    """Apply what the tables lack, and derive the other tables after each batch."""
+    batch = ReplicationBatch(tables, policy)
+    incidents = IncidentsBatch(tables, 30.0, 120.0, policy)
+    log = tables / PARTITION_CHANGES.name
+    begin = batch.position(story[0].source) + 1
+    for start in range(begin, len(story), size):
+        batch.apply(published(story[start : start + size], start=start))
+        batch.projections.project(batch.shared)
+        incidents.apply(rows_between(log, incidents.version, newest_version(log)))
+
+
+@pytest.mark.parametrize("minutes", LATER)
+def test_what_is_ahead_of_an_older_change_log_is_derived_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minutes: float
+) -> None:
+    if not minutes:  # maintenance deletes at once what the newest version does not need
+        for name, often in (("COMMITS_BETWEEN_ROUNDS", 2), ("LOG_ENTRIES", 1), ("SECONDS_BETWEEN_SWEEPS", 0.0)):
+            monkeypatch.setattr(maintenance, name, often)
+    policy, story = RetentionPolicy(reader_minutes=minutes), long_story(seed=9, steps=60)
+    half = len(story) // 2
+    tables = tmp_path / "tables"
+    log = tables / PARTITION_CHANGES.name
+    run(tables, story[:half], policy)
+    shutil.copytree(log, tmp_path / "copy")
+    run(tables, story, policy)
+    flush(tables)
+    shutil.rmtree(log)
+    (tmp_path / "copy").rename(log)
+    other = [*story[:half], *long_story(seed=9, steps=60)[half:-5]]
+
+    assert cut_unflushed(tables) == {}
+    assert sorted(roll_back(tables)) == sorted(DERIVED)
+    assert roll_back(tables) == []
+    for path in (tables / name for name in TABLES):
+        assert (flushed_version(path) or 0) <= max(newest_version(path), 0)
+    run(tables, other, policy, size=11)
+
+    expected = expected_changes(other)
+    assert essence(rows(tables, PARTITION_CHANGES.name)) == expected
+    events = sorted(row["event_id"] for row in rows(tables, "replication_events"))
+    assert events == sorted(event for row in expected for event in row["events"])
+    last = {row["key"][1]: row["after"]["change_number"] for row in expected if row["after"]}
+    assert {row["partition"]: row["change_number"] for row in rows(tables, "partition_state")} == last
+    run(tmp_path / "plain", other, policy)
+    assert incidents(tables) == incidents(tmp_path / "plain") != []
+
+
+def incidents(tables: Path) -> list[tuple[object, ...]]:
+    return sorted((row["incident_id"], row["opened_at"], row["closed_at"]) for row in rows(tables, INCIDENTS.name))
+
+
+def test_where_there_is_no_change_log_nothing_is_touched(tmp_path: Path) -> None:
+    run(tmp_path, long_story(seed=9, steps=20), RetentionPolicy())
+    shutil.rmtree(tmp_path / PARTITION_CHANGES.name)
+
+    assert roll_back(tmp_path) == []
+
+
+def test_tables_of_one_time_are_left_as_they_are(tmp_path: Path) -> None:
+    run(tmp_path, long_story(seed=9, steps=20), RetentionPolicy())
+
+    assert roll_back(tmp_path) == []
