@@ -421,3 +421,38 @@ def test_a_minimum_in_the_log_counts_from_its_own_time(story: Story) -> None:
     state, _ = run(story.seen)
 
     assert next(state.partitions()).under_min_isr_seconds == 10
+
+
+def test_directories_that_a_new_registration_lacks_have_not_failed(story: Story) -> None:
+    story.snapshot()
+    story.later().broker(2, broker_epoch=6, log_dirs=("d2", "d3"))
+    story.later().broker(2, broker_epoch=6, log_dirs=("d3",))
+
+    _, changes = run(story.seen)
+
+    found = [event for change in changes for event in change.events if event.event is EventKind.LOG_DIR_OFFLINE]
+    assert [(event.event_broker, event.detail) for event in found] == [(2, "d2")]
+
+
+def test_elections_between_two_polls_make_what_was_read_before_them_stale(poll: Story) -> None:
+    poll.snapshot([{"leader_epoch": 5, "partition_epoch": None}])
+    poll.later(30).partition(leader_epoch=7, partition_epoch=None)
+    poll.later(30).partition(leader_epoch=6, isr=(1, 2), partition_epoch=None)
+
+    state, _ = run(poll.seen)
+
+    (partition,) = state.partitions()
+    assert (partition.leader_epoch, partition.isr) == (7, (1, 2, 3))
+
+
+def test_a_minimum_reaches_every_partition_behind_one_that_has_it_already(story: Story) -> None:
+    story.snapshot([{}, {}])
+    state, _ = run(story.seen)
+    first, _ = sorted(state.partitions(), key=lambda partition: partition.partition)
+    state.put_partition(first._replace(min_isr_configured=3))
+    told = len(story.seen)
+    story.later().config("3")
+
+    _, changes = run(story.seen[told:], state)
+
+    assert [(change.after.partition, change.after.min_isr_configured) for change in changes if change.after] == [(1, 3)]

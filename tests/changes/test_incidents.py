@@ -14,11 +14,13 @@ from streaming.changes.fold import fold
 from streaming.changes.incident_document import decode_incident, encode_incident
 from streaming.changes.incidents import IncidentFold, IncidentGaps
 from streaming.changes.state import ReplicationState
+from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
 from streaming.delta.change_rows import changes_to_arrow
 from streaming.delta.incident_rows import incident_row, rows_of
 from streaming.sources.simulated import SimulatedSource, load_scenario
+from tests.changes.conftest import Story
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -261,6 +263,24 @@ def test_the_sentence_says_what_a_person_must_know() -> None:
     assert [row["summary"] for row in table.values()] == [
         "brokers 2 and 3 were lost: 12 partitions under-replicated for 36.9 s, 6 under min ISR for 17.6 s"
     ]
+
+
+def test_a_reassignment_counts_the_partitions_that_have_still_to_move() -> None:
+    def summaries() -> list[str]:
+        rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
+        return [row["summary"] for row in table_of([rows], IncidentGaps()).values()]
+
+    moving = {"replicas": (1, 2, 3, 4), "adding_replicas": (4,), "removing_replicas": (3,)}
+    moved = {"replicas": (1, 2, 4), "isr": (1, 2, 4)}
+    cause = {"cause": Cause.REASSIGNMENT, "evidence": Evidence.PROVEN}
+    story = Story()
+    story.snapshot([{}, {}])
+    for number in (0, 1):
+        story.later().partition(number, partition_epoch=1, **moving, **cause)
+    assert [summary.rpartition(", ")[2] for summary in summaries()] == ["2 still moving"]
+    for number in (0, 1):
+        story.later().partition(number, partition_epoch=2, **moved, **cause)
+        assert [summary.rpartition(", ")[2] for summary in summaries()] == [f"{1 - number} still moving"]
 
 
 def test_seconds_are_those_of_the_partitions_states() -> None:
