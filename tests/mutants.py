@@ -99,7 +99,7 @@ def _fault(path: Path, tests: tuple[str, ...], candidate: Candidate) -> Fault | 
 
 
 def what_runs(source: str) -> str | None:
-    """Return what of a module is run, without annotations, protocols and docstrings; None if it is no Python."""
+    """Return what of a module is run, without annotations, protocols and slots; None if it is no Python."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -121,6 +121,9 @@ class _WithoutAnnotations(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST | None:
+        for decorator in node.decorator_list:
+            if isinstance(decorator, ast.Call):  # slots save memory, and change nothing else
+                decorator.keywords = [each for each in decorator.keywords if each.arg != "slots"]
         return None if "Protocol" in _names_in(*node.bases) else self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> ast.AST | None:
