@@ -7,6 +7,7 @@ is touched: then it is the one that must be brought back.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from streaming.contracts.tables import PARTITION_CHANGES
@@ -36,9 +37,10 @@ def roll_back(directory: Path) -> list[str]:
 
 def _ahead(directory: Path, newest: int) -> Iterator[str]:
     for name in ORDER:
-        table = open_table(directory / name)
-        if table is not None and as_of_version(table) > newest:
-            yield name
+        with suppress(TableUnreadable):  # only the query that writes a damaged table is to stop
+            table = open_table(directory / name)
+            if table is not None and as_of_version(table) > newest:
+                yield name
 
 
 def _roll_back_to(path: Path, upto: int) -> None:

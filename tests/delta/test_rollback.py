@@ -91,3 +91,11 @@ def test_tables_of_one_time_are_left_as_they_are(tmp_path: Path) -> None:
     run(tmp_path, long_story(seed=9, steps=20), RetentionPolicy())
 
     assert roll_back(tmp_path) == []
+
+
+def test_a_table_that_cannot_be_read_is_left_to_the_query_that_writes_it(tmp_path: Path) -> None:
+    run(tmp_path, long_story(seed=9, steps=20), RetentionPolicy())
+    events = tmp_path / "replication_events"
+    (events / "_delta_log" / f"{newest_version(events):020}.json").write_text("{")
+
+    assert roll_back(tmp_path) == []
