@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from streaming.bus.frames import BusFrame, Damaged, encode_frame, end_of_last_frame, last_frame_start, parse
-from streaming.bus.log import WritableLog
+from streaming.bus.log import WritableLog, sync_file
 from streaming.bus.segments import Segment, folder_of, folders, segments, source_of
 from streaming.contracts.codec import encode
 from streaming.errors import ConfigurationError, IsrwatchError
@@ -154,6 +154,12 @@ class DirectoryReader:
         if start <= position < end:
             start = next(item.end for item in self.read(channel, source, position, end))
         return end, max(end - start, 0)
+
+    def flush(self, channel: Channel) -> None:
+        """Wait until what the logs of a channel hold is on the disk: readers see it before their writer has waited."""
+        for source in self.logs(channel):
+            for segment in self._segments(channel, source)[-2:]:  # the writer has waited for all before those
+                sync_file(segment.path)
 
     def segment_positions(self, channel: Channel, source: str) -> list[int]:
         """Return the base positions of a log's segments, where a long range may be split."""

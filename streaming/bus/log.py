@@ -74,7 +74,7 @@ class WritableLog:
         """Open the segment of the current base: a new one, or one that a crash left empty."""
         file = os.open(self._folder / segment_name(self._base), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         if self._fsync:
-            _sync_folder(self._folder)
+            sync_file(self._folder)
         return file
 
     def _write(self, data: bytes) -> None:
@@ -159,9 +159,11 @@ def _locked(folder: Path) -> int:
     return lock
 
 
-def _sync_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+def sync_file(path: Path) -> None:
+    """Wait until a file or folder is on the disk; one that was deleted meanwhile need not be."""
+    with suppress(FileNotFoundError):
+        opened = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)

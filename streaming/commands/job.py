@@ -54,9 +54,7 @@ def job(
 
     With spark-submit: spark-submit --driver-memory 4g deploy/spark/main.py --config isrwatch.toml
     """
-    from streaming.delta.table_lock import sole_writer
     from streaming.jobs.queries import Places
-    from streaming.jobs.registry import chosen
 
     settings = configuration.load(config)
     places = Places(
@@ -70,9 +68,19 @@ def job(
         queries=tuple(query) if query else settings.job.queries,
         listen=settings.job.listen if listen is None else listen,
     )
-    with sole_writer(places.tables, chosen(job_settings.queries)):
-        _run(job_settings, places)
+    _run_alone(job_settings, places)
     _say("stopped; everything applied is in the tables")
+
+
+def _run_alone(settings: JobSettings, places: Places) -> None:
+    from streaming.delta.table_lock import sole_writer
+    from streaming.jobs.application import recover
+    from streaming.jobs.registry import chosen
+
+    queries = chosen(settings.queries)
+    recover(places.tables, _warn)
+    with sole_writer(places.tables, queries):
+        _run(settings, places)
 
 
 def _run(settings: JobSettings, places: Places) -> None:

@@ -14,24 +14,35 @@ Invariants:
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.sample_tables import SAMPLE_TABLES
 from streaming.contracts.tables import PARTITION_CHANGES, QUARANTINE, SOURCE_PROGRESS, TABLES
-from streaming.delta.storage import is_table, make_folder
-from streaming.delta.table_lock import in_turn, writing
-from streaming.delta.table_log import delete_log_after, is_whole, log_files, newest_version, written_by
+from streaming.delta.storage import has_all_files, is_table, make_folder, open_table, reading, set_aside
+from streaming.delta.table_lock import in_turn, sole_writer, writing
+from streaming.delta.table_log import (
+    delete_checkpoint,
+    delete_log_after,
+    forget_newest_checkpoint,
+    is_whole,
+    log_files,
+    newest_version,
+    written_by,
+)
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 _MARK: Final = "_flushed.json"
 _TURN: Final = "flush"
+_NO_FOLDERS: Final = {errno.EINVAL, errno.ENOTSUP}
+"""What file systems answer that cannot flush a folder."""
 _FIRST: Final = (QUARANTINE.name, PARTITION_CHANGES.name, *(table.name for table in SAMPLE_TABLES))
 ORDER: Final = (
     *_FIRST,
@@ -48,37 +59,46 @@ class Mark(NamedTuple):
     boot: str | None
 
 
-def flush(directory: Path) -> None:
+def flush(directory: Path, first: Callable[[], object] = lambda: None) -> None:
     """Flush what the tables below a directory hold now.
+
+    Args:
+        directory: of the tables.
+        first: flushes what the tables have read; called before a mark is moved.
 
     Raises:
         OSError: the disk refuses; the marks stay where they are.
         TableUnreadable: a table lacks what it has committed.
     """
-    with in_turn(directory, _TURN):
+    with in_turn(directory, _TURN), reading(str(directory)):
         tables = [directory / name for name in ORDER if is_table(directory / name)]
         newest = {path: newest_version(path) for path in reversed(tables)}
+        first()
         for path in tables:
             before = read_mark(path)
             if before is None or (newest[path], boot()) != before:
                 _flush_table(path, before, newest[path])
 
 
-def cut_unflushed(directory: Path) -> dict[str, int]:
+def cut_unflushed(directory: Path, queries: Collection[str] = ()) -> dict[str, int]:
     """Cut the tables back to their marks if the power was cut since; before any of them is opened.
 
-    It was if the machine has booted since a mark was set, or if a version behind a mark is damaged.
+    It was if the machine has booted since a mark was set, or if a version behind a mark is damaged. Nothing is cut
+    where a mark cannot be gone back to, because a program that knows no marks has written the tables meanwhile.
+
+    Args:
+        directory: of the tables.
+        queries: all that may write them; none of them may be running.
 
     Returns:
         How many versions were cut, by table.
 
     Raises:
         TableUnreadable: a table lacks versions that had been flushed: no power cut explains that.
+        TableRefused: tables must be cut, and another job writes some of them.
         IsrwatchError: the disk is full, or refuses.
     """
-    make_folder(directory)
-    cut: dict[str, int] = {}
-    with in_turn(directory, _TURN), writing(str(directory)):
+    with cutting(directory):
         marks = {directory / name: mark for name in ORDER if (mark := read_mark(directory / name)) is not None}
         newest = {path: newest_version(path) for path in marks}
         for path, mark in marks.items():
@@ -87,12 +107,53 @@ def cut_unflushed(directory: Path) -> dict[str, int]:
                     f"the table {path} ends with version {newest[path]}, but {mark.version} had been flushed to the "
                     "disk; bring back the whole folder of the tables from one copy"
                 )
-        if any(_may_lack_something(path, mark, newest[path]) for path, mark in marks.items()):
-            for path, mark in marks.items():
-                delete_log_after(path, mark.version)
-                _flush_table(path, mark, mark.version)
-                cut |= {path.name: newest[path] - mark.version} if newest[path] > mark.version else {}
-    return cut
+        for name in ORDER:
+            _set_torn_beginning_aside(directory / name)
+        if not any(_may_lack_something(path, mark, newest[path]) for path, mark in marks.items()):
+            return {}
+        with sole_writer(directory, queries):
+            if all(_can_go_back_to(path, mark.version) for path, mark in marks.items()):
+                _cut(marks)
+                return {
+                    path.name: newest[path] - mark.version for path, mark in marks.items() if newest[path] > mark[0]
+                }
+    return {}
+
+
+@contextmanager
+def cutting(directory: Path) -> Iterator[None]:
+    """Wait for the turn to flush or cut the tables below a directory; errors of its disk are one sentence."""
+    make_folder(directory)
+    with in_turn(directory, _TURN), writing(str(directory)):
+        yield
+
+
+def _cut(marks: dict[Path, Mark]) -> None:
+    """Cut tables back, those that follow from others first: after a kill within it none is ahead of another."""
+    for path, mark in reversed(marks.items()):
+        delete_log_after(path, mark.version)
+    for path, mark in marks.items():
+        _flush_table(path, mark, mark.version)
+
+
+def _can_go_back_to(path: Path, version: int) -> bool:
+    """Return whether a version can be read; its checkpoint may be torn, and the hint name one that is gone."""
+    forget_newest_checkpoint(path)
+    try:
+        table = open_table(path, version)
+    except TableUnreadable:
+        delete_checkpoint(path, version)
+        try:
+            table = open_table(path, version)
+        except TableUnreadable:
+            return False
+    return table is not None and has_all_files(table)
+
+
+def _set_torn_beginning_aside(path: Path) -> None:
+    """Rename a table that was never flushed, and whose one version is damaged: it holds nothing yet."""
+    if read_mark(path) is None and newest_version(path) == 0 and not is_whole(path, 0):
+        set_aside(path)
 
 
 def _may_lack_something(path: Path, mark: Mark, newest: int) -> bool:
@@ -113,8 +174,12 @@ def flushed_version(path: Path) -> int | None:
 
 
 def read_mark(path: Path) -> Mark | None:
-    """Read the mark of a table; None where there is none."""
-    with suppress(FileNotFoundError):
+    """Read the mark of a table; None where there is none.
+
+    Raises:
+        TableUnreadable: it is damaged.
+    """
+    with suppress(FileNotFoundError), reading(str(path)):
         mark = json.loads((path / _MARK).read_text(encoding="utf-8"))
         return Mark(mark["version"], mark["boot"])
     return None
@@ -129,7 +194,7 @@ def boot() -> str | None:
 
 def _flush_table(path: Path, before: Mark | None, upto: int) -> None:
     files = set(_everything(path) if before is None else _written_since(path, before.version, upto))
-    folders = {path, *(file.parent for file in files)}
+    folders = {path, path.parent, *(file.parent for file in files)}
     for each in (*files, *folders):
         _sync(each)
     _write_mark(path, Mark(upto, boot()))
@@ -140,7 +205,9 @@ def _everything(path: Path) -> Iterator[Path]:
 
 
 def _written_since(path: Path, after: int, upto: int) -> Iterator[Path]:
-    """Yield what the versions in ``(after, upto]`` have written, their checkpoints included.
+    """Yield what the versions in ``(after, upto]`` have written, and checkpoints from ``after`` on.
+
+    That of ``after`` may be younger than its mark: it is written after its version is visible.
 
     Raises:
         TableUnreadable: one of them is not whole.
@@ -167,5 +234,8 @@ def _sync(file: Path) -> None:
         opened = os.open(file, os.O_RDONLY)
         try:
             os.fsync(opened)
+        except OSError as error:
+            if error.errno not in _NO_FOLDERS or not file.is_dir():
+                raise
         finally:
             os.close(opened)

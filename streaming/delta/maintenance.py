@@ -101,7 +101,9 @@ class Maintenance:
                 before = middle
         flushed = flushed_version(self._path)
         limit = max(0, before, newest - LOG_ENTRIES)
-        self._unreferenced_since |= delete_log_before(self._path, limit if flushed is None else min(limit, flushed))
+        if flushed is not None:  # before it, because its checkpoint may be younger than its mark, and torn
+            limit = min(limit, max(0, flushed - 1))
+        self._unreferenced_since |= delete_log_before(self._path, limit)
 
     def sweep(self) -> None:
         """Delete the data files that no version in the log has needed for ``reader_minutes``.

@@ -11,28 +11,39 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.durable import ORDER, mark_again
+from streaming.delta.durable import ORDER, cutting, mark_again
 from streaming.delta.state_reader import as_of_version
 from streaming.delta.storage import has_all_files, open_table, set_aside
+from streaming.delta.table_lock import sole_writer
 from streaming.delta.table_log import BEFORE_FIRST, delete_log_after, log_entries, newest_version
 from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
 
-def roll_back(directory: Path) -> list[str]:
+def roll_back(directory: Path, queries: Collection[str] = ()) -> list[str]:
     """Roll back the tables that are ahead of the change log; before any of them is opened.
+
+    Args:
+        directory: of the tables.
+        queries: all that may write them; none of them may be running.
 
     Returns:
         Their names.
+
+    Raises:
+        TableRefused: tables must be rolled back, and another job writes some of them.
     """
-    newest = newest_version(directory / PARTITION_CHANGES.name)
-    ahead = [] if newest == BEFORE_FIRST else list(_ahead(directory, newest))
-    for name in ahead:
-        _roll_back_to(directory / name, newest)
-    return ahead
+    with cutting(directory):
+        newest = newest_version(directory / PARTITION_CHANGES.name)
+        ahead = [] if newest == BEFORE_FIRST else list(_ahead(directory, newest))
+        if ahead:
+            with sole_writer(directory, queries):
+                for name in ahead:
+                    _roll_back_to(directory / name, newest)
+        return ahead
 
 
 def _ahead(directory: Path, newest: int) -> Iterator[str]:

@@ -138,18 +138,30 @@ def delete_log_before(path: Path, version: int) -> dict[str, float]:
 
 def delete_log_after(path: Path, version: int) -> None:
     """Delete the log entries and checkpoints behind a version, the newest first: the rest is a table at any moment."""
+    forget_newest_checkpoint(path)
     entries = ((_number(file), file) for file, _ in log_entries(path))
-    behind = sorted(each for each in entries if version < each[0] < _NO_VERSION)
-    if behind:
-        (path / "_delta_log" / "_last_checkpoint").unlink(missing_ok=True)  # may name one of them; readers find others
-    for _, file in reversed(behind):
+    for _, file in sorted((each for each in entries if version < each[0] < _NO_VERSION), reverse=True):
         file.unlink(missing_ok=True)
 
 
-def log_files(path: Path, after: int) -> Iterator[Path]:
-    """List the folder of the log, the entries and checkpoints of the versions after one, and what has no version."""
+def forget_newest_checkpoint(path: Path) -> None:
+    """Delete the hint where readers begin: it may name a checkpoint that is gone; without it they look for one."""
+    (path / "_delta_log" / "_last_checkpoint").unlink(missing_ok=True)
+
+
+def delete_checkpoint(path: Path, version: int) -> None:
+    """Delete the checkpoint of a version, if there is one and older entries hold the same."""
+    entries = [(_number(file), file) for file, _ in log_entries(path)]
+    if any(number < version for number, _ in entries):
+        for number, file in entries:
+            if number == version and ".checkpoint" in file.name:
+                file.unlink(missing_ok=True)
+
+
+def log_files(path: Path, begin: int) -> Iterator[Path]:
+    """List the folder of the log, entries and checkpoints from a version on, and what has no version."""
     yield path / "_delta_log"
-    yield from (file for file, _ in log_entries(path) if _number(file) > after)
+    yield from (file for file, _ in log_entries(path) if _number(file) >= begin)
 
 
 def is_whole(path: Path, version: int) -> bool:

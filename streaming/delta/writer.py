@@ -121,7 +121,7 @@ class Writer:
             yield expected
         except (DeltaError, IsrwatchError) as error:
             if self._has_committed(expected):
-                self._table.update_incremental()
+                self._table.load_as_version(expected)
                 return
             if isinstance(error, DeltaError):
                 self._check_race(error, expected)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 
 from streaming.bus.directory import DirectoryReader
+from streaming.contracts.observations import Channel
 from streaming.delta.durable import cut_unflushed, flush
 from streaming.delta.rollback import roll_back
-from streaming.errors import ConfigurationError, IsrwatchError, TableUnreadable
+from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.metrics import JobMetrics
-from streaming.jobs.registry import chosen, register_sources
+from streaming.jobs.registry import QUERIES, chosen, register_sources
 from streaming.jobs.reporting import Reporter
 from streaming.jobs.serving import JobServer
 from streaming.jobs.supervised import SupervisedQuery
@@ -51,9 +52,9 @@ class Application:
         """
         _check_checkpoint(places)
         self._tables, self._report = places.tables, report
-        _recover(places.tables, report)
         self._bus = DirectoryReader(places.bus)
         self._stopping = threading.Event()
+        self._flush()  # opening may upgrade them
         self.queries = tuple(
             SupervisedQuery(name, definition, settings, places, report)
             for name, definition in chosen(settings.queries).items()
@@ -128,11 +129,15 @@ class Application:
     def _flush(self) -> bool:
         """Flush the tables to the disk; report where that fails, and return whether it did not."""
         try:
-            flush(self._tables)
-        except (OSError, TableUnreadable) as error:
+            flush(self._tables, self._flush_bus)
+        except (OSError, IsrwatchError) as error:
             self._report(f"the tables cannot be flushed to the disk, so the bus keeps what they hold: {error}")
             return False
         return True
+
+    def _flush_bus(self) -> None:
+        for channel in Channel:
+            self._bus.flush(channel)
 
     def _close_server(self) -> None:
         if self._server is not None:
@@ -162,17 +167,6 @@ def _server(address: str, application: Application) -> JobServer | None:
     return JobServer(listen(address, "--listen (job.listen)"), application.metrics.registry, application.problems)
 
 
-def _recover(tables: Path, report: Callable[[str], None]) -> None:
-    """Take back what a power cut, or a copy of a part of the tables, has left of a future that is gone."""
-    if cut := cut_unflushed(tables):
-        report(
-            f"the machine stopped before {sum(cut.values())} versions of the tables had certainly reached the disk "
-            f"({', '.join(sorted(cut))}): they are cut off, and what they held is read from the bus again"
-        )
-    if ahead := roll_back(tables):
-        report(f"{', '.join(ahead)} were ahead of partition_changes, which is older: they are rolled back to it")
-
-
 def _check_checkpoint(places: Places) -> None:
     try:
         places.checkpoint.mkdir(parents=True, exist_ok=True)
@@ -185,3 +179,21 @@ def _check_checkpoint(places: Places) -> None:
         f"cannot write checkpoints to {places.checkpoint}: {reason}; point job.checkpoint (--checkpoint) at a folder "
         "that can be written"
     )
+
+
+def recover(tables: Path, report: Callable[[str], None]) -> None:
+    """Take back what a power cut, or a copy of a part of the tables, has left of a future that is gone.
+
+    Before the tables of a query are locked or opened.
+
+    Raises:
+        TableRefused: that must be done, and another job writes the tables.
+        TableUnreadable: a table lacks what had been flushed to the disk.
+    """
+    if cut := cut_unflushed(tables, QUERIES):
+        report(
+            f"the machine stopped before {sum(cut.values())} versions of the tables had certainly reached the disk "
+            f"({', '.join(sorted(cut))}): they are cut off, and what they held is read from the bus again"
+        )
+    if ahead := roll_back(tables, QUERIES):
+        report(f"{', '.join(ahead)} were ahead of partition_changes, which is older: they are rolled back to it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from typing import TYPE_CHECKING
@@ -14,8 +15,9 @@ from streaming.delta.change_reader import rows_between
 from streaming.delta.durable import ORDER, cut_unflushed, flush, flushed_version
 from streaming.delta.maintenance import RetentionPolicy
 from streaming.delta.storage import open_table
+from streaming.delta.table_lock import sole_writer
 from streaming.delta.table_log import newest_version
-from streaming.errors import TableUnreadable
+from streaming.errors import TableRefused, TableUnreadable
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch
 from tests.end_to_end.stories import essence, expected_changes, long_story
@@ -207,3 +209,84 @@ def test_a_table_that_was_never_flushed_is_left_alone(tmp_path: Path) -> None:
     table = open_table(disk.tables / PARTITION_CHANGES.name)
     assert table is not None
     assert flushed_version(disk.tables / PARTITION_CHANGES.name) is None
+
+
+def test_a_mark_that_cannot_be_gone_back_to_cuts_nothing(tmp_path: Path, machine: Machine) -> None:
+    """A program that knows no marks has written the tables, and maintained them, since."""
+    disk, story = Disk(tmp_path, random.Random(0)), long_story(seed=1, steps=40)
+    job = Job(disk, story)
+    disk.flush()
+    marks = {path: (path / "_flushed.json").read_text() for path in disk.tables.iterdir() if path.is_dir()}
+    for path in marks:
+        (path / "_flushed.json").unlink()
+    while job.position < len(story) - 1:
+        job.apply(2)
+    log = disk.tables / PARTITION_CHANGES.name
+    assert open_table(log) is not None
+    for path, mark in marks.items():
+        (path / "_flushed.json").write_text(mark)
+    for entry in sorted((log / "_delta_log").glob("*.json"))[:3]:
+        entry.unlink()
+    before = sorted(file.name for file in (log / "_delta_log").glob("*.json"))
+    machine.boots += 1
+
+    assert cut_unflushed(disk.tables) == {}
+
+    assert sorted(file.name for file in (log / "_delta_log").glob("*.json")) == before
+
+
+@pytest.mark.parametrize("content", [b"", b'{"version": 99, "size": 1}'])
+def test_a_checkpoint_and_its_hint_that_were_not_flushed_are_forgotten(
+    tmp_path: Path, machine: Machine, content: bytes
+) -> None:
+    disk, story = Disk(tmp_path, random.Random(0)), long_story(seed=1, steps=40)
+    job = Job(disk, story)
+    job.apply(10)
+    job.apply(10)
+    disk.flush()
+    log = disk.tables / PARTITION_CHANGES.name / "_delta_log"
+    version = newest_version(log.parent)
+    (log / f"{version:020}.checkpoint.parquet").write_bytes(b"torn")
+    (log / "_last_checkpoint").write_bytes(content or json.dumps({"version": version, "size": 4}).encode())
+    machine.boots += 1
+
+    assert cut_unflushed(disk.tables) == {}
+
+    again = Job(disk, story)
+    again.apply(len(story))
+    assert essence(rows(disk.tables, PARTITION_CHANGES.name)) == expected_changes(story)
+
+
+def test_a_new_table_whose_one_version_is_torn_is_made_anew(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, random.Random(0))
+    Job(disk, long_story(seed=1, steps=10))
+    log = disk.tables / PARTITION_CHANGES.name
+    (log / "_delta_log" / f"{0:020}.json").write_text("")
+
+    cut_unflushed(disk.tables)
+
+    assert Job(disk, long_story(seed=1, steps=10)).position == -1
+
+
+def test_tables_that_another_job_writes_are_not_cut(tmp_path: Path, machine: Machine) -> None:
+    disk = Disk(tmp_path, random.Random(0))
+    job = Job(disk, long_story(seed=1, steps=10))
+    disk.flush()
+    job.apply(5)
+    machine.boots += 1
+
+    with sole_writer(disk.tables, ["offsets"]), pytest.raises(TableRefused, match="another job writes the tables"):
+        cut_unflushed(disk.tables, ["replication", "offsets"])
+
+    assert cut_unflushed(disk.tables, ["replication", "offsets"])
+
+
+def test_a_damaged_mark_is_a_sentence(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, random.Random(0))
+    Job(disk, long_story(seed=1, steps=10))
+    disk.flush()
+    (disk.tables / PARTITION_CHANGES.name / "_flushed.json").write_text("{")
+
+    for attempt in (flush, cut_unflushed):
+        with pytest.raises(TableUnreadable, match="cannot read the table"):
+            attempt(disk.tables)
