@@ -13,6 +13,7 @@ from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.delta.durable import cut_unflushed, flush
 from streaming.delta.rollback import roll_back
+from streaming.delta.storage import make_folder
 from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.metrics import JobMetrics
 from streaming.jobs.registry import QUERIES, chosen, register_sources
@@ -54,6 +55,7 @@ class Application:
         self._tables, self._report = places.tables, report
         self._bus = DirectoryReader(places.bus)
         self._stopping = threading.Event()
+        make_folder(places.tables)
         self._flush()  # opening may upgrade them
         self.queries = tuple(
             SupervisedQuery(name, definition, settings, places, report)
