@@ -9,7 +9,7 @@ from exporters.terminal.event_filter import EventFilter
 from exporters.terminal.events import history
 from exporters.terminal.output import Field
 from exporters.terminal.time_parsing import SECOND, span
-from streaming.contracts.incidents import IncidentClass
+from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass
 from streaming.contracts.tables import INCIDENTS
 from streaming.delta.arrow_values import columns_of
 from streaming.delta.queries import open_ours, query, quoted
@@ -22,12 +22,7 @@ if TYPE_CHECKING:
     from exporters.terminal.output import Row
     from exporters.terminal.time_parsing import Clock
 
-_STYLES: Final = {
-    IncidentClass.UNCLEAN_ELECTION: "bold red",
-    IncidentClass.CONTROLLED_SHUTDOWN: "",
-    IncidentClass.ROLLING_RESTART: "",
-    IncidentClass.REASSIGNMENT: "",
-}
+_STYLES: Final = {IncidentClass.UNCLEAN_ELECTION: "bold red", **dict.fromkeys(PLANNED_CLASSES, "")}
 
 
 def read_incidents(tables: Path) -> list[dict[str, Any]]:

@@ -153,11 +153,14 @@ def summary_of(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...
 
 _WHAT = {
     IncidentClass.BROKER_LOSS: "{brokers} {were} lost",
+    IncidentClass.RACK_LOSS: "the rack of {brokers} was lost",
     IncidentClass.CONTROLLED_SHUTDOWN: "{brokers} {were} stopped cleanly",
     IncidentClass.ROLLING_RESTART: "rolling restart of {brokers}",
+    IncidentClass.UNSAFE_SHUTDOWN: "{brokers} {were} stopped though partitions could not spare it",
     IncidentClass.SLOW_FOLLOWER: "{brokers} could not keep up",
     IncidentClass.LEADER_STALL: "{brokers} stood still and expelled healthy followers",
     IncidentClass.NETWORK_SPLIT: "{brokers} {were} cut off from the other brokers",
+    IncidentClass.LINK_FAILURE: "the link between {brokers} failed",
     IncidentClass.DISK_FAILURE: "a log directory of {brokers} failed",
     IncidentClass.REASSIGNMENT: "partitions are being reassigned",
     IncidentClass.UNCLEAN_ELECTION: "{brokers} {were} lost and leaders were elected uncleanly",
