@@ -9,6 +9,7 @@ WORKERS ?= 2
 SAMPLE ?= 300
 SEED ?=
 SCENARIO ?=
+FAULTS ?=
 DIST ?= dist
 PACKAGER ?=
 
@@ -24,7 +25,7 @@ SAY := @printf '\033[1m%s\033[0m\n'
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo test check format generated bench chaos mutants package lock clean
+.PHONY: help env env-dev jars tools demo test check format generated bench chaos drill mutants package lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +94,9 @@ bench: $(DEV_READY) jars ## measure on this machine, and print what was measured
 
 chaos: $(DEV_READY) jars ## random runs of the real job under random harm: RUNS=50, SEED=N repeats them
 	@$(BIN)/python -m tests.chaos --runs $(RUNS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+drill: $(DEV_READY) jars ## ten faults of a real Kafka, and whether each is told as what it was: FAULTS=A,B
+	@$(BIN)/python -m tests.drill $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)
 
 mutants: $(DEV_READY) ## put small faults into the rules, to see that a test fails of each: SAMPLE=300, SEED=N
 	@$(BIN)/python -m tests.mutants --sample $(SAMPLE) --workers $(WORKERS) $(if $(SEED),--seed $(SEED)) $(ARGS)

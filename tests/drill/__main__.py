@@ -1,0 +1,74 @@
+"""``python -m tests.drill``: ten faults of a real Kafka cluster, and whether each is told as what it was.
+
+--faults A,B  only these, in this order
+--keep DIR    the folder to work in; it stays (without it: a temporary one)
+
+Prints one line per fault. The exit code is 1 if one was told as something else. About twenty minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import groupby
+from pathlib import Path
+
+from tests.drill.faults import FAULTS, suspects
+from tests.drill.stage import DEFAULTS, DrillStage
+
+GAP_SECONDS = 8
+GAP_OF_DEFAULTS = 20
+
+
+def micros() -> int:
+    return time.time_ns() // 1000
+
+
+def drilled(name: str, stage: DrillStage) -> str:
+    """Play one fault and print what was told of it; return what is wrong with that."""
+    fault, began = FAULTS[name], micros()
+    stage.wait_full()
+    fault.act(stage)
+    stage.wait_quiet()
+    rows = stage.incidents(began, micros())
+    wrong = fault.wrong(rows)
+    told = "; ".join(f"{row['incident_class']} {sorted(suspects(row))}" for row in rows) or "nothing"
+    print(f"{'WRONG' if wrong else 'right'}  {name}: {told}{f' ({wrong})' if wrong else ''}", flush=True)
+    for row in rows:
+        print(f"       {row['summary']}", flush=True)
+    return wrong
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--faults", default=",".join(FAULTS))
+    options.add_argument("--keep", type=Path)
+    given = options.parse_args()
+    if os.geteuid():  # a disk of its own needs a mount: be root in a name space of our own
+        again = ["unshare", "--map-root-user", "--mount", sys.executable, "-m", "tests.drill", *sys.argv[1:]]
+        return subprocess.run(again, check=False).returncode
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # through every finally: nothing stays behind
+    directory = given.keep or Path(tempfile.mkdtemp(prefix="drill-"))
+    wrong = []
+    for number, (is_default, names) in enumerate(
+        groupby(given.faults.split(","), key=lambda name: FAULTS[name].timeouts is DEFAULTS)
+    ):
+        timeouts, gap = FAULTS[name := next(names)].timeouts, GAP_OF_DEFAULTS if is_default else GAP_SECONDS
+        folder = directory / str(number)
+        folder.mkdir(parents=True)
+        with DrillStage(folder, timeouts, gap) as stage:
+            wrong += [each for each in (name, *names) if drilled(each, stage)]
+    if not given.keep:
+        shutil.rmtree(directory, ignore_errors=True)
+    told = f", told as something else: {', '.join(wrong)}" if wrong else ", each told as what it was"
+    print(f"{len(given.faults.split(','))} faults{told}")
+    return bool(wrong)
+
+
+sys.exit(main())
