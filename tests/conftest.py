@@ -4,10 +4,13 @@ Those that import much are named by the rooms and modules that use them, so that
 """
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 # How long an example takes depends on what else the machine does; the seed of a failure is printed.
 settings.register_profile("isrwatch", deadline=None, print_blob=True)
+settings.register_profile(
+    "first-failure", settings.get_profile("isrwatch"), phases=set(Phase) - {Phase.shrink, Phase.explain}
+)
 settings.load_profile("isrwatch")
 
 pytest.register_assert_rewrite(

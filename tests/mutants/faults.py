@@ -1,28 +1,12 @@
-"""``python -m tests.mutants``: small faults put into the rules at random, to see whether a test fails of each.
-
---sample N   so many places, drawn from all of them (300)
---seed S     which ones (it is printed; the same seed draws the same)
---workers N  so many at once, each in a copy of the checkout (2)
-
-A fault that no test sees is printed with its difference. Below 85 % of seen ones the exit code is 1.
-"""
+"""Small faults, drawn by chance from the rules: each is one module in which one place is changed."""
 
 from __future__ import annotations
 
-import argparse
 import ast
-import random
-import shutil
-import subprocess
-import sys
-import tempfile
-import time
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from cosmic_ray.ast import ast_nodes, get_ast
@@ -30,12 +14,10 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    import random
+    from collections.abc import Iterator
 
-CHECKOUT: Final = Path(__file__).parents[1]
-ENOUGH: Final = 0.85
-LONGEST_SECONDS: Final = 600.0
-NO_SERVICES: Final = "not spark and not kafka and not prometheus and not slow"
+CHECKOUT: Final = Path(__file__).parents[2]
 # Of None and of the members of an enumeration there is one object each.
 THE_SAME: Final = ("_Is_Eq", "_Eq_Is", "_IsNot_NotEq", "_NotEq_IsNot")
 # The rules, and where their tests are; those of the module's own name run first.
@@ -62,6 +44,7 @@ class Fault:
 
     name: str
     module: str
+    line: int
     tests: tuple[str, ...]
     code: str
 
@@ -95,7 +78,7 @@ def _fault(path: Path, tests: tuple[str, ...], candidate: Candidate) -> Fault | 
     if code is None or what_runs(code) in {None, what_runs(source)}:
         return None
     module = str(path.relative_to(CHECKOUT))
-    return Fault(f"{module}:{line} {name.removeprefix('core/')}", module, tests, code)
+    return Fault(f"{module}:{line} {name.removeprefix('core/')}", module, line, tests, code)
 
 
 def what_runs(source: str) -> str | None:
@@ -134,73 +117,8 @@ def _names_in(*expressions: ast.expr) -> set[str]:
     return {node.id for each in expressions for node in ast.walk(each) if isinstance(node, ast.Name)}
 
 
-def copy_of_checkout(folder: Path) -> Path:
-    """Copy what git has of the checkout."""
-    named = subprocess.run(["git", "ls-files", "-z"], cwd=CHECKOUT, check=True, capture_output=True, text=True).stdout
-    for name in filter(None, named.split("\0")):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(CHECKOUT / name, folder / name)
-    return folder
-
-
-def is_seen(fault: Fault, copy: Path) -> bool:
-    """Return whether a test fails of a fault, or does not end."""
-    own = Path(f"test_{Path(fault.module).stem}.py")
-    first = [str(found.relative_to(CHECKOUT)) for room in fault.tests for found in (CHECKOUT / room).rglob(own.name)]
-    (copy / fault.module).write_text(fault.code, encoding="utf-8")
-    command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", NO_SERVICES]
-    try:
-        ran = subprocess.run(
-            [*command, *first, *fault.tests], cwd=copy, check=False, capture_output=True, timeout=LONGEST_SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        return True
-    finally:
-        shutil.copy2(CHECKOUT / fault.module, copy / fault.module)
-    return ran.returncode != 0
-
-
 def difference(fault: Fault) -> str:
     """Return the lines that a fault changes."""
     before = (CHECKOUT / fault.module).read_text(encoding="utf-8").splitlines()
     pairs = zip(before, fault.code.splitlines(), strict=False)
     return next((f"  - {old.strip()}\n  + {new.strip()}" for old, new in pairs if old != new), "  at its end")
-
-
-def tried(faults: Iterable[Fault], workers: int) -> Iterator[tuple[Fault, bool]]:
-    """Run the tests of each fault, and give whether one failed, in the order of the faults."""
-    copies: SimpleQueue[Path] = SimpleQueue()
-
-    def run(fault: Fault) -> tuple[Fault, bool]:
-        copy = copies.get()
-        try:
-            return fault, is_seen(fault, copy)
-        finally:
-            copies.put(copy)
-
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(workers) as pool:
-        for number in range(workers):
-            copies.put(copy_of_checkout(Path(folder) / str(number)))
-        yield from pool.map(run, faults)
-
-
-def main() -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--sample", type=int, default=300)
-    options.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
-    options.add_argument("--workers", type=int, default=2)
-    given = options.parse_args()
-    print(f"seed {given.seed}", flush=True)
-    faults = list(drawn_faults(given.sample, random.Random(given.seed)))
-    seen = 0
-    for number, (fault, is_found) in enumerate(tried(faults, given.workers), start=1):
-        seen += is_found
-        print(f"{number:4} {'seen  ' if is_found else 'UNSEEN'} {fault.name}", flush=True)
-        if not is_found:
-            print(difference(fault), flush=True)
-    print(f"{seen} of {len(faults)} seen ({seen / len(faults):.0%}), seed {given.seed}")
-    return seen / len(faults) < ENOUGH
-
-
-if __name__ == "__main__":
-    sys.exit(main())
