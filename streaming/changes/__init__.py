@@ -9,6 +9,7 @@ The fold:
 - ``draft``                   a fold in progress: the state it touched, over a state that it must not change
 - ``state``                   the whole state, by key
 - ``change``                  one accepted step, with its events
+- ``listed``                  partitions as a block of the first full report lists them, made when asked for
 - ``steps``                   the steps of a partition, written into a draft
 - ``cluster_steps``           the steps of brokers, clusters and sources, written into a draft
 - ``partitions``              one partition: accept or drop an observation; next state, health, durations

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streaming.changes.state import ReplicationState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streaming.changes.listed import ListedPartitions
     from streaming.contracts.events import Cause, EventKind, Evidence, Subject
     from streaming.contracts.identifiers import BrokerId
     from streaming.contracts.observations import Observation
@@ -26,12 +29,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One accepted step.
+    """One accepted step, or those of all partitions that one block of the first full report lists.
 
-    ``observation`` gives identity, time and source. Exactly one of ``after``, ``broker_after``, ``cluster_after``,
-    ``source_after`` is set, according to the subject. ``min_isr`` holds the configured minima that a cluster's
-    change brought. ``like`` is a state that ``after`` equals but for its topic and ``IDENTITY_IN_BLOCK``: of the
-    million partitions of a first report few differ in anything else.
+    ``observation`` gives identity, time and source. Exactly one of ``after``, ``listed``, ``broker_after``,
+    ``cluster_after``, ``source_after`` is set, according to the subject. ``min_isr`` holds the configured minima that
+    a cluster's change brought.
     """
 
     subject: Subject
@@ -46,11 +48,24 @@ class Change:
     events: tuple[Event, ...] = ()
     before: PartitionState | None = None
     after: PartitionState | None = None
-    like: PartitionState | None = field(default=None, compare=False, repr=False)
+    listed: ListedPartitions | None = None
     broker_after: BrokerState | None = None
     cluster_after: ClusterState | None = None
     min_isr: tuple[tuple[ConfigKey, MinIsr], ...] = ()
     source_after: SourceState | None = None
+
+    @property
+    def count(self) -> int:
+        """How many steps, and rows of ``partition_changes``, it is."""
+        return 1 if self.listed is None else len(self.listed)
+
+    def singly(self) -> Iterator[Change]:
+        """Yield each of its steps as a change of its own."""
+        if self.listed is None:
+            yield self
+            return
+        for after in self.listed.values():
+            yield replace(self, listed=None, after=after)
 
 
 @dataclass(frozen=True, slots=True)

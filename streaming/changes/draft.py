@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from streaming.changes.change import Change
+    from streaming.changes.listed import ListedPartitions
+    from streaming.contracts.blocks import PartitionsObserved
     from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import BrokerState, ConfigKey, MinIsr, PartitionState
@@ -37,7 +39,7 @@ class Draft:
         """Look the partitions of one topic up, tombstones included."""
         key = (cluster_id, topic_id)
         before, touched = self._before.topic(key), self.touched.topics.get(key)
-        return {**before, **touched} if touched else before
+        return {**before, **touched} if before and touched else touched or before
 
     def partitions_of(self, cluster_id: ClusterId, topic_id: TopicId) -> list[PartitionState]:
         """List the partitions of one topic, tombstones included, by number."""
@@ -104,9 +106,14 @@ class Draft:
 
     def put_partition(self, state: PartitionState) -> None:
         """Remember the new state of a partition."""
-        self.touched.topics.setdefault((state.cluster_id, state.topic_id), {})[state.partition] = state
+        self.touched.mutable_topic((state.cluster_id, state.topic_id))[state.partition] = state
         if not state.is_deleted:
             self.touched.topic_ids[state.cluster_id, state.topic] = state.topic_id
+
+    def put_listed(self, block: PartitionsObserved, partitions: ListedPartitions) -> None:
+        """Remember the partitions of a topic of which nothing was known before."""
+        self.touched.topics[block.cluster_id, block.topic_id] = partitions
+        self.touched.topic_ids[block.cluster_id, block.topic] = block.topic_id
 
     def put_broker(self, state: BrokerState) -> None:
         """Remember the new state of a broker."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from streaming.changes.listed import ListedPartitions
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, ConfigKey, MinIsr, PartitionState, SourceState
@@ -45,7 +46,7 @@ class ReplicationState:
         stored: topics that are not decoded yet; a topic moves from here to ``topics`` when something asks for it.
     """
 
-    topics: dict[TopicKey, dict[int, PartitionState]] = field(default_factory=dict)
+    topics: dict[TopicKey, Mapping[int, PartitionState]] = field(default_factory=dict)
     topic_ids: dict[tuple[ClusterId, str], TopicId] = field(default_factory=dict)
     brokers: dict[BrokerKey, BrokerState] = field(default_factory=dict)
     clusters: dict[ClusterId, ClusterState] = field(default_factory=dict)
@@ -58,6 +59,17 @@ class ReplicationState:
         if self.stored is not None and key in self.stored:
             self.load((key,))
         return self.topics.get(key, {})
+
+    def mutable_topic(self, key: TopicKey) -> dict[int, PartitionState]:
+        """Return the partitions of one topic of ``topics`` to be changed; it is added if it is not there."""
+        partitions = self.topics.get(key)
+        if not isinstance(partitions, dict):
+            partitions = self.topics[key] = dict(partitions or {})
+        return partitions
+
+    def topics_with_tombstones(self) -> Iterator[TopicKey]:
+        """Iterate over the topics that may have a tombstone: those in ``stored``, and listed ones, have none."""
+        return (key for key, partitions in self.topics.items() if not isinstance(partitions, ListedPartitions))
 
     def topic_keys(self) -> Iterator[TopicKey]:
         """Iterate over the topics of all clusters."""
@@ -76,14 +88,17 @@ class ReplicationState:
         """Decode topics at once that will be asked for; one by one costs many times as much."""
         if self.stored is not None:
             for partition in self.stored.take(keys):
-                self.topics.setdefault((partition.cluster_id, partition.topic_id), {})[partition.partition] = partition
+                self.mutable_topic((partition.cluster_id, partition.topic_id))[partition.partition] = partition
             self.stored = self.stored if len(self.stored) else None
 
     def apply(self, touched: ReplicationState) -> list[PartitionState]:
         """Apply what a fold has touched; return the tombstones that it dropped."""
         self.load(touched.topics)
         for key, partitions in touched.topics.items():
-            self.topics.setdefault(key, {}).update(partitions)
+            if isinstance(partitions, ListedPartitions) and key not in self.topics:
+                self.topics[key] = partitions
+            else:
+                self.mutable_topic(key).update(partitions)
         self.topic_ids.update(touched.topic_ids)
         self.brokers.update(touched.brokers)
         expired = [tombstone for cluster in touched.clusters.values() for tombstone in self._put_cluster(cluster)]
@@ -97,8 +112,8 @@ class ReplicationState:
         self.clusters[cluster.cluster_id] = cluster
         if cluster.tombstones_until is None or (before and before.tombstones_until == cluster.tombstones_until):
             return []
-        decoded = (each for partitions in self.topics.values() for each in partitions.values())  # stored: no tombstone
-        expired = [each for each in decoded if each.cluster_id == cluster.cluster_id and cluster.has_expired(each)]
+        keys = [key for key in self.topics_with_tombstones() if key[0] == cluster.cluster_id]
+        expired = [each for key in keys for each in self.topics[key].values() if cluster.has_expired(each)]
         for partition in expired:
             self._forget(partition)
         return expired
@@ -127,7 +142,7 @@ class ReplicationState:
         """Set a partition as a table has it; a tombstone that its cluster has dropped is not kept."""
         cluster = self.clusters.get(partition.cluster_id)
         self.load(((partition.cluster_id, partition.topic_id),))
-        self.topics.setdefault((partition.cluster_id, partition.topic_id), {})[partition.partition] = partition
+        self.mutable_topic((partition.cluster_id, partition.topic_id))[partition.partition] = partition
         if not partition.is_deleted:
             self.topic_ids[partition.cluster_id, partition.topic] = partition.topic_id
         elif cluster is not None and cluster.has_expired(partition):
@@ -135,7 +150,7 @@ class ReplicationState:
 
     def _forget(self, partition: PartitionState) -> None:
         key = (partition.cluster_id, partition.topic_id)
-        del self.topics[key][partition.partition]
+        del self.mutable_topic(key)[partition.partition]
         if not self.topics[key]:
             del self.topics[key]
             if self.topic_ids.get((partition.cluster_id, partition.topic)) == partition.topic_id:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from streaming.changes import partitions
 from streaming.changes.change import Change
 from streaming.changes.invariants import violations
+from streaming.changes.listed import ListedPartitions
 from streaming.changes.min_isr import configured_min_isr
 from streaming.changes.partition_events import IsrStep, events_between, isr_step, updated_totals, with_event_ids
-from streaming.contracts.blocks import identity_of, shape_of
+from streaming.contracts.blocks import shape_of
 from streaming.contracts.events import Cause, EventKind, Evidence, Subject
 from streaming.contracts.observations import ConfigOrigin, Observation
 from streaming.contracts.totals import TOTALS
@@ -63,7 +64,7 @@ def appeared(before: PartitionState | None, observed: PartitionObserved, draft: 
 
 
 def listed(block: PartitionsObserved, draft: Draft) -> None:
-    """Add the partitions of a block of the first full report: each as ``appeared`` would, at a third of its cost.
+    """Add the partitions of a block of the first full report, each as ``appeared`` would, without an object of its own.
 
     Nothing is known of what was before, so there is no event and no cause. All that differs between two partitions of
     one shape is what identifies them, and their epochs.
@@ -71,6 +72,7 @@ def listed(block: PartitionsObserved, draft: Draft) -> None:
     minimum = configured_min_isr(draft.min_isr, block.cluster_id, block.topic)
     observed = _since_last_observation(block, draft)
     of_report = (block.cluster_id, block.cluster, block.authority, block.occurred_not_after, block.metadata_offset)
+    shapes = []
     for row in block.rows():
         shape = (of_report, minimum, *shape_of(row))
         first = draft.first_of_shape.get(shape)
@@ -78,18 +80,12 @@ def listed(block: PartitionsObserved, draft: Draft) -> None:
             single = block.observation(row)
             first = partitions.first_state(single, minimum)._replace(**_cause_columns(None, None, single))
             draft.first_of_shape[shape] = first
-        partition, leader_epoch, partition_epoch = identity_of(row)
-        after = first._replace(
-            topic_id=block.topic_id,
-            topic=block.topic,
-            partition=partition,
-            leader_epoch=leader_epoch,
-            partition_epoch=partition_epoch,
-        )
-        draft.put_partition(after)
-        draft.changes.append(
-            Change(subject=Subject.PARTITION, observation=observed, is_baseline=True, after=after, like=first)
-        )
+        shapes.append(first)
+    partitions_of_topic = ListedPartitions(block, shapes)
+    draft.put_listed(block, partitions_of_topic)
+    draft.changes.append(
+        Change(subject=Subject.PARTITION, observation=observed, is_baseline=True, listed=partitions_of_topic)
+    )
 
 
 def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -> None:

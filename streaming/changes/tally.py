@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streaming.changes.listed import ListedPartitions, counted
 from streaming.changes.suspects import partition_suspects, score
 from streaming.contracts.tally import Contribution, Shape, Tally, contributions
 
@@ -34,9 +35,12 @@ class SuspectTally(Tally):
 
     def apply(self, state: ReplicationState, touched: ReplicationState) -> None:
         """Follow a fold, before what it touched is applied to the state."""
+        listed = [each for each in touched.topics.values() if isinstance(each, ListedPartitions)]
+        for partition, count in counted(listed):
+            self.add_alike(partition, count)
         for key, partitions in touched.topics.items():
             before = state.topic(key)
-            for number, after in partitions.items():
+            for number, after in () if isinstance(partitions, ListedPartitions) else partitions.items():
                 self.replace(before.get(number), after)
 
     def suspect_score(self, cluster_id: ClusterId, broker: BrokerId) -> float:

@@ -74,6 +74,6 @@ def with_totals(cluster: ClusterState, expired: Iterable[PartitionState]) -> Clu
 
 
 def _remembered(state: ReplicationState, touched: ReplicationState, cluster_id: ClusterId) -> Iterator[PartitionState]:
-    for key in {*state.topics, *touched.topics}:  # not the stored ones: they have no tombstone
+    for key in {*state.topics_with_tombstones(), *touched.topics_with_tombstones()}:
         if key[0] == cluster_id:
-            yield from {**state.topic(key), **touched.topics.get(key, {})}.values()
+            yield from {**state.topic(key), **touched.topic(key)}.values()

@@ -137,10 +137,9 @@ _DEFAULTS: Final = tuple(
 
 
 IDENTITY_IN_BLOCK: Final = ("partition", "leader_epoch", "partition_epoch")
-identity_of: Final = itemgetter(*map(FIELDS_IN_BLOCK.index, IDENTITY_IN_BLOCK))
-"""Reads, of one of the ``rows`` of a block, the partition's number and its epochs."""
+"""The partition's number and its epochs."""
 shape_of: Final = itemgetter(*(n for n, name in enumerate(FIELDS_IN_BLOCK) if name not in IDENTITY_IN_BLOCK))
-"""Reads all the others, of which few different ones exist."""
+"""Reads, of one of the ``rows`` of a block, all the others, of which few different ones exist."""
 
 
 def in_blocks(partitions: Iterable[PartitionObserved]) -> Iterator[PartitionsObserved]:

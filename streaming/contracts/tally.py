@@ -123,7 +123,7 @@ class Tally:
     def replace(self, before: PartitionState | None, after: PartitionState) -> None:
         """Follow one change of a partition."""
         if before is None:
-            self._add(after, 1)
+            self.add_alike(after, 1)
             return
         was, now = _shape(before), _shape(after)
         if was != now:
@@ -141,7 +141,7 @@ class Tally:
     def forget(self, partitions: Iterable[PartitionState]) -> None:
         """Take away what some partitions added."""
         for partition in partitions:
-            self._add(partition, -1)
+            self.add_alike(partition, -1)
 
     def copy(self) -> Self:
         """Return an independent copy."""
@@ -209,14 +209,15 @@ class Tally:
         running = 0 if watermark is None else watermark * begun - totals[f"{name}/since"]
         return (closed + max(0, running)) / MICROS_OF_TOTALS
 
-    def _add(self, partition: PartitionState, step: int) -> None:
-        self._uncounted[partition.cluster_id][_shape(partition)] += step
+    def add_alike(self, partition: PartitionState, count: int) -> None:
+        """Add so many partitions that are counted like this one; take them away if the count is negative."""
+        self._uncounted[partition.cluster_id][_shape(partition)] += count
         numbers = _TOTALS_OF(partition)
         if numbers != _NO_TOTALS:
             totals = self._totals[partition.cluster_id]
             for place, number in enumerate(numbers):
                 for name, value in _added(place, (number,)):
-                    totals[name] += step * value
+                    totals[name] += count * value
 
     def _add_all(self, cluster_id: ClusterId, partitions: Sequence[PartitionState]) -> None:
         """Add the partitions of one cluster, column by column: a start has a million of them."""

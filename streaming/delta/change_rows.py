@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from itertools import groupby
+from itertools import chain, groupby, repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import PartitionState
 
-Item = TypeVar("Item")
 EPOCH: Final = dt.date(1970, 1, 1)
 MICROS_PER_DAY: Final = 86_400_000_000
 SCHEMA: Final = arrow_schema(PARTITION_CHANGES)
@@ -40,12 +39,12 @@ def day(micros: int) -> dt.date:
 def changes_to_arrow(changes: Iterable[Change]) -> pa.Table:
     """Write changes as rows of ``partition_changes``, in their order, without what only their commit knows."""
     rows = list(changes)
-    listed = _listed_to_arrow([change for change in rows if change.like is not None])
-    others = _to_arrow([change for change in rows if change.like is None])
+    listed = _listed_to_arrow([change for change in rows if change.listed is not None])
+    others = _to_arrow([change for change in rows if change.listed is None])
     runs = [UNCOMMITTED.empty_table()]
     written = {True: 0, False: 0}
-    for is_listed, run in groupby(rows, lambda change: change.like is not None):
-        count = sum(1 for _ in run)
+    for is_listed, run in groupby(rows, lambda change: change.listed is not None):
+        count = sum(change.count for change in run)
         runs.append((listed if is_listed else others).slice(written[is_listed], count))
         written[is_listed] += count
     return pa.concat_tables(runs).combine_chunks()
@@ -62,29 +61,27 @@ def _listed_to_arrow(rows: Sequence[Change]) -> pa.Table:
 
     Within a block they differ in their number and their state, within a shape in ``IDENTITY_IN_BLOCK`` and their topic.
     """
-    firsts, block = _distinct(rows, [change.observation for change in rows])
-    shapes, shape = _distinct([change.like for change in rows], [change.like for change in rows])
-    states = [change.after for change in rows]
+    listed = [change.listed for change in rows if change.listed is not None]
+    shapes: dict[int, tuple[int, PartitionState]] = {}
+    shape = [shapes.setdefault(id(each), (len(shapes), each))[0] for block in listed for each in block.shapes]
+    block = chain.from_iterable(repeat(number, len(each)) for number, each in enumerate(listed))
+    identities = {
+        name: list(chain.from_iterable(each.identities[place] for each in listed))
+        for place, name in enumerate(IDENTITY_IN_BLOCK)
+    }
     kind = UNCOMMITTED.field("after").type
-    after = states_to_arrow(shapes, kind).take(shape)
+    after = states_to_arrow([each for _, each in shapes.values()], kind).take(pa.array(shape, pa.int64()))
     fields = [
-        pa.array(_values(states, field.name), field.type) if field.name in IDENTITY_IN_BLOCK else column
+        pa.array(identities[field.name], field.type) if field.name in identities else column
         for field, column in zip(kind, after.flatten(), strict=True)
     ]
     own = {
-        "partition": pa.array(_values(states, "partition"), UNCOMMITTED.field("partition").type),
+        "partition": pa.array(identities["partition"], UNCOMMITTED.field("partition").type),
         "after": pa.StructArray.from_arrays(fields, fields=list(kind)),
     }
-    shared = _to_arrow(firsts).take(block)
+    firsts = _to_arrow([next(change.singly()) for change in rows])
+    shared = firsts.take(pa.array(block, pa.int64()))
     return pa.Table.from_arrays([own.get(name, shared[name]) for name in UNCOMMITTED.names], schema=UNCOMMITTED)
-
-
-def _distinct(items: Sequence[Item], keys: Sequence[object]) -> tuple[list[Item], pa.Array]:
-    """Return an item of each key that is another object, and for every item the place of its key's one."""
-    places: dict[int, int] = {}
-    place_of = [places.setdefault(id(key), len(places)) for key in keys]
-    chosen = dict(zip(reversed(place_of), reversed(items), strict=True))
-    return [chosen[place] for place in range(len(places))], pa.array(place_of, pa.int64())
 
 
 def in_commit(rows: pa.Table, version: int, committed_at: int) -> pa.Table:

@@ -32,7 +32,8 @@ def run(
     state = state or ReplicationState()
     folded = fold(state, observations)
     state.apply(folded.touched)
-    return state, [change for change in folded.changes if change.subject is not Subject.SOURCE]
+    singly = (each for change in folded.changes for each in change.singly())
+    return state, [change for change in singly if change.subject is not Subject.SOURCE]
 
 
 def steps(changes: list[Change]) -> list[Change]:

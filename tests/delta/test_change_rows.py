@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
@@ -22,7 +21,7 @@ def test_partitions_of_a_first_report_are_written_together_as_each_would_be_alon
 
     together = changes_to_arrow(changes)
 
-    assert together.equals(changes_to_arrow(replace(change, like=None) for change in changes))
+    assert together.equals(changes_to_arrow(each for change in changes for each in change.singly()))
     assert together.schema.equals(UNCOMMITTED)
 
 
@@ -31,12 +30,12 @@ def test_what_partitions_have_in_common_is_not_mixed_up_between_blocks_and_shape
     story.config("2")
     story.snapshot([{}, {"isr": (1, 2)}, {}, {"isr": (2,), "leader": 2, "leader_epoch": 7, "partition_epoch": 9}])
     changes = fold(ReplicationState(), story.seen).changes
-    listed = [change for change in changes if change.like is not None]
+    (listed,) = [change.listed for change in changes if change.listed is not None]
 
     rows = changes_to_arrow(changes).to_pylist()
 
-    assert len({id(change.like) for change in listed}) == 3
-    expected = [(each.after.partition, list(each.after.isr), each.after.leader_epoch) for each in listed if each.after]
+    assert len(set(map(id, listed.shapes))) == 3
+    expected = [(each.partition, list(each.isr), each.leader_epoch) for each in listed.values()]
     written = [row for row in rows if row["subject"] == "partition"]
     assert [(row["partition"], row["after"]["isr"], row["after"]["leader_epoch"]) for row in written] == expected
     assert [row["is_baseline"] for row in written] == [True] * 4

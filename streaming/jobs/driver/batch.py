@@ -135,7 +135,7 @@ class ReplicationBatch:
         watch.lap("commit")
         return Applied(
             observations=decoded.count,
-            changes=len(folded.changes),
+            changes=sum(change.count for change in folded.changes),
             refused=len(decoded.refused),
             version=self.shared.version,
             seconds=watch.seconds,

@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from streaming.changes.listed import ListedPartitions
 from streaming.changes.partitions import is_repeated, news
 from streaming.contracts.blocks import PartitionsBlock, PartitionsObserved, cut_block
 from streaming.contracts.codec import encode
@@ -132,11 +133,7 @@ class RepeatedBlocks:
             if (topic := self._topics.pop(key, None)) is not None:
                 self._repeated -= topic.all()
         for block in decoded:
-            states = state.topic((block.observed.cluster_id, block.observed.topic_id))
-            if all(
-                (partition := states.get(observed.partition)) is not None and is_repeated(partition, observed)
-                for observed in news(block.observed, states)
-            ):
+            if _describes(block.observed, state):
                 self._remember(block)
                 self._is_published = False
         if not self._is_published:
@@ -167,3 +164,14 @@ class RepeatedBlocks:
                 for digest in topic.all()
             }
         return set()
+
+
+def _describes(block: PartitionsObserved, state: ReplicationState) -> bool:
+    """Return whether a block says what the state says now."""
+    states = state.topic((block.cluster_id, block.topic_id))
+    if isinstance(states, ListedPartitions) and states.are_of(block):
+        return True
+    return all(
+        (partition := states.get(observed.partition)) is not None and is_repeated(partition, observed)
+        for observed in news(block, states)
+    )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from streaming.contracts.samples import (
     ReplicaOffsetsObserved,
     TransactionObserved,
 )
-from streaming.contracts.state import SourceLag
+from streaming.contracts.state import PartitionState, SourceLag
 from streaming.delta.change_reader import only_sources
 from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.batch import ReplicationBatch
@@ -70,6 +71,21 @@ def test_a_batch_that_comes_again_in_any_cut_changes_nothing(tmp_path: Path) -> 
     again.apply(published(story))
 
     assert essence(rows(tmp_path, "partition_changes")) == expected_changes(story)
+
+
+def test_a_first_report_leaves_no_object_per_partition_behind_and_its_blocks_are_remembered(tmp_path: Path) -> None:
+    story = Story()
+    story.snapshot([{"leader_epoch": number % 7} for number in range(300)])
+    gc.collect()
+    before = sum(isinstance(each, PartitionState) for each in gc.get_objects())
+
+    batch = ReplicationBatch(tmp_path)
+    applied = batch.apply(published(story.seen))
+
+    gc.collect()
+    assert sum(isinstance(each, PartitionState) for each in gc.get_objects()) - before < 10
+    assert applied.changes == len(rows(tmp_path, "partition_changes")) > 300
+    assert len(batch._repeated) == 1
 
 
 def test_the_derived_tables_follow_steps_at_once_and_mere_heartbeats_once_in_a_while(
