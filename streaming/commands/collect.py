@@ -17,6 +17,7 @@ from streaming import settings as configuration
 from streaming.errors import ConfigurationError, ConnectionRefused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
     from streaming.contracts.identifiers import ClusterId, Micros
@@ -109,7 +110,8 @@ def _observing(settings: Settings, bus: Path) -> list[Source]:
     log = _metadata_log(settings, bus)
     if log is None:
         return [_admin(settings, SourceKind.POLL), *_broker_metrics(settings, None)]
-    return [log, _admin(settings, SourceKind.NONE), *_broker_metrics(settings, log.cluster_id)]
+    admin = _admin(settings, SourceKind.NONE, is_primary_whole=lambda: log.is_whole)
+    return [log, admin, *_broker_metrics(settings, log.cluster_id)]
 
 
 def _metadata_log(settings: Settings, bus: Path) -> MetadataLogSource | None:
@@ -142,7 +144,7 @@ def _fall_back(configured: str, refusal: IsrwatchError) -> None:
     _say(f"polling the brokers, because the metadata log cannot be read: {refusal}")
 
 
-def _admin(settings: Settings, source_kind: SourceKind) -> Source:
+def _admin(settings: Settings, source_kind: SourceKind, is_primary_whole: Callable[[], bool] = lambda: True) -> Source:
     from streaming.sources.admin import AdminSource
 
     collect = settings.collect
@@ -156,6 +158,7 @@ def _admin(settings: Settings, source_kind: SourceKind) -> Source:
         config_micros=_micros(collect.config_seconds),
         snapshot_micros=_micros(min(collect.snapshot_seconds, POLL_SNAPSHOT_SECONDS)),
         source_kind=source_kind,
+        is_primary_whole=is_primary_whole,
     )
 
 

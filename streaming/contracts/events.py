@@ -74,7 +74,7 @@ class Evidence(StrEnum):
     """How a cause is known.
 
     ``proven``: the record sequence allows no other. ``ambiguous``: it allows the listed candidates.
-    ``inferred``: from two polls, or across a gap; nobody saw the step itself.
+    ``inferred``: from two polls or across a gap, so nobody saw the step itself; or by far the likeliest, not proven.
     """
 
     PROVEN = "proven"

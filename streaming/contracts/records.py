@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 
+# Names of features.
+METADATA_VERSION: Final = "metadata.version"
+ELR_VERSION: Final = "eligible.leader.replicas.version"
+
 RESOURCE_TOPIC: Final = 2
 RESOURCE_BROKER: Final = 4
 
@@ -143,10 +147,11 @@ class FeatureLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterController:
-    """A controller process registered."""
+    """A controller process registered; ``newest_metadata_version`` is the highest level that it supports."""
 
     controller: int
     incarnation_id: str
+    newest_metadata_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,10 +184,14 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undecodable:
-    """A record of an unknown type or version, or corrupt: kept as bytes with the reason, never fatal."""
+    """A record of an unknown type or version, or corrupt: kept as bytes with the reason, never fatal.
+
+    ``hides_state``: it may have changed a topic, partition, broker or configuration, so the state after it is unknown.
+    """
 
     reason: str
     value: bytes
+    hides_state: bool = True
 
 
 MetadataRecord = (

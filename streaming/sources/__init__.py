@@ -14,6 +14,7 @@ The KRaft metadata log:
 - ``causes``                why an ISR or a leader changed, from the order of records (pure)
 - ``causes_context``        the records around a partition change in its batch
 - ``causes_revised``        ISR removals whose cause is in doubt until a later record proves it
+- ``session_gaps``          the session timeout, as the log shows it
 
 Polling:
 

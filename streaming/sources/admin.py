@@ -24,7 +24,7 @@ from streaming.sources.admin_refusals import ClientErrors, error_of, missing_per
 from streaming.sources.admin_view import ClusterView, has_same_members, snapshot, steps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 HOUR: Final = Micros(3_600_000_000)
 _MAX_BLOCK: Final = Micros(1_000_000)  # of one poll
@@ -57,7 +57,8 @@ class AdminSource:
 
     As the primary source (``SourceKind.POLL``) it reports every partition that changed between two polls, with the time
     window of the change. It sends a full report at the start, after failed polls, when a topic or a broker was added or
-    removed, and every ``snapshot_micros``. Otherwise (``SourceKind.NONE``) it reports offsets and configurations only.
+    removed, and every ``snapshot_micros``. Otherwise (``SourceKind.NONE``) it reports offsets and configurations only,
+    unless the primary source is not whole: then it polls in its place, and begins with a full report.
 
     Args:
         bootstrap_servers: ``host:port``, comma-separated.
@@ -68,6 +69,7 @@ class AdminSource:
         offsets_micros: interval of offset polls.
         config_micros: interval of configuration polls; topic ids are read at the same interval.
         source_kind: ``POLL`` (primary source) or ``NONE``.
+        is_primary_whole: whether the primary source beside it knows the state; asked each time.
         snapshot_micros: interval of full reports, and of reporting every configuration again.
         request_seconds: timeout of each request.
 
@@ -88,15 +90,19 @@ class AdminSource:
         source_kind: SourceKind,
         snapshot_micros: Micros = HOUR,
         request_seconds: float = 5.0,
+        is_primary_whole: Callable[[], bool] = lambda: True,
     ) -> None:
         self.name = name
         self._cluster = cluster
-        self._kind = source_kind
+        self._kind = self._own_kind = source_kind
+        self._is_primary_whole = is_primary_whole
+        self._poll_micros = poll_micros
         self._seconds = request_seconds
         self._client_errors = ClientErrors(bootstrap_servers)
         self._properties = {**_DEFAULTS, **client, "error_cb": self._client_errors}
+        self._corroborating_micros = min(offsets_micros, config_micros)
         is_primary = source_kind is SourceKind.POLL
-        self._metadata_due = _Timer(poll_micros if is_primary else min(offsets_micros, config_micros))
+        self._metadata_due = _Timer(poll_micros if is_primary else self._corroborating_micros)
         self._offsets_due = _Timer(offsets_micros)
         self._configs_due = _Timer(config_micros)
         self._ids_due = _Timer(config_micros)
@@ -124,6 +130,7 @@ class AdminSource:
         until = monotonic() + _MAX_BLOCK
         while True:
             moment = Micros(monotonic() + skew)
+            self._stand_in(moment)
             self._send_due(moment)
             observations = self._take(moment, skew)
             if observations:
@@ -191,6 +198,14 @@ class AdminSource:
         if before is None or before.view.topics.keys() != read.view.topics.keys():
             self._configs_due.next_at = now
         return self._report(before, read, now, skew) if self._kind is SourceKind.POLL else []
+
+    def _stand_in(self, now: Micros) -> None:
+        """Poll while the primary source is not whole, which begins with a full report; stop when it is again."""
+        kind = self._own_kind if self._is_primary_whole() else SourceKind.POLL
+        if kind is not self._kind:
+            self._kind, self._missed_changes = kind, kind is SourceKind.POLL
+            self._metadata_due.period = self._poll_micros if kind is SourceKind.POLL else self._corroborating_micros
+            self._metadata_due.next_at = now
 
     def _report(self, before: Read | None, read: Read, now: Micros, skew: int) -> list[Observation]:
         """Return what differs from the previous view.

@@ -22,6 +22,7 @@ from streaming.sources.causes_context import (
     Explanation,
     ambiguous,
     changes_in_context,
+    inferred,
     proven,
 )
 
@@ -127,9 +128,20 @@ def _by_leader(change: ChangeInContext) -> Explanation | None:
     if change.record.leader is not None:
         # With a new leader epoch: a leader's own shrink before 3.6, or a ZooKeeper controller removed a broker.
         return ambiguous(Cause.LAG, Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
-    # A leader that was itself paused or partitioned sees all followers lag at once.
-    alone = change.after.isr == (change.after.leader,) and len(change.left) > 1
-    return ambiguous(Cause.LEADER_STALL, Cause.LAG) if alone else proven(Cause.LAG)
+    return _lag(change)
+
+
+def _lag(change: ChangeInContext) -> Explanation:
+    """A follower lags by the leader's clock alone, and a leader that was itself paused sees all followers lag at once.
+
+    So one leader's removals of a batch are judged together. Whoever lost several brokers, or its last follower, may be
+    the one that stalled. A follower that stayed makes that unlikely but does not exclude it: its fetch may have been
+    the first after the pause. So lag is never proven.
+    """
+    several, alone = len(change.removed_by_leader) > 1, not change.followers_of_leader
+    if several:
+        return ambiguous(*((Cause.LEADER_STALL, Cause.LAG) if alone else (Cause.LAG, Cause.LEADER_STALL)))
+    return ambiguous(Cause.LAG, Cause.LEADER_STALL) if alone else inferred(Cause.LAG)
 
 
 _RULES: Final[tuple[Callable[[ChangeInContext], Explanation | None], ...]] = (

@@ -41,6 +41,11 @@ def ambiguous(cause: Cause, *others: Cause) -> Explanation:
     return Explanation(cause, Evidence.AMBIGUOUS, (cause, *others))
 
 
+def inferred(cause: Cause) -> Explanation:
+    """Return the likeliest cause, where the record sequence excludes no other but makes each of them unlikely."""
+    return Explanation(cause, Evidence.INFERRED)
+
+
 @dataclass(frozen=True, slots=True)
 class AppliedRecord:
     """One record that was applied, with the partition before and after it when it is a ``PartitionChange``."""
@@ -62,6 +67,8 @@ class ChangeInContext:
         broker_unfenced: the change belongs to the unfencing of a broker.
         shutting_down: the brokers in controlled shutdown.
         unclean_enabled: whether unclean elections are enabled for the topic.
+        removed_by_leader: the brokers that this leader removed in this batch, from any of its partitions.
+        followers_of_leader: the brokers that stayed in the ISR of any of these partitions, without the leader.
     """
 
     record: PartitionChange
@@ -71,6 +78,8 @@ class ChangeInContext:
     broker_unfenced: bool = False
     shutting_down: frozenset[BrokerId] = field(default_factory=frozenset)
     unclean_enabled: bool = False
+    removed_by_leader: frozenset[BrokerId] = frozenset()
+    followers_of_leader: frozenset[BrokerId] = frozenset()
 
     @property
     def left(self) -> set[BrokerId]:
@@ -120,6 +129,7 @@ def changes_in_context(
     changes = [_in_context(step) for step in steps]
     _mark_shutdowns_and_unfencings(steps, changes, frozenset(shutting_down))
     _mark_removals(steps, changes)
+    _mark_leaders(changes)
     return changes
 
 
@@ -219,3 +229,16 @@ def _mark_unfinished_removal(changes: Sequence[ChangeInContext | None]) -> None:
         run = _run_before(changes, len(changes), broker, ChangeInContext.drops_without_reassignment)
         if any(change.before.leader == broker for change in run):
             _set_removal(run, ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.RESTART))
+
+
+def _mark_leaders(changes: Iterable[ChangeInContext | None]) -> None:
+    """Set, for each removal that a leader may have decided, what this leader removed and kept in this batch."""
+    by_leader: dict[BrokerId, list[ChangeInContext]] = {}
+    for change in changes:
+        if change is not None and change.removal is None and change.left and not change.leader_moved:
+            by_leader.setdefault(change.after.leader, []).append(change)
+    for leader, own in by_leader.items():
+        removed = frozenset[BrokerId]().union(*(change.left for change in own))
+        followers = frozenset[BrokerId]().union(*(change.after.isr for change in own)) - {leader} - removed
+        for change in own:
+            change.removed_by_leader, change.followers_of_leader = removed, followers

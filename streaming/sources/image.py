@@ -20,6 +20,7 @@ from streaming.contracts.observations import (
     SourceKind,
 )
 from streaming.contracts.records import (
+    METADATA_VERSION,
     ClearElr,
     MetadataRecord,
     Partition,
@@ -71,12 +72,18 @@ class ClusterImage:
     Invariants: ``image_offset`` and ``image_timestamp`` never decrease; a record at or below ``image_offset`` has no
     effect, so a batch may be applied twice.
 
+    A record that is unreadable or contradicts the image, and may have changed the state, leaves it incomplete: from
+    then on nothing is observed, because neither a state nor a cause could be believed, and no heartbeat says that the
+    data are fresh. The image does not become whole again; another one is loaded from a KRaft snapshot.
+
     Attributes:
         image_offset: offset of the last record read, -1 before the first. After :meth:`load` of a KRaft snapshot the
             caller sets it, because the records of a snapshot do not carry offsets of the log.
         image_epoch: leader epoch (of the metadata quorum) of that record.
         image_timestamp: the newest batch timestamp.
         undecodable: records that could not be decoded or contradict the image, with offsets; the caller drains it.
+        incomplete_since: offset of the record that left the image incomplete, None while it is whole.
+        incomplete_because: why that record could not be applied.
     """
 
     def __init__(
@@ -86,6 +93,8 @@ class ClusterImage:
         self.image_epoch = 0
         self.image_timestamp = Micros(0)
         self.undecodable: list[tuple[Offset, Undecodable]] = []
+        self.incomplete_since: Offset | None = None
+        self.incomplete_because = ""
         self._identity = {"cluster_id": cluster_id, "cluster": cluster, "source": source}
         self._heartbeat_micros = heartbeat_micros
         self._state = MetadataState()
@@ -100,20 +109,32 @@ class ClusterImage:
         A batch without effect gives a heartbeat when the last observation is ``heartbeat_micros`` of record time old.
         Records of an open metadata transaction (KIP-868) are applied at its end.
         """
-        units = self._units(batch)
-        observations = [item for unit in units for item in with_changes_in_blocks(self._observe(unit, collected_at))]
-        if not observations and self.image_timestamp - self._last_observation_at >= self._heartbeat_micros:
+        observations: list[Observation] = []
+        for unit in self._units(batch):
+            if self.incomplete_since is None:
+                observations += with_changes_in_blocks(self._observe(unit, collected_at))
+        if (
+            self.incomplete_since is None
+            and not observations
+            and self.image_timestamp - self._last_observation_at >= self._heartbeat_micros
+        ):
             observations = [Heartbeat(**self._envelope(collected_at), metadata_offset=self._settled().offset)]
         if observations:
             self._last_observation_at = self.image_timestamp
         return observations
 
+    @property
+    def metadata_version(self) -> int | None:
+        """The level of the feature metadata.version, None while no record has said it."""
+        return self._state.features.get(METADATA_VERSION)
+
     def load(self, batches: Iterable[RecordBatch]) -> None:
         """Apply a KRaft snapshot, or history that was reported before, without observations."""
         for batch in batches:
             for unit in self._units(batch):
-                for offset, record in unit:
+                for offset, record in unit if self.incomplete_since is None else ():
                     self._without_undecodable(offset, self._state.apply(record))
+                    self._ambiguous_removals.session.follow(record, self.image_timestamp)
 
     def snapshot(self, *, snapshot_id: str, reason: SnapshotReason, collected_at: Micros) -> list[Observation]:
         """Return a full report of the image, between two markers; the image does not change."""
@@ -156,6 +177,7 @@ class ClusterImage:
             "heartbeat_micros": self._heartbeat_micros,
             "state": state_document(self._state),
             "doubts": self._ambiguous_removals.to_rows(),
+            "session": self._ambiguous_removals.session.to_document(),
         }
 
     @classmethod
@@ -172,7 +194,7 @@ class ClusterImage:
             image.image_offset, image.image_epoch = document["offset"], document["epoch"]
             image.image_timestamp, image._last_observation_at = document["timestamp"], document["spoke_at"]
             image._state = state_from_document(document["state"])
-            image._ambiguous_removals = AmbiguousRemovals(document["doubts"])
+            image._ambiguous_removals = AmbiguousRemovals(document["doubts"], document.get("session"))
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"not a cluster image: {error!r}") from None
         return image
@@ -208,16 +230,23 @@ class ClusterImage:
         return finished if marker.marker == _END_TRANSACTION else []
 
     def _observe(self, unit: list[_Entry], collected_at: Micros) -> list[Observation]:
-        """Apply records that take effect together; the cause of each depends on the records around it."""
+        """Apply records that take effect together; the cause of each depends on the records around it.
+
+        If one of them leaves the image incomplete, none is observed: the causes of the others cannot be known.
+        """
         shutting_down = self._state.shutting_down()
         effects_of = [self._without_undecodable(offset, self._state.apply(record)) for offset, record in unit]
+        if self.incomplete_since is not None:
+            return []
         steps = [_step(record, effects) for (_, record), effects in zip(unit, effects_of, strict=True)]
         why = explain(steps, shutting_down=shutting_down, unclean_enabled=self._state.unclean_enabled)
         common = self._envelope(collected_at)
         observations: list[Observation] = []
         for (offset, record), effects, step, cause in zip(unit, effects_of, steps, why, strict=True):
             envelope = {**common, "metadata_offset": offset}
-            proven_removals = self._ambiguous_removals.follow(offset, step, cause)
+            proven_removals = self._ambiguous_removals.follow(
+                offset, self.image_timestamp, step, cause, keeps_sessions=self._state.is_4_0()
+            )
             revisions = [revision for removal in proven_removals if (revision := self._revision(removal)) is not None]
             observations += [
                 observed(effect, envelope, _FIXED_CAUSES.get(type(record), cause), index)
@@ -232,7 +261,11 @@ class ClusterImage:
 
     def _without_undecodable(self, offset: Offset, effects: list[Effect]) -> list[Effect]:
         """Move effects that are undecodable records to ``undecodable``."""
-        self.undecodable += [(offset, effect) for effect in effects if isinstance(effect, Undecodable)]
+        for effect in effects:
+            if isinstance(effect, Undecodable):
+                self.undecodable.append((offset, effect))
+                if effect.hides_state and self.incomplete_since is None:
+                    self.incomplete_since, self.incomplete_because = offset, effect.reason
         return [effect for effect in effects if not isinstance(effect, Undecodable)]
 
     def _envelope(self, collected_at: Micros) -> dict[str, Any]:

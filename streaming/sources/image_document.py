@@ -32,6 +32,7 @@ def state_document(state: MetadataState) -> dict[str, Any]:
         "broker_fields": list(_BROKER_FIELDS),
         "brokers": _rows(state.brokers.values(), _BROKER_FIELDS),
         "configs": [[topic, key, value] for (topic, key), value in state.configs.items()],
+        "features": dict(state.features),
         "controller": None if state.controller is None else asdict(state.controller),
     }
 
@@ -50,6 +51,7 @@ def state_from_document(document: Mapping[str, Any]) -> MetadataState:
     for broker in _records(RegisterBroker, document["broker_fields"], document["brokers"]):
         state.brokers[broker.broker] = broker
     state.configs = {(topic, key): value for topic, key, value in document["configs"]}
+    state.features = dict(document.get("features", {}))  # older documents have none: then nothing follows from them
     controller = document["controller"]
     state.controller = None if controller is None else LeaderChange(**controller)
     return state

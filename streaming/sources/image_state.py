@@ -11,11 +11,14 @@ from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.records import (
+    ELR_VERSION,
+    METADATA_VERSION,
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
     BrokerRegistrationChange,
     ClearElr,
     Config,
+    FeatureLevel,
     LeaderChange,
     MetadataRecord,
     Partition,
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 CONFIG_KEYS: Final = frozenset({MIN_ISR, UNCLEAN_ELECTION})
+_4_0_IV0: Final = 22  # level of metadata.version
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ Effect = PartitionStep | BrokerStep | TopicDeleted | ConfigStep | CauseRevision 
 
 
 class MetadataState:
-    """Topics, partitions, brokers and the configurations of ``CONFIG_KEYS``.
+    """Topics, partitions, brokers, the levels of features and the configurations of ``CONFIG_KEYS``.
 
     Invariant: ``topics``, ``partitions`` and ``_ids`` always hold the same topics.
     """
@@ -93,6 +97,7 @@ class MetadataState:
         self.partitions: dict[TopicId, dict[int, Partition]] = {}
         self.brokers: dict[BrokerId, RegisterBroker] = {}
         self.configs: dict[tuple[str, str], str] = {}
+        self.features: dict[str, int] = {}
         self.controller: LeaderChange | None = None
         self._ids: dict[str, TopicId] = {}
 
@@ -105,6 +110,10 @@ class MetadataState:
         topic = self.topics.get(topic_id, "")
         value = self.configs.get((topic, UNCLEAN_ELECTION), self.configs.get(("", UNCLEAN_ELECTION)))
         return value == "true"
+
+    def is_4_0(self) -> bool:
+        """Return whether the controllers are proven to be of 4.0 or newer; older ones cannot raise these features."""
+        return self.features.get(METADATA_VERSION, 0) >= _4_0_IV0 or self.features.get(ELR_VERSION, 0) > 0
 
     def add_topic(self, topic_id: TopicId, topic: str) -> None:
         """Add a topic without partitions."""
@@ -223,6 +232,11 @@ class MetadataState:
         else:
             self.configs[name, record.key] = record.value
         return [ConfigStep(name, record.key, record.value)]
+
+    @apply.register
+    def _(self, record: FeatureLevel) -> list[Effect]:
+        self.features[record.feature] = record.level
+        return []
 
     @apply.register
     def _(self, record: LeaderChange) -> list[Effect]:

@@ -265,6 +265,25 @@ def test_a_corroborator_tells_no_partition(mock_kafka: MakeKafka, source_of: Cal
     assert {("replica_offsets", SourceKind.NONE)} == {(item.kind, item.authority) for item in found}
 
 
+def test_a_corroborator_polls_in_place_of_a_primary_source_that_is_not_whole_and_stops_when_it_is_again(
+    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = mock_kafka(3)
+    cluster.create_topic("orders", partitions=2, replicas=3)
+    whole = [True]
+    source = source_of(
+        cluster.bootstrap_servers, source_kind=SourceKind.NONE, is_primary_whole=lambda: whole[0], offsets_micros=10**8
+    )
+    assert not of(SnapshotBegin, until(source, has(ReplicaOffsetsObserved)))
+    whole[0] = False
+    found = until(source, has(Heartbeat, 2))
+    (begin,) = of(SnapshotBegin, found)
+    assert (begin.reason, begin.authority) == (SnapshotReason.HISTORY_LOST, SourceKind.POLL)
+    assert len(of(PartitionObserved, found)) == 2
+    whole[0] = True
+    assert not [item for _ in range(3) for item in source.poll(now()) if item.authority is SourceKind.POLL]
+
+
 def test_a_missing_permission_is_named_once_and_the_rest_goes_on(
     mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:

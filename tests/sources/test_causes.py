@@ -30,15 +30,14 @@ if TYPE_CHECKING:
 
 TOPIC = TopicId("AAAAAAAAAAAAAAAAAAAAAQ")
 
+# A removal by a leader that kept another follower.
+LAG = (Cause.LAG, Evidence.INFERRED, ())
 # What was done to the cluster, and the offsets of the changes that followed.
 SCENARIOS = [
-    ("one_controller", "kill -9 of broker 3: lag first, its leadership at the session's end", Cause.LAG, (55, 56, 58)),
     ("one_controller", "the same", Cause.FENCED, (65,)),
     ("one_controller", "restart after the crash", Cause.EXPAND, (87, 88, 89, 90)),
     ("one_controller", "preferred leader election", Cause.PREFERRED_ELECTION, (93, 125, 126, 182, 220)),
     ("one_controller", "SIGTERM of broker 2, which leads", Cause.CONTROLLED_SHUTDOWN, (98, 99, 100, 101)),
-    ("one_controller", "SIGSTOP for 5 s", Cause.LAG, (133, 134, 136)),
-    ("one_controller", "SIGSTOP for 9 s", Cause.LAG, (155, 157, 159)),
     ("one_controller", "the same", Cause.FENCED, (165,)),
     ("one_controller", "SIGCONT", Cause.EXPAND, (174, 175, 176, 177)),
     ("one_controller", "kill -9 and restart at once: expanded by the old registration", Cause.EXPAND, (197, 198, 199)),
@@ -51,9 +50,6 @@ SCENARIOS = [
     ("one_controller", "the unclean leader has recovered", Cause.EXPAND, (387, 467)),
     ("one_controller", "clean stop of all", Cause.CONTROLLED_SHUTDOWN, (*range(474, 478), *range(483, 487), 492)),
     ("one_controller", "an eligible leader replica returns first", Cause.ELR_ELECTION, (510, 511, 512, 513)),
-    ("replication_links", "the link 1 to 3 is held", Cause.LAG, (42,)),
-    ("replication_links", "the link 1 to 3 is slow", Cause.LAG, (56,)),
-    ("replication_links", "both links of leader 1 are cut", Cause.LAG, (81, 84)),
     ("replication_links", "unclean restart of eligible broker 2", Cause.UNCLEAN_RESTART, (130, 131, 132, 133)),
     ("replication_links", "the last leader returns after an unclean restart", Cause.LAST_KNOWN_LEADER, (137,)),
     ("replication_links", "one more partition", Cause.CREATED, (190,)),
@@ -86,6 +82,50 @@ def test_what_was_done_to_a_real_cluster_is_the_proven_cause(
     }, done
 
 
+# What was done, and the offsets of the removals by leaders: those where another follower stayed, and the others.
+LAGS: list[tuple[str, str, tuple[int, ...], tuple[int, ...]]] = [
+    ("one_controller", "kill -9 of broker 3: lag first, its leadership at the session's end", (56, 58), (55,)),
+    ("one_controller", "SIGSTOP for 5 s", (134, 136), (133,)),
+    ("one_controller", "SIGSTOP for 9 s", (155, 159), (157,)),
+    ("replication_links", "the link 1 to 3 is held", (42,), ()),
+    ("replication_links", "the link 1 to 3 is slow", (56,), ()),
+    ("replication_links", "both links of leader 1 are cut, one after the other", (81,), (84,)),
+]
+
+
+@pytest.mark.parametrize(("log", "done", "likely", "doubtful"), LAGS)
+def test_lag_is_never_proven_and_in_doubt_where_the_leader_lost_its_last_follower(
+    recorded_log: Callable[[str], list[RecordBatch]],
+    log: str,
+    done: str,
+    likely: tuple[int, ...],
+    doubtful: tuple[int, ...],
+) -> None:
+    observed = replay(recorded_log(log))
+    expected = {
+        **dict.fromkeys(likely, (Cause.LAG, Evidence.INFERRED, ())),
+        **dict.fromkeys(doubtful, ambiguous(Cause.LAG, Cause.LEADER_STALL)),
+    }
+    assert expected == {offset: why(observed[offset]) for offset in expected}, done
+
+
+def test_a_leader_that_drops_several_healthy_brokers_from_partitions_of_two_replicas_may_have_stalled() -> None:
+    pairs = [partition(number, isr=(1, other), replicas=(1, other)) for number, other in enumerate((2, 3, 4))]
+    batch = tuple(change(number, isr=(1,)) for number in range(3))
+    assert [ambiguous(Cause.LEADER_STALL, Cause.LAG)] * 3 == causes(batch, given=tuple(pairs))
+
+
+def test_the_removals_of_each_leader_are_judged_apart() -> None:
+    two = (partition(0, isr=(1, 3), replicas=(1, 3)), partition(1, leader=2))
+    batch = (change(0, isr=(1,)), change(1, isr=(1, 2)))
+    assert [ambiguous(Cause.LAG, Cause.LEADER_STALL), LAG] == causes(batch, given=two)
+
+
+def test_a_leader_that_drops_several_brokers_and_keeps_a_follower_more_likely_sees_them_lag() -> None:
+    many = partition(0, isr=(1, 2, 3, 4), replicas=(1, 2, 3, 4))
+    assert [ambiguous(Cause.LAG, Cause.LEADER_STALL)] == causes((change(0, isr=(1, 4)),), given=(many,))
+
+
 def test_a_leader_that_was_frozen_and_drops_all_its_followers_is_told_from_lag_with_a_doubt(
     recorded_log: Callable[[str], list[RecordBatch]],
 ) -> None:
@@ -112,7 +152,11 @@ def test_records_of_several_operations_in_one_batch_keep_their_causes(
     assert apart.keys() == joined.keys()
     for offset, observation in apart.items():
         now = joined[offset]
-        assert why(observation) == why(now) or (observation.cause, now.cause) == (Cause.LAG, Cause.FENCED)
+        by_leader = {Cause.LAG, Cause.LEADER_STALL}  # judged by all that the leader removed in the batch
+        if observation.cause in by_leader:
+            assert now.cause in {*by_leader, Cause.FENCED}
+        else:
+            assert why(observation) == why(now)
 
 
 def _joined(batches: list[RecordBatch], seams: set[int]) -> list[RecordBatch]:
@@ -252,14 +296,14 @@ def test_an_election_beyond_the_run_of_an_unfencing_is_not_its_work() -> None:
     two = (partition(0, isr=(3,), leader=3, replicas=(3,)), partition(1))
     fenced = (change(0, leader=-1), registration(3, fenced=1))
     batch = (registration(3, fenced=-1), change(1, isr=(1, 2)), change(0, leader=3))
-    expected = [*proven(Cause.FENCED, Cause.LAG), ambiguous(Cause.UNFENCED, Cause.PREFERRED_ELECTION)]
+    expected = [*proven(Cause.FENCED), LAG, ambiguous(Cause.UNFENCED, Cause.PREFERRED_ELECTION)]
     assert expected == causes(fenced, batch, given=two)
 
 
 def test_a_lag_shrink_of_another_broker_does_not_join_the_run_of_a_fencing() -> None:
     two = (partition(0), partition(1, leader=3))
     batch = (change(0, isr=(1, 3)), change(1, isr=(1, 2), leader=1), registration(3, fenced=1))
-    assert proven(Cause.LAG, Cause.FENCED) == causes(batch, given=two)
+    assert [LAG, *proven(Cause.FENCED)] == causes(batch, given=two)
 
 
 def test_a_shrink_with_a_new_epoch_of_the_same_leader_may_be_of_an_old_version_or_of_zookeeper() -> None:
@@ -293,7 +337,7 @@ def test_a_fencing_while_the_broker_shuts_down_is_part_of_the_shutdown() -> None
 def test_a_controlled_shutdown_may_go_on_in_later_batches_and_ends_with_the_next_registration() -> None:
     batches = ((registration(3, shutdown=1),), (change(isr=(1, 2)),), (registered(3, epoch=2),))
     back = ((change(isr=(1, 2, 3)),), (change(isr=(1, 2)),))
-    assert proven(Cause.CONTROLLED_SHUTDOWN, Cause.EXPAND, Cause.LAG) == causes(*batches, *back)
+    assert [*proven(Cause.CONTROLLED_SHUTDOWN, Cause.EXPAND), LAG] == causes(*batches, *back)
 
 
 def test_a_departure_whose_registration_record_is_in_a_later_batch_names_its_candidates() -> None:
@@ -359,5 +403,5 @@ def test_a_change_of_neither_isr_nor_leader_has_no_cause() -> None:
 def test_what_no_rule_knows_is_unknown() -> None:
     replaced = change(isr=(1, 2))
     mixed = change(isr=(1, 3))
-    expected = [*proven(Cause.LAG), (Cause.UNKNOWN, Evidence.AMBIGUOUS, ())]
+    expected = [LAG, (Cause.UNKNOWN, Evidence.AMBIGUOUS, ())]
     assert expected == causes((replaced,), (mixed,))

@@ -11,9 +11,17 @@ import pytest
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, EventKind, Evidence, Subject
-from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.identifiers import ClusterId, Micros, Offset
 from streaming.contracts.observations import CauseRevised, PartitionObserved
-from streaming.contracts.records import LeaderChange, RegisterBroker
+from streaming.contracts.records import (
+    BrokerRegistrationChange,
+    FeatureLevel,
+    LeaderChange,
+    NoOp,
+    RecordBatch,
+    RegisterBroker,
+)
+from streaming.model.controller.election import Mode
 from streaming.sources.image import ClusterImage
 from tests.blocks import singly
 
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
 
     from streaming.changes.change import Change
     from streaming.contracts.observations import Observation
-    from streaming.contracts.records import MetadataRecord, RecordBatch
+    from streaming.contracts.records import MetadataRecord
 
 pytest_plugins = ["tests.plugins.laboratory"]
 SESSION = 9_000
@@ -50,11 +58,21 @@ def changes(seen: Iterable[Observation]) -> tuple[ReplicationState, list[Change]
     return state, [change for change in folded.changes if change.subject is Subject.PARTITION]
 
 
-def ended(lab: Callable[..., Any], action: str) -> Any:
-    """A cluster whose broker 3, which leads nothing, has ended and stayed away."""
+def ended(lab: Callable[..., Any], action: str, lessons: int = 2) -> Any:
+    """A cluster whose broker 3, which leads nothing, has ended and stayed away.
+
+    Before, broker 1, which leads, stops for a while so many times: that shows the session timeout.
+    """
     it = lab(broker_session_timeout_ms=SESSION)
     it.topic("a", [(1, 3), (2, 3)], min_isr=1)
     it.run(it.cluster.now + 2_000)
+    for _ in range(lessons):
+        it.inflict(("stop", 1))
+        it.run(it.cluster.now + 2 * SESSION)
+        it.inflict(("start", 1))
+        it.run(it.cluster.now + 2_000)
+        it.cluster.admin.elect_leaders(Mode.PREFERRED, [it.key("a", 0), it.key("a", 1)])
+        it.run(it.cluster.now + 2_000)
     it.inflict((action, 3))
     it.run(it.cluster.now + 4 * SESSION)
     return it
@@ -73,11 +91,64 @@ def test_a_clean_stop_that_looked_like_an_expired_session_is_proven_by_the_secon
 
     assert {(change.cause, change.evidence) for change in revised} == {(Cause.CONTROLLED_SHUTDOWN, Evidence.PROVEN)}
     assert [[event.event for event in change.events] for change in revised] == [[EventKind.CAUSE_REVISED]] * 2
-    assert [it.causes(it.key("a", number)) for number in (0, 1)] == [[Cause.CONTROLLED_SHUTDOWN]] * 2
+    assert [it.causes(it.key("a", number))[-1] for number in (0, 1)] == [Cause.CONTROLLED_SHUTDOWN] * 2
     for partition in state.partitions():
         assert (partition.last_cause, partition.last_evidence) == (Cause.CONTROLLED_SHUTDOWN, Evidence.PROVEN)
-        assert (partition.isr_shrinks, partition.change_number) == (1, 2)
-    assert [change.left_isr for change in stepped if change.left_isr] == [(3,), (3,)], "counted once"
+    assert [change.left_isr for change in stepped if change.left_isr == (3,)] == [(3,), (3,)], "counted once"
+
+
+@pytest.mark.parametrize("lessons", [0, 1])
+def test_before_two_proven_shutdowns_have_shown_the_session_timeout_a_second_fencing_proves_nothing(
+    lab: Callable[..., Any], lessons: int
+) -> None:
+    assert revisions(told([commit.batch for commit in ended(lab, "stop", lessons).commits])) == []
+
+
+def test_a_second_fencing_at_another_time_than_a_session_timeout_proves_nothing(lab: Callable[..., Any]) -> None:
+    """A broker whose session expired is fenced again when its process, not unfenced yet, asks to shut down."""
+    batches = [commit.batch for commit in ended(lab, "kill").commits]
+    place, fencing = next(
+        (number, record)
+        for number, batch in reversed([*enumerate(batches)])
+        for record in batch.records
+        if isinstance(record, BrokerRegistrationChange) and record.broker == 3 and record.fenced > 0
+    )
+    expired = batches[place]
+    later = [batch for batch in batches[place + 1 :] if batch.timestamp - expired.timestamp <= 3 * SESSION * 1000]
+
+    def fenced_again(after_ms: int) -> list[RecordBatch]:
+        again = RecordBatch(
+            base_offset=Offset(later[0].base_offset),
+            epoch=expired.epoch,
+            timestamp=Micros(expired.timestamp + after_ms * 1000),
+            records=(fencing,),
+        )
+        return [*batches[: place + 1], again]
+
+    doubtful = [item for item in told(batches) if isinstance(item, PartitionObserved)][-1]
+    assert doubtful.candidates == (Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
+    assert [len(revisions(told(fenced_again(ms)))) for ms in (100, 4_000, SESSION - 1_500, 13_000)] == [0, 0, 0, 0]
+    assert len(revisions(told(fenced_again(SESSION + 200)))) == 2, "as after a clean stop"
+
+
+def test_of_controllers_that_are_not_known_to_be_of_4_0_a_second_fencing_proves_nothing(
+    lab: Callable[..., Any],
+) -> None:
+    batches = [commit.batch for commit in ended(lab, "stop").commits]
+
+    def with_features(*features: FeatureLevel) -> list[RecordBatch]:
+        others = [
+            replace(
+                batch, records=tuple(NoOp() if isinstance(record, FeatureLevel) else record for record in batch.records)
+            )
+            for batch in batches
+        ]
+        first = others[0]
+        return [replace(first, records=(*(features or (NoOp(),)), *first.records[1:])), *others[1:]]
+
+    assert revisions(told(with_features())) == []
+    assert revisions(told(with_features(FeatureLevel(feature="metadata.version", level=21)))) == []
+    assert len(revisions(told(with_features(FeatureLevel(feature="metadata.version", level=22))))) == 2
 
 
 @pytest.mark.parametrize("action", ["kill", "pause"])
@@ -97,7 +168,8 @@ def test_what_gives_a_session_anew_or_forgets_all_of_them_leaves_the_doubt(
     (proof, *_) = revisions(told(batches))
     place = next(number for number, batch in enumerate(batches) if batch.base_offset == proof.metadata_offset)
     known = [record for batch in batches for record in batch.records if isinstance(record, kind)]
-    between = replace(batches[place], records=(known[-1],))  # broker 3 registered last; there is one controller
+    of_broker_3 = [record for record in known if getattr(record, "broker", 3) == 3]  # there is one controller
+    between = replace(batches[place], records=(of_broker_3[-1],))
     later = [replace(batch, base_offset=batch.base_offset + 1) for batch in batches[place:]]
 
     assert revisions(told([*batches[:place], between, *later])) == []

@@ -348,21 +348,52 @@ def test_a_log_busy_with_other_things_still_beats() -> None:
     assert [item.metadata_offset for item in of(seen.Heartbeat, applied(cluster, busy))] == [6, 11]
 
 
-def test_what_cannot_be_understood_is_put_aside_with_its_offset_and_the_rest_goes_on() -> None:
+def test_an_unreadable_record_that_changes_no_state_is_put_aside_with_its_offset_and_the_rest_goes_on() -> None:
     cluster = image()
-    stranger = PartitionChange(topic_id=TOPIC, partition=5, isr=())
-    unknown = BrokerRegistrationChange(broker=BrokerId(8), broker_epoch=BrokerEpoch(1), fenced=1)
-    torn = Undecodable(reason="record type 99 is unknown", value=b"\x01\x63")
-    found = cluster.apply(
-        batch(0, stranger, ORDERS, torn, unknown, RemoveTopic(topic_id=TopicId("x")), partition()), NOW
-    )
-    assert [item.metadata_offset for item in of(seen.PartitionObserved, found)] == [5]
-    assert [(offset, item.reason) for offset, item in cluster.undecodable] == [
-        (0, "PartitionChange: change of an unknown partition"),
-        (2, "record type 99 is unknown"),
-        (3, "BrokerRegistrationChange: change of an unregistered broker"),
-        (4, "RemoveTopic: removal of an unknown topic"),
-    ]
+    strange = Undecodable(reason="record type 99 is unknown", value=b"\x01\x63", hides_state=False)
+    found = cluster.apply(batch(0, ORDERS, strange, partition()), NOW)
+    assert [item.metadata_offset for item in of(seen.PartitionObserved, found)] == [2]
+    assert [(offset, item.reason) for offset, item in cluster.undecodable] == [(1, "record type 99 is unknown")]
+    assert cluster.incomplete_since is None
+
+
+@pytest.mark.parametrize(
+    ("hidden", "reason"),
+    [
+        (Undecodable(reason="PartitionChange version 3", value=b""), "PartitionChange version 3"),
+        (PartitionChange(topic_id=TOPIC, partition=5, isr=()), "PartitionChange: change of an unknown partition"),
+        (
+            BrokerRegistrationChange(broker=BrokerId(8), broker_epoch=BrokerEpoch(1), fenced=1),
+            "BrokerRegistrationChange: change of an unregistered broker",
+        ),
+        (RemoveTopic(topic_id=TopicId("x")), "RemoveTopic: removal of an unknown topic"),
+    ],
+)
+def test_after_a_record_that_hides_the_state_nothing_is_observed_any_more_and_no_heartbeat_sent(
+    hidden: MetadataRecord, reason: str
+) -> None:
+    cluster = image()
+    assert of(seen.PartitionObserved, cluster.apply(batch(0, ORDERS, partition(), seconds=1), NOW))
+    shrink = PartitionChange(topic_id=TOPIC, partition=0, isr=(BrokerId(1),))
+    assert cluster.apply(batch(2, shrink, hidden, seconds=2), NOW) == [], "its cause is in doubt, too"
+    assert [
+        item for number in range(4, 9) for item in cluster.apply(batch(number, NoOp(), seconds=9 * number), NOW)
+    ] == []
+    assert (cluster.incomplete_since, cluster.incomplete_because, cluster.image_offset) == (3, reason, 8)
+    assert [offset for offset, _ in cluster.undecodable] == [3]
+
+
+def test_a_registration_that_cannot_be_read_makes_no_later_lag_a_proven_controlled_shutdown() -> None:
+    """A broker that shut down returns with a record of a newer version: the image would take it for shutting down."""
+    cluster = image()
+    broker = RegisterBroker(broker=BrokerId(2), broker_epoch=BrokerEpoch(1), incarnation_id="a")
+    stops = BrokerRegistrationChange(broker=BrokerId(2), broker_epoch=BrokerEpoch(1), in_controlled_shutdown=1)
+    cluster.apply(batch(0, ORDERS, broker, partition()), NOW)
+    cluster.apply(batch(3, stops), NOW)
+    newer = Undecodable(reason="RegisterBroker version 5, this program reads up to 4", value=b"")
+    cluster.apply(batch(4, newer), NOW)
+    lags = PartitionChange(topic_id=TOPIC, partition=0, isr=(BrokerId(1),))
+    assert cluster.apply(batch(5, lags, seconds=7_200), NOW) == []
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@
 - ``position``     the state machine of the reader: hold back, release, truncate
 - ``controllers``  the state machine of whom to ask: follow the leader, else try each
 - ``tail``         both together: one Fetch after another
+- ``resync``       a record that cannot be read: the warning before, the search for a KRaft snapshot after
 - ``checkpoint``   the position of a collector, on disk
 - ``source``       the source itself
 """

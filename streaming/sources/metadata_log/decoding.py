@@ -39,6 +39,7 @@ _READ: Final[dict[str, Callable[[ByteReader], Any]]] = {
 def decode_record(value: bytes) -> records.MetadataRecord:
     """Decode one record; an unknown type or version, or an invalid body, gives :class:`records.Undecodable`."""
     reader, kept = ByteReader(value), value
+    key = None
     try:
         key, version = _header(reader)
         if key in schemas.SKIPPED:
@@ -47,7 +48,7 @@ def decode_record(value: bytes) -> records.MetadataRecord:
             kept = value[: reader.position]  # a configuration value may be a password: it must not reach the quarantine
         return _RECORD[_supported(key, version)](read_fields(reader, key, version))
     except Quarantined as reason:
-        return records.Undecodable(reason=str(reason), value=kept)
+        return records.Undecodable(reason=str(reason), value=kept, hides_state=key is None or key in schemas.OF_STATE)
 
 
 def _header(reader: ByteReader) -> tuple[int, int]:
@@ -187,6 +188,15 @@ def _config(values: dict[str, Any]) -> records.MetadataRecord:
     )
 
 
+def _register_controller(values: dict[str, Any]) -> records.MetadataRecord:
+    newest = {row["name"]: row["max_supported_version"] for row in values["features"] or ()}
+    return records.RegisterController(
+        controller=values["controller_id"],
+        incarnation_id=values["incarnation_id"],
+        newest_metadata_version=newest.get(records.METADATA_VERSION),
+    )
+
+
 def _marker(key: int) -> Callable[[dict[str, Any]], records.MetadataRecord]:
     return lambda _: records.TransactionMarker(marker=key)
 
@@ -207,8 +217,6 @@ _RECORD: Final[dict[int, Callable[[dict[str, Any]], records.MetadataRecord]]] = 
     schemas.BEGIN_TRANSACTION: _marker(schemas.BEGIN_TRANSACTION),
     schemas.END_TRANSACTION: _marker(schemas.END_TRANSACTION),
     schemas.ABORT_TRANSACTION: _marker(schemas.ABORT_TRANSACTION),
-    schemas.REGISTER_CONTROLLER: lambda values: records.RegisterController(
-        controller=values["controller_id"], incarnation_id=values["incarnation_id"]
-    ),
+    schemas.REGISTER_CONTROLLER: _register_controller,
     schemas.CLEAR_ELR: lambda values: records.ClearElr(topic=values["topic_name"]),
 }

@@ -156,3 +156,10 @@ SKIPPED: Final[dict[int, str]] = {
     26: "RemoveDelegationToken",
     29: "UnregisterController",
 }
+
+# An unreadable record of these types leaves the state of topics, partitions, brokers or configurations unknown; so does
+# an unreadable marker, because the records of its transaction may or may not take effect. A type that does not exist
+# here is not one of them: Kafka adds types for matters of their own.
+OF_STATE: Final = frozenset(SCHEMAS) - {FEATURE_LEVEL, NO_OP, REGISTER_CONTROLLER}
+# The highest level of the feature metadata.version whose records are those above: 4.3-IV0.
+NEWEST_METADATA_VERSION: Final = 30

@@ -19,6 +19,7 @@ from streaming.sources.metadata_log import checkpoint
 from streaming.sources.metadata_log.connection import CannotServe
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.quorum import Bootstrap, dialer, parse_servers
+from streaming.sources.metadata_log.resync import RESYNC_SECONDS, NewerRecords, Resync
 from streaming.sources.metadata_log.security import from_client
 from streaming.sources.metadata_log.tail import LoadedSnapshot, Tail
 
@@ -48,6 +49,10 @@ class MetadataLogSource:
     Without a checkpoint it reads the existing log without observations and then sends a full report (START). With one
     it continues exactly behind it; when the log no longer reaches back that far, it sends a full report (HISTORY_LOST).
 
+    When a record cannot be read that may have changed the state, it says so once and returns nothing more, not even a
+    heartbeat, until it has loaded a KRaft snapshot that was taken after this record; then it sends a full report
+    (HISTORY_LOST). The checkpoint stays before the record meanwhile, so a program that can read it loses nothing.
+
     Invariants: while ``_pending_report`` is set, the image is ahead of what was reported, so nothing but that report
     may be returned and no checkpoint may be written. A checkpoint never contains an observation that is not
     acknowledged: after a crash observations are repeated, never lost.
@@ -61,6 +66,7 @@ class MetadataLogSource:
         heartbeat_seconds: interval of heartbeats while nothing changes.
         snapshot_seconds: interval of full reports.
         report: takes one line for the user.
+        resync_seconds: interval of the search for a newer KRaft snapshot while the state is unknown.
 
     Raises:
         ConnectionRefused: no broker can be reached.
@@ -79,6 +85,7 @@ class MetadataLogSource:
         snapshot_seconds: float,
         report: Callable[[str], None] = lambda _: None,
         clock: Callable[[], Micros] = wall_clock,
+        resync_seconds: float = RESYNC_SECONDS,
     ) -> None:
         self.name = name
         self.cluster_id, self._cluster = bootstrap.cluster_id(), cluster
@@ -86,6 +93,7 @@ class MetadataLogSource:
         self._heartbeat_micros = int(heartbeat_seconds * 1e6)
         self._snapshot_micros = int(snapshot_seconds * 1e6)
         self._undecodable: list[bytes] = []
+        self._resync, self._newer_records = Resync(resync_seconds, report), NewerRecords(report)
         self._pending_report: SnapshotReason | None = SnapshotReason.START
         self._snapshot_at = self._checkpoint_at = self._clock()
         self._checkpoint_cost = 0
@@ -114,6 +122,8 @@ class MetadataLogSource:
         """Wait up to half a second for changes; ``collected_at`` is the time of arrival, not ``now``."""
         del now
         progress = self._tail.poll()
+        if not self.is_whole:
+            progress = self._resync.search(self._tail, progress)
         at = self._clock()
         if progress.rewritten:
             self._image, self._pending_report = self._empty(), self._pending_report or SnapshotReason.HISTORY_LOST
@@ -123,15 +133,24 @@ class MetadataLogSource:
                 observations += self._image.apply(batch, at)
         else:
             self._image.load(progress.batches)
-            if self._tail.position.is_caught_up:
+            if self._tail.position.is_caught_up and self.is_whole:
                 observations += self._full_report(self._pending_report, at)
                 self._pending_report = None
+        if not self.is_whole:
+            self._pending_report = self._pending_report or SnapshotReason.HISTORY_LOST
         if self._pending_report is None and at - self._snapshot_at >= self._snapshot_micros:
             observations += self._full_report(SnapshotReason.PERIODIC, at)
+        self._newer_records.warn(self._image.metadata_version, progress)
+        self._resync.note(self._image)
         self._quarantine()
         if observations or self._undecodable:
             self._is_busy = self._is_unacknowledged = True
         return observations
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every record that matters has been read; while it is not, another source has to take over."""
+        return self._image.incomplete_since is None
 
     def take_undecodable(self) -> list[bytes]:
         """Return and drop the records that could not be decoded since the last call, one JSON object each."""
@@ -193,9 +212,11 @@ class MetadataLogSource:
         # The records of a snapshot have offsets of their own; the log continues at the snapshot's end offset.
         image.image_offset, image.image_epoch = Offset(snapshot.end.offset - 1), snapshot.end.epoch
         image.image_timestamp = max(previous.image_timestamp, snapshot.timestamp or image.image_timestamp)
+        if image.incomplete_since is not None:
+            image.incomplete_since = Offset(snapshot.end.offset)  # only a newer one can help
         self._quarantine()
         self._image = image
-        if self._pending_report is not None:
+        if self._pending_report is not None or not self.is_whole:
             return []
         self._report(f"the log begins after offset {previous.image_offset}: the changes up to this snapshot were lost")
         return self._full_report(SnapshotReason.HISTORY_LOST, at)
@@ -207,7 +228,6 @@ class MetadataLogSource:
 
     def _quarantine(self) -> None:
         for offset, record in self._image.undecodable:
-            self._report(f"the metadata record at offset {offset} goes to quarantine: {record.reason}")
             document = {
                 "v": Observation.format,
                 "kind": UNDECODABLE,
@@ -219,6 +239,13 @@ class MetadataLogSource:
                 "raw": record.value.hex(),
             }
             self._undecodable.append(json.dumps(document).encode())
+        if self._image.undecodable and self.is_whole:
+            offset, record = self._image.undecodable[0]
+            others = len(self._image.undecodable) - 1
+            self._report(
+                f"the metadata record at offset {offset} goes to quarantine: {record.reason}"
+                + (f"; {others} more in its batch" if others else "")
+            )
         self._image.undecodable.clear()
 
     def _write_checkpoint(self) -> None:

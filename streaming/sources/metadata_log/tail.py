@@ -134,6 +134,24 @@ class Tail:
             self._disconnect(str(error))
             return NOTHING
 
+    def snapshot_after(self, offset: int) -> LoadedSnapshot | None:
+        """Load the newest KRaft snapshot if it ends after an offset, and continue behind it; None if there is none yet.
+
+        A Fetch from the start of the log returns the id of the newest snapshot, if there is one.
+        """
+        connection = self._connection
+        if connection is None:
+            return None
+        try:
+            response = messages.read_fetch(connection.call(self._request(connection, START), FetchResponse))
+            if response.error or response.snapshot is None or response.snapshot.offset <= offset:
+                return None
+            return self._load(connection, response.snapshot)
+        except ConnectionRefused as error:
+            self._controllers.disconnected()
+            self._disconnect(str(error))
+            return None
+
     def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:
@@ -157,7 +175,7 @@ class Tail:
 
     def _fetch(self) -> Progress:
         connection = self._connection or self._connect()
-        response = messages.read_fetch(connection.call(self._request(connection), FetchResponse))
+        response = messages.read_fetch(connection.call(self._request(connection, self.position.end), FetchResponse))
         result = self.position.receive(response)
         if result.error:
             self._refused(response, connection)
@@ -176,12 +194,12 @@ class Tail:
         self._connection = connection
         return connection
 
-    def _request(self, connection: Connection) -> Any:  # noqa: ANN401 - kafka-python's messages ship no types
+    def _request(self, connection: Connection, end: LogEnd) -> Any:  # noqa: ANN401 - kafka-python's messages ship no types
         return messages.fetch_request(
             connection.newest(FetchRequest.API_KEY, messages.FETCH_NEWEST),
             cluster_id=self._cluster_id,
             leader_epoch=self._controllers.epoch,
-            end=self.position.end,
+            end=end,
             high_watermark=self.position.high_watermark,
             wait_ms=LONG_POLL_MS,
         )

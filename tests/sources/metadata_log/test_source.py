@@ -53,6 +53,7 @@ class Watch:
             snapshot_seconds=settings.get("snapshot_seconds", 3600.0),
             report=self.lines.append,
             clock=lambda: self.now,
+            resync_seconds=settings.get("resync_seconds", 0.0),
         )
 
     def until(self, condition: Callable[[], bool]) -> None:
@@ -542,16 +543,127 @@ def test_a_damaged_batch_is_fetched_once_more_and_only_then_quarantined(
     assert not seen.source.take_undecodable()
 
 
-def test_a_batch_that_is_damaged_at_its_source_is_quarantined_and_the_rest_goes_on(
+def test_a_batch_that_is_damaged_at_its_source_is_quarantined_and_nothing_is_reported_of_a_state_that_it_hides(
     quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...]
 ) -> None:
     quiet = next(index for index, frame in enumerate(frames) if index > 60 and len(frame.data) < 80)
     quorum.append(*frames)
     quorum.log[quiet] = frames[quiet]._replace(data=frames[quiet].data[:-1] + b"\xff")
     seen = watch()
-    seen.reach(191)
+    seen.until(lambda: not seen.source.is_whole)
     (payload,) = seen.source.take_undecodable()
     assert "does not match its checksum" in json.loads(payload)["reason"]
+    seen.source.poll(seen.now)
+    assert seen.told == []
+
+
+def unread(seen: Watch) -> list[str]:
+    return [line for line in seen.lines if "no data from the metadata log" in line]
+
+
+def test_after_a_partition_record_of_a_newer_version_nothing_is_reported_until_a_newer_kraft_snapshot(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], fixtures: Path, make_batch: Any
+) -> None:
+    quorum.append(*frames)
+    seen = watch()
+    seen.reach(191)
+    seen.source.acknowledge()
+    before = len(seen.told)
+    quorum.append(make_batch(192, 1, b"\x01\x05\x03" + bytes(21), timestamp=1_795_260_000_000))
+    quorum.append(
+        *(make_batch(at, 1, b"\x01\x14\x00\x00", timestamp=1_795_260_000_000 + at * 10_000) for at in range(193, 200))
+    )
+    seen.until(lambda: seen.source._tail.position.applied.offset == 200)
+    seen.now = Micros(seen.now + 7_200_000_000)  # a periodic report and a checkpoint would be due
+    seen.told += seen.source.poll(seen.now)
+    seen.source.acknowledge()
+    assert seen.told[before:] == []
+    (line,) = unread(seen)
+    assert line.startswith(
+        "no data from the metadata log: its record at offset 192 cannot be read (PartitionChange version 3, this "
+        "program reads up to 2); upgrade isrwatch if Kafka was upgraded."
+    )
+    (payload,) = seen.source.take_undecodable()
+    assert json.loads(payload)["metadata_offset"] == 192
+    older = gzip.decompress((fixtures / "snapshot.checkpoint.gz").read_bytes())
+    quorum.snapshot = (LogEnd(100, 1), older)
+    seen.told += seen.source.poll(seen.now)
+    assert seen.told[before:] == [], "a snapshot from before the record does not contain what it changed"
+    quorum.snapshot = (LogEnd(195, 1), older)
+    seen.until(lambda: len(seen.told) > before)
+    assert seen.snapshots()[1:] == [(SnapshotReason.HISTORY_LOST, 199)]
+    assert seen.source.is_whole
+    assert len(unread(seen)) == 1
+    seen.source.acknowledge()
+    seen.source.close()
+    assert watch().source._image.image_offset == 199, "the checkpoint goes on behind the snapshot"
+
+
+def test_a_program_that_stops_while_the_state_is_unknown_continues_before_the_record_that_it_could_not_read(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], make_batch: Any
+) -> None:
+    quorum.append(*frames)
+    seen = watch()
+    seen.reach(191)
+    seen.source.acknowledge()
+    seen.source._write_checkpoint()
+    quorum.append(make_batch(192, 1, b"\x01\x00\x05\x00"))
+    seen.until(lambda: not seen.source.is_whole)
+    seen.source.acknowledge()
+    seen.source.close()
+    assert watch().source._image.image_offset == 191
+
+
+def test_a_kraft_snapshot_that_cannot_be_read_either_is_loaded_once_and_a_newer_one_is_waited_for(
+    quorum: Any, watch: Any, fixtures: Path, make_batch: Any
+) -> None:
+    whole = gzip.decompress((fixtures / "snapshot.checkpoint.gz").read_bytes())
+    quorum.snapshot = (LogEnd(5_000, 1), whole + make_batch(3_043, 1, b"\x01\x03\x03\x00").data)
+    quorum.log_start = 5_000
+    quorum.append(make_batch(5_000, 1, b"\x01\x14\x00\x00"))
+    loaded: list[int] = []
+    answer = quorum.nodes[1].answer_FetchSnapshotRequest
+
+    def counted(request: Any) -> Any:
+        loaded.append(request.topics[0].partitions[0].snapshot_id.end_offset)
+        return answer(request)
+
+    quorum.nodes[1].answer_FetchSnapshotRequest = counted
+    quorum.snapshot_bytes = 1_000_000
+    seen = watch()
+    seen.until(lambda: seen.source._tail.position.applied.offset == 5_001)
+    for _ in range(3):
+        assert seen.source.poll(seen.now) == []
+    assert (len(unread(seen)), loaded) == (1, [5_000])
+    quorum.snapshot = (LogEnd(5_001, 1), whole)
+    seen.until(lambda: bool(seen.told))
+    assert seen.snapshots() == [(SnapshotReason.START, 5_000)]
+
+
+def feature(name: bytes, level: int) -> bytes:
+    return b"\x01\x0c\x00" + bytes([len(name) + 1]) + name + struct.pack(">h", level) + b"\x00"
+
+
+def test_a_newer_metadata_version_is_warned_of_once_before_its_records_come(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], make_batch: Any
+) -> None:
+    quorum.append(*frames)
+    seen = watch()
+    seen.reach(191)
+    assert not any("newer Kafka" in line for line in seen.lines)
+    features = b"\x02" + bytes([17]) + b"metadata.version" + struct.pack(">hh", 7, 31) + b"\x00"
+    controller = b"\x01\x1b\x00" + struct.pack(">i", 102) + bytes(16) + b"\x00" + b"\x01" + features + b"\x00"
+    quorum.append(make_batch(192, 1, controller))
+    seen.until(lambda: seen.source._image.image_offset == 192)
+    (warning,) = (line for line in seen.lines if "newer Kafka" in line)
+    assert "(metadata.version 31) than this program (30): upgrade isrwatch before" in warning
+    quorum.append(
+        make_batch(193, 1, feature(b"metadata.version", 31)), make_batch(194, 1, feature(b"metadata.version", 32))
+    )
+    seen.until(lambda: seen.source._image.image_offset == 194)
+    assert sum("newer Kafka" in line for line in seen.lines) == 2
+    assert seen.source._image.metadata_version == 32
+    assert not seen.source.take_undecodable()
 
 
 def test_an_address_where_nobody_listens_is_one_sentence(quorum: Any, tmp_path: Path) -> None:
