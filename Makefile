@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 FOR ?=
 RUNS ?= 50
+PLAYS ?= 2000
 WORKERS ?= 2
 SAMPLE ?= 300
 SEED ?=
@@ -97,6 +98,9 @@ chaos: $(DEV_READY) jars ## random runs of the real job under random harm: RUNS=
 
 drill: $(DEV_READY) jars ## ten faults of a real Kafka, and whether each is told as what it was: FAULTS=A,B
 	@$(BIN)/python -m tests.drill $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)
+
+judge: $(DEV_READY) ## random faults that nobody tuned to: what is reported of them against the model: PLAYS=2000, an hour
+	@$(BIN)/python -m tests.judge --plays $(PLAYS) --workers $(WORKERS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 mutants: $(DEV_READY) ## put small faults into the rules, to see that a test fails of each: SAMPLE=300, SEED=N
 	@$(BIN)/python -m tests.mutants --sample $(SAMPLE) --workers $(WORKERS) $(if $(SEED),--seed $(SEED)) $(ARGS)

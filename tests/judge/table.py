@@ -48,6 +48,7 @@ class Table:
     planned: frozenset[str]
     neutral: frozenset[str]
     divisible: frozenset[str]
+    pieces: dict[str, tuple[str, ...]]
     away_seconds: float
     turn_seconds: float
 
@@ -71,6 +72,7 @@ def _table() -> Table:
         planned=frozenset(read["planned"]),
         neutral=frozenset(read["neutral"]),
         divisible=frozenset(read["divisible"]),
+        pieces={whole: tuple(kinds) for whole, kinds in read["pieces"].items()},
         away_seconds=read["away_seconds"],
         turn_seconds=read["turn_seconds"],
     )

@@ -1,10 +1,21 @@
-"""The judge itself: its table, its arithmetic, and a few plays of it."""
+"""The judge itself: its table, its arithmetic, its plays; and the aims that must hold in a few plays of fixed seeds."""
 
 from __future__ import annotations
 
+import pytest
+
+from streaming.contracts.incidents import IncidentClass
+from tests.judge.expected import ExpectedIncident
+from tests.judge.faults import DRAWERS
+from tests.judge.judging import seeds
+from tests.judge.matching import ToldIncident, judged
+from tests.judge.play import played
+from tests.judge.results import interval, rendered, result_of
 from tests.judge.table import TABLE
 
 WHENS = {"untouched", "fenced", "disk", "stalled", "lagged", "unclean", "unsafe", "away", "moved", "touched"}
+# One play of each fault, none of them chosen by what is told of it.
+SEED = 1
 
 
 def test_every_row_of_the_table_says_why_and_when() -> None:
@@ -16,3 +27,105 @@ def test_no_row_of_the_table_is_hidden_by_one_before_it() -> None:
     for fault in {row.fault for row in TABLE.outcomes}:
         whens = [row.when for row in TABLE.of(fault)]
         assert len(whens) == len(set(whens))
+
+
+def test_the_table_is_about_the_faults_that_are_played_and_the_classes_that_exist() -> None:
+    assert {row.fault for row in TABLE.outcomes} == set(DRAWERS)
+    named = {kind for row in TABLE.outcomes for kind in (row.kind, *row.also) if kind}
+    assert named == {str(kind) for kind in IncidentClass}
+
+
+def test_wilsons_interval_is_that_of_the_books() -> None:
+    low, high = interval(95, 100)
+    assert (round(low, 4), round(high, 4)) == (0.8882, 0.9785)
+    assert interval(0, 0) == (0.0, 1.0)
+
+
+def test_the_seeds_of_a_commit_are_always_the_same_and_those_of_another_are_others() -> None:
+    assert [*seeds("a", 5)] == [*seeds("a", 5)]
+    assert not {*seeds("a", 50)} & {*seeds("b", 50)}
+
+
+def expected(*kinds: str, brokers: set[int], begin: float = 10, end: float = 50, harm: bool = True) -> ExpectedIncident:
+    return ExpectedIncident(
+        kinds=kinds,
+        must=frozenset(brokers),
+        may=frozenset(brokers),
+        begin=begin,
+        end=end,
+        harm=frozenset({"redundancy"} if harm else ()),
+        trouble="",
+    )
+
+
+def told(kind: str, *brokers: int, begin: float = 12, end: float = 50) -> ToldIncident:
+    return ToldIncident(
+        kind=kind, suspects=frozenset(brokers), brokers=frozenset(brokers), begin=begin, end=end, summary=""
+    )
+
+
+def test_an_incident_that_is_told_of_another_broker_is_missed_and_extra() -> None:
+    verdict = judged([(expected("broker_loss", brokers={1}),)], [told("slow_follower", 2)])
+
+    assert [one.told_kind for one in verdict.findings] == ["missed"]
+    assert [each.kind for each in verdict.extra] == ["slow_follower"]
+    assert verdict.findings[0].is_silent
+
+
+def test_two_crashes_may_be_told_as_one_loss_or_as_two() -> None:
+    cascade = [(expected("broker_loss", brokers={1, 2}, end=300),)]
+    apart = [told("broker_loss", 1), told("broker_loss", 2, begin=200, end=300)]
+
+    assert judged(cascade, [told("broker_loss", 1, 2, end=300)]).errors == 0
+    assert judged(cascade, apart).errors == 0
+    assert judged(cascade, apart[:1]).errors == 1  # broker 2 was not named
+
+
+def test_a_crash_that_is_told_as_planned_work_is_silent_harm() -> None:
+    verdict = judged([(expected("broker_loss", brokers={1, 2}),)], [told("rolling_restart", 1, 2)])
+
+    assert verdict.findings[0].is_silent
+    assert not verdict.findings[0].kind_right
+
+
+def test_a_clean_restart_that_is_told_as_a_loss_is_a_false_alarm() -> None:
+    verdict = judged([(expected("controlled_shutdown", brokers={1}, harm=False),)], [told("broker_loss", 1)])
+
+    assert verdict.findings[0].is_false_alarm
+
+
+def test_two_losses_at_once_may_be_told_as_one_that_names_all() -> None:
+    both = [(expected("broker_loss", brokers={1}), expected("rack_loss", brokers={2, 3}))]
+
+    assert judged(both, [told("broker_loss", 1, 2, 3)]).errors == 0
+    assert judged(both, [told("broker_loss", 1)]).errors > 0
+
+
+def test_of_several_sets_that_are_right_the_one_counts_that_fits() -> None:
+    one, other = (expected("controlled_shutdown", brokers={broker}, harm=False) for broker in (1, 2))
+    together = expected("rolling_restart", brokers={1, 2}, harm=False)
+
+    assert judged([(together,), (one, other)], [told("rolling_restart", 1, 2)]).errors == 0
+    assert (
+        judged([(together,), (one, other)], [told("controlled_shutdown", 1), told("controlled_shutdown", 2)]).errors
+        == 0
+    )
+
+
+@pytest.mark.parametrize("kind", DRAWERS)
+def test_every_fault_is_played_what_it_did_is_explained_and_no_cause_is_proven_wrong(kind: str) -> None:
+    play = played(SEED, (kind,))
+
+    result = result_of(play, 0.0)
+
+    assert [one.kind for one in play.troubles] == [kind]
+    assert (result["unexplained"], result["wrong_proven"]) == (0, [])
+
+
+def test_results_are_rendered_with_their_intervals() -> None:
+    results = [result_of(played(SEED, ("crash",)), 1.0), result_of(played(SEED, ("stop",)), 1.0)]
+
+    page = rendered(results, "# Heading")
+
+    assert "95 %" in page
+    assert "| broker_loss |" in page

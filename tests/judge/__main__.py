@@ -1,0 +1,155 @@
+"""``python -m tests.judge``: is what isrwatch says of incidents right? Plays that nobody has seen, against the model.
+
+--plays N    so many plays (2,000)
+--seed S     draws them from S, for development; else from the id of the commit that is checked out
+--kinds A,B  these faults in every play: one, or two
+--workers N  so many at once (one for each core)
+--resume     goes on where the same command was stopped
+--write      writes the tables to docs/judge.md
+--play S     plays the seed S alone, with -v its timeline, too
+
+Results are appended to a file below build/judge/, named by commit and seed. A play costs about two seconds of a core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.judge.faults import DRAWERS
+from tests.judge.judging import judged, seeds
+from tests.judge.play import played
+from tests.judge.results import Result, rendered, result_of
+from tests.judge.timeline import timeline
+
+CHECKOUT: Final = Path(__file__).parents[2]
+PAGE: Final = CHECKOUT / "docs" / "judge.md"
+_STEP: Final = 50
+
+
+class Commit(NamedTuple):
+    """What is judged."""
+
+    name: str
+    date: str
+    is_changed: bool
+
+
+def commit() -> Commit:
+    """Read what is checked out; whether the rules were changed since."""
+    name, date = _git("show", "--no-patch", "--format=%H %cs", "HEAD").split()
+    return Commit(name, date, bool(_git("status", "--porcelain", "--", "streaming", "tests/judge")))
+
+
+def _git(*arguments: str) -> str:
+    ran = subprocess.run(["git", *arguments], cwd=CHECKOUT, check=True, capture_output=True, text=True)
+    return ran.stdout.strip()
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--plays", type=int, default=2_000)
+    options.add_argument("--seed")
+    options.add_argument("--kinds", default="", help=", ".join(DRAWERS))
+    options.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    options.add_argument("--resume", action="store_true")
+    options.add_argument("--write", action="store_true")
+    options.add_argument("--play", type=int)
+    options.add_argument("-v", "--verbose", action="store_true")
+    given = options.parse_args()
+    kinds = tuple(filter(None, given.kinds.split(",")))
+    if given.play is not None:
+        return _play_one(given.play, kinds, is_verbose=given.verbose)
+    of = commit()
+    path = (
+        CHECKOUT
+        / "build"
+        / "judge"
+        / f"{of.name[:12]}-{given.seed or 'unseen'}{''.join(f'-{kind}' for kind in kinds)}.jsonl"
+    )
+    results = _all(path, list(seeds(given.seed or of.name, given.plays)), kinds, given)
+    page = _page(results, of, given.seed)
+    print(page)
+    if given.write:
+        PAGE.write_text(page, encoding="utf-8")
+    failed = [result for result in results if "failed" in result]
+    for result in failed[:3]:
+        print(f"seed {result['seed']} failed:\n{result['failed']}", file=sys.stderr)
+    return bool(failed)
+
+
+def _all(path: Path, wanted: list[int], kinds: tuple[str, ...], given: argparse.Namespace) -> list[Result]:
+    """Play what is missing, and append each result to the file as it comes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    done = _read(path) if given.resume else {}
+    if not given.resume:
+        path.unlink(missing_ok=True)
+    missing = [seed for seed in wanted if seed not in done]
+    print(f"{len(missing)} plays to go, {len(wanted) - len(missing)} done; {path}", file=sys.stderr, flush=True)
+    began = time.monotonic()
+    context = multiprocessing.get_context("forkserver")
+    with ProcessPoolExecutor(given.workers, mp_context=context) as pool, path.open("a", encoding="utf-8") as file:
+        running = [pool.submit(judged, seed, kinds) for seed in missing]
+        for number, each in enumerate(as_completed(running), start=1):
+            result = each.result()
+            done[result["seed"]] = result
+            file.write(json.dumps(result) + "\n")
+            file.flush()
+            if number % _STEP == 0 or number == len(missing):
+                wrong = sum(bool(one.get("errors", 1)) for one in done.values())
+                rest = (time.monotonic() - began) / number * (len(missing) - number)
+                print(
+                    f"{len(done)} played, {wrong} with an error, {rest / 60:.0f} min to go", file=sys.stderr, flush=True
+                )
+    return [done[seed] for seed in wanted]
+
+
+def _read(path: Path) -> dict[int, Result]:
+    """Read results; the last line may have been cut off."""
+    results = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            result = json.loads(line)
+        except ValueError:
+            continue
+        results[result["seed"]] = result
+    return results
+
+
+def _page(results: list[Result], of: Commit, seed: str | None) -> str:
+    played_ones = [result for result in results if "failed" not in result]
+    cpu = sum(result["cpu"] for result in played_ones) / max(1, len(played_ones))
+    changed = " with changes" if of.is_changed else ""
+    drawn = f"seed {seed}" if seed else "drawn from the commit's id"
+    today = f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"
+    heading = f"""# What isrwatch says of incidents, judged
+
+{len(played_ones)} plays of commit `{of.name[:12]}`{changed} of {of.date}, {drawn}; judged on {today}. Rendered by
+`make judge ARGS=--write`. A play is one or two random faults on a random cluster of the model, half of them with
+Kafka's defaults. What is right is decided by `tests/judge/truth.toml`, harm by the model (`tests/judge/expected.py`).
+Intervals are Wilson's, 95 %. {len(results) - len(played_ones)} plays failed. {cpu:.1f} s of a core each.
+"""
+    return rendered(played_ones, heading)
+
+
+def _play_one(seed: int, kinds: tuple[str, ...], *, is_verbose: bool) -> int:
+    began = time.process_time()
+    play = played(seed, kinds)
+    result = result_of(play, time.process_time() - began)
+    if is_verbose:
+        print("\n".join(timeline(play)))
+    print(json.dumps({name: value for name, value in result.items() if name != "causes"}, indent=1))
+    return bool(result["errors"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

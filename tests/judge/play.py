@@ -1,0 +1,226 @@
+"""One play: a seed in, what really happened and what isrwatch said of it out. No Spark; all else is what runs live.
+
+The model's records go through the simulated source, ``fold``, the rows of the change log and ``IncidentFold``, in
+micro-batches of a few seconds, because incidents also follow from time that passes without changes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streaming.changes.fold import fold
+from streaming.changes.incidents import IncidentFold, IncidentGaps
+from streaming.changes.state import ReplicationState
+from streaming.contracts.events import Cause, Subject
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
+from streaming.contracts.observations import CauseRevised, Channel
+from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.incident_rows import incident_row, rows_of
+from streaming.model.messages.outbox import CONTROLLER
+from streaming.settings import JobSettings
+from streaming.sources.simulated import SimulatedSource
+from streaming.sources.simulated.fault import Fault
+from streaming.sources.simulated.simulation import WARM_UP_MS
+from tests.judge.clusters import drawn_cluster
+from tests.judge.faults import DRAWERS, Stand
+
+if TYPE_CHECKING:
+    from streaming.changes.change import Change
+    from streaming.contracts.identifiers import TopicPartition
+    from streaming.model.registrations import PartitionRegistration
+    from streaming.sources.simulated.scenario import Scenario
+    from streaming.sources.simulated.simulation import Simulation
+    from streaming.sources.simulated.truth import TraceEntry
+    from tests.judge.trouble import Act, Trouble
+
+SECOND: Final = 1_000_000
+START: Final = 1_700_000_000 * SECOND
+BATCH_SECONDS: Final = 5
+TAIL_SECONDS: Final = 100.0
+"""After the last act: sessions end, replicas catch up, and incidents are closed."""
+_LOOK_MS: Final = 100
+_DRAWS: Final = 40
+_ON_EVERYBODY: Final = frozenset({"split", "rack_isolation"})
+
+CauseKey = tuple[str, int, int]
+"""Topic id, partition and partition epoch: one step of one partition."""
+
+
+class GivenCause(NamedTuple):
+    """What isrwatch said of one step."""
+
+    cause: str
+    evidence: str
+    candidates: tuple[str, ...]
+
+
+class Moved(NamedTuple):
+    """Another controller became active; seconds of the play."""
+
+    at: float
+    before: BrokerId | None
+    after: BrokerId
+
+
+@dataclass(slots=True, kw_only=True)
+class Play:
+    """What was played, what the model did, and what isrwatch said.
+
+    Attributes:
+        trace: of the model: every step of every partition, with its true cause.
+        before: every partition before the first step.
+        controllers: changes of the active controller, seen from outside.
+        incidents: rows of the table ``incidents``, without those that were merged into others.
+        causes: of every step that was recorded; ``offsets``: of its record in the metadata log.
+        seconds: how long it lasted, in its own time.
+    """
+
+    seed: int
+    preset: str
+    scenario: Scenario
+    troubles: tuple[Trouble, ...]
+    begin: float
+    seconds: float
+    before: dict[TopicPartition, PartitionRegistration]
+    trace: tuple[TraceEntry, ...] = ()
+    controllers: list[Moved] = field(default_factory=list)
+    incidents: list[dict[str, Any]] = field(default_factory=list)
+    causes: dict[CauseKey, GivenCause] = field(default_factory=dict)
+    offsets: dict[CauseKey, int | None] = field(default_factory=dict)
+
+
+def played(seed: int, kinds: tuple[str, ...] = ()) -> Play:
+    """Play a seed; with ``kinds`` these faults instead of drawn ones."""
+    random = Random(f"{seed} judge")
+    for draw in range(_DRAWS):
+        wanted = kinds or _kinds(random)
+        cluster = drawn_cluster(random, wanted)
+        source = SimulatedSource(
+            cluster.scenario,
+            seed=seed * _DRAWS + draw,
+            cluster_id=ClusterId("judged"),
+            cluster="judged",
+            name="metadata_log:judge",
+            epoch=Micros(START),
+        )
+        troubles = _troubles(random, source, cluster.scenario, wanted)
+        if troubles is not None:
+            seconds = max(act.at for trouble in troubles for act in trouble.acts) + TAIL_SECONDS
+            play = Play(
+                seed=seed,
+                preset=cluster.preset,
+                scenario=cluster.scenario,
+                troubles=troubles,
+                begin=min(trouble.begin for trouble in troubles),
+                seconds=math.ceil(seconds + cluster.scenario.constants.replica_lag_time_max_ms / 1_000),
+                before=source.partitions(),
+            )
+            _run(play, source)
+            return play
+    raise ValueError(f"no cluster on which {wanted} can happen")
+
+
+def _kinds(random: Random) -> tuple[str, ...]:
+    weights = [weight for weight, _ in DRAWERS.values()]
+    kinds = tuple(random.choices(list(DRAWERS), weights, k=random.choice((1, 2))))
+    is_one = not _ON_EVERYBODY.isdisjoint(kinds[1:]) or set(kinds) == {"controller", "combined"}
+    return kinds[:1] if is_one else kinds
+
+
+def _troubles(
+    random: Random, source: SimulatedSource, scenario: Scenario, kinds: tuple[str, ...]
+) -> tuple[Trouble, ...] | None:
+    """Draw the faults one after the other, on different brokers; None if one of them cannot happen."""
+    names = {topic_id: topic.topic for topic_id, topic in source.topics().items()}
+    partitions = source.partitions()
+    stand = Stand(
+        random=random,
+        scenario=scenario,
+        partitions=partitions,
+        topic_of={key: names[key.topic_id] for key in partitions},
+        active=_simulation(source).cluster.controllers.active or CONTROLLER,
+    )
+    drawn: list[Trouble] = []
+    for kind in kinds:
+        trouble = DRAWERS[kind][1](replace(stand, taken=frozenset(b for one in drawn for b in one.brokers)))
+        if trouble is None:
+            return None
+        drawn.append(trouble.shifted(_begin(random, drawn)))
+    return tuple(drawn)
+
+
+def _begin(random: Random, earlier: list[Trouble]) -> float:
+    """Draw the phase: anywhere within every period of the cluster; of a second one also whether they overlap."""
+    if not earlier:
+        return round(random.uniform(5, 35), 3)
+    first = earlier[0]
+    overlaps = random.random() < 1 / 2
+    until = min(first.end, first.begin + 300)
+    at = random.uniform(first.begin, max(first.begin + 5, until)) if overlaps else first.end + random.uniform(10, 300)
+    return round(at, 3)
+
+
+def _simulation(source: SimulatedSource) -> Simulation:
+    return source._simulation
+
+
+def _run(play: Play, source: SimulatedSource) -> None:
+    simulation = _simulation(source)
+    for act in sorted((act for trouble in play.troubles for act in trouble.acts), key=lambda act: act.at):
+        simulation.agenda.at(WARM_UP_MS + round(act.at * 1_000), partial(_do, simulation, act))
+    simulation.agenda.every(_LOOK_MS, WARM_UP_MS, partial(_look, play, simulation))
+    settings = JobSettings()
+    gaps = IncidentGaps(
+        usual=round(settings.incident_gap_seconds * SECOND),
+        rolling=round(settings.incident_rolling_gap_seconds * SECOND),
+    )
+    state, incidents, table = ReplicationState(), IncidentFold(gaps), dict[str, dict[str, Any]]()
+    for version, second in enumerate(range(BATCH_SECONDS, math.ceil(play.seconds) + BATCH_SECONDS, BATCH_SECONDS)):
+        seen = source.poll(Micros(START + second * SECOND))
+        folded = fold(state, [observed for observed in seen if observed.channel is Channel.REPLICATION])
+        state.apply(folded.touched)
+        _note_causes(play, folded.changes)
+        for incident in incidents.fold(rows_of(changes_to_arrow(folded.changes), version)):
+            row = incident_row(incident, version, may_go_on=incidents.remembered(incident))
+            table[incident.incident_id] = row
+    play.trace = source.trace()
+    play.incidents = sorted(
+        (row for row in table.values() if row["merged_into"] is None), key=lambda row: row["opened_at"]
+    )
+
+
+def _do(simulation: Simulation, act: Act) -> None:
+    if isinstance(act.what, Fault):
+        simulation._inflict(act.what)
+    elif act.deletes:
+        simulation.delete(act.what)
+    else:
+        simulation.create(act.what)
+
+
+def _look(play: Play, simulation: Simulation) -> None:
+    """Notice another active controller; while nobody is, the last one counts."""
+    active = simulation.cluster.controllers.active
+    last = play.controllers[-1].after if play.controllers else None
+    if active is not None and active != last:
+        play.controllers.append(Moved((simulation.cluster.now - WARM_UP_MS) / 1_000, last, active))
+
+
+def _note_causes(play: Play, changes: tuple[Change, ...]) -> None:
+    """Note the cause of each recorded step; a later proof of an earlier step replaces what was said of it."""
+    for change in changes:
+        after, seen = change.after, change.observation
+        if change.subject is not Subject.PARTITION or after is None or change.is_baseline or not change.cause:
+            continue
+        given = GivenCause(str(change.cause), str(change.evidence), tuple(map(str, change.candidates)))
+        if isinstance(seen, CauseRevised):
+            revised = [key for key, offset in play.offsets.items() if offset == seen.revised_offset]
+            play.causes.update((key, given) for key in revised if key[:2] == (after.topic_id, after.partition))
+        elif change.cause not in {Cause.CONFIG, Cause.CREATED, Cause.DELETED}:
+            key = (after.topic_id, after.partition, after.partition_epoch or 0)
+            play.causes[key] = given
+            play.offsets[key] = getattr(seen, "metadata_offset", None)

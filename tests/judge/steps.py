@@ -1,0 +1,264 @@
+"""What the model did, step by step, and which fault of the play did it. Knows nothing of what isrwatch said.
+
+A step is blamed on a fault by the brokers that it removed from an ISR, or from leadership where nobody leads
+afterwards: those of the fault, or, where a leader removed them for lag, the leader; for a link both ends, for a split
+one on each side. Faults of a play are on different brokers, so this decides. Later steps of the partition, until those
+brokers are back, only tell how long it lasted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming.contracts.events import Cause
+from streaming.contracts.health import effective_min_isr
+from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicPartition
+from streaming.sources.simulated.fault import Action, Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from streaming.model.registrations import PartitionRegistration
+    from streaming.sources.simulated.truth import TraceEntry
+    from tests.judge.play import Play
+    from tests.judge.trouble import Trouble
+
+START_MICROS: Final = 1_700_000_000_000_000
+ELECTION_SECONDS: Final = 1.0
+"""A clean election is one step of the controller; nobody leads for longer only if nobody can."""
+_LAG: Final = frozenset({Cause.LAG, Cause.LEADER_STALL})
+_ORDERED: Final = frozenset({Cause.CONTROLLED_SHUTDOWN, Cause.FENCED, Cause.RESTART, Cause.UNREGISTERED})
+_BETWEEN: Final = frozenset({"link", "split", "isolation", "rack_isolation"})
+_ALSO_AS_LEADER: Final = frozenset({"pause", "slow_disk"})
+"""What is sent to the slow disk of the model waits, fetch requests of its followers, too."""
+_RETURN_SECONDS: Final = 15.0
+_PREFERRED_SECONDS: Final = 3.0
+
+
+class Step(NamedTuple):
+    """One step of one partition; seconds of the play.
+
+    ``removed``: from the ISR; or, of a partition without a leader afterwards, who led it.
+    """
+
+    at: float
+    key: TopicPartition
+    topic: str
+    before: PartitionRegistration | TraceEntry
+    after: TraceEntry
+    removed: tuple[BrokerId, ...]
+
+    @property
+    def cause(self) -> Cause:
+        """The true one."""
+        return self.after.cause
+
+
+class Report(NamedTuple):
+    """A leader removed a follower for lag; ``led_by``: who else led partitions that the follower then had in sync."""
+
+    leader: BrokerId
+    follower: BrokerId
+    other_leaders: frozenset[BrokerId]
+    is_stall: bool
+
+
+@dataclass(slots=True)
+class Effect:
+    """What one fault did.
+
+    Attributes:
+        first, last: seconds of the play of its first and last step; None if there is none.
+        harm: of ``refused``, ``leaderless``, ``redundancy``, ``unclean``.
+        beside: harm that another fault did to partitions that lacked a broker because of this one.
+        removed: who left ISRs because of it; ``led_last``: who led before an unclean election.
+        causes: the true causes of those removals, the ordered ones left out.
+        reports: removals for lag.
+        partitions: that it touched.
+    """
+
+    first: float | None = None
+    last: float | None = None
+    harm: set[str] = field(default_factory=set)
+    beside: set[str] = field(default_factory=set)
+    removed: set[BrokerId] = field(default_factory=set)
+    led_last: set[BrokerId] = field(default_factory=set)
+    causes: set[Cause] = field(default_factory=set)
+    reports: list[Report] = field(default_factory=list)
+    partitions: set[TopicPartition] = field(default_factory=set)
+
+    def touch(self, step: Step) -> None:
+        """Count a step."""
+        self.first = step.at if self.first is None else self.first
+        self.last = step.at
+        self.partitions.add(step.key)
+
+
+@dataclass(slots=True)
+class Effects:
+    """What all faults of a play did: by fault, in their order; and steps that removed a broker for no known reason."""
+
+    of: list[Effect]
+    unexplained: list[Step] = field(default_factory=list)
+
+
+def steps_of(play: Play) -> Iterator[Step]:
+    """Give every step with the state before it; creations and deletions of topics are none."""
+    states: dict[TopicPartition, PartitionRegistration | TraceEntry] = dict(play.before)
+    for entry in play.trace:
+        key = TopicPartition(entry.topic_id, entry.partition)
+        before = states.get(key)
+        states[key] = entry
+        if before is None or entry.deleted:
+            continue
+        removed = tuple(broker for broker in before.isr if broker not in entry.isr)
+        if not removed and entry.leader == NO_LEADER != before.leader:
+            removed = (before.leader,)
+        yield Step((entry.time - START_MICROS) / 1e6, key, entry.topic, before, entry, removed)
+
+
+class _Account:
+    """Blames each step on faults, and keeps what is missing because of whom."""
+
+    def __init__(self, play: Play) -> None:
+        self.play = play
+        self.effects = Effects([Effect() for _ in play.troubles])
+        self.missing: dict[TopicPartition, dict[BrokerId, int]] = {}
+        self.offline: dict[TopicPartition, tuple[float, set[int]]] = {}
+        self.states: dict[TopicPartition, PartitionRegistration | TraceEntry] = dict(play.before)
+        self.minima = {plan.name: plan.min_insync_replicas for plan in play.scenario.topics}
+
+    def take(self, step: Step) -> None:
+        """Account for one step."""
+        self.states[step.key] = step.after
+        blamed = {place for broker in step.removed for place in self._blame(step, broker)}
+        if not step.removed:
+            blamed |= set(self._moved(step))
+        for place in blamed:
+            self.effects.of[place].touch(step)
+        held = self.missing.get(step.key, {})
+        for broker, place in list(held.items()):
+            if broker in step.after.isr or broker not in step.after.replicas:
+                self.effects.of[place].touch(step)
+                del held[broker]
+        self._judge(step, blamed, set(held.values()) - blamed)
+
+    def _blame(self, step: Step, broker: BrokerId) -> list[int]:
+        """Blame the removal of a broker; note who is missing now because of whom."""
+        found = [place for place, one in enumerate(self.play.troubles) if explains(one, step, broker)]
+        direct = [place for place in found if broker in self.play.troubles[place].brokers]
+        places = (direct or found)[:1]
+        if not places:
+            self.effects.unexplained.append(step)
+        for place in places:
+            effect, trouble = self.effects.of[place], self.play.troubles[place]
+            effect.removed.add(broker)
+            self.missing.setdefault(step.key, {})[broker] = place
+            if step.cause in _LAG:
+                effect.reports.append(self._report(step, broker))
+            if not is_ordered(trouble, step, broker):
+                effect.causes.add(step.cause)
+                effect.harm.add("redundancy")
+            if step.cause is Cause.UNCLEAN_ELECTION:
+                effect.harm.add("unclean")
+                effect.led_last.add(broker)
+        return places
+
+    def _report(self, step: Step, follower: BrokerId) -> Report:
+        leader = step.before.leader
+        others = {
+            state.leader
+            for state in self.states.values()
+            if follower in state.isr and state.leader not in {leader, follower, NO_LEADER}
+        }
+        return Report(leader, follower, frozenset(others), step.cause is Cause.LEADER_STALL)
+
+    def _moved(self, step: Step) -> Iterator[int]:
+        """Find who changed a partition without removing anybody from its ISR."""
+        for place, one in enumerate(self.play.troubles):
+            if step.at < one.begin or step.topic not in one.topics:
+                continue
+            is_move = step.cause is Cause.REASSIGNMENT and one.kind in {"reassignment", "decommission"}
+            is_election = step.cause is Cause.PREFERRED_ELECTION and one.kind == "preferred_election"
+            if is_move or (is_election and step.at <= one.begin + _PREFERRED_SECONDS):
+                yield place
+                return
+
+    def _judge(self, step: Step, blamed: set[int], beside: set[int]) -> None:
+        """Find the harm that a step did."""
+        least = effective_min_isr(self._minimum(step), step.after.replicas) or 1
+        was = effective_min_isr(self._minimum(step), step.before.replicas) or 1
+        harm = set[str]()
+        if len(step.after.isr) < least and len(step.before.isr) >= was:
+            harm.add("refused")
+        if step.after.leader == NO_LEADER != step.before.leader:
+            self.offline[step.key] = (step.at, blamed)
+        elif step.after.leader != NO_LEADER and step.key in self.offline:
+            self._ended(step.key, step.at)
+        if step.cause is Cause.UNCLEAN_ELECTION:
+            harm.add("unclean")
+        for place in blamed:
+            self.effects.of[place].harm |= harm
+        if harm or step.after.leader == NO_LEADER:
+            for place in beside:
+                self.effects.of[place].beside |= harm or {"leaderless"}
+
+    def _minimum(self, step: Step) -> int:
+        """Give the configured minimum of a topic; an administrator may have changed it."""
+        done = [act for one in self.play.troubles for act in one.acts if act.at <= step.at]
+        for fault in (act.what for act in done if isinstance(act.what, Fault)):
+            if (fault.action, fault.topic, fault.key) == (Action.ALTER_CONFIG, step.topic, "min.insync.replicas"):
+                return int(fault.value or 1)
+        return self.minima.get(step.topic, 1)
+
+    def _ended(self, key: TopicPartition, at: float) -> None:
+        since, blamed = self.offline.pop(key)
+        if at - since > ELECTION_SECONDS:
+            for place in blamed:
+                self.effects.of[place].harm.add("leaderless")
+
+    def close(self) -> None:
+        """The play is over; whatever still lacks a broker lasts until then."""
+        for key in list(self.offline):
+            self._ended(key, self.play.seconds)
+        for held in self.missing.values():
+            for place in held.values():
+                self.effects.of[place].last = self.play.seconds
+
+
+def effects_of(play: Play) -> Effects:
+    """Account for a whole play."""
+    account = _Account(play)
+    for step in steps_of(play):
+        account.take(step)
+    account.close()
+    return account.effects
+
+
+def explains(one: Trouble, step: Step, broker: BrokerId) -> bool:
+    """Return whether a fault may be why a step removed a broker."""
+    if step.at < one.begin:
+        return False
+    if step.cause is Cause.REASSIGNMENT:
+        return one.kind in {"reassignment", "decommission"} and step.topic in one.topics
+    if step.cause not in _LAG:
+        return broker in one.brokers
+    ends = {broker, step.before.leader}
+    if one.kind == "link":
+        return ends == one.brokers
+    if one.kind in _BETWEEN:
+        return len(ends & one.brokers) == 1
+    return broker in one.brokers or (one.kind in _ALSO_AS_LEADER and step.before.leader in one.brokers)
+
+
+def is_ordered(one: Trouble, step: Step, broker: BrokerId) -> bool:
+    """Return whether somebody ordered that a broker leaves this ISR."""
+    if step.cause is Cause.REASSIGNMENT:
+        return True
+    return step.cause in _ORDERED and one.was_stopped(broker, step.at, _RETURN_SECONDS)
+
+
+def pairs_in(reports: Iterable[Report]) -> set[frozenset[BrokerId]]:
+    """Give the pairs of brokers of which one removed the other."""
+    return {frozenset((report.leader, report.follower)) for report in reports}

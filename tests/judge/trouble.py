@@ -1,0 +1,89 @@
+"""One fault of a play as a value: what is done when, to which brokers, and what of it was ordered."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming.sources.simulated.fault import Fault
+from streaming.sources.simulated.scenario import TopicPlan
+
+if TYPE_CHECKING:
+    from streaming.contracts.identifiers import BrokerId
+
+NEVER: Final = math.inf
+
+
+class Absence(NamedTuple):
+    """A broker was stopped on purpose, and started again (``NEVER``: it was not). Seconds of the play."""
+
+    broker: BrokerId
+    stopped: float
+    started: float
+
+
+class Act(NamedTuple):
+    """One thing that is done at a time. A topic is created, or, with ``deletes``, deleted."""
+
+    at: float
+    what: Fault | TopicPlan
+    deletes: bool = False
+
+    def sentence(self) -> str:
+        """Say it."""
+        if isinstance(self.what, Fault):
+            return self.what.sentence()
+        return f"{'delete' if self.deletes else 'create'} topic {self.what.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """One fault.
+
+    Attributes:
+        kind: its name in the table of truth.
+        what: the variation, for people.
+        brokers: that it happens to.
+        begin: its first act, in seconds of the play.
+        end: when everything of it is repaired; the last act if nothing is.
+        acts: in the order of time.
+        absences: its ordered stops.
+        side: of a split, the smaller side; of a tie, everybody.
+        topics: that an administrator changes.
+    """
+
+    kind: str
+    what: str
+    begin: float
+    end: float
+    acts: tuple[Act, ...]
+    brokers: frozenset[BrokerId] = frozenset()
+    absences: tuple[Absence, ...] = ()
+    side: frozenset[BrokerId] = frozenset()
+    topics: frozenset[str] = frozenset()
+
+    def shifted(self, seconds: float) -> Trouble:
+        """The same, later."""
+        return Trouble(
+            kind=self.kind,
+            what=self.what,
+            begin=self.begin + seconds,
+            end=self.end + seconds,
+            acts=tuple(_shifted(act, seconds) for act in self.acts),
+            brokers=self.brokers,
+            absences=tuple(Absence(one, stop + seconds, start + seconds) for one, stop, start in self.absences),
+            side=self.side,
+            topics=self.topics,
+        )
+
+    def was_stopped(self, broker: BrokerId, moment: float, grace: float) -> bool:
+        """Return whether an order explains that a broker is away: stopped, and not yet back for so many seconds."""
+        return any(
+            absence.broker == broker and absence.stopped <= moment <= absence.started + grace
+            for absence in self.absences
+        )
+
+
+def _shifted(act: Act, seconds: float) -> Act:
+    return act._replace(at=act.at + seconds)
