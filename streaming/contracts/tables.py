@@ -139,17 +139,20 @@ INCIDENTS: Final = Table(
 
 QUARANTINE: Final = Table(
     name="quarantine",
-    comment="Unparseable records, kept verbatim, with the reason",
+    comment="Unparseable records: of each source and kind of reason the first ones verbatim, the others counted",
     columns=(
         required("channel", "string", "channel of the bus"),
         required("source", "string", "name of the source, and its folder on the bus"),
-        required("position", "long", "position in the log of the source"),
-        required("reason", "string", "why it was refused"),
-        Column("raw", "binary", "bytes of the record"),
-        required("quarantined_at", "timestamp", "when it was refused"),
+        required("position", "long", "position in the log of the source; of several records the last one's"),
+        required("reason_kind", "string", "json, schema_version, unknown_kind, undecodable, channel, field or damaged"),
+        required("reason", "string", "why it was refused; of several records why the last one was"),
+        required("records", "long", "how many records the row is of; their sum is exact"),
+        Column("raw", "binary", "bytes of the record; null in a row that only counts"),
+        Column("raw_bytes", "long", "size of raw; null in a row that only counts"),
+        required("quarantined_at", "timestamp", "when it was refused; of several records when the last one was"),
     ),
-    key=("channel", "source", "position"),
-    append_only=True,
+    key=("channel", "source", "position", "reason_kind"),
+    layout=2,
 )
 
 SOURCE_PROGRESS: Final = Table(

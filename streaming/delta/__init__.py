@@ -42,7 +42,8 @@ Writing:
 - ``isr_reconciliation_table``  ISR changes that brokers counted, compared with those recorded
 - ``incidents``                 the ``incidents`` table
 - ``incident_rows``             rows of ``partition_changes`` for incidents, and incidents as rows
-- ``quarantine``                unparseable records, kept verbatim with the reason
+- ``quarantine``                unparseable records, with the reason
+- ``quarantine_rows``           which of them are kept whole, and the counts of the others
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.tables import PARTITION_CHANGES
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 NOTHING_APPLIED: Final = -1
+_UNREPORTED: Final = "unreported/"
+"""Begins the name of the transaction that holds how many refused records of a source its state does not count yet."""
 
 
 def position_key(source: str) -> str:
@@ -91,12 +94,25 @@ class ChangeLog:
         for source, position in positions.items():
             self._positions[source] = max(position, self.position(source))
 
-    def commit(self, rows: pa.Table, positions: Mapping[str, int], *, only_sources: bool = False) -> int:
+    def unreported(self, source: str) -> int | None:
+        """Return how many refused records of a source no state of it counts yet; None where that was never stored."""
+        count = self._table.transaction_version(_UNREPORTED + source)
+        return None if count is None else int(count)
+
+    def commit(
+        self,
+        rows: pa.Table,
+        positions: Mapping[str, int],
+        unreported: Mapping[str, int] = MappingProxyType({}),
+        *,
+        only_sources: bool = False,
+    ) -> int:
         """Append changes and move positions, at exactly the next version.
 
         Args:
             rows: changes as ``change_rows.changes_to_arrow`` writes them.
             positions: last applied position of every source in the batch.
+            unreported: refused records up to these positions that no state of their source counts.
             only_sources: they say how far sources were applied, and nothing else.
 
         Returns:
@@ -109,7 +125,9 @@ class ChangeLog:
         expected = self.version + 1
         committed_at = time.time_ns() // 1000
         info = {ONLY_SOURCES: "true"} if only_sources else None
-        version = self._writer.write(in_commit(rows, expected, committed_at), APPEND, moved(positions), info)
+        counts = {_UNREPORTED + source: count for source, count in unreported.items()}
+        transactions = {**moved(positions), **counts}
+        version = self._writer.write(in_commit(rows, expected, committed_at), APPEND, transactions, info)
         self._positions.update(positions)
         self._maintenance.after_commit()
         return version

@@ -18,11 +18,12 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from streaming.contracts.sample_tables import ISR_RECONCILIATION
-from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS
+from streaming.contracts.tables import PARTITION_CHANGES, QUARANTINE, REPLICATION_EVENTS
 from streaming.delta.change_rows import MICROS_PER_DAY, OF_COMMIT, UNCOMMITTED, day
 from streaming.delta.definitions import APPEND_ONLY, arrow_schema
 from streaming.delta.history import EXPIRED, EXPIRED_VERSION, UNREAD, read_by_followers, read_by_needed
 from streaming.delta.layout_2_expired import ExpiredStates
+from streaming.delta.quarantine_rows import condensed, reason_kind
 from streaming.delta.queries import query, quoted
 from streaming.delta.storage import data_files, read_file
 from streaming.delta.table_log import actions_of, committed_at, files_added, oldest_readable
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _CHANGES: Final = arrow_schema(PARTITION_CHANGES)
 _EVENTS: Final = arrow_schema(REPLICATION_EVENTS)
+_QUARANTINE: Final = arrow_schema(QUARANTINE)
 _KEY: Final = ("cluster_id", "subject", "topic_id", "partition", "broker", "of_source")
 # The order of the rows of one key in layout 1: partitions count their changes, all others are ordered by time.
 _ORDER: Final = (
@@ -104,6 +106,20 @@ def events_with_versions(directory: Path, table: DeltaTable) -> None:
     columns["version"] = pc.fill_null(pc.take(owners["version"].combine_chunks(), owner), 0)
     columns["ordinal"] = pc.fill_null(pc.take(owners["ordinal"].combine_chunks(), owner), 0)
     _overwrite(table, _as(_EVENTS, pa.table(columns)))
+
+
+def refused_with_counts(_: Path, table: DeltaTable) -> None:
+    """Give every refused record its kind of reason, and count those that are not kept whole any more."""
+    if "records" in {field.name for field in table.schema().fields}:
+        return
+    rows = query(table, "SELECT * FROM rows")
+    kinds = [reason_kind(reason) for reason in rows["reason"].to_pylist()]
+    rows = rows.append_column("reason_kind", pa.array(kinds, pa.string()))
+    rows = rows.append_column("records", pa.repeat(1, len(rows)).cast(pa.int64()))
+    sizes = pc.fill_null(pc.binary_length(rows["raw"]), 0)
+    rows = rows.append_column("raw_bytes", sizes.cast(pa.int64()))
+    newest = pc.max(rows["quarantined_at"].cast(pa.int64())).as_py() or 0
+    _overwrite(table, condensed(_as(_QUARANTINE, rows), 0, newest))
 
 
 def _overwrite(

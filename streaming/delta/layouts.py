@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS
+from streaming.contracts.tables import PARTITION_CHANGES, QUARANTINE, REPLICATION_EVENTS
 from streaming.delta.definitions import (
     LAYOUT_PROPERTY,
     STATISTICS_PROPERTY,
@@ -25,7 +25,7 @@ from streaming.delta.definitions import (
     layout_of,
     properties_of,
 )
-from streaming.delta.layout_2 import add_versions, events_with_versions
+from streaming.delta.layout_2 import add_versions, events_with_versions, refused_with_counts
 from streaming.delta.storage import make_folder, open_table
 from streaming.delta.table_lock import writing
 from streaming.errors import TableRefused
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _STEPS: Final[Mapping[tuple[str, int], Callable[[Path, DeltaTable], None]]] = {
     (PARTITION_CHANGES.name, 2): add_versions,
     (REPLICATION_EVENTS.name, 2): events_with_versions,
+    (QUARANTINE.name, 2): refused_with_counts,
 }
 
 

@@ -1,30 +1,36 @@
-"""Unparseable records, kept verbatim, with the reason and their position on the bus."""
+"""The writer of ``quarantine``: unparseable records with the reason and their position on the bus.
+
+Of each source and kind of reason the first records are kept whole, the others counted (``quarantine_rows``), so
+neither a write nor a start becomes slower with what was refused before. All channels write the table, each at exactly
+the next version: whoever comes second looks again.
+"""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from streaming.contracts.tables import QUARANTINE
+from streaming.delta.arrow_values import plain
 from streaming.delta.change_log import NOTHING_APPLIED, applied_position, moved
-from streaming.delta.definitions import arrow_schema
 from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
-from streaming.delta.queries import read_all
+from streaming.delta.quarantine_rows import KeptRecords, ReasonKey, as_rows, condensed, count_row, reason_kind
+from streaming.delta.queries import query
 from streaming.delta.table_log import newest_version
-from streaming.delta.writer import APPEND, Writer, lost_race
+from streaming.delta.writer import APPEND, OVERWRITE, Writer, lost_race
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+
+    import pyarrow as pa
+    from deltalake import DeltaTable
 
     from streaming.contracts.identifiers import Micros
 
@@ -32,6 +38,8 @@ if TYPE_CHECKING:
 # Every query writes this table: whoever comes second looks again and tries again. Of five that write all the time, one
 # comes second twenty times in a row in a hundredth of all cases (0.8 to the 20th), a hundred times hardly ever.
 TRIES: Final = 100
+FILES_BEFORE_CONDENSING: Final = 64
+"""Each write adds a file. So many are merged into one; that takes about as long as a few writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,23 +52,12 @@ class Refused:
     raw: bytes | None
 
 
-def reason_kind(reason: str) -> str:
-    """Return the kind of a reason: one of a few words.
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a writer must have seen of the rows of its channel: what is kept, and the newest position of each source."""
 
-    >>> reason_kind("unknown kind 'dream'"), reason_kind("partition: leader is missing")
-    ('unknown_kind', 'field')
-    """
-    return next((kind for kind, mark in _KINDS.items() if mark.search(reason)), "damaged")
-
-
-_KINDS: Final = {
-    "json": re.compile(r"^not (a )?JSON"),
-    "schema_version": re.compile(r"^schema version "),
-    "unknown_kind": re.compile(r"^unknown kind "),
-    "undecodable": re.compile(r"^undecodable at its source"),
-    "channel": re.compile(r" does not belong on the channel "),
-    "field": re.compile(r"^\w+: \w+ is |has an unknown value "),
-}
+    kept: KeptRecords
+    newest: Mapping[str, int]
 
 
 class Quarantine:
@@ -70,27 +67,39 @@ class Quarantine:
         self._table = create_or_upgrade(directory, QUARANTINE)
         self._path = directory / QUARANTINE.name
         self._writer = Writer(self._table)
-        # Neither compacted, because several streams append to it, nor expired: a record that could not be read stays
-        # until somebody has looked at it.
         self._maintenance = Maintenance(self._table, self._path, policy)
-        self._channel = channel
-        self._there: dict[str, int] | None = None
+        self._channel, self._days = channel, policy.days
+        self._seen: _Seen | None = None
 
     def refused_up_to(self, positions: Mapping[str, int]) -> Counter[str]:
-        """Count the rows of each source of this channel, up to a position of it."""
-        return Counter(source for source, position in self._rows() if position <= positions.get(source, -1))
+        """Count the records of each source of this channel, up to a position of it, as far as rows say.
 
-    def _rows(self) -> list[tuple[str, int]]:
-        rows = read_all(self._table).select(["channel", "source", "position"])
-        ours = rows.filter(pc.equal(rows["channel"], self._channel))
-        return list(zip(ours["source"].to_pylist(), ours["position"].to_pylist(), strict=True))
+        A row that counts records up to a later position says nothing of an earlier one, and is left out.
+        """
+        counts: Counter[str] = Counter()
+        for row in self._rows().select(["source", "position", "records"]).to_pylist():
+            if row["position"] <= positions.get(row["source"], NOTHING_APPLIED):
+                counts[row["source"]] += row["records"]
+        return counts
 
     def by_source(self) -> Counter[str]:
-        """Count the rows of each source of this channel."""
-        return Counter(source for source, _ in self._rows())
+        """Count the records of each source of this channel."""
+        counts: Counter[str] = Counter()
+        for row in self._rows().select(["source", "records"]).to_pylist():
+            counts[row["source"]] += row["records"]
+        return counts
+
+    def _rows(self) -> pa.Table:
+        """Read the rows of this channel, but not the records themselves."""
+        rows = query(
+            self._table,
+            "SELECT source, position, reason_kind, records, raw_bytes, quarantined_at "  # noqa: S608 - our own names
+            f"FROM rows WHERE channel = '{self._channel}' ORDER BY position",
+        )
+        return plain(rows)
 
     def add(self, refused: Sequence[Refused], now: Micros) -> Counter[str]:
-        """Append what is not there yet; return how many rows of each source those were.
+        """Append what is not there yet; return how many records of each source those were.
 
         Raises:
             TableRefused: others wrote at every one of many tries.
@@ -101,18 +110,32 @@ class Quarantine:
                 fresh = self._fresh(refused)
                 return self._append(fresh, now) if fresh else Counter()
             except TableRefused as error:
-                outrun = error
+                outrun, self._seen = error, None
         raise outrun or AssertionError("no try at all")
 
     def _append(self, fresh: Sequence[Refused], now: Micros) -> Counter[str]:
-        rows = [{"channel": self._channel, **asdict(record), "quarantined_at": now} for record in fresh]
         newest: dict[str, int] = {}
         for record in fresh:
             log = self._log(record.source)
             newest[log] = max(newest.get(log, record.position), record.position)
-        self._writer.write(pa.Table.from_pylist(rows, schema=_SCHEMA), APPEND, moved(newest))
+        self._writer.write(as_rows(self._rows_of(fresh, now)), APPEND, moved(newest))
         self._maintenance.after_commit()
+        condense(self._table, self._writer, self._days, now)
         return Counter(record.source for record in fresh)
+
+    def _rows_of(self, fresh: Sequence[Refused], now: Micros) -> Iterator[dict[str, Any]]:
+        """Yield the rows of records: those that are kept whole, and one per key that counts the others."""
+        kept = self._look().kept
+        counts: dict[ReasonKey, dict[str, Any]] = {}
+        for record in fresh:
+            key, raw = ReasonKey(self._channel, record.source, reason_kind(record.reason)), record.raw or b""
+            if kept.has_room(key, len(raw), now):
+                kept.add(key, now, len(raw))
+                yield {**count_row(key, record.position, record.reason, 1, now), "raw": raw, "raw_bytes": len(raw)}
+            else:
+                records = counts[key]["records"] if key in counts else 0
+                counts[key] = count_row(key, record.position, record.reason, records + 1, now)
+        yield from counts.values()
 
     def _fresh(self, refused: Sequence[Refused]) -> list[Refused]:
         """Leave out what is there already, whoever wrote it."""
@@ -130,15 +153,37 @@ class Quarantine:
 
     def _applied(self, sources: set[str]) -> dict[str, int]:
         """Return up to which position each source has its refused records in the table."""
-        if self._there is None:  # rows that the distributed mode wrote came with no position
-            self._there = dict(sorted(self._rows()))
+        newest = self._look().newest  # rows that the distributed mode wrote came with no position
         return {
-            source: max(applied_position(self._table, self._log(source)), self._there.get(source, NOTHING_APPLIED))
+            source: max(applied_position(self._table, self._log(source)), newest.get(source, NOTHING_APPLIED))
             for source in sources
         }
+
+    def _look(self) -> _Seen:
+        if self._seen is None:
+            kept, newest = KeptRecords(self._days), {}
+            for row in self._rows().to_pylist():
+                newest[row["source"]] = row["position"]
+                if row["raw_bytes"] is not None:
+                    key = ReasonKey(self._channel, row["source"], row["reason_kind"])
+                    kept.add(key, row["quarantined_at"], row["raw_bytes"])
+            self._seen = _Seen(kept, newest)
+        return self._seen
 
     def _log(self, source: str) -> str:
         return f"{self._channel}/{source}"
 
 
-_SCHEMA: Final = arrow_schema(QUARANTINE)
+def condense(table: DeltaTable, writer: Writer, days: int, now: int) -> None:
+    """Merge the rows of all channels into few, once each write has added a file for a while; of a race nothing.
+
+    Args:
+        table: as its writer holds it.
+        writer: makes the commit, if nobody else has committed since it looked.
+        days: of history that is retained; 0 for all.
+        now: in UTC microseconds.
+    """
+    if len(table.file_uris()) < FILES_BEFORE_CONDENSING:
+        return
+    with suppress(TableRefused):
+        writer.write(condensed(query(table, "SELECT * FROM rows"), days, now), OVERWRITE, {})

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import Micros
-from streaming.delta.quarantine import Refused, reason_kind
+from streaming.delta.quarantine_rows import reason_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from streaming.delta.quarantine import Refused
 
 MICROS: Final = 1_000_000
 """Microseconds in a second."""

@@ -121,8 +121,16 @@ def _of_events(tables: Path) -> Iterator[str]:
 
 
 def _of_quarantine(stage: ChaosStage) -> Iterator[str]:
-    quarantined = [(row["channel"], row["raw"]) for row in rows_of(stage.pipeline.tables, "quarantine")]
-    yield from _first("what was refused", quarantined, list(stage.refused.elements()))
+    """The first records of each source and kind of reason are kept whole; of the others the number must be right."""
+    rows = rows_of(stage.pipeline.tables, "quarantine")
+    kept = Counter((row["channel"], row["raw"]) for row in rows if row["raw"] is not None)
+    yield from _first("what is kept of what was refused", list((kept - stage.refused).elements()), [])
+    counted, refused = Counter(), Counter()
+    for row in rows:
+        counted[row["channel"]] += row["records"]
+    for (channel, _), records in stage.refused.items():
+        refused[channel] += records
+    yield from _first("how much was refused", list(counted.elements()), list(refused.elements()))
 
 
 def _of_duplicates(tables: Path, expected: Path) -> Iterator[str]:

@@ -74,4 +74,4 @@ def test_what_was_refused_and_is_not_in_quarantine_is_found(stage: ChaosStage, t
 
     found = list(differences(stage, tmp_path / "undisturbed"))
 
-    assert [sentence.partition(":")[0] for sentence in found] == ["what was refused"]
+    assert [sentence.partition(":")[0] for sentence in found] == ["how much was refused"]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
@@ -15,7 +19,16 @@ from streaming.contracts.tables import QUARANTINE
 from streaming.delta import quarantine
 from streaming.delta.definitions import arrow_schema
 from streaming.delta.maintenance import RetentionPolicy
-from streaming.delta.quarantine import Quarantine, Refused
+from streaming.delta.quarantine import FILES_BEFORE_CONDENSING, Quarantine, Refused
+from streaming.delta.quarantine_rows import (
+    KEPT_BYTES,
+    KEPT_DAYS,
+    KEPT_RECORDS,
+    ReasonKey,
+    as_rows,
+    condensed,
+    count_row,
+)
 from streaming.delta.writer import APPEND, Writer
 from streaming.errors import TableRefused
 from tests.delta.test_maintenance import age, data_files, versions_in_log
@@ -40,11 +53,24 @@ def record(position: int) -> Refused:
     return Refused(source="s", position=position, reason="torn", raw=b"?" * 100)
 
 
-def quarantined(directory: Path) -> list[tuple[str, int]]:
-    return sorted((row["channel"], row["position"]) for row in rows(directory, "quarantine"))
+def quarantined(directory: Path) -> dict[str, int]:
+    """How many records of each channel there are; those kept whole stand first, and once."""
+    counts: Counter[str] = Counter()
+    for row in rows(directory, "quarantine"):
+        counts[row["channel"]] += row["records"]
+    for channel, records in counts.items():
+        assert kept(directory, channel) == list(range(min(KEPT_RECORDS, records)))
+    return dict(counts)
 
 
-def test_its_log_and_its_files_stay_few_and_every_record_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def kept(directory: Path, channel: str) -> list[int]:
+    table = rows(directory, "quarantine")
+    return sorted(row["position"] for row in table if row["raw"] is not None and row["channel"] == channel)
+
+
+def test_its_log_and_its_files_stay_few_and_every_record_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / QUARANTINE.name
     quarantine = Quarantine(tmp_path, Channel.OFFSETS, A_MINUTE)
     began = time.time()
@@ -57,7 +83,7 @@ def test_its_log_and_its_files_stay_few_and_every_record_stays(tmp_path: Path, m
     assert versions_in_log(path)[0] > 0
     assert len(versions_in_log(path)) < 70, "of a minute, and back to a checkpoint"
     assert len(data_files(path)) < RECORDS + 60 + 2 * 5, "what was never committed is swept a minute later"
-    assert quarantined(tmp_path) == [("offsets", number) for number in range(RECORDS)]
+    assert quarantined(tmp_path) == {"offsets": RECORDS}
 
 
 def test_a_writer_that_was_suspended_until_the_log_it_has_read_expired_goes_on(tmp_path: Path) -> None:
@@ -72,11 +98,10 @@ def test_a_writer_that_was_suspended_until_the_log_it_has_read_expired_goes_on(t
     assert suspended.add([record(0), record(1)], Micros(1)).total() == 1
     assert busy.add([record(RECORDS - 1), record(RECORDS)], Micros(1)).total() == 1
 
-    expected = [("offsets", number) for number in range(RECORDS + 1)] + [("replication", 0), ("replication", 1)]
-    assert quarantined(tmp_path) == expected
+    assert quarantined(tmp_path) == {"offsets": RECORDS + 1, "replication": 2}
 
 
-def test_streams_that_append_and_tidy_up_at_once_keep_every_record_once(tmp_path: Path) -> None:
+def test_streams_that_append_and_tidy_up_at_once_count_every_record_once(tmp_path: Path) -> None:
     """A lost race of maintenance is no failure, nor is a log that expires between the look at it and the commit."""
 
     def write(channel: str) -> int:
@@ -86,7 +111,7 @@ def test_streams_that_append_and_tidy_up_at_once_keep_every_record_once(tmp_path
     with ThreadPoolExecutor() as threads:
         written = list(threads.map(write, Channel))
 
-    assert quarantined(tmp_path) == sorted((channel, number) for channel in Channel for number in range(EACH))
+    assert quarantined(tmp_path) == dict.fromkeys(Channel, EACH)
     assert sum(written) == len(Channel) * EACH
 
 
@@ -102,7 +127,7 @@ def test_a_writer_whose_version_was_taken_and_expired_since_is_refused_like_any_
     with pytest.raises(TableRefused, match="another job writes"):
         late.write(arrow_schema(QUARANTINE).empty_table(), APPEND, {})
 
-    assert quarantined(tmp_path) == [("offsets", number) for number in range(RECORDS)]
+    assert quarantined(tmp_path) == {"offsets": RECORDS}
 
 
 def test_a_log_that_expires_between_two_looks_is_looked_at_again(
@@ -121,4 +146,124 @@ def test_a_log_that_expires_between_two_looks_is_looked_at_again(
     monkeypatch.setattr(quarantine, "applied_position", interrupted)
 
     assert late.add([record(1)], Micros(1)).total() == 1
-    assert [number for channel, number in quarantined(tmp_path) if channel == Channel.OFFSETS] == [0, 1]
+    assert quarantined(tmp_path) == {"offsets": 2, "metrics": RECORDS}
+
+
+DAY = 86_400_000_000
+
+
+def odd(position: int, source: str = "s", reason: str = "not JSON: odd", size: int = 10) -> Refused:
+    return Refused(source=source, position=position, reason=reason, raw=b"x" * size)
+
+
+def test_of_a_source_and_kind_of_reason_the_first_records_are_kept_whole_and_the_others_counted(tmp_path: Path) -> None:
+    quarantine = Quarantine(tmp_path, Channel.REPLICATION)
+    refused = [odd(number, reason=f"not JSON: {number}") for number in range(1_000)]
+    refused += [odd(2_000, reason="unknown kind 'dream'"), odd(5, source="other")]
+
+    assert quarantine.add(refused, Micros(DAY)) == {"s": 1_001, "other": 1}
+
+    found = [
+        (row["source"], row["reason_kind"], row["position"], row["records"], row["raw"] is None, row["reason"])
+        for row in rows(tmp_path, "quarantine")
+        if row["position"] >= KEPT_RECORDS - 1 or row["source"] == "other"
+    ]
+    assert sorted(found) == [
+        ("other", "json", 5, 1, False, "not JSON: odd"),
+        ("s", "json", 19, 1, False, "not JSON: 19"),
+        ("s", "json", 999, 980, True, "not JSON: 999"),
+        ("s", "unknown_kind", 2_000, 1, False, "unknown kind 'dream'"),
+    ]
+    assert quarantine.by_source() == {"s": 1_001, "other": 1}
+
+
+def test_what_comes_again_in_another_cut_is_neither_kept_nor_counted_twice(tmp_path: Path) -> None:
+    refused = [odd(number) for number in range(200)]
+    fresh = [
+        Quarantine(tmp_path, Channel.REPLICATION).add(refused[begin:end], Micros(DAY)).total()
+        for begin, end in ((0, 70), (0, 50), (30, 120), (100, 200), (0, 200))
+    ]
+
+    assert fresh == [70, 0, 50, 80, 0]
+    assert Quarantine(tmp_path, Channel.REPLICATION).by_source() == {"s": 200}
+    assert kept(tmp_path, Channel.REPLICATION) == list(range(KEPT_RECORDS))
+
+
+def test_large_records_are_kept_up_to_a_size_and_the_first_one_always(tmp_path: Path) -> None:
+    quarantine = Quarantine(tmp_path, Channel.REPLICATION)
+    quarantine.add([odd(0, size=2 * KEPT_BYTES), odd(1)], Micros(DAY))
+    quarantine.add([odd(number, source="t", size=KEPT_BYTES // 3) for number in range(9)], Micros(DAY))
+
+    whole = [(row["source"], row["raw_bytes"]) for row in rows(tmp_path, "quarantine") if row["raw"] is not None]
+    assert sorted(whole) == [("s", 2 * KEPT_BYTES), *[("t", KEPT_BYTES // 3)] * 3]
+    assert quarantine.by_source() == {"s": 2, "t": 9}
+
+
+def test_a_write_finds_as_few_rows_and_files_as_long_ago_also_if_the_job_restarts_often(tmp_path: Path) -> None:
+    sizes = []
+    for number in range(2 * FILES_BEFORE_CONDENSING):
+        if number % 7 == 0:
+            quarantine = Quarantine(tmp_path, Channel.REPLICATION, AT_ONCE)
+        quarantine.add([odd(number)], Micros(DAY))
+        table = DeltaTable(str(tmp_path / QUARANTINE.name))
+        sizes.append((len(table.file_uris()), pa.table(table.get_add_actions())["num_records"]))
+
+    assert max(files for files, _ in sizes) < FILES_BEFORE_CONDENSING
+    assert max(sum(records.to_pylist()) for _, records in sizes) < FILES_BEFORE_CONDENSING + KEPT_RECORDS + 1
+    assert Quarantine(tmp_path, Channel.REPLICATION).by_source() == {"s": len(sizes)}
+
+
+def test_a_record_is_counted_instead_when_its_time_is_over_and_makes_room_for_a_new_one(tmp_path: Path) -> None:
+    quarantine = Quarantine(tmp_path, Channel.REPLICATION, RetentionPolicy(days=7))
+    quarantine.add([odd(number) for number in range(KEPT_RECORDS)], Micros(DAY))
+    quarantine.add([odd(100)], Micros(7 * DAY))
+    quarantine.add([odd(101)], Micros(9 * DAY))
+
+    assert kept(tmp_path, Channel.REPLICATION) == [*range(KEPT_RECORDS), 101]
+    table = DeltaTable(str(tmp_path / QUARANTINE.name)).to_pyarrow_table()
+    few = condensed(table, 7, 9 * DAY).to_pylist()
+    assert [(row["position"], row["records"], row["raw"] is None) for row in few] == [
+        (101, 1, False), (100, KEPT_RECORDS + 1, True),
+    ]  # fmt: skip
+    assert len(condensed(table, 0, KEPT_DAYS * DAY)) == KEPT_RECORDS + 1, "without days: a month"
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b"]), st.sampled_from(["json", "field"]),
+            st.integers(1, 9), st.booleans(), st.integers(0, 60), st.integers(0, KEPT_BYTES // 2),
+        ),
+        max_size=60,
+    ),
+    st.integers(0, 30),
+)  # fmt: skip
+def test_merging_rows_changes_no_sum_and_no_newest_position_and_again_changes_nothing(
+    made: list[tuple[str, str, int, bool, int, int]], days: int
+) -> None:
+    table = as_rows(
+        {
+            **count_row(ReasonKey("replication", source, kind), position, "why", 1 if whole else records, day * DAY),
+            **({"raw": b"x" * size, "raw_bytes": size} if whole else {}),
+        }
+        for position, (source, kind, records, whole, day, size) in enumerate(made)
+    )
+    few = condensed(table, days, 60 * DAY)
+
+    def sums(rows_of: pa.Table) -> dict[tuple[str, str], tuple[int, int]]:
+        keys = rows_of.group_by(["source", "reason_kind"]).aggregate([("records", "sum"), ("position", "max")])
+        return {
+            (row["source"], row["reason_kind"]): (row["records_sum"], row["position_max"]) for row in keys.to_pylist()
+        }
+
+    assert sums(few) == sums(table)
+    assert len(few) <= 4 * (KEPT_RECORDS + 1)
+    assert condensed(few, days, 60 * DAY).equals(few)
+
+
+def test_a_row_that_counts_beyond_a_position_says_nothing_of_it(tmp_path: Path) -> None:
+    quarantine = Quarantine(tmp_path, Channel.REPLICATION)
+    quarantine.add([odd(number) for number in range(50)], Micros(DAY))
+
+    assert quarantine.refused_up_to({"s": 30}) == {"s": KEPT_RECORDS}
+    assert quarantine.refused_up_to({"s": 49}) == {"s": 50}

@@ -6,6 +6,7 @@ read and written by Spark. The folder of the tables is one that driver and execu
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere in Spark
@@ -15,9 +16,10 @@ from streaming.delta.change_reader import files_between
 from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.projections import SOURCE_VERSION
+from streaming.delta.quarantine import condense
 from streaming.delta.state_reader import as_of_version
 from streaming.delta.table_log import actions_of
-from streaming.delta.writer import GENERATION, lost_race, next_generation
+from streaming.delta.writer import GENERATION, Writer, lost_race, next_generation
 from streaming.jobs.schemas import table_schema
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ class DistributedTable:
         self.definition, self.path = table, directory / table.name
         self._table = create_or_upgrade(directory, table)
         self._maintenance = Maintenance(self._table, self.path, policy)
+        self._days = policy.days
         self._appended = 0
 
     def version(self) -> int:
@@ -71,6 +74,10 @@ class DistributedTable:
     def _tidy(self) -> None:
         self._table.update_incremental()
         self._maintenance.after_commit()  # old files are deleted by their names: no row is read for it
+
+    def condense_refused(self) -> None:
+        """Merge the rows of ``quarantine`` into few, when it is due. They are few, so the driver does."""
+        condense(self._table, Writer(self._table), self._days, time.time_ns() // 1000)
 
     def compact(self, spark: SparkSession) -> None:
         """Count one append; compact small files when it is due, which adds a version."""

@@ -79,10 +79,17 @@ class ReplicationBatch:
         self._refused = self._refused_since()
 
     def _refused_since(self) -> Counter[str]:
-        """Count refused records that their source's state lacks: the process may have died between the two commits."""
+        """Count the applied records that were refused and that no state of their source counts.
+
+        A source has a state once an observation has said which cluster it is of. Until then the commits of the change
+        log count, and before there were such counts, the rows of quarantine.
+        """
         reported = Counter({source: state.quarantined for (_, source), state in self.shared.state.sources.items()})
-        applied = {source: self._change_log.position(source) for source in reported}
-        return self._quarantine.refused_up_to(applied) - reported
+        sources = {*reported, *self._quarantine.by_source()}
+        counted = {source: self._change_log.unreported(source) for source in sources}
+        applied = {source: self._change_log.position(source) for source in sources if counted[source] is None}
+        earlier = self._quarantine.refused_up_to(applied) - reported
+        return earlier + Counter({source: count for source, count in counted.items() if count is not None})
 
     @property
     def positions(self) -> dict[str, int]:
@@ -121,11 +128,13 @@ class ReplicationBatch:
         self._quarantine.add(decoded.refused, now())
         self._refused.update(record.source for record in decoded.refused)
         if decoded.positions:
+            unreported = set(self._refused)
             steps = (*folded.changes, *self._of_refused_only(folded, decoded.positions))
             changes = [self._with_position(change, decoded.positions) for change in steps]
             only_sources = all(change.subject is Subject.SOURCE for change in changes)
             rows = changes_to_arrow(changes)
-            version = self._change_log.commit(rows, decoded.positions, only_sources=only_sources)
+            counts = {source: self._refused[source] for source in unreported}
+            version = self._change_log.commit(rows, decoded.positions, counts, only_sources=only_sources)
             for change in changes:
                 if change.source_after is not None:
                     after = change.source_after

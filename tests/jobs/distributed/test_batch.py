@@ -17,7 +17,7 @@ from streaming.errors import TableRefused
 from streaming.jobs.distributed.batch import DistributedReplicationBatch, schema_of
 from streaming.jobs.distributed.newest import DistributedNewestBatch
 from streaming.jobs.distributed.projections import DistributedProjections
-from streaming.jobs.distributed.quarantine import append_refused
+from streaming.jobs.distributed.quarantine import append_refused, refused_counts
 from streaming.jobs.distributed.rows import READ, read_rows
 from streaming.jobs.distributed.tables import DistributedTable
 from streaming.jobs.driver.batch import ReplicationBatch
@@ -128,6 +128,32 @@ def test_a_refusal_is_written_once_though_the_mode_changes_before_its_batch_is_a
     ReplicationBatch(tmp_path).apply(pa.Table.from_pylist(story, schema=SCHEMA))
 
     assert [row["position"] for row in rows(tmp_path, "quarantine")] == [7]
+
+
+def test_both_modes_keep_the_same_refused_records_and_count_the_same_others(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def refused(position: int) -> dict[str, Any]:
+        payload = (b"{", b'{"v":1,"kind":"dream"}', b'{"v":1,"kind":"heartbeat"}')[position % 3]
+        return {"source": f"s{position % 2}", "position": position, "payload": payload, "damage": None}
+
+    log = [refused(position) for position in range(200)]
+    table = DistributedTable(tmp_path / "distributed", QUARANTINE)
+    for begin, end in ((0, 90), (0, 90), (90, 200)):
+        read = frame(spark, log[begin:end]).mapInArrow(read_rows({}), schema_of(READ))
+        append_refused(read, Channel.REPLICATION, table)
+        batch = ReplicationBatch(tmp_path / "driver")
+        batch.apply(pa.Table.from_pylist(log[begin:end], schema=SCHEMA))
+
+    told = [
+        sorted(
+            (row["source"], row["reason_kind"], row["position"], row["records"], row["raw"], row["raw_bytes"])
+            for row in rows(tmp_path / mode, "quarantine")
+        )
+        for mode in ("distributed", "driver")
+    ]
+    assert told[0] == told[1]
+    assert refused_counts(spark, Channel.REPLICATION, table) == {"s0": 100, "s1": 100}
 
 
 @pytest.mark.parametrize("modes", ["xd", "dx"])

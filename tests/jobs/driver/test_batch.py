@@ -23,6 +23,7 @@ from streaming.contracts.samples import (
 from streaming.contracts.state import PartitionState, SourceLag
 from streaming.delta.change_reader import only_sources
 from streaming.delta.progress import ProgressTable
+from streaming.delta.quarantine import Quarantine, Refused
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.newest import NewestBatch
 from streaming.jobs.streams.bus_rows import SCHEMA
@@ -259,6 +260,31 @@ def test_refusals_are_counted_even_when_nothing_else_came(tmp_path: Path) -> Non
 
     (told,) = [row for row in rows(tmp_path, "partition_changes") if row["subject"] == "source"]
     assert told["source_after"]["quarantined"] == 1
+
+
+def test_refusals_of_a_source_that_nobody_knows_yet_count_exactly_whatever_dies_and_however_batches_are_cut(
+    tmp_path: Path,
+) -> None:
+    """Quarantine was written up to 99, the process died before the change log was; then batches come in other cuts."""
+    log = pa.Table.from_pylist(
+        [{"source": "metadata_log:a", "position": number, "payload": b"?", "damage": None} for number in range(100)],
+        schema=SCHEMA,
+    )
+    refused = [Refused(source="metadata_log:a", position=number, reason="not JSON", raw=b"?") for number in range(100)]
+    Quarantine(tmp_path, Channel.REPLICATION).add(refused, Micros(1))
+    ReplicationBatch(tmp_path).apply(log.slice(0, 50))
+    ReplicationBatch(tmp_path).apply(log.slice(50, 20))
+    batch = ReplicationBatch(tmp_path)
+    batch.apply(log.slice(30, 70))
+    story = Story()
+    story.snapshot()
+
+    batch.apply(published(story.seen, start=100))
+    assert [source.quarantined for source in batch.shared.state.sources.values()] == [100]
+    again = ReplicationBatch(tmp_path)
+    story.heartbeat()
+    again.apply(published(story.seen[-1:], start=100 + len(story.seen)))
+    assert [source.quarantined for source in again.shared.state.sources.values()] == [100]
 
 
 def test_a_batch_of_refused_records_only_moves_their_source_too(tmp_path: Path) -> None:
