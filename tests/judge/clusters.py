@@ -25,7 +25,7 @@ COMBINED: Final = (100, 101, 102)
 _NAMES: Final = ("orders", "payments", "audit", "events")
 _PARTITIONS: Final = (1, 2, 3, 6, 12, 12, 24, 24, 50, 100)
 _MOST_PARTITIONS: Final = 130
-_MOST_APPENDS: Final = 60
+_MOST_APPENDS: Final = 40
 """Batches per second on all replicas together: what keeps a play cheap."""
 
 
@@ -79,7 +79,7 @@ def _constants(random: Random, kinds: Collection[str]) -> tuple[str, Constants]:
 
 def _brokers(random: Random, kinds: Collection[str]) -> tuple[BrokerId, ...]:
     least = 4 if not {"rack", "rack_isolation", "several", "decommission"}.isdisjoint(kinds) else 3
-    count = random.choice((3, 3, 4, 5, 6, 6, 8, 9, 12))
+    count = random.choice((3, 3, 4, 4, 5, 6, 6, 8, 12))
     count = max(count, least, 6 if len(kinds) > 1 else 0)
     first = COMBINED if "combined" in kinds else ()
     return tuple(map(BrokerId, (*first, *range(1, count + 1 - len(first)))))

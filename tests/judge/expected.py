@@ -6,6 +6,7 @@
   wrote just then;
 - ``leaderless``: nobody led a partition for longer than a clean election takes;
 - ``unclean``: a leader was elected that may lack acknowledged records;
+- ``lost``: acknowledged records are gone, as the model's own account of every record says;
 - ``redundancy``: a replica left an ISR that nobody had stopped or moved on purpose.
 
 An incident is *benign* if its fault did none of these beyond what the order itself implies: a stopped broker's replicas
@@ -50,7 +51,7 @@ class ExpectedIncident:
     Attributes:
         kinds: classes that are right; the first is the class it is counted as.
         must: brokers that have to be blamed; ``may``: that may be.
-        begin, end: seconds of the play of its first and last step.
+        begin, first, end: seconds of the play: the fault, its first step and its last.
         harm: what its fault did.
         is_disputed: benign itself, but another fault did harm to what it had touched: harmful is right, too.
         trouble: the fault, for people.
@@ -60,6 +61,7 @@ class ExpectedIncident:
     must: frozenset[BrokerId]
     may: frozenset[BrokerId]
     begin: float
+    first: float
     end: float
     harm: frozenset[str]
     trouble: str
@@ -107,6 +109,7 @@ def _expected(play: Play, one: Trouble, effect: Effect) -> ExpectedIncident | No
         must=must,
         may=may,
         begin=min(begin, one.begin),
+        first=begin,
         end=begin if effect.last is None else effect.last,
         harm=frozenset(effect.harm),
         trouble=f"{one.kind} ({one.what})",
@@ -139,6 +142,7 @@ def _orders(play: Play, incidents: tuple[ExpectedIncident, ...], when: str) -> l
         ),
         may=incidents[0].may.union(*(one.brokers for one in play.troubles)),
         begin=min(incident.begin for incident in incidents),
+        first=min(incident.first for incident in incidents),
         end=max(incident.end for incident in incidents),
         harm=frozenset().union(*(incident.harm for incident in incidents)),
         trouble=" and ".join(incident.trouble for incident in incidents),
@@ -242,5 +246,6 @@ _SUSPECTS: Final[dict[str, Callable[[Play, Trouble, Effect], _Suspects]]] = {
     "faulted": _faulted,
     "away": lambda play, one, _: (frozenset(_is_away(play, one)), frozenset(_is_away(play, one))),
     "unclean": lambda _, one, effect: (frozenset(effect.led_last - {NO_LEADER}), one.brokers),
+    "unsafe": lambda _, one, effect: (one.brokers & effect.unsafe, one.brokers),
     "smaller_side": _side,
 }

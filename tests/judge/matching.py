@@ -94,7 +94,8 @@ class Finding:
     @property
     def is_false_alarm(self) -> bool:
         """No harm, and something alarming was said of it."""
-        is_benign = not self.expected.harm and not self.expected.is_disputed
+        is_benign = self.expected.kind in TABLE.planned | TABLE.neutral and not self.expected.harm
+        is_benign &= not self.expected.is_disputed
         return is_benign and not any(each.harm for each in self.shared) and any(told.is_harmful for told in self.told)
 
 

@@ -27,10 +27,12 @@ from streaming.sources.simulated.fault import Fault
 from streaming.sources.simulated.simulation import WARM_UP_MS
 from tests.judge.clusters import drawn_cluster
 from tests.judge.faults import DRAWERS, Stand
+from tests.judge.polled import Poller
 
 if TYPE_CHECKING:
     from streaming.changes.change import Change
     from streaming.contracts.identifiers import TopicPartition
+    from streaming.model.invariants.ghost import Loss
     from streaming.model.registrations import PartitionRegistration
     from streaming.sources.simulated.scenario import Scenario
     from streaming.sources.simulated.simulation import Simulation
@@ -40,10 +42,13 @@ if TYPE_CHECKING:
 SECOND: Final = 1_000_000
 START: Final = 1_700_000_000 * SECOND
 BATCH_SECONDS: Final = 5
-TAIL_SECONDS: Final = 100.0
+TAIL_SECONDS: Final = 80.0
 """After the last act: sessions end, replicas catch up, and incidents are closed."""
 _LOOK_MS: Final = 100
 _DRAWS: Final = 40
+_POLLED_SHARE: Final = 1 / 12
+_LOSE_RECORDS: Final = frozenset({"unclean", "power_loss", "log_dir"})
+"""The faults by which acknowledged records may be lost: these plays are watched, which takes longer."""
 _ON_EVERYBODY: Final = frozenset({"split", "rack_isolation"})
 
 CauseKey = tuple[str, int, int]
@@ -71,8 +76,10 @@ class Play:
     """What was played, what the model did, and what isrwatch said.
 
     Attributes:
+        is_polled: isrwatch saw polls instead of the metadata log.
         trace: of the model: every step of every partition, with its true cause.
         before: every partition before the first step.
+        losses: of acknowledged records, in plays in which there may be some.
         controllers: changes of the active controller, seen from outside.
         incidents: rows of the table ``incidents``, without those that were merged into others.
         causes: of every step that was recorded; ``offsets``: of its record in the metadata log.
@@ -81,12 +88,14 @@ class Play:
 
     seed: int
     preset: str
+    is_polled: bool
     scenario: Scenario
     troubles: tuple[Trouble, ...]
     begin: float
     seconds: float
     before: dict[TopicPartition, PartitionRegistration]
     trace: tuple[TraceEntry, ...] = ()
+    losses: tuple[Loss, ...] = ()
     controllers: list[Moved] = field(default_factory=list)
     incidents: list[dict[str, Any]] = field(default_factory=list)
     causes: dict[CauseKey, GivenCause] = field(default_factory=dict)
@@ -106,6 +115,7 @@ def played(seed: int, kinds: tuple[str, ...] = ()) -> Play:
             cluster="judged",
             name="metadata_log:judge",
             epoch=Micros(START),
+            watched=not _LOSE_RECORDS.isdisjoint(wanted),
         )
         troubles = _troubles(random, source, cluster.scenario, wanted)
         if troubles is not None:
@@ -113,6 +123,7 @@ def played(seed: int, kinds: tuple[str, ...] = ()) -> Play:
             play = Play(
                 seed=seed,
                 preset=cluster.preset,
+                is_polled=random.random() < _POLLED_SHARE,
                 scenario=cluster.scenario,
                 troubles=troubles,
                 begin=min(trouble.begin for trouble in troubles),
@@ -179,15 +190,18 @@ def _run(play: Play, source: SimulatedSource) -> None:
         rolling=round(settings.incident_rolling_gap_seconds * SECOND),
     )
     state, incidents, table = ReplicationState(), IncidentFold(gaps), dict[str, dict[str, Any]]()
+    poller = Poller(simulation) if play.is_polled else None
     for version, second in enumerate(range(BATCH_SECONDS, math.ceil(play.seconds) + BATCH_SECONDS, BATCH_SECONDS)):
         seen = source.poll(Micros(START + second * SECOND))
+        if poller is not None:
+            seen = poller.poll(Micros(START + second * SECOND))
         folded = fold(state, [observed for observed in seen if observed.channel is Channel.REPLICATION])
         state.apply(folded.touched)
         _note_causes(play, folded.changes)
         for incident in incidents.fold(rows_of(changes_to_arrow(folded.changes), version)):
             row = incident_row(incident, version, may_go_on=incidents.remembered(incident))
             table[incident.incident_id] = row
-    play.trace = source.trace()
+    play.trace, play.losses = source.trace(), source.losses()
     play.incidents = sorted(
         (row for row in table.values() if row["merged_into"] is None), key=lambda row: row["opened_at"]
     )

@@ -27,6 +27,8 @@ _CAUSE_COLUMNS: Final = (
     "not recorded",
 )
 _WORST: Final = 25
+_POLLED_SECONDS: Final = 12.0
+"""Two polls and a little."""
 _Z: Final = 1.959964
 
 
@@ -38,6 +40,7 @@ def result_of(play: Play, cpu: float) -> Result:
     return {
         "seed": play.seed,
         "preset": play.preset,
+        "is_polled": play.is_polled,
         "brokers": len(play.scenario.brokers),
         "partitions": len(play.before),
         "faults": [f"{one.kind}: {one.what}" for one in play.troubles],
@@ -65,6 +68,7 @@ def _finding(one: Finding) -> Result:
         "harm": sorted(expected.harm),
         "trouble": expected.trouble,
         "begin": round(expected.begin, 2),
+        "first": round(expected.first, 2),
         "end": round(expected.end, 2),
         "told": [_told(each) for each in one.told],
         "told_kind": one.told_kind,
@@ -94,6 +98,8 @@ def _causes(play: Play) -> tuple[Counter[tuple[str, str, str, bool]], list[str]]
         given = play.causes.get((step.key.topic_id, step.key.partition, step.after.partition_epoch))
         true = str(step.cause)
         if given is None:
+            if play.is_polled:
+                continue
             if step.removed or step.before.leader != step.after.leader:
                 counts[true, "not recorded", "", False] += 1
             continue
@@ -136,8 +142,25 @@ def confusion(results: Iterable[Result]) -> Counter[tuple[str, str]]:
 
 def rendered(results: Sequence[Result], heading: str) -> str:
     """Write all tables, as Markdown."""
+    polled = [result for result in results if result["is_polled"]]
+    results = [result for result in results if not result["is_polled"]]
     parts = [heading, *_aims(results), "", *_classes(results), "", *_suspects(results), "", *_cause_table(results), ""]
-    return "\n".join([*parts, *_worst(results), ""])
+    return "\n".join([*parts, *_polled(polled), "", *_worst(results), ""])
+
+
+def _polled(results: Sequence[Result]) -> Iterator[str]:
+    """Of a polled cluster no order can be proven, and what is over between two polls is never seen."""
+    lasting = [one for result in results for one in result["findings"] if one["end"] - one["first"] > _POLLED_SECONDS]
+    harmful = [one for one in lasting if one["harm"]]
+    silent = sum(one["is_silent"] for one in harmful)
+    yield f"### Polled clusters: {len(results)} plays"
+    yield ""
+    yield "| what | aim | found |"
+    yield "|---|---|---|"
+    long = f"harmful for at least {_POLLED_SECONDS:.0f} s, and reported as benign or not at all"
+    yield f"| {long} | 0 | {silent} of {len(harmful)} |"
+    right = share(sum(one["kind_right"] for one in lasting), len(lasting))
+    yield f"| class as if the metadata log had been read | | {right} |"
 
 
 def _aims(results: Sequence[Result]) -> Iterator[str]:

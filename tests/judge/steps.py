@@ -70,9 +70,10 @@ class Effect:
 
     Attributes:
         first, last: seconds of the play of its first and last step; None if there is none.
-        harm: of ``refused``, ``leaderless``, ``redundancy``, ``unclean``.
+        harm: of ``refused``, ``leaderless``, ``redundancy``, ``unclean``, ``lost``.
         beside: harm that another fault did to partitions that lacked a broker because of this one.
-        removed: who left ISRs because of it; ``led_last``: who led before an unclean election.
+        removed: who left ISRs because of it; ``unsafe``: those of them whose leaving refused writes or left nobody
+            to lead; ``led_last``: who led before an unclean election.
         causes: the true causes of those removals, the ordered ones left out.
         reports: removals for lag.
         partitions: that it touched.
@@ -83,6 +84,7 @@ class Effect:
     harm: set[str] = field(default_factory=set)
     beside: set[str] = field(default_factory=set)
     removed: set[BrokerId] = field(default_factory=set)
+    unsafe: set[BrokerId] = field(default_factory=set)
     led_last: set[BrokerId] = field(default_factory=set)
     causes: set[Cause] = field(default_factory=set)
     reports: list[Report] = field(default_factory=list)
@@ -200,6 +202,8 @@ class _Account:
             harm.add("unclean")
         for place in blamed:
             self.effects.of[place].harm |= harm
+            if harm or step.after.leader == NO_LEADER:
+                self.effects.of[place].unsafe.update(step.removed)
         if harm or step.after.leader == NO_LEADER:
             for place in beside:
                 self.effects.of[place].beside |= harm or {"leaderless"}
@@ -225,6 +229,10 @@ class _Account:
         for held in self.missing.values():
             for place in held.values():
                 self.effects.of[place].last = self.play.seconds
+        for loss in self.play.losses:
+            for effect in self.effects.of:
+                if loss.topic_partition in effect.partitions:
+                    effect.harm.add("lost")
 
 
 def effects_of(play: Play) -> Effects:

@@ -16,6 +16,8 @@ from tests.judge.table import TABLE
 WHENS = {"untouched", "fenced", "disk", "stalled", "lagged", "unclean", "unsafe", "away", "moved", "touched"}
 # One play of each fault, none of them chosen by what is told of it.
 SEED = 1
+# Crashes in turn are still taken for a rolling restart.
+NOT_YET = ("cascade",)
 
 
 def test_every_row_of_the_table_says_why_and_when() -> None:
@@ -52,6 +54,7 @@ def expected(*kinds: str, brokers: set[int], begin: float = 10, end: float = 50,
         must=frozenset(brokers),
         may=frozenset(brokers),
         begin=begin,
+        first=begin,
         end=end,
         harm=frozenset({"redundancy"} if harm else ()),
         trouble="",
@@ -113,13 +116,16 @@ def test_of_several_sets_that_are_right_the_one_counts_that_fits() -> None:
 
 
 @pytest.mark.parametrize("kind", DRAWERS)
-def test_every_fault_is_played_what_it_did_is_explained_and_no_cause_is_proven_wrong(kind: str) -> None:
+def test_of_every_fault_no_harm_is_silent_no_alarm_is_false_and_no_cause_is_proven_wrong(kind: str) -> None:
     play = played(SEED, (kind,))
 
     result = result_of(play, 0.0)
 
     assert [one.kind for one in play.troubles] == [kind]
     assert (result["unexplained"], result["wrong_proven"]) == (0, [])
+    assert [one["trouble"] for one in result["findings"] if one["is_silent"] and kind not in NOT_YET] == []
+    if not play.is_polled:  # of a polled cluster no order can be proven
+        assert [one["trouble"] for one in result["findings"] if one["is_false_alarm"]] == []
 
 
 def test_results_are_rendered_with_their_intervals() -> None:

@@ -21,6 +21,7 @@ from streaming.sources.simulated.truth import TraceEntry, traced
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from streaming.model.invariants.ghost import Loss
     from streaming.model.registrations import PartitionRegistration, TopicRegistration
     from streaming.sources.simulated.scenario import Scenario
 
@@ -39,14 +40,23 @@ class SimulatedSource:
         cluster: the cluster's name.
         name: the source's name on the bus.
         epoch: wall-clock time of simulated time 0, UTC microseconds.
+        watched: remember what writers lost; a run then takes longer.
     """
 
     def __init__(  # noqa: PLR0913 - a cluster has an identity, a fate and a time
-        self, scenario: Scenario, *, seed: int, cluster_id: ClusterId, cluster: str, name: str, epoch: Micros
+        self,
+        scenario: Scenario,
+        *,
+        seed: int,
+        cluster_id: ClusterId,
+        cluster: str,
+        name: str,
+        epoch: Micros,
+        watched: bool = False,
     ) -> None:
         self.name = name
         self._origin = Micros(epoch - WARM_UP_MS * MICROS_PER_MS)
-        self._simulation = Simulation(scenario, seed=seed, origin=self._origin)
+        self._simulation = Simulation(scenario, seed=seed, origin=self._origin, watched=watched)
         self._image = ClusterImage(cluster_id=cluster_id, cluster=cluster, source=name)
         self._reports = Reports(self._simulation.cluster, cluster_id=cluster_id, cluster=cluster, source=name)
         self._observations: list[Observation] = []
@@ -98,6 +108,11 @@ class SimulatedSource:
     def topics(self) -> dict[TopicId, TopicRegistration]:
         """Give every topic that exists."""
         return dict(self._simulation.cluster.controller.registry.topics)
+
+    def losses(self) -> tuple[Loss, ...]:
+        """Give every loss of acknowledged records; none unless ``watched``."""
+        watch = self._simulation.watch
+        return () if watch is None else tuple(watch.losses)
 
     # -------------------------------------------------------------- seeing
 

@@ -1,0 +1,84 @@
+"""A polled cluster: the metadata that an up-to-date broker would return, through the rules of the admin source.
+
+Leaders, ISRs and the brokers that are listed are all that such a cluster shows: no epoch, no order, no cause. What was
+ordered cannot be proven of it, so of these plays only this is asked: is harm ever taken for planned work, or missed?
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
+from streaming.contracts.observations import (
+    ConfigObserved,
+    ConfigOrigin,
+    Heartbeat,
+    Observation,
+    SnapshotReason,
+    SourceKind,
+)
+from streaming.sources.admin_view import ClusterView, PartitionView, has_same_members, snapshot, steps
+
+if TYPE_CHECKING:
+    from streaming.sources.simulated.simulation import Simulation
+
+NAME = "admin:judge"
+
+
+class Poller:
+    """Polls a simulated cluster; stands in for the admin source and its client."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._last: ClusterView | None = None
+        self._polled_at = Micros(0)
+
+    def poll(self, now: Micros) -> list[Observation]:
+        """Give what differs from the previous poll; the whole state first, and when brokers or topics changed."""
+        before, after = self._last, self._view()
+        envelope: dict[str, Any] = {
+            "cluster_id": after.cluster_id,
+            "cluster": "judged",
+            "source": NAME,
+            "authority": SourceKind.POLL,
+            "occurred_not_before": now if before is None else self._polled_at,
+            "occurred_not_after": now,
+            "collected_at": now,
+        }
+        self._last, self._polled_at = after, now
+        if before is None or not has_same_members(before, after):
+            reason = SnapshotReason.START if before is None else SnapshotReason.PERIODIC
+            report = snapshot(before, after, envelope, snapshot_id=f"{NAME}/{now}", reason=reason)
+            return [*report, *(self._minima(envelope) if before is None else ())]
+        return steps(before, after, envelope) or [Heartbeat(**envelope)]
+
+    def _view(self) -> ClusterView:
+        registry = self._simulation.cluster.controller.registry
+        topics: dict[str, dict[int, PartitionView]] = {}
+        ids: dict[str, TopicId] = {}
+        for key, state in sorted(registry.partitions.items()):
+            name = registry.topics[key.topic_id].topic
+            ids[name] = key.topic_id
+            in_order = tuple(broker for broker in state.replicas if broker in state.isr)
+            topics.setdefault(name, {})[key.partition] = PartitionView(state.replicas, in_order, state.leader)
+        listed = sorted(broker for broker, registration in registry.brokers.items() if not registration.fenced)
+        return ClusterView(
+            cluster_id=ClusterId("judged"),
+            answered_by=listed[0] if listed else -1,
+            brokers={BrokerId(broker): ("broker", 9092) for broker in listed},
+            topics=topics,
+            topic_ids=ids,
+            partition_counts={name: len(parts) for name, parts in topics.items()},
+        )
+
+    def _minima(self, envelope: dict[str, Any]) -> list[Observation]:
+        return [
+            ConfigObserved(
+                **envelope,
+                topic=plan.name,
+                key="min.insync.replicas",
+                value=str(plan.min_insync_replicas),
+                origin=ConfigOrigin.DESCRIBE,
+            )
+            for plan in self._simulation.scenario.topics
+        ]
