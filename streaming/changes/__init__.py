@@ -32,10 +32,15 @@ Derived from the state and the changes:
 - ``reconciliation``          ISR changes that brokers count themselves, compared with those recorded
 - ``reconciliation_windows``  the samples and changes that are compared, one window per meter
 - ``incidents``               groups changes into incidents
+- ``remembered_incidents``    the incidents that are open or may go on: opened, merged, closed, forgotten
 - ``incident``                one incident while it is open
+- ``degraded``                the partitions that are degraded because of it
 - ``incident_signals``        what a change is evidence of
 - ``incident_bounds``         which incident a change belongs to
-- ``lag_attribution``         lag removals of several leaders compared: slow broker, stalled leader, network split
+- ``planned_work``            what counts as planned, part by part
+- ``cluster_context``         racks, live brokers and followers of a cluster
+- ``configured_times``           the configured times of a cluster
+- ``lag_attribution``         lag removals of several leaders compared: slow broker, stalled leader, lost link, split
 - ``incident_classes``        class, suspects and summary of an incident
 - ``incident_document``       an open incident as JSON, to resume it after a restart
 """

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from streaming.changes.degraded import HEALTHY, DegradedCount, DegradedPartition, TopicPartition, still_missing
 from streaming.changes.incident_signals import ChangeRow, Family
 from streaming.changes.lag_attribution import LagEpisode, LagReport, merged_episode, smaller_side
 from streaming.contracts.events import EventKind
@@ -19,69 +19,17 @@ from streaming.contracts.incidents import IncidentClass
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from streaming.changes.configured_times import ConfiguredTimes
+
 EVIDENCE_KEPT: Final = 20
 """Event ids that an incident lists; the others are only counted."""
 
-TopicPartition = tuple[str, int]
 _COUNT_OF_EVENT: Final[dict[str, str]] = {
     EventKind.ISR_SHRINK: "isr_shrinks",
     EventKind.ISR_EXPAND: "isr_expands",
     EventKind.LEADER_CHANGE: "leader_changes",
     EventKind.UNCLEAN_ELECTION: "unclean_elections",
 }
-
-
-@dataclass(slots=True)
-class DegradedCount:
-    """How many partitions are in a degraded state: now, at most, for how long in sum, and how long there were any.
-
-    The order of the fields is that of the stored document (``incident_document``).
-    """
-
-    now: int = 0
-    peak: int = 0
-    partition_micros: int = 0
-    wall_micros: int = 0
-    at: int = 0
-
-    def move(self, by: int, moment: int) -> None:
-        """Count partitions in or out."""
-        self.advance(moment)
-        self.now += by
-        self.peak = max(self.peak, self.now)
-
-    def advance(self, moment: int) -> None:
-        """Advance to a moment."""
-        passed = max(0, moment - self.at) if self.at else 0
-        self.partition_micros += passed * self.now
-        self.wall_micros += passed if self.now else 0
-        self.at = max(self.at, moment)
-
-    def add(self, other: DegradedCount) -> None:
-        """Add another one's times. Peaks at different times do not add up, and a partition may be in both."""
-        self.partition_micros += other.partition_micros
-        self.wall_micros += other.wall_micros
-        self.peak = max(self.peak, other.peak)
-
-
-@dataclass(frozen=True, slots=True)
-class DegradedPartition:
-    """A partition that is degraded because of an incident: the missing brokers, and its states."""
-
-    missing: frozenset[int]
-    states: tuple[bool, bool, bool] = (False, False, False)
-    """Under-replicated, under min ISR, offline."""
-
-
-_HEALTHY: Final = DegradedPartition(frozenset())
-
-
-@lru_cache(maxsize=4096)
-def _still_missing(
-    missing: frozenset[int], gone: tuple[int, ...], replicas: tuple[int, ...], back: tuple[int, ...]
-) -> frozenset[int]:
-    """Return the brokers that are missing now. Cached: in a storm thousands of partitions give the same few answers."""
-    return (missing | frozenset(gone)) & frozenset(replicas) - frozenset(back)
 
 
 @dataclass(slots=True)
@@ -124,6 +72,14 @@ class Incident:
     disks: set[int] = field(default_factory=set)
     downs: list[BrokerAbsence] = field(default_factory=list)
     unclean_left: set[int] = field(default_factory=set)
+    harmed_by: set[int] = field(default_factory=set)
+    """Brokers whose removal began to refuse writes, or left nobody to lead."""
+    overdue: set[int] = field(default_factory=set)
+    """Brokers that were stopped, and stayed away for longer than a restart takes."""
+    rack: str = ""
+    """The rack of which all brokers, and no other, were lost."""
+    controllers: set[int] = field(default_factory=set)
+    """Nodes that were the active controller before another one took over."""
     episode: LagEpisode | None = None
     cut: tuple[int, ...] = ()
     """Brokers of the smaller side of the last network split that is over."""
@@ -185,24 +141,25 @@ class Incident:
         if len(self.evidence) < EVIDENCE_KEPT:
             self.evidence += row.event_ids[: EVIDENCE_KEPT - len(self.evidence)]
 
-    def hold(self, row: ChangeRow, missing: Iterable[int] = ()) -> None:
-        """Update whether a partition is degraded because of this incident.
+    def hold(self, row: ChangeRow, times: ConfiguredTimes, missing: Iterable[int] = ()) -> bool:
+        """Update whether a partition is degraded because of this incident; return whether that has changed.
 
         A broker that is back in the ISR, or not assigned any more, is not missing.
 
         Args:
             row: the partition afterwards.
+            times: of its cluster.
             missing: brokers that left because of this incident.
         """
         key = (row.topic_id, row.partition)
-        before = self.held.get(key, _HEALTHY)
-        if before is _HEALTHY and not missing:
-            return
+        before = self.held.get(key, HEALTHY)
+        if before is HEALTHY and not missing:
+            return False
         back = row.isr if row.leader != NO_LEADER else ()
-        now = _still_missing(before.missing, tuple(missing), row.replicas, back)
+        now = still_missing(before.missing, tuple(missing), row.replicas, back)
         states = (row.is_under_replicated, row.is_under_min_isr, row.is_offline)
         if row.is_deleted or not now or True not in states:
-            states = _HEALTHY.states
+            states = HEALTHY.states
             self.held.pop(key, None)
         else:
             self.held[key] = DegradedPartition(now, states)
@@ -210,13 +167,14 @@ class Incident:
             for tally, was, is_now in zip(self.tallies, before.states, states, strict=True):
                 tally.move(is_now - was, row.time)
         if self.episode is not None and not self.held:
-            self._end_episode(row.time)
+            self._end_episode(row.time, times)
+        return self.held.get(key, HEALTHY) != before
 
-    def add_lag_report(self, row: ChangeRow) -> None:
-        """Record that a leader expelled followers."""
+    def add_lag_report(self, row: ChangeRow, *, follows_others: bool) -> bool:
+        """Record that a leader expelled followers; return whether the report is the first of its kind."""
         if self.episode is None:
-            self.episode = LagEpisode(began=row.time, seen=row.time)
-        self.episode.add_report(row.leader, row.left, row.isr, row.time)
+            self.episode = LagEpisode(began=row.time, seen=row.time, follows_others=follows_others)
+        return self.episode.add_report(row.leader, row.left, row.isr, row.time)
 
     def release(self) -> None:
         """Forget the degraded partitions: another incident has taken them over."""
@@ -224,15 +182,32 @@ class Incident:
         for tally in self.tallies:
             tally.now = 0
 
-    def _end_episode(self, moment: int) -> None:
+    def pass_time(self, moment: int, times: ConfiguredTimes) -> bool:
+        """Advance to a moment; return whether that alone may change the class.
+
+        A broker that was stopped has to come back: within the time of a restart, or three times the longest one here.
+        """
+        turns = (down.back_at - down.at for down in self.downs if down.planned and down.back_at is not None)
+        until = max(times.restart, *(3 * turn for turn in turns), 0)
+        missing = frozenset().union(*(held.missing for held in self.held.values())) if self.downs else frozenset()
+        late = {
+            down.broker
+            for down in self.downs
+            if down.planned and down.back_at is None and moment - down.at > until and down.broker in missing
+        }
+        is_new = not late <= self.overdue
+        self.overdue |= late
+        return is_new or (self.episode is not None and self.episode.pass_time(moment, times))
+
+    def _end_episode(self, moment: int, times: ConfiguredTimes) -> None:
         episode, self.episode = self.episode, None
         if episode is None:
             return
         episode.seen = max(episode.seen, moment)
-        verdict = episode.verdict()
+        verdict = episode.verdict(times)
         if verdict is IncidentClass.NETWORK_SPLIT:
             self.cut = smaller_side(episode.sides())
-        self.stalled = tuple(sorted({*self.stalled, *episode.stalled()}))
+        self.stalled = tuple(sorted({*self.stalled, *episode.stalled(times)}))
         self.verdicts[verdict] += max(1, episode.seen - episode.began)
 
     def record_down(self, broker: int, row: ChangeRow, *, planned: bool) -> None:
@@ -266,11 +241,12 @@ class Incident:
         Partitions degraded by both count once, so what is degraded now is counted again; peaks and times add up as in
         ``DegradedCount.add``.
         """
+        self.base = other.base if self.base is Family.CONTROLLER else self.base
         self.opened_at, self.updated_at = min(self.opened_at, other.opened_at), max(self.updated_at, other.updated_at)
         self.version, self.lost_at = max(self.version, other.version), max(self.lost_at, other.lost_at)
         for name in ("blamed", "departures", "verdicts", "causes", "counts"):
             getattr(self, name).update(getattr(other, name))
-        for name in ("lost", "planned", "disks", "unclean_left", "moving"):
+        for name in ("lost", "planned", "disks", "unclean_left", "harmed_by", "overdue", "controllers", "moving"):
             getattr(self, name).update(getattr(other, name))
         self.downs = sorted((*self.downs, *other.downs), key=lambda down: (down.at, down.broker))
         self.episode = merged_episode(self.episode, other.episode)
@@ -280,7 +256,7 @@ class Incident:
             self.touched.setdefault(topic_id, set()).update(numbers)
         self.topics.update(other.topics)
         for key, held in other.held.items():
-            ours = self.held.get(key, _HEALTHY)
+            ours = self.held.get(key, HEALTHY)
             self.held[key] = replace(held, missing=held.missing | ours.missing)
         for tally, taken in zip(self.tallies, other.tallies, strict=True):
             tally.advance(self.updated_at)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from streaming.changes.incident_classes import brokers_of, is_rolling, restart_turns
+from streaming.changes.incident_classes import brokers_of
 from streaming.changes.incident_signals import ChangeRow, Family
+from streaming.changes.lag_attribution import merged_episode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streaming.changes.configured_times import ConfiguredTimes
     from streaming.changes.incident import Incident
 
-LOST_TOGETHER: Final = 10_000_000
-"""Microseconds: brokers that are lost within this time of each other were lost together, as a rack is."""
 
-
-def incident_blaming(family: Family, blamed: frozenset[int], incidents: Sequence[Incident]) -> Incident | None:
+def incident_blaming(
+    family: Family, blamed: frozenset[int], incidents: Sequence[Incident], times: ConfiguredTimes
+) -> Incident | None:
     """Return the open incident that blames the same broker: of its own kind first, then the newest."""
     candidates = [
-        incident for incident in incidents if incident.closed_at is None and _blames(incident, family, blamed)
+        incident for incident in incidents if incident.closed_at is None and _blames(incident, family, blamed, times)
     ]
     return max(
         candidates,
@@ -28,7 +29,7 @@ def incident_blaming(family: Family, blamed: frozenset[int], incidents: Sequence
     )
 
 
-def _blames(incident: Incident, family: Family, blamed: frozenset[int]) -> bool:
+def _blames(incident: Incident, family: Family, blamed: frozenset[int], times: ConfiguredTimes) -> bool:
     """Return whether an incident that blames a broker already explains its trouble.
 
     Lag of a suspect is always explained. Anything graver is explained only of a broker that the incident is about,
@@ -39,7 +40,7 @@ def _blames(incident: Incident, family: Family, blamed: frozenset[int]) -> bool:
         return not blamed.isdisjoint(incident.blamed)
     if family is Family.LOSS and began_with_lag(incident, blamed):
         return True
-    if blamed.isdisjoint(brokers_of(incident)):
+    if blamed.isdisjoint(brokers_of(incident, times)):
         return False
     if incident.base is not Family.PLANNED or family not in (Family.LOSS, Family.DISK):
         return True
@@ -60,7 +61,7 @@ def began_with_lag(incident: Incident, lost: frozenset[int]) -> bool:
 
 
 def continued_incident(
-    family: Family, reporter: int | None, incidents: Sequence[Incident], row: ChangeRow
+    family: Family, reporter: int | None, incidents: Sequence[Incident], row: ChangeRow, times: ConfiguredTimes
 ) -> Incident | None:
     """Return the incident about other brokers that an ISR removal follows from, or continues.
 
@@ -69,18 +70,12 @@ def continued_incident(
         reporter: the leader that removed the broker for lag, if one did.
         incidents: open incidents and those that may continue, the oldest first.
         row: the removal.
+        times: of the cluster. Brokers whose sessions ended within one session's time were lost together.
     """
     key = (row.topic_id, row.partition)
     open_ones = [incident for incident in reversed(incidents) if incident.closed_at is None]
     if family is Family.PLANNED:
-        return next(
-            (
-                incident
-                for incident in reversed(incidents)
-                if incident.base is Family.PLANNED or (_may_be_rolling_restart(incident) and is_rolling(incident))
-            ),
-            None,
-        )
+        return next((incident for incident in reversed(incidents) if incident.base is Family.PLANNED), None)
     if family is Family.UNCLEAN:
         return next((incident for incident in open_ones if key in incident.held), None)
     if family is Family.LOSS:
@@ -90,7 +85,7 @@ def continued_incident(
                 for incident in open_ones
                 if incident.lost
                 and not incident.disks
-                and (row.time - incident.lost_at <= LOST_TOGETHER or key in incident.held)
+                and (row.time - incident.lost_at <= times.lost_together or key in incident.held)
             ),
             None,
         )
@@ -106,30 +101,29 @@ def _has_lasting_lag(incident: Incident) -> bool:
     return incident.episode is not None and incident.is_only_lag
 
 
-def earlier_turn(incident: Incident, others: Sequence[Incident], since: int) -> Incident | None:
-    """Return the incident in which other brokers restarted before those of this one: turns of one rolling restart.
+def are_one_split(one: Incident, other: Incident, times: ConfiguredTimes) -> bool:
+    """Return whether two open incidents of lag are of one cut, seen from different brokers.
 
-    Merging hides the later incident, so the earlier one must be over: all its brokers are back, at least one as a new
-    process, before the first broker of the later one went down.
-
-    Args:
-        incident: one whose broker has just come back as another process.
-        others: the incidents of its cluster.
-        since: incidents whose last change was before this moment are left out.
+    They began within one lag time, one of them reports both ways, and all reports of both cross between the same two
+    groups of brokers.
     """
-    if incident.base is Family.PLANNED or not incident.lost or not _may_be_rolling_restart(incident):
-        return None  # a clean stop after a crash may be the operator's reaction to it
-    began = min(down.at for down in incident.downs)
-    for other in reversed(others):
-        if other is incident or not _may_be_rolling_restart(other) or incident.lost & (other.lost | other.planned):
-            continue
-        ends = [down.back_at for down in other.downs if down.restarted and down.back_at is not None]
-        is_whole = all(down.back_at is not None for down in other.downs)
-        if ends and is_whole and max(ends) <= began and other.updated_at >= since:
-            return other
-    return None
+    mine, theirs = one.episode, other.episode
+    if mine is None or theirs is None or not (one.is_only_lag and other.is_only_lag):
+        return False
+    both = merged_episode(mine, theirs)
+    is_torn = mine.torn_at is not None or theirs.torn_at is not None
+    is_one_cut = abs(mine.began - theirs.began) <= times.replica_lag_time
+    return is_torn and is_one_cut and both is not None and not both.removed_again and bool(both.sides())
 
 
-def _may_be_rolling_restart(incident: Incident) -> bool:
-    is_restart = incident.base in (Family.LOSS, Family.PLANNED, Family.LAG)
-    return is_restart and not (incident.disks or incident.unclean_left) and bool(restart_turns(incident))
+def was_controller(incident: Incident, lost: frozenset[int], row: ChangeRow, times: ConfiguredTimes) -> bool:
+    """Return whether an open incident is the failover from a node that is lost as a broker, too.
+
+    The new controller gives every broker a whole session, and looks for expired ones within the next.
+    """
+    is_failover = incident.base is Family.CONTROLLER and incident.closed_at is None
+    return (
+        is_failover
+        and not lost.isdisjoint(incident.controllers)
+        and row.time - incident.updated_at <= (2 * times.broker_session)
+    )

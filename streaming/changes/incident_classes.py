@@ -10,82 +10,63 @@ from typing import TYPE_CHECKING
 
 from streaming.changes.incident_signals import Family
 from streaming.changes.lag_attribution import most_blamed, smaller_side
+from streaming.changes.planned_work import class_of_stops
 from streaming.changes.suspects import score
 from streaming.contracts.identifiers import NO_LEADER
-from streaming.contracts.incidents import IncidentClass
+from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass
 
 if TYPE_CHECKING:
-    from streaming.changes.incident import BrokerAbsence, Incident
+    from streaming.changes.configured_times import ConfiguredTimes
+    from streaming.changes.incident import Incident
 
 MICROS: int = 1_000_000
-_LAG_CLASSES = frozenset({IncidentClass.SLOW_FOLLOWER, IncidentClass.LEADER_STALL, IncidentClass.NETWORK_SPLIT})
+_LAG_CLASSES = frozenset({
+    IncidentClass.SLOW_FOLLOWER,
+    IncidentClass.LEADER_STALL,
+    IncidentClass.NETWORK_SPLIT,
+    IncidentClass.LINK_FAILURE,
+})  # fmt: skip
 
 
-def class_of(incident: Incident) -> IncidentClass:
+def class_of(incident: Incident, times: ConfiguredTimes) -> IncidentClass:
     """Return the class, by the gravest evidence."""
     if incident.unclean_left:
         return IncidentClass.UNCLEAN_ELECTION
     if incident.disks:
         return IncidentClass.DISK_FAILURE
-    if is_rolling(incident):
-        return IncidentClass.ROLLING_RESTART
     if incident.lost:
-        return IncidentClass.BROKER_LOSS
+        return IncidentClass.RACK_LOSS if incident.rack else IncidentClass.BROKER_LOSS
     if incident.base is Family.LAG:
-        return _verdict(incident)
+        return _verdict(incident, times)
+    if incident.base is Family.PLANNED:
+        return class_of_stops(incident)
     return {
-        Family.PLANNED: IncidentClass.CONTROLLED_SHUTDOWN,
         Family.MOVE: IncidentClass.REASSIGNMENT,
         Family.CONTROLLER: IncidentClass.CONTROLLER_FAILOVER,
         Family.UNCLEAN: IncidentClass.UNCLEAN_ELECTION,
     }.get(incident.base, IncidentClass.BROKER_LOSS)
 
 
-def _verdict(incident: Incident) -> IncidentClass:
+def _verdict(incident: Incident, times: ConfiguredTimes) -> IncidentClass:
     """Return the verdict that held for most of the time with lag reports; slow follower if there was none."""
     weights = dict(incident.verdicts)
     if (episode := incident.episode) is not None:
-        verdict = episode.verdict()
+        verdict = episode.verdict(times)
         weights[verdict] = weights.get(verdict, 0) + max(1, episode.seen - episode.began)
     gravest = max(weights.items(), key=lambda item: (item[1], item[0]), default=(IncidentClass.SLOW_FOLLOWER, 0))
     return IncidentClass(gravest[0])
 
 
-def is_rolling(incident: Incident) -> bool:
-    """Return whether different brokers were restarted one after the other, and none is down unplanned."""
-    if any(down.back_at is None and not down.planned for down in incident.downs):
-        return False
-    turns = restart_turns(incident)
-    seen: set[int] = set()
-    fresh = 0
-    for turn in turns:
-        fresh += not turn & seen
-        seen |= turn
-    return fresh > 1
+def suspects_of(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -> dict[int, float]:
+    """Return the brokers to blame, each with a score from 0 to 1 (``suspects.score``).
 
-
-def restart_turns(incident: Incident) -> list[set[int]]:
-    """Return the brokers of each turn: overlapping absences are one turn; a broker that only paused had none."""
-    turns: list[set[int]] = []
-    until: float = -1
-    for down in sorted(incident.downs, key=_begin):
-        if not down.restarted and not (down.planned and down.back_at is None):
-            continue
-        if turns and down.at < until:
-            turns[-1].add(down.broker)
-        else:
-            turns.append({down.broker})
-        until = max(until, float("inf") if down.back_at is None else down.back_at)
-    return turns
-
-
-def _begin(down: BrokerAbsence) -> tuple[int, int]:
-    return down.at, down.broker
-
-
-def suspects_of(incident: Incident, kind: IncidentClass) -> dict[int, float]:
-    """Return the brokers to blame, each with a score from 0 to 1 (``suspects.score``)."""
-    suspects = _suspects(incident, kind)
+    Who was stopped by an order is named, and to blame for nothing. A lost link is as much one's fault as the other's.
+    """
+    suspects = _suspects(incident, kind, times)
+    if kind in PLANNED_CLASSES:
+        return dict.fromkeys(suspects, 0.0)
+    if kind is IncidentClass.LINK_FAILURE:
+        return {broker: 1 / len(suspects) for broker in suspects}
     total = sum(incident.departures.values())
     scores: dict[int, float] = {}
     for broker in suspects:
@@ -96,10 +77,10 @@ def suspects_of(incident: Incident, kind: IncidentClass) -> dict[int, float]:
     return scores
 
 
-def brokers_of(incident: Incident) -> set[int]:
+def brokers_of(incident: Incident, times: ConfiguredTimes) -> set[int]:
     """Return the brokers that an incident is about: those that went away or lost a disk, and its suspects."""
     away = incident.lost | incident.planned | incident.disks | incident.unclean_left
-    return away.union(_suspects(incident, class_of(incident)))
+    return away.union(_suspects(incident, class_of(incident, times), times))
 
 
 def _parties(removal: tuple[int, int], kind: IncidentClass) -> tuple[int, ...]:
@@ -107,27 +88,31 @@ def _parties(removal: tuple[int, int], kind: IncidentClass) -> tuple[int, ...]:
     return removal if kind in _LAG_CLASSES else removal[1:]
 
 
-def _suspects(incident: Incident, kind: IncidentClass) -> tuple[int, ...]:
+def _suspects(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -> tuple[int, ...]:
     if kind in (IncidentClass.REASSIGNMENT, IncidentClass.CONTROLLER_FAILOVER):
         return ()
     if kind is IncidentClass.DISK_FAILURE:
         return tuple(sorted(incident.disks))
     if kind in _LAG_CLASSES:
-        return _lag_suspects(incident, kind)
-    if kind is IncidentClass.BROKER_LOSS and incident.lost:
-        return tuple(sorted(incident.lost))
+        return _lag_suspects(incident, kind, times)
+    if kind in (IncidentClass.BROKER_LOSS, IncidentClass.RACK_LOSS):
+        return tuple(sorted(incident.lost or incident.overdue))
+    if kind is IncidentClass.UNSAFE_SHUTDOWN:
+        return tuple(sorted(incident.planned))
     away = incident.lost | incident.planned
     return tuple(sorted(away or incident.unclean_left))
 
 
-def _lag_suspects(incident: Incident, kind: IncidentClass) -> tuple[int, ...]:
+def _lag_suspects(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -> tuple[int, ...]:
+    reports = {pair: count for pair, count in incident.departures.items() if pair[0] != NO_LEADER}
     if kind is IncidentClass.NETWORK_SPLIT:
-        sides = incident.episode.sides() if incident.episode is not None else []
-        return smaller_side(sides) if len(sides) > 1 else incident.cut
-    now = incident.episode.stalled() if incident.episode is not None else ()
+        return smaller_side(incident.episode.sides()) if incident.episode is not None else incident.cut
+    if kind is IncidentClass.LINK_FAILURE:
+        return tuple(sorted({broker for pair in reports for broker in pair}))
+    now = incident.episode.stalled(times) if incident.episode is not None else ()
     if kind is IncidentClass.LEADER_STALL and (stalled := {*now, *incident.stalled}):
         return tuple(sorted(stalled))  # the times of the reports say more than their numbers
-    return most_blamed({pair: count for pair, count in incident.departures.items() if pair[0] != NO_LEADER})
+    return most_blamed(reports)
 
 
 def summary_of(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:

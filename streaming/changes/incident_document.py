@@ -11,14 +11,15 @@ from collections import Counter
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.changes.incident import BrokerAbsence, DegradedCount, DegradedPartition, Incident
+from streaming.changes.degraded import DegradedCount, DegradedPartition
+from streaming.changes.incident import BrokerAbsence, Incident
 from streaming.changes.incident_signals import Family
 from streaming.changes.lag_attribution import LagEpisode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SETS: Final = frozenset({"lost", "planned", "disks", "unclean_left"})
+_SETS: Final = frozenset({"lost", "planned", "disks", "unclean_left", "harmed_by", "overdue", "controllers"})
 _COUNTERS: Final = frozenset({"blamed", "verdicts", "causes", "counts"})
 
 
@@ -45,7 +46,7 @@ def decode_incident(text: str) -> Incident:
     first, second, third = (DegradedCount(*numbers) for numbers in document["tallies"])
     return Incident(**{
         **document,
-        **{name: set(document[name]) for name in _SETS},
+        **{name: set(document.get(name, ())) for name in _SETS},  # later ones are not in older documents
         **{name: Counter(dict(document[name])) for name in _COUNTERS},
         "base": Family(document["base"]),
         "departures": Counter({tuple(pair): count for pair, count in document["departures"]}),

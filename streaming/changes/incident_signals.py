@@ -21,8 +21,8 @@ class Family(StrEnum):
     CONTROLLER = "controller"
 
 
-# Causes that remove brokers, and so open an incident. All others belong to one that is open, or to none: an ISR that
-# grows again, a preferred leader that returns, a topic that is created.
+# Causes that remove brokers, and so open an incident; ``planned_work.family_of`` reads them with their evidence. All
+# others belong to one that is open, or to none: an ISR that grows again, a preferred leader that returns, a new topic.
 FAMILY_OF: Final[dict[str, Family]] = {
     Cause.LAG: Family.LAG,
     Cause.LEADER_STALL: Family.LAG,
@@ -41,13 +41,15 @@ FAMILY_OF: Final[dict[str, Family]] = {
 }
 
 UNRELATED: Final = frozenset({Cause.CREATED, Cause.CONFIG})
+BASELINE: Final = "baseline"
 
 
 class ChangeRow(NamedTuple):
     """What incidents need of one row of ``partition_changes``. Times are UTC microseconds.
 
-    Of a partition: identity and cause, ISR and leader, and its health afterwards. Of a broker: its events. Of a
-    cluster: a change of its controller. Of a source: its time alone.
+    Of a partition: identity and cause, ISR and leader, and its health afterwards. Of a broker: its events, its rack,
+    and whether it is registered and not fenced. Of a cluster: its controller. Of a source: its time alone. Of the
+    partitions of a first full report together (subject ``BASELINE``): leader, follower in its ISR, and how often.
     """
 
     version: int
@@ -75,6 +77,12 @@ class ChangeRow(NamedTuple):
     is_deleted: bool = False
     broker: int = -1
     is_shutting_down: bool = False
+    evidence: str | None = None
+    isr_before: tuple[int, ...] = ()
+    rack: str = ""
+    is_up: bool = False
+    controller: int = NO_LEADER
+    in_sync: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def gone(self) -> tuple[BrokerId, ...]:

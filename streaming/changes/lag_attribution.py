@@ -1,9 +1,13 @@
 """Lag attribution: of all followers that leaders expelled for lag, which broker is at fault, and why.
 
 Pure. One ISR that shrank by lag is a report of one leader about one follower, and the leader may be the one in trouble.
-Taken together, reports show more: a broker in all of them is the suspect; a leader that reports followers only after
-others reported it, and recovers at once, had stalled; two groups of brokers that report each other, with no replica
-rejoining, are split by the network.
+Taken together, reports show more:
+
+- a broker in all of them is the suspect;
+- a leader that reports followers only after others reported it, and takes them back at once, had stalled;
+- two that report each other, or of which one keeps up with other leaders, have lost their link;
+- a cut takes every pair across it within the same lag time, and gives them all back at the same moment; of a slow
+  broker some follower rejoins, or is removed again, while others are still missing.
 """
 
 from __future__ import annotations
@@ -17,14 +21,12 @@ from streaming.contracts.incidents import IncidentClass
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from streaming.changes.configured_times import ConfiguredTimes
+
 LagReport = tuple[int, int]
 """(reporter, follower): a leader removed a follower from the ISR for lag."""
-
-LASTING: Final = 3_000_000
-"""Microseconds: what recovers faster was a broker that stalled, not one that is cut off or slow."""
-STALL_DELAY: Final = 1_000_000
-"""Microseconds by which a stalled broker's own reports come after those against it."""
-_SPLIT_MOST_OF_THE_TIME: Final = 0.7
+_CATCHING_UP: Final = 10
+"""After a cut every follower must catch up: for a tenth of the time it was away, at least."""
 
 
 @dataclass(slots=True)
@@ -41,19 +43,28 @@ class LagEpisode:
     kept: set[LagReport] = field(default_factory=set)
     """Pairs of leader and follower that stayed in sync while the leader expelled another one; the smaller id first."""
     torn_at: int | None = None
-    """When a broker first was the reporter of one report and the follower of another."""
+    """When reports first went both ways between two groups of brokers."""
     rejoined_at: int | None = None
     """When an expelled follower first rejoined its reporter's ISR, or the other way round."""
+    removed_again: bool = False
+    """Whether a follower was removed after one had rejoined."""
+    follows_others: bool = False
+    """Whether the follower of the first report is in the ISR of other leaders."""
 
-    def add_report(self, reporter: int, followers: Iterable[int], isr: Iterable[int], moment: int) -> None:
-        """Record one shrunk ISR."""
+    def add_report(self, reporter: int, followers: Iterable[int], isr: Iterable[int], moment: int) -> bool:
+        """Record one shrunk ISR; return whether it is the first of its kind."""
+        pairs = len(self.spoken)
         for broker in followers:
             first, _ = self.spoken.get((reporter, broker), (moment, moment))
             self.spoken[reporter, broker] = (first, moment)
+        kept = len(self.kept)
         self.kept.update((min(reporter, broker), max(reporter, broker)) for broker in isr if broker != reporter)
         self.seen = max(self.seen, moment)
-        if self.torn_at is None and {pair[0] for pair in self.spoken} & {pair[1] for pair in self.spoken}:
+        self.removed_again |= self.rejoined_at is not None
+        is_new = (pairs, kept) != (len(self.spoken), len(self.kept))
+        if is_new and self.torn_at is None and self.sides():
             self.torn_at = moment
+        return is_new
 
     def rejoin(self, leader: int, brokers: Iterable[int], moment: int) -> None:
         """Record that followers rejoined an ISR."""
@@ -63,52 +74,69 @@ class LagEpisode:
         ):
             self.rejoined_at = moment
 
-    def pass_time(self, moment: int) -> bool:
-        """Advance to a moment without reports; return whether that showed something new: a lasting split."""
-        lasting = None if self.torn_at is None or self.rejoined_at is not None else self.torn_at + LASTING
-        if lasting is None or self.seen >= lasting or moment < lasting:
+    def pass_time(self, moment: int, times: ConfiguredTimes) -> bool:
+        """Advance to a moment without reports; return whether that may change the verdict."""
+        if self.rejoined_at is not None:
+            due = self.rejoined_at + self._catching_up(times) + 1
+        elif self.torn_at is not None:
+            due = self.torn_at + times.rejoined_at_once
+        else:
             return False
-        self.seen = lasting  # not ``moment``, which depends on how changes are cut into batches
+        if self.seen >= due or moment < due:
+            return False
+        self.seen = due  # not ``moment``, which depends on how changes are cut into batches
         return True
 
-    def verdict(self) -> IncidentClass:
+    def _catching_up(self, times: ConfiguredTimes) -> int:
+        away = (self.rejoined_at or self.seen) - self.began
+        return max(times.rejoined_at_once, away // _CATCHING_UP)
+
+    def verdict(self, times: ConfiguredTimes) -> IncidentClass:
         """Return the class that all reports up to ``seen`` show."""
-        if self._is_split():
+        if self.is_split(times):
             return IncidentClass.NETWORK_SPLIT
-        return IncidentClass.LEADER_STALL if self.stalled() else IncidentClass.SLOW_FOLLOWER
+        if self.stalled(times):
+            return IncidentClass.LEADER_STALL
+        return IncidentClass.LINK_FAILURE if self._is_link() else IncidentClass.SLOW_FOLLOWER
 
-    def stalled(self) -> tuple[int, ...]:
+    def stalled(self, times: ConfiguredTimes) -> tuple[int, ...]:
         """Return the leaders that stood still, by id."""
-        return tuple(
-            sorted(broker for broker in {reporter for reporter, _ in self.spoken} if self._has_stalled(broker))
-        )
+        reporters = {reporter for reporter, _ in self.spoken}
+        return tuple(sorted(broker for broker in reporters if self._has_stalled(broker, times)))
 
-    def _is_split(self) -> bool:
-        if self.torn_at is None:
+    def is_split(self, times: ConfiguredTimes) -> bool:
+        """Return whether all reports are those of one cut, for longer than a leader takes to recover from a stall."""
+        if self.torn_at is None or self.removed_again or len({frozenset(pair) for pair in self.spoken}) == 1:
             return False
-        split = (self.rejoined_at or self.seen) - self.torn_at
-        is_lasting = split >= LASTING and split >= _SPLIT_MOST_OF_THE_TIME * (self.seen - self.began)
-        is_more_than_a_link = len({frozenset(pair) for pair in self.spoken}) > 1
-        return is_lasting and is_more_than_a_link and len(self.sides()) > 1
+        is_one_cut = self.torn_at - self.began <= times.replica_lag_time
+        is_lasting = (self.rejoined_at or self.seen) - self.torn_at >= times.rejoined_at_once
+        is_one_return = self.rejoined_at is None or self.seen - self.rejoined_at <= self._catching_up(times)
+        return is_one_cut and is_lasting and is_one_return and bool(self.sides())
 
-    def sides(self) -> list[frozenset[int]]:
-        """Return the groups of brokers that stayed in sync; none if a report is within one, or one-way."""
+    def sides(self) -> tuple[frozenset[int], ...]:
+        """Return the two groups of brokers that report only each other, the smaller first; none unless both do."""
         groups = _connected({broker for pair in (*self.spoken, *self.kept) for broker in pair}, self.kept)
-        side_of = {broker: number for number, group in enumerate(groups) for broker in group}
-        ways = {(side_of[reporter], side_of[follower]) for reporter, follower in self.spoken}
-        is_both_ways = all(a != b and (b, a) in ways for a, b in ways)
-        return groups if is_both_ways else []
+        side_of = _coloured(groups, self.spoken)
+        ways = {(side_of[reporter], side_of[follower]) for reporter, follower in self.spoken if side_of}
+        if len(ways) != 2 or any(one == other for one, other in ways):  # noqa: PLR2004 - there, and back
+            return ()
+        sides = (frozenset(broker for broker, side in side_of.items() if side == number) for number in (0, 1))
+        return tuple(sorted(sides, key=lambda side: (len(side), sorted(side))))
 
-    def _has_stalled(self, broker: int) -> bool:
+    def _is_link(self) -> bool:
+        """Return whether two brokers report each other and nobody else, or one the other that follows others well."""
+        return len({frozenset(pair) for pair in self.spoken}) == 1 and (len(self.spoken) > 1 or self.follows_others)
+
+    def _has_stalled(self, broker: int, times: ConfiguredTimes) -> bool:
         """Return whether a broker is in every report, last as the reporter, and recovered soon."""
-        by = [times for (reporter, _), times in self.spoken.items() if reporter == broker]
-        against = [times for (_, follower), times in self.spoken.items() if follower == broker]
+        by = [moments for (reporter, _), moments in self.spoken.items() if reporter == broker]
+        against = [moments for (_, follower), moments in self.spoken.items() if follower == broker]
         if len(by) + len(against) < len(self.spoken):
             return False
         if not against:
             return len(by) > 1
-        blamed_last = max(last for _, last in against) + STALL_DELAY <= min(first for first, _ in by)
-        return blamed_last and self.seen - max(last for _, last in by) < LASTING
+        is_late = max(last for _, last in against) + times.fetch_backoff <= min(first for first, _ in by)
+        return is_late and self.seen - max(last for _, last in by) < times.rejoined_at_once
 
 
 def _connected(brokers: set[int], pairs: Iterable[LagReport]) -> list[frozenset[int]]:
@@ -119,6 +147,27 @@ def _connected(brokers: set[int], pairs: Iterable[LagReport]) -> list[frozenset[
             for broker in group[other]:
                 group[broker] = group[one]
     return sorted({frozenset(members) for members in group.values()}, key=lambda group: (len(group), sorted(group)))
+
+
+def _coloured(groups: list[frozenset[int]], reports: Iterable[LagReport]) -> dict[int, int]:
+    """Put groups on two sides, so that every report goes from one to the other; nowhere if that cannot be.
+
+    The smallest group that is not placed yet is put on the first side: few brokers are cut off from many.
+    """
+    group_of = {broker: group for group in groups for broker in group}
+    opposite: dict[frozenset[int], set[frozenset[int]]] = {group: set() for group in groups}
+    for one, other in reports:
+        opposite[group_of[one]].add(group_of[other])
+        opposite[group_of[other]].add(group_of[one])
+    side: dict[frozenset[int], int] = {}
+    for first in sorted(groups, key=lambda group: (len(group) - len(opposite[group]), sorted(group))):
+        waiting = [] if first in side else [(first, 0)]
+        while waiting:
+            group, number = waiting.pop()
+            if side.setdefault(group, number) != number:
+                return {}
+            waiting += [(other, 1 - number) for other in opposite[group] if side.get(other) != 1 - number]
+    return {broker: side[group] for group in groups for broker in group}
 
 
 def merged_episode(one: LagEpisode | None, other: LagEpisode | None) -> LagEpisode | None:
@@ -136,6 +185,8 @@ def merged_episode(one: LagEpisode | None, other: LagEpisode | None) -> LagEpiso
         kept=one.kept | other.kept,
         torn_at=_earlier(one.torn_at, other.torn_at),
         rejoined_at=_earlier(one.rejoined_at, other.rejoined_at),
+        removed_again=one.removed_again or other.removed_again,
+        follows_others=one.follows_others or other.follows_others,
     )
 
 
@@ -143,11 +194,12 @@ def _earlier(one: int | None, other: int | None) -> int | None:
     return min((moment for moment in (one, other) if moment is not None), default=None)
 
 
-def smaller_side(sides: list[frozenset[int]]) -> tuple[int, ...]:
-    """Return the brokers of the smaller side of a split: of all sides where none is smaller than another."""
-    smallest = [side for side in sides if len(side) == len(sides[0])]
-    is_tied = len(smallest) == len(sides)
-    return tuple(sorted(broker for side in (sides if is_tied else smallest) for broker in side))
+def smaller_side(sides: tuple[frozenset[int], ...]) -> tuple[int, ...]:
+    """Return the brokers of the smaller side of a split: of both sides where they are equal."""
+    if not sides:
+        return ()
+    is_tied = len(sides[0]) == len(sides[-1])
+    return tuple(sorted(broker for side in (sides if is_tied else sides[:1]) for broker in side))
 
 
 def most_blamed(departures: Mapping[LagReport, int]) -> tuple[int, ...]:

@@ -41,6 +41,7 @@ Writing:
 - ``lag``                       lag of replicas and groups, as Arrow columns
 - ``isr_reconciliation_table``  ISR changes that brokers counted, compared with those recorded
 - ``incidents``                 the ``incidents`` table
+- ``cluster_contexts``          what incidents need of each cluster when they start
 - ``incident_rows``             rows of ``partition_changes`` for incidents, and incidents as rows
 - ``quarantine``                unparseable records, with the reason
 - ``quarantine_rows``           which of them are kept whole, and the counts of the others

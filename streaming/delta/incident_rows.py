@@ -6,15 +6,16 @@ Columns are taken out of the nested rows in Arrow, because a storm of a hundred 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.changes.configured_times import ConfiguredTimes
 from streaming.changes.incident_classes import class_of, summary_of, suspects_of
 from streaming.changes.incident_document import encode_incident
-from streaming.changes.incident_signals import ChangeRow
+from streaming.changes.incident_signals import BASELINE, ChangeRow
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.observations import SourceKind
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
 
 TOPICS_NAMED: Final = 20
 SCHEMA: Final = arrow_schema(INCIDENTS)
+KAFKAS_TIMES: Final = ConfiguredTimes()
 _MICROS: Final = 1e6
 _FLAGS: Final = ("is_under_replicated", "is_under_min_isr", "is_offline", "is_deleted")
 
 
 def rows_of(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
-    """Read the rows that one version added, in order, without baselines.
+    """Read the rows that one version added, in order; of baselines of partitions one row per cluster comes first.
 
     Args:
         changes: rows as in ``partition_changes``.
@@ -41,18 +43,46 @@ def rows_of(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
     """
     is_source = pc.equal(changes["subject"], Subject.SOURCE)
     is_bystander = pc.and_(is_source, pc.equal(changes["authority"], SourceKind.NONE))
-    fresh = changes.filter(pc.invert(pc.or_(changes["is_baseline"], is_bystander))).combine_chunks()
-    columns = {"version": [version] * fresh.num_rows, **_columns(fresh)}
-    return map(ChangeRow._make, zip(*(columns[name] for name in ChangeRow._fields), strict=True))
+    is_first = pc.and_(changes["is_baseline"], pc.equal(changes["subject"], Subject.PARTITION))
+    fresh = changes.filter(pc.invert(pc.or_(is_first, is_bystander))).combine_chunks()
+    columns = {"version": [version] * fresh.num_rows, "in_sync": repeat((), fresh.num_rows), **_columns(fresh)}
+    yield from _baselines(changes.filter(is_first), version)
+    yield from map(ChangeRow._make, zip(*(columns[name] for name in ChangeRow._fields), strict=True))
+
+
+def _baselines(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
+    if not changes.num_rows:
+        return
+    after = _struct(changes["after"])
+    clusters = {key: (name, time) for key, name, time in zip(
+        changes["cluster_id"].to_pylist(), changes["cluster"].to_pylist(),
+        changes["occurred_not_after"].cast(pa.int64()).to_pylist(), strict=True,
+    )}  # fmt: skip
+    for key, in_sync in in_sync_of(changes["cluster_id"].combine_chunks(), after("leader"), after("isr")).items():
+        name, time = clusters[key]
+        yield ChangeRow(version, key, name, BASELINE, time, time, in_sync=in_sync)
+
+
+def in_sync_of(cluster_ids: pa.Array, leaders: pa.Array, isrs: pa.Array) -> dict[str, tuple[tuple[int, int, int], ...]]:
+    """Count partitions by cluster, leader and follower in the ISR."""
+    place = pc.list_parent_indices(isrs)
+    columns = [cluster_ids.take(place), leaders.take(place), pc.list_flatten(isrs)]
+    pairs = pa.table(columns, ["cluster_id", "leader", "follower"]).group_by(["cluster_id", "leader", "follower"])
+    counted: dict[str, list[tuple[int, int, int]]] = {}
+    for row in pairs.aggregate([([], "count_all")]).to_pylist():
+        counted.setdefault(row["cluster_id"], []).append((row["leader"], row["follower"], row["count_all"]))
+    return {key: tuple(sorted(in_sync)) for key, in_sync in counted.items()}
 
 
 def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
     """Take what a row needs out of the nested columns, one column at a time."""
-    after, before, broker = (_struct(changes[name]) for name in ("after", "before", "broker_after"))
+    names = ("after", "before", "broker_after", "cluster_after")
+    after, before, broker, cluster = (_struct(changes[name]) for name in names)
+    is_down = pc.or_kleene(broker("is_fenced"), pc.invert(broker("is_registered")))
     events = changes["events"].combine_chunks()
     is_moving = pc.or_(*(pc.greater(_lengths(after(name)), 0) for name in ("adding_replicas", "removing_replicas")))
     return {
-        **{name: changes[name].to_pylist() for name in ("cluster_id", "cluster", "subject", "cause")},
+        **{name: changes[name].to_pylist() for name in ("cluster_id", "cluster", "subject", "cause", "evidence")},
         "since": changes["occurred_not_before"].cast(pa.int64()).to_pylist(),
         "time": changes["occurred_not_after"].cast(pa.int64()).to_pylist(),
         "event_ids": _tuples(_within(events, "event_id")),
@@ -70,6 +100,10 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         **{name: _filled(after(name), value=False) for name in _FLAGS},
         "broker": _filled(changes["broker"], -1),
         "is_shutting_down": _filled(broker("is_shutting_down"), value=False),
+        "isr_before": _tuples(before("isr")),
+        "rack": _filled(broker("rack"), ""),
+        "is_up": _filled(pc.invert(is_down), value=False),
+        "controller": _filled(cluster("controller"), NO_LEADER),
     }
 
 
@@ -99,10 +133,12 @@ def _tuples(lists: pa.Array) -> list[tuple[Any, ...]]:
     return [tuple(values[begin:end]) for begin, end in pairwise([0, *ends])]
 
 
-def incident_row(incident: Incident, version: int, *, may_go_on: bool) -> dict[str, Any]:
+def incident_row(
+    incident: Incident, version: int, times: ConfiguredTimes = KAFKAS_TIMES, *, may_go_on: bool
+) -> dict[str, Any]:
     """Write one incident as a row of its table."""
-    kind = class_of(incident)
-    suspects = suspects_of(incident, kind)
+    kind = class_of(incident, times)
+    suspects = suspects_of(incident, kind, times)
     names = sorted(set(incident.topics.values()))
     return {
         "incident_id": incident.incident_id,

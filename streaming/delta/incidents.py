@@ -11,8 +11,10 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.changes.incident_document import decode_incident
-from streaming.changes.incidents import IncidentFold, IncidentGaps
+from streaming.changes.incidents import IncidentFold
+from streaming.changes.remembered_incidents import IncidentGaps
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
+from streaming.delta.cluster_contexts import read_contexts
 from streaming.delta.definitions import rows_to_arrow
 from streaming.delta.history import unread_upto
 from streaming.delta.incident_rows import SCHEMA, incident_row, rows_of
@@ -59,7 +61,8 @@ class IncidentsTable:
         self.version = self._written = as_of_version(self._table)
         self._written_at = time.monotonic()
         self._end_where_changes_expired(unread_upto(directory))
-        self._incidents = IncidentFold(gaps, self._carried())
+        contexts = {} if self.version == BEFORE_FIRST else read_contexts(directory)
+        self._incidents = IncidentFold(gaps, self._carried(), contexts)
 
     def _carried(self) -> Iterator[Incident]:
         return (decode_incident(row["carried"]) for row in self._rows.values() if row["carried"])
@@ -118,7 +121,9 @@ class IncidentsTable:
                 continue
             for incident in self._incidents.fold(rows_of(changes, version)):
                 may_go_on = self._incidents.remembered(incident)
-                self._rows[incident.incident_id] = incident_row(incident, version, may_go_on=may_go_on)
+                self._rows[incident.incident_id] = incident_row(
+                    incident, version, self._incidents.times(incident.cluster_id), may_go_on=may_go_on
+                )
                 changed_ids.add(incident.incident_id)
             count += changes.num_rows
             self.version = version

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.changes.fold import fold
-from streaming.changes.incidents import IncidentGaps
+from streaming.changes.remembered_incidents import IncidentGaps
 from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
@@ -32,19 +32,27 @@ class Found(NamedTuple):
     partitions: int
 
 
-def played(
-    faults: Sequence[Fault], seconds: int, brokers: tuple[int, ...] = SIX, lag_millis: int = 10_000, **topic: Any
+def played(  # noqa: PLR0913 - what a test varies
+    faults: Sequence[Fault],
+    seconds: int,
+    *,
+    brokers: tuple[int, ...] = SIX,
+    lag_millis: int = 10_000,
+    racks: dict[str, str] | None = None,
+    controllers: int = 1,
+    **topic: Any,
 ) -> tuple[ChangeRow, ...]:
     """Play faults on 18 partitions, unless the topic says otherwise; sessions end after six seconds."""
     defaults = {"name": "orders", "partitions": 18, "replication_factor": 3, "min_insync_replicas": 2}
     constants = {
         "replica_lag_time_max_ms": lag_millis, "broker_session_timeout_ms": 6_000,
-        "leader_imbalance_check_interval_ms": 15_000, "log_dirs": 2, "eligible_leader_replicas": False,
+        "leader_imbalance_check_interval_ms": 15_000, "log_dirs": 2, "controllers": controllers,
+        "eligible_leader_replicas": False,
     }  # fmt: skip
     document = {
         "description": "faults of a test", "brokers": list(brokers), "duration": seconds, "repeat": False,
         "constants": constants, "topics": [{**defaults, "records_per_second": 10, **topic}],
-        "faults": [{"at": at, "action": action, **fields} for at, action, fields in faults],
+        "racks": racks or {}, "faults": [{"at": at, "action": action, **fields} for at, action, fields in faults],
     }  # fmt: skip
     source = SimulatedSource(
         scenario_from("test", document), seed=1, cluster_id=ClusterId("c"), cluster="c", name="metadata_log:c",
@@ -53,6 +61,20 @@ def played(
     seen = source.poll(Micros(START + seconds * SECOND - 1))
     folded = fold(ReplicationState(), (it for it in seen if it.channel is Channel.REPLICATION))
     return tuple(rows_of(changes_to_arrow(folded.changes), 1))
+
+
+def proven_late(rows: Sequence[ChangeRow], *brokers: int) -> tuple[ChangeRow, ...]:
+    """The rows, and after six and a half seconds the proof that these brokers, when fenced, had stopped cleanly."""
+    proofs = [
+        row._replace(
+            since=row.time + 6_500_000, time=row.time + 6_500_000, cause="controlled_shutdown", evidence="proven",
+            left=(), isr_before=row.isr, leader_before=row.leader, events=("cause_revised",),
+            event_ids=(f"{row.event_ids[0]}/proof",),
+        )
+        for row in rows
+        if row.cause == "fenced" and row.evidence == "ambiguous" and not set(brokers).isdisjoint(row.left)
+    ]  # fmt: skip
+    return tuple(sorted([*rows, *proofs], key=lambda row: row.time))
 
 
 def found_in(rows: Sequence[ChangeRow]) -> list[Found]:
@@ -105,8 +127,9 @@ def test_a_loss_that_proves_to_be_a_clean_stop_becomes_one() -> None:
     leads_nothing = [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1]] * 3
     stopped, crashed = of("stop", 3, at=10), of("kill", 1, at=30)
 
-    alone = found_in(played([*stopped, *of("start", 3, at=50)], 100, partitions=12, assignments=leads_nothing))
-    both = found_in(played([*stopped, *crashed], 60, partitions=12, assignments=leads_nothing))
+    back = played([*stopped, *of("start", 3, at=50)], 100, partitions=12, assignments=leads_nothing)
+    alone = found_in(proven_late(back, 3))
+    both = found_in(proven_late(played([*stopped, *crashed], 60, partitions=12, assignments=leads_nothing), 3))
 
     assert alone == [Found("controlled_shutdown", (3,), 12)]
     assert [it[:2] for it in both] == [("controlled_shutdown", (3,)), ("broker_loss", (1,))]
@@ -133,9 +156,11 @@ def test_what_a_closed_incident_learns_survives_a_restart_of_the_job() -> None:
         (at, "release", link) if number % 2 else (at, "slow", link | {"records_per_second": 5})
         for number, at in enumerate(range(60, 300, 8))
     ]
-    restarts = [*of("kill", 4, at=5), *of("start", 4, at=95), *of("kill", 5, at=135), *of("start", 5, at=165)]
-    faults = sorted([*restarts, *flapping], key=lambda fault: fault[0])
-    rows = played(faults, 370, lag_millis=2500, partitions=6, assignments=[[1, 2, 3]] * 6)
+    restarts = [*of("stop", 4, at=5), *of("start", 4, at=95), *of("stop", 5, at=135), *of("start", 5, at=165)]
+    moved: Fault = (20, "reassign", {"topic": "orders", "partition": 6, "replicas": [1, 2, 3]})
+    faults = sorted([*restarts, moved, *flapping], key=lambda fault: fault[0])
+    placed = [*[[1, 2, 3]] * 6, [1, 4, 2], [1, 5, 2]]
+    rows = proven_late(played(faults, 370, lag_millis=2500, partitions=8, assignments=placed), 4, 5)
 
     single = table_of([[row] for row in rows], IncidentGaps())
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from streaming.changes.fold import fold
 from streaming.changes.incident_document import decode_incident, encode_incident
-from streaming.changes.incidents import IncidentFold, IncidentGaps
+from streaming.changes.incidents import IncidentFold
+from streaming.changes.remembered_incidents import IncidentGaps
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import ClusterId, Micros
@@ -63,7 +64,7 @@ def table_of(
     for batch in batches:
         if restart:
             carried = (row["carried"] for row in table.values() if row["carried"])
-            incidents = IncidentFold(gaps, map(decode_incident, carried))
+            incidents = IncidentFold(gaps, map(decode_incident, carried), incidents.contexts)
         for incident in incidents.fold(batch):
             table[incident.incident_id] = incident_row(incident, 1, may_go_on=incidents.remembered(incident))
     return table
@@ -233,7 +234,7 @@ def test_brokers_that_lag_before_they_are_lost_together_are_one_incident() -> No
 
     kinds = [told[:2] for told in found_in(scenario_with_a_lag_limit_below_the_session)]
 
-    assert kinds == [("broker_loss", (3, 4))]
+    assert kinds == [("rack_loss", (3, 4))]
 
 
 @settings(max_examples=25)

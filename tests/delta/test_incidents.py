@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from streaming.changes.incidents import IncidentGaps
+from streaming.changes.remembered_incidents import IncidentGaps
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.change_reader import ChangeReader
 from streaming.delta.incidents import IncidentsTable
@@ -41,14 +41,14 @@ def rows(directory: Path) -> list[dict[str, Any]]:
     return sorted(({**row, "as_of_version": None} for row in found), key=lambda row: str(row["incident_id"]))
 
 
-def test_the_table_tells_the_scenario_as_one_rolling_restart(truth: Path) -> None:
+def test_the_table_tells_the_scenario_as_one_loss_after_the_other(truth: Path) -> None:
     table = IncidentsTable(truth, IncidentGaps())
 
     table.apply(added(truth))
 
     standing = [row for row in rows(truth) if row["merged_into"] is None]
     assert [(row["incident_class"], [it["broker"] for it in row["suspects"]]) for row in standing] == [
-        ("rolling_restart", [1, 2, 3])
+        ("broker_loss", [broker]) for broker in (1, 2, 3)
     ]
 
 

@@ -216,7 +216,7 @@ def ask(prometheus: Prometheus, began: float, done: Run) -> None:
 EXPECTED_INCIDENTS = {
     "kill": (3, {"broker_loss"}),
     "pause": (2, {"slow_follower", "leader_stall", "broker_loss"}),
-    "stop": (1, {"controlled_shutdown", "rolling_restart"}),
+    "stop": (1, {"controlled_shutdown", "rolling_restart", "unsafe_shutdown"}),
 }
 
 

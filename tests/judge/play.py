@@ -13,7 +13,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.changes.fold import fold
-from streaming.changes.incidents import IncidentFold, IncidentGaps
+from streaming.changes.incidents import IncidentFold
+from streaming.changes.remembered_incidents import IncidentGaps
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Subject
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
@@ -199,7 +200,9 @@ def _run(play: Play, source: SimulatedSource) -> None:
         state.apply(folded.touched)
         _note_causes(play, folded.changes)
         for incident in incidents.fold(rows_of(changes_to_arrow(folded.changes), version)):
-            row = incident_row(incident, version, may_go_on=incidents.remembered(incident))
+            row = incident_row(
+                incident, version, incidents.times(incident.cluster_id), may_go_on=incidents.remembered(incident)
+            )
             table[incident.incident_id] = row
     play.trace, play.losses = source.trace(), source.losses()
     play.incidents = sorted(

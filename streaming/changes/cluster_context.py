@@ -1,0 +1,58 @@
+"""What incidents need of a cluster beside its changes: racks, who is up, who follows whom, who controls. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from streaming.changes.configured_times import ConfiguredTimes
+from streaming.contracts.identifiers import NO_LEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streaming.changes.incident_signals import ChangeRow
+
+
+@dataclass(slots=True)
+class ClusterContext:
+    """The newest of each, as rows of the change log have it. Owned by ``incidents.IncidentFold``."""
+
+    times: ConfiguredTimes = field(default_factory=ConfiguredTimes)
+    racks: dict[int, str] = field(default_factory=dict)
+    up: set[int] = field(default_factory=set)
+    in_sync: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """(leader, follower in its ISR) to the number of partitions."""
+    controller: int = NO_LEADER
+
+    def add_in_sync(self, in_sync: Iterable[tuple[int, int, int]]) -> None:
+        """Count partitions of which there is no single row: leader, follower in its ISR, how many."""
+        for leader, follower, count in in_sync:
+            self.in_sync[leader, follower] += count
+
+    def partition(self, row: ChangeRow) -> None:
+        """Follow a step of a partition."""
+        for follower in row.isr_before:
+            self.in_sync[row.leader_before, follower] -= 1
+        for follower in () if row.is_deleted else row.isr:
+            self.in_sync[row.leader, follower] += 1
+
+    def broker(self, row: ChangeRow) -> None:
+        """Follow a step of a broker."""
+        self.racks[row.broker] = row.rack
+        (self.up.add if row.is_up else self.up.discard)(row.broker)
+
+    def follows_others(self, follower: int, leader: int) -> bool:
+        """Return whether a broker is in the ISR of partitions that yet another broker leads."""
+        return any(
+            count > 0 and of_follower == follower and of_leader not in (leader, follower, NO_LEADER)
+            for (of_leader, of_follower), count in self.in_sync.items()
+        )
+
+    def lost_rack(self, lost: set[int]) -> str:
+        """Return the rack of which these brokers are all, and no other; empty if there is none, or only one broker."""
+        racks = {self.racks.get(broker, "") for broker in lost}
+        rack = racks.pop() if len(racks) == 1 else ""
+        is_whole = not any(self.racks.get(broker) == rack for broker in self.up - lost)
+        return rack if len(lost) > 1 and is_whole else ""

@@ -1,0 +1,37 @@
+"""The times of a cluster's own configuration, of which every waiting time of incidents is a multiple. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+_SECOND: Final = 1_000_000
+
+
+class ConfiguredTimes(NamedTuple):
+    """Configured times in microseconds; the defaults are Kafka's, and hold until a broker has reported its own."""
+
+    replica_lag_time: int = 30 * _SECOND
+    """``replica.lag.time.max.ms``: a follower that did not catch up for so long is removed within half as long more."""
+    broker_session: int = 9 * _SECOND
+    """``broker.session.timeout.ms``: a broker that sent no heartbeat for so long is fenced."""
+    fetch_wait: int = _SECOND // 2
+    """``replica.fetch.wait.max.ms``: how long a follower's fetch may wait for records."""
+    fetch_backoff: int = _SECOND
+    """``replica.fetch.backoff.ms``: how long a follower waits after a fetch that failed."""
+    registration: int = 60 * _SECOND
+    """``initial.broker.registration.timeout.ms``: how long a broker that starts may take to register."""
+
+    @property
+    def rejoined_at_once(self) -> int:
+        """Return the time within which a healthy follower rejoins an ISR: a failed fetch and one that waits, twice."""
+        return 2 * (self.fetch_wait + self.fetch_backoff)
+
+    @property
+    def lost_together(self) -> int:
+        """Return the time within which the sessions of brokers end that died at the same moment."""
+        return self.broker_session
+
+    @property
+    def restart(self) -> int:
+        """Return the time after which a broker that was stopped is not being restarted any more."""
+        return 10 * self.registration

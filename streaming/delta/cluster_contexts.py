@@ -1,0 +1,55 @@
+"""What incidents need of each cluster beside its changes, from the state tables: a start reads no older change.
+
+The state tables may be a few versions before or behind the table of incidents; who follows whom, and in which rack a
+broker is, changes seldom, and every later change is applied.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from streaming.changes.cluster_context import ClusterContext
+from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_STATE_TABLE
+from streaming.delta.incident_rows import in_sync_of
+from streaming.delta.queries import query, quoted
+from streaming.delta.storage import open_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from streaming.contracts.columns import Table
+
+
+def read_contexts(directory: Path) -> dict[str, ClusterContext]:
+    """Read the context of every cluster by its id; a table that is not there yet adds nothing."""
+    contexts: dict[str, ClusterContext] = {}
+    for row in _rows(directory, CLUSTER_STATE_TABLE, ("cluster_id", "controller")):
+        controller = NO_LEADER if row["controller"] is None else row["controller"]
+        contexts.setdefault(row["cluster_id"], ClusterContext()).controller = controller
+    for row in _rows(directory, BROKER_STATE_TABLE, ("cluster_id", "broker", "rack", "is_registered", "is_fenced")):
+        context = contexts.setdefault(row["cluster_id"], ClusterContext())
+        context.racks[row["broker"]] = row["rack"] or ""
+        if row["is_registered"] and not row["is_fenced"]:
+            context.up.add(row["broker"])
+    partitions = _read(directory, PARTITION_STATE_TABLE, ("cluster_id", "leader", "isr", "is_deleted"))
+    if partitions is not None:
+        existing = partitions.filter(pc.invert(partitions["is_deleted"])).combine_chunks()
+        columns = (existing[name].combine_chunks() for name in ("cluster_id", "leader", "isr"))
+        for cluster_id, in_sync in in_sync_of(*columns).items():
+            contexts.setdefault(cluster_id, ClusterContext()).add_in_sync(in_sync)
+    return contexts
+
+
+def _rows(directory: Path, table: Table, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+    rows = _read(directory, table, columns)
+    return [] if rows is None else rows.to_pylist()
+
+
+def _read(directory: Path, table: Table, columns: tuple[str, ...]) -> pa.Table | None:
+    opened = open_table(directory / table.name)  # of any layout: these columns were in the first one
+    return None if opened is None else query(opened, f"SELECT {quoted(columns)} FROM rows")  # noqa: S608 - our columns

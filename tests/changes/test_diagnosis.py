@@ -1,0 +1,163 @@
+"""What an incident is called, and whom it blames: real sequences of faults, most with Kafka's own timeouts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.changes.remembered_incidents import IncidentGaps
+from tests.changes.test_incident_bounds import SIX, THREE, Fault, of, played, proven_late
+from tests.changes.test_incidents import SECOND, START, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from streaming.changes.incident_signals import ChangeRow
+
+KAFKAS = 30_000
+IN_PAIRS = {"racks": {"1": "a", "2": "a", "3": "b", "4": "b", "5": "c", "6": "c"}}
+
+
+def named(rows: Sequence[ChangeRow]) -> list[tuple[str, list[int]]]:
+    """The incidents that stand, in their order: class and suspects."""
+    return [(row["incident_class"], [each["broker"] for each in row["suspects"]]) for row in standing(rows)]
+
+
+def standing(rows: Sequence[ChangeRow]) -> list[dict[str, Any]]:
+    table = table_of([rows], IncidentGaps()).values()
+    return sorted(
+        (row for row in table if row["merged_into"] is None), key=lambda row: (row["opened_at"], row["brokers"])
+    )
+
+
+def links(action: str, ones: Iterable[int], others: Iterable[int], at: float) -> list[Fault]:
+    pairs = [(one, other) for one in ones for other in others]
+    return [(at, action, {"link": list(way)}) for one, other in pairs for way in ((one, other), (other, one))]
+
+
+def cut(ones: Iterable[int], others: Iterable[int], begin: float, end: float) -> list[Fault]:
+    return [*links("cut", ones, list(others), begin), *links("mend", ones, list(others), end)]
+
+
+def restart(action: str, broker: int, at: float, seconds: float) -> list[Fault]:
+    return [*of(action, broker, at=at), *of("start", broker, at=at + seconds)]
+
+
+def test_crashes_one_after_the_other_are_no_rolling_restart() -> None:
+    faults = [*restart("kill", 2, 10, 20), *restart("kill", 4, 110, 20), *restart("kill", 5, 210, 5)]
+
+    assert named(played(faults, 300)) == [("broker_loss", [2]), ("broker_loss", [4]), ("broker_loss", [5])]
+
+
+def test_brokers_stopped_in_turn_are_a_rolling_restart_and_nobody_is_to_blame() -> None:
+    rows = played([*restart("stop", 1, 10, 15), *restart("stop", 2, 60, 15)], 120)
+
+    (row,) = standing(rows)
+
+    assert (row["incident_class"], row["suspects"]) == (
+        "rolling_restart", [{"broker": 1, "score": 0.0}, {"broker": 2, "score": 0.0}],
+    )  # fmt: skip
+
+
+def test_a_crash_between_the_turns_stays_a_loss() -> None:
+    faults = [*restart("stop", 1, 10, 15), *restart("kill", 5, 60, 20), *restart("stop", 2, 130, 15)]
+
+    assert named(played(faults, 200)) == [("rolling_restart", [1, 2]), ("broker_loss", [5])]
+
+
+def test_a_clean_stop_that_takes_a_partition_offline_is_not_planned() -> None:
+    rows = played(restart("stop", 2, 10, 15), 60, replication_factor=1, min_insync_replicas=1)
+
+    assert named(rows) == [("unsafe_shutdown", [2])]
+
+
+def test_a_clean_stop_after_which_writes_are_refused_is_not_planned() -> None:
+    rows = played(restart("stop", 2, 10, 15), 60, replication_factor=2, min_insync_replicas=2)
+
+    assert named(rows) == [("unsafe_shutdown", [2])]
+
+
+def test_a_turn_that_does_not_come_back_is_a_loss_while_nothing_changes() -> None:
+    faults = [*restart("stop", 1, 10, 15), *of("stop", 3, at=60)]
+
+    def after(seconds: int) -> list[tuple[str, list[int]]]:
+        rows = played(faults, 90, records_per_second=1)
+        heartbeat = rows[-1]._replace(subject="source", time=START + seconds * SECOND, events=(), event_ids=())
+        return named([*rows, heartbeat])
+
+    assert after(600) == [("rolling_restart", [1, 3])]
+    assert after(700) == [("broker_loss", [3])]
+
+
+def test_a_broker_that_was_emptied_before_it_is_stopped_and_unregistered_is_no_loss() -> None:
+    moved: Fault = (10, "reassign", {"topic": "orders", "partition": 0, "replicas": [1, 2, 3]})
+    faults = [moved, *of("stop", 6, at=60), *of("unregister", 6, at=90)]
+
+    rows = played(faults, 120, partitions=2, assignments=[[6, 2, 3], [1, 2, 3]])
+
+    assert named(rows) == [("reassignment", [])]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_slow_disk_is_no_split_with_kafkas_timeouts(seed: int) -> None:
+    begin = 10 + 1.7 * seed
+    slow: list[Fault] = [
+        (begin, "slow_disk", {"broker": 3, "records_per_second": 4}), (begin + 90, "mend_disk", {"broker": 3}),
+    ]  # fmt: skip
+
+    rows = played(slow, 150, brokers=(1, 2, 3, 4), lag_millis=KAFKAS, partitions=12, records_per_second=5)
+
+    assert named(rows) == [("slow_follower", [3])]
+
+
+@pytest.mark.parametrize("brokers", [THREE, SIX])
+def test_a_broker_that_its_peers_do_not_reach_is_split_off_with_kafkas_timeouts(brokers: tuple[int, ...]) -> None:
+    others = [broker for broker in brokers if broker != 3]
+
+    rows = played(cut([3], others, 13, 73), 120, brokers=brokers, lag_millis=KAFKAS, partitions=12)
+
+    assert named(rows) == [("network_split", [3])]
+
+
+def test_a_rack_that_the_other_brokers_do_not_reach_is_one_split() -> None:
+    assert named(played(cut([3, 4], [1, 2, 5, 6], 10, 60), 120)) == [("network_split", [3, 4])]
+
+
+def test_two_brokers_that_do_not_reach_each_other_have_lost_their_link() -> None:
+    (row,) = standing(played(cut([3], [1], 10, 60), 120))
+
+    assert (row["incident_class"], row["suspects"]) == (
+        "link_failure", [{"broker": 1, "score": 0.5}, {"broker": 3, "score": 0.5}],
+    )  # fmt: skip
+
+
+def test_clean_stops_in_turn_that_the_log_proves_late_are_one_rolling_restart() -> None:
+    leads_nothing = [[1, 2, 3], [1, 3, 2], [2, 1, 4], [2, 4, 1]] * 3
+    faults = [*restart("stop", 3, 10, 20), *restart("stop", 4, 60, 20)]
+
+    rows = played(faults, 120, partitions=12, assignments=leads_nothing)
+
+    assert named(rows) == [("broker_loss", [3]), ("broker_loss", [4])], "nothing is proven yet"
+    assert named(proven_late(rows, 3, 4)) == [("rolling_restart", [3, 4])]
+
+
+def test_all_brokers_of_a_rack_lost_together_are_the_loss_of_that_rack() -> None:
+    together, apart = [*of("kill", 3, 4, at=10)], [*of("kill", 3, 5, at=10)]
+
+    assert named(played(together, 40, **IN_PAIRS)) == [("rack_loss", [3, 4])]
+    assert named(played(apart, 40, **IN_PAIRS)) == [("broker_loss", [3, 5])]
+
+
+def test_the_death_of_a_node_that_is_broker_and_active_controller_is_one_incident() -> None:
+    brokers = (98, 99, 100)
+    active: Fault = (10, "kill", {"controller": "active"})  # whichever it is; the model calls that of node 100 -100
+
+    found = {
+        broker: named(played([active, *of("kill", broker, at=10)], 40, brokers=brokers, controllers=3))
+        for broker in brokers
+    }
+
+    assert sorted(found.values()) == sorted(
+        [[("broker_loss", [100])]] + [[("controller_failover", []), ("broker_loss", [each])] for each in (98, 99)]
+    )
