@@ -66,6 +66,20 @@ def test_a_tombstone_goes_after_a_day_and_its_totals_are_the_clusters(size: int)
     assert [(after.expired_isr_shrinks, after.expired_under_min_isr_seconds) for after in told] == [(1, 5.0)]
 
 
+@pytest.mark.parametrize("seconds", [1, 2 * DAY])
+def test_tombstones_go_although_another_cluster_of_the_batch_drops_none(seconds: float) -> None:
+    story, quiet = shrunk_and_deleted(), Story("metadata_log:b")
+    quiet.snapshot([{}])
+    quiet.later(seconds).heartbeat()
+    story.later(2 * DAY).heartbeat()
+    *known, heartbeat = [replace(each, cluster_id=ClusterId("cluster-2")) for each in quiet.seen]
+    *deleted, later = story.seen
+
+    state, _, _ = run([*deleted, *known, heartbeat, later], len(deleted) + len(known))
+
+    assert [(each.cluster_id, each.is_deleted) for each in state.partitions()] == [("cluster-2", False)]
+
+
 def test_a_tombstone_stays_for_a_day() -> None:
     story = shrunk_and_deleted()
     story.later(0.9 * DAY).heartbeat()

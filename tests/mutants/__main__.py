@@ -2,10 +2,10 @@
 
 --sample N   so many places, drawn from all of them (300)
 --seed S     which ones (it is printed; the same seed draws the same)
---workers N  so many at once, each in a copy of the checkout (2)
+--workers N  so many at once (2)
 
-All tests run once to learn which lines each of them runs; then, for each fault, those that run its line. A fault that
-no test sees is printed with its difference. Below 85 % of seen ones the exit code is 1.
+All tests run once, which shows the lines that each of them runs; then, for each fault, those that run its line. A fault
+that no test sees is printed with its difference. Below 85 % of seen ones the exit code is 1.
 """
 
 from __future__ import annotations
@@ -18,11 +18,23 @@ import time
 from pathlib import Path
 from typing import Final
 
-from tests.mutants.faults import RULES, difference, drawn_faults
-from tests.mutants.selection import selection_of
-from tests.mutants.trial import copy_of_checkout, verdicts
+import pytest
+
+from tests.mutants.copied import copy_of_checkout, tried
+from tests.mutants.faults import RULES, Verdict, difference, drawn_faults
+from tests.mutants.forked import ForkedTrials
+from tests.mutants.selection import NO_SERVICES, UNTIL_ONE_FAILS, selection_of
 
 ENOUGH: Final = 0.85
+ROOMS: Final = sorted({room for rooms in RULES.values() for room in rooms})
+
+
+def report(verdict: Verdict) -> None:
+    """Print a verdict, and of a fault that was not seen what it changes."""
+    seen_by = f"seen by {verdict.seen_by}" if verdict.seen_by else f"UNSEEN by {verdict.tests} tests"
+    print(f"{verdict.fault.name}: {seen_by}", flush=True)
+    if not verdict.seen_by:
+        print(difference(verdict.fault), flush=True)
 
 
 def main() -> int:
@@ -32,20 +44,24 @@ def main() -> int:
     options.add_argument("--workers", type=int, default=2)
     given = options.parse_args()
     print(f"seed {given.seed}", flush=True)
+    verdicts: list[Verdict] = []
+
+    def reported(verdict: Verdict) -> None:
+        verdicts.append(verdict)
+        report(verdict)
+
     faults = list(drawn_faults(given.sample, random.Random(given.seed)))
-    seen = 0
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        copies = [copy_of_checkout(Path(folder) / str(number)) for number in range(given.workers)]
-        selection = selection_of(copies[0], (room for rooms in RULES.values() for room in rooms), Path(folder))
+        copy = copy_of_checkout(Path(folder) / "checkout")
+        selection = selection_of(copy, ROOMS, Path(folder))
         print(f"{len(selection.seconds)} tests, {sum(selection.seconds.values()):.0f} s", flush=True)
-        for number, verdict in enumerate(verdicts(faults, selection, copies), start=1):
-            seen += verdict.is_seen
-            outcome = "seen  " if verdict.is_seen else "UNSEEN"
-            print(f"{number:4} {outcome} {verdict.fault.name} ({verdict.tests} tests)", flush=True)
-            if not verdict.is_seen:
-                print(difference(verdict.fault), flush=True)
+        forked = ForkedTrials(faults, selection, given.workers, reported)
+        pytest.main(["-q", "-p", "no:cacheprovider", *UNTIL_ONE_FAILS, *NO_SERVICES, *ROOMS], plugins=[forked])
+        for fault in forked.imported:
+            reported(tried(fault, selection, copy))
+    seen = sum(bool(verdict.seen_by) for verdict in verdicts)
     print(f"{seen} of {len(faults)} seen ({seen / len(faults):.0%}), seed {given.seed}")
-    return seen / len(faults) < ENOUGH
+    return len(verdicts) < len(faults) or seen / len(faults) < ENOUGH
 
 
 sys.exit(main())

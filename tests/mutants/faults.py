@@ -49,6 +49,20 @@ class Fault:
     code: str
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a fault.
+
+    Attributes:
+        seen_by: the test that failed, or why the tests ended otherwise; empty if nothing was noticed.
+        tests: how many could have noticed it.
+    """
+
+    fault: Fault
+    seen_by: str
+    tests: int
+
+
 def drawn_faults(count: int, chance: random.Random) -> Iterator[Fault]:
     """Give one fault each for so many places of the rules, drawn by chance from all of them."""
     places = [

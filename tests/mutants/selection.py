@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 PYTEST: Final = (sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider")
 NO_SERVICES: Final = ("-m", "not spark and not kafka and not prometheus and not slow")
+# The first failure decides; Hypothesis need not look for the smallest.
+UNTIL_ONE_FAILS: Final = ("-x", "--hypothesis-profile=first-failure")
+LONGEST_SECONDS: Final = 60.0
+LONGEST_FACTOR: Final = 10.0
 COUNTING: Final = ("--cov", "--cov-context=test", "--cov-report=", "--cov-fail-under=0")
 
 
@@ -48,6 +52,10 @@ class Selection:
             tests |= {test for test in self.seconds if test.startswith(tuple(f"{room}/" for room in fault.tests))}
         own = f"test_{Path(fault.module).stem}.py"
         return sorted(tests, key=lambda test: (Path(test.partition("::")[0]).name != own, self.seconds[test], test))
+
+    def longest(self, tests: Iterable[str]) -> float:
+        """Return the seconds after which tests are ended: a fault may make a loop endless."""
+        return LONGEST_SECONDS + LONGEST_FACTOR * sum(self.seconds[test] for test in tests)
 
     def _tests_in(self, contexts: Iterable[str]) -> Iterable[str]:
         for context in filter(None, contexts):

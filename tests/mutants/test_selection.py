@@ -6,47 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.mutants.faults import Fault, what_runs
+from tests.mutants.conftest import LARGE, OTHERS, RULE, SMALL, fault
+from tests.mutants.faults import what_runs
 from tests.mutants.selection import Selection, selection_of, statement_at
-from tests.mutants.trial import tried
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-RULE = """\
-LIMIT = 3
-
-def clipped(value):
-    if value > LIMIT:
-        return LIMIT
-    return value
-
-def doubled(value):
-    return value + value
-
-def never():
-    return 1
-"""
-OWN = """\
-from rule import clipped, doubled
-
-def test_small(): assert clipped(1) == 1
-
-def test_large(): assert clipped(4) == 3
-"""
-OTHER = """\
-import pytest
-from rule import doubled
-
-@pytest.fixture(scope="module")
-def four(): return doubled(2)
-
-def test_first(four): assert four
-
-def test_second(four): assert four == 4
-
-def test_idle(): pass
-"""
 STATEMENTS = """\
 x = [1,
      2]
@@ -58,36 +24,6 @@ def rule(value):
     try: value()
     except KeyError: pass
 """
-SMALL, LARGE = "tests/test_rule.py::test_small", "tests/test_rule.py::test_large"
-OTHERS = [f"tests/test_other.py::test_{name}" for name in ("first", "second", "idle")]
-
-
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("project")
-    (folder / "tests").mkdir()
-    (folder / "rule.py").write_text(RULE)
-    (folder / "tests/test_rule.py").write_text(OWN)
-    (folder / "tests/test_other.py").write_text(OTHER)
-    (folder / "tests/conftest.py").write_text(
-        "from hypothesis import settings\nsettings.register_profile('first-failure')\n"
-    )
-    markers = "".join(f"\n    {name}: starts something" for name in ("spark", "kafka", "prometheus", "slow"))
-    (folder / "pytest.ini").write_text(
-        f"[pytest]\naddopts = --import-mode=importlib\npythonpath = .\nmarkers ={markers}\n"
-    )
-    (folder / ".coveragerc").write_text("[run]\nbranch = true\nsource = .\n")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def selection(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Selection:
-    return selection_of(project, ["tests"], tmp_path_factory.mktemp("data"))
-
-
-def fault(line: int, old: str = "", new: str = "") -> Fault:
-    code = "\n".join(each.replace(old, new) if n == line else each for n, each in enumerate(RULE.splitlines(), 1))
-    return Fault("a fault", "rule.py", line, ("tests",), code)
 
 
 def test_only_the_tests_that_run_the_line_are_chosen(selection: Selection) -> None:
@@ -122,13 +58,6 @@ def test_nothing_is_learned_from_tests_that_fail_without_a_fault(tmp_path: Path)
     (tmp_path / "test_rule.py").write_text("def test_fails(): assert False\n")
     with pytest.raises(SystemExit, match="must pass before"):
         selection_of(tmp_path, ["test_rule.py"], tmp_path)
-
-
-def test_a_fault_is_seen_if_a_test_fails_of_it_and_the_module_is_as_before(project: Path, selection: Selection) -> None:
-    assert tried(fault(5, "LIMIT", "2"), selection, project).is_seen
-    assert not tried(fault(4, ">", ">="), selection, project).is_seen  # of 3 itself there is no test
-    assert not tried(fault(12, "1", "2"), selection, project).is_seen
-    assert (project / "rule.py").read_text() == RULE
 
 
 @pytest.mark.parametrize(
