@@ -40,6 +40,7 @@ def explain(
     *,
     shutting_down: Iterable[BrokerId],
     unclean_enabled: Callable[[TopicId], bool],
+    may_have_elr: bool,
 ) -> list[Explanation | None]:
     """Return the cause of each step of one batch.
 
@@ -47,12 +48,13 @@ def explain(
         steps: every record of the batch in log order.
         shutting_down: brokers in controlled shutdown before the batch.
         unclean_enabled: whether the log enables ``unclean.leader.election.enable`` for a topic.
+        may_have_elr: whether eligible leader replicas are on, or it is unknown.
 
     Returns:
         one item per step: None for records that are not a ``PartitionChange``, and for changes that affect neither ISR,
         leader, replicas nor eligible leader replicas (directories, the end of a leader's recovery).
     """
-    changes = changes_in_context(steps, shutting_down)
+    changes = changes_in_context(steps, shutting_down, may_have_elr=may_have_elr)
     for change in changes:
         if change is not None and change.after.leader_recovery_state == RECOVERING:
             change.unclean_enabled = unclean_enabled(change.record.topic_id)

@@ -117,18 +117,23 @@ class ChangeInContext:
         """Return whether a broker left the eligible leader replicas without joining the ISR."""
         return broker in self.before.elr and broker not in self.after.elr and broker not in self.after.isr
 
+    def loses_eligibility(self, broker: BrokerId) -> bool:
+        """Return whether a broker left the ELR, or as the last member of the ISR did not become eligible."""
+        is_last = broker in self.before.isr and not self.after.isr and broker not in self.after.elr
+        return is_last or self.drops_from_elr(broker)
+
     def drops(self, broker: BrokerId) -> bool:
         """Return whether a broker left the ISR or the eligible leader replicas."""
         return self.drops_from_isr(broker) or self.drops_from_elr(broker)
 
 
 def changes_in_context(
-    steps: Sequence[AppliedRecord], shutting_down: Iterable[BrokerId]
+    steps: Sequence[AppliedRecord], shutting_down: Iterable[BrokerId], *, may_have_elr: bool
 ) -> list[ChangeInContext | None]:
     """Return each ``PartitionChange`` of one batch with its context, None for other records."""
     changes = [_in_context(step) for step in steps]
     _mark_shutdowns_and_unfencings(steps, changes, frozenset(shutting_down))
-    _mark_removals(steps, changes)
+    _mark_removals(steps, changes, may_have_elr=may_have_elr)
     _mark_leaders(changes)
     return changes
 
@@ -161,7 +166,9 @@ def _mark_shutdowns_and_unfencings(
             shutting_down -= {record.broker}
 
 
-def _mark_removals(steps: Sequence[AppliedRecord], changes: Sequence[ChangeInContext | None]) -> None:
+def _mark_removals(
+    steps: Sequence[AppliedRecord], changes: Sequence[ChangeInContext | None], *, may_have_elr: bool
+) -> None:
     """Find the run of changes before each record that removes a broker, and set the cause of the removal."""
     for index, step in enumerate(steps):
         record = step.record
@@ -173,7 +180,7 @@ def _mark_removals(steps: Sequence[AppliedRecord], changes: Sequence[ChangeInCon
             _set_removal(run, proven(Cause.DIR_FAILURE))
         elif isinstance(record, RegisterBroker | UnregisterBroker):
             run = _run_before(changes, index, record.broker, ChangeInContext.drops)
-            _set_removal(run, _replacement(run, record))
+            _set_removal(run, _replacement(run, record, may_have_elr=may_have_elr))
     _mark_unfinished_removal(changes)
 
 
@@ -209,12 +216,21 @@ def _fencing(run: Sequence[ChangeInContext], broker: BrokerId) -> Explanation:
     return ambiguous(Cause.FENCED, Cause.CONTROLLED_SHUTDOWN)
 
 
-def _replacement(run: Sequence[ChangeInContext], record: RegisterBroker | UnregisterBroker) -> Explanation:
-    """Distinguish a clean from an unclean restart: only the latter removes the broker from the ELR (KIP-966)."""
+def _replacement(
+    run: Sequence[ChangeInContext], record: RegisterBroker | UnregisterBroker, *, may_have_elr: bool
+) -> Explanation:
+    """Distinguish a clean from an unclean restart: after the latter the broker is eligible nowhere (KIP-966).
+
+    Where no partition was or became short of its minimum ISR, eligibility says nothing; a broker that is still in ISRs
+    when it registers again has hardly stopped cleanly. Without ELR there is one restart only.
+    """
     if isinstance(record, UnregisterBroker):
         return proven(Cause.UNREGISTERED)
-    unclean = any(change.drops_from_elr(record.broker) for change in run)
-    return proven(Cause.UNCLEAN_RESTART if unclean else Cause.RESTART)
+    if any(change.loses_eligibility(record.broker) for change in run):
+        return proven(Cause.UNCLEAN_RESTART)
+    if not may_have_elr or any(record.broker in change.after.elr for change in run):
+        return proven(Cause.RESTART)
+    return ambiguous(Cause.UNCLEAN_RESTART, Cause.RESTART)
 
 
 def _mark_unfinished_removal(changes: Sequence[ChangeInContext | None]) -> None:
@@ -228,7 +244,7 @@ def _mark_unfinished_removal(changes: Sequence[ChangeInContext | None]) -> None:
     for broker in set(last.before.isr) - last.shutting_down:
         run = _run_before(changes, len(changes), broker, ChangeInContext.drops_without_reassignment)
         if any(change.before.leader == broker for change in run):
-            _set_removal(run, ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.RESTART))
+            _set_removal(run, ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.UNCLEAN_RESTART, Cause.RESTART))
 
 
 def _mark_leaders(changes: Iterable[ChangeInContext | None]) -> None:

@@ -239,7 +239,12 @@ class ClusterImage:
         if self.incomplete_since is not None:
             return []
         steps = [_step(record, effects) for (_, record), effects in zip(unit, effects_of, strict=True)]
-        why = explain(steps, shutting_down=shutting_down, unclean_enabled=self._state.unclean_enabled)
+        why = explain(
+            steps,
+            shutting_down=shutting_down,
+            unclean_enabled=self._state.unclean_enabled,
+            may_have_elr=self._state.may_have_elr(),
+        )
         common = self._envelope(collected_at)
         observations: list[Observation] = []
         for (offset, record), effects, step, cause in zip(unit, effects_of, steps, why, strict=True):

@@ -115,6 +115,10 @@ class MetadataState:
         """Return whether the controllers are proven to be of 4.0 or newer; older ones cannot raise these features."""
         return self.features.get(METADATA_VERSION, 0) >= _4_0_IV0 or self.features.get(ELR_VERSION, 0) > 0
 
+    def may_have_elr(self) -> bool:
+        """Return whether eligible leader replicas are on, or no record has said the level of any feature."""
+        return not self.features or self.features.get(ELR_VERSION, 0) > 0
+
     def add_topic(self, topic_id: TopicId, topic: str) -> None:
         """Add a topic without partitions."""
         self.topics[topic_id] = topic

@@ -12,8 +12,10 @@ from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerEpoch, BrokerId, ClusterId, Micros, Offset, TopicId
 from streaming.contracts.observations import PartitionObserved
 from streaming.contracts.records import (
+    ELR_VERSION,
     BrokerRegistrationChange,
     Config,
+    FeatureLevel,
     MetadataRecord,
     Partition,
     PartitionChange,
@@ -261,8 +263,27 @@ def test_changes_right_before_lost_directories_are_a_directory_failure() -> None
     assert proven(Cause.DIR_FAILURE) == causes(batch)
 
 
+WITHOUT_ELR = FeatureLevel(feature=ELR_VERSION, level=0)
+
+
 def test_changes_right_before_a_new_registration_are_a_restart() -> None:
-    assert proven(Cause.RESTART) == causes((change(isr=(1, 2)), registered(3, epoch=2)))
+    assert proven(Cause.RESTART) == causes((WITHOUT_ELR,), (change(isr=(1, 2)), registered(3, epoch=2)))
+
+
+@pytest.mark.parametrize("known", [(), (FeatureLevel(feature=ELR_VERSION, level=1),)])
+def test_a_restart_that_neither_costs_nor_shows_eligibility_may_be_unclean(known: tuple[FeatureLevel, ...]) -> None:
+    expected = [ambiguous(Cause.UNCLEAN_RESTART, Cause.RESTART)]
+    assert expected == causes(known, (change(isr=(1, 2)), registered(3, epoch=2)))
+
+
+def test_a_restart_after_which_the_broker_is_eligible_is_clean() -> None:
+    batch = (change(0, isr=(1,), elr=(3,)), registered(3, epoch=2))
+    assert proven(Cause.RESTART) == causes(batch, given=(partition(0, isr=(1, 3)),))
+
+
+def test_a_restart_of_the_last_member_of_an_isr_that_does_not_become_eligible_is_unclean() -> None:
+    batch = (change(0, isr=(), leader=-1), registered(3, epoch=2))
+    assert proven(Cause.UNCLEAN_RESTART) == causes(batch, given=(partition(0, isr=(3,), leader=3),))
 
 
 def test_a_restart_that_costs_eligibility_anywhere_is_unclean_everywhere() -> None:
@@ -343,13 +364,13 @@ def test_a_controlled_shutdown_may_go_on_in_later_batches_and_ends_with_the_next
 def test_a_departure_whose_registration_record_is_in_a_later_batch_names_its_candidates() -> None:
     two = (partition(0), partition(1, leader=3))
     batch = (change(0, isr=(1, 2)), change(1, isr=(1, 2), leader=1))
-    expected = ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.RESTART)
+    expected = ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.UNCLEAN_RESTART, Cause.RESTART)
     assert [expected, expected] == causes(batch, given=two)
 
 
 def test_the_same_holds_where_the_last_member_stays_in_the_isr() -> None:
     alone = partition(isr=(3,), leader=3, replicas=(3,))
-    expected = ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.RESTART)
+    expected = ambiguous(Cause.FENCED, Cause.DIR_FAILURE, Cause.UNCLEAN_RESTART, Cause.RESTART)
     assert [expected] == causes((change(leader=-1),), given=(alone,))
 
 
