@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +26,7 @@ def _dashboards() -> None:
 
 
 @app.command()
-def render(
+def render(  # noqa: PLR0917 - one parameter per option
     output: Annotated[Path, typer.Option(help="Folder to write to.")] = GENERATED,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if the files are out of date.")] = False,
     runbook_url: Annotated[
@@ -34,9 +35,30 @@ def render(
     dashboard_url: Annotated[
         str, typer.Option(help="URL of the dashboard, for the links of the alerts.")
     ] = _DEFAULTS.dashboard_url,
+    expect_cluster: Annotated[
+        list[str] | None,
+        typer.Option(help="Name of a cluster that must be monitored: without fresh data of it, page. May be repeated."),
+    ] = None,
+    exclude_topics: Annotated[
+        str,
+        typer.Option(metavar="REGEX", help="Topics whose partitions are in no page, as for a matcher of Prometheus."),
+    ] = _DEFAULTS.excluded_topics,
 ) -> None:
-    """Write the dashboard (Grafana JSON) and the alerts (Prometheus rules)."""
-    files = rendered(AlertSettings(runbook_url=runbook_url, dashboard_url=dashboard_url))
+    """Write the dashboard (Grafana JSON) and the alerts (Prometheus rules).
+
+    Example: isrwatch dashboards render --output out --expect-cluster prod --exclude-topics 'tmp-.*'
+    """
+    try:
+        re.compile(exclude_topics)
+    except re.error as error:
+        raise ConfigurationError(f"--exclude-topics {exclude_topics!r} is no regular expression: {error}") from None
+    settings = AlertSettings(
+        runbook_url=runbook_url,
+        dashboard_url=dashboard_url,
+        expected_clusters=tuple(expect_cluster or ()),
+        excluded_topics=exclude_topics,
+    )
+    files = rendered(settings)
     if not check:
         write(output, files)
         typer.echo(f"{output}: {', '.join(files)}")

@@ -5,35 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from dashboards import signals, style
-from dashboards.promql import Scope, Signal, Unit
+from dashboards.panel_queries import RANGE, SELECTED, in_range, now_in_range, or_none, per_minute, stat
+from dashboards.promql import Unit
 from dashboards.style import PanelQuery, TableColumn
 
-SELECTED: Final = Scope({"cluster": 'cluster=~"$cluster"', "topic": 'topic=~"$topic"'})
-WINDOW: Final = "$__rate_interval"
-RANGE: Final = "$__range"
-
-
-def _stat(signal: Signal, colors: style.Steps, expression: str | None = None) -> style.Panel:
-    query = expression or signal.now(SELECTED, by=())
-    return style.stat(signal.name, signal.meaning, query, colors, signal.unit)
-
-
-def _per_minute(signal: Signal, legend: str, color: str | None = None) -> PanelQuery:
-    return PanelQuery(signal.per_minute(WINDOW, SELECTED), legend, color)
-
-
-def _in_range(signal: Signal, by: tuple[str, ...], *more: str) -> str:
-    """Return the events of the whole time range: one window without overlaps, hence not the rate interval."""
-    return f"round({signal.increase(RANGE, SELECTED, *more, by=by)})"
-
-
 # Is data at risk now?
-OFFLINE: Final = _stat(signals.OFFLINE, style.alarm_above_zero(style.RED))
-UNDER_MIN_ISR: Final = _stat(signals.UNDER_MIN_ISR, style.alarm_above_zero(style.RED))
-AT_MIN_ISR: Final = _stat(signals.AT_MIN_ISR, style.alarm_above_zero(style.ORANGE))
-UNDER_REPLICATED: Final = _stat(signals.UNDER_REPLICATED, style.alarm_above_zero(style.YELLOW))
-FENCED_BROKERS: Final = _stat(signals.FENCED_BROKERS, style.alarm_above_zero(style.ORANGE))
-DATA_AGE: Final = _stat(
+OFFLINE: Final = stat(signals.OFFLINE, style.alarm_above_zero(style.RED))
+UNDER_MIN_ISR: Final = stat(signals.UNDER_MIN_ISR, style.alarm_above_zero(style.RED))
+AT_MIN_ISR: Final = stat(signals.AT_MIN_ISR, style.alarm_above_zero(style.ORANGE))
+UNDER_REPLICATED: Final = stat(signals.UNDER_REPLICATED, style.alarm_above_zero(style.YELLOW))
+FENCED_BROKERS: Final = stat(signals.FENCED_BROKERS, style.alarm_above_zero(style.ORANGE))
+DATA_AGE: Final = stat(
     signals.DATA_AGE,
     style.steps(style.GREEN, (30, style.ORANGE), (60, style.RED)),
     f"max({signals.DATA_AGE.now(SELECTED)})",
@@ -65,7 +47,7 @@ INCIDENTS: Final = style.table(
             steps=style.alarm_above_zero(style.ORANGE),
         ),
         TableColumn(
-            title=signals.CLOSED_INCIDENTS.name, expression=_in_range(signals.CLOSED_INCIDENTS, signals.INCIDENT)
+            title=signals.CLOSED_INCIDENTS.name, expression=in_range(signals.CLOSED_INCIDENTS, signals.INCIDENT)
         ),
     ],
     signals.OPEN_INCIDENTS.name,
@@ -108,7 +90,7 @@ SUSPECTS: Final = style.table(
     signals.BROKER,
     [
         TableColumn(title="Missing from ISRs", expression=_MISSING, steps=style.alarm_above_zero(style.ORANGE)),
-        TableColumn(title="ISR removals", expression=_in_range(signals.ISR_REMOVALS, signals.BROKER)),
+        TableColumn(title="ISR removals", expression=in_range(signals.ISR_REMOVALS, signals.BROKER)),
         TableColumn(
             title=signals.SUSPECT_SCORE.name,
             expression=signals.SUSPECT_SCORE.now(SELECTED),
@@ -121,7 +103,7 @@ SUSPECTS: Final = style.table(
 ISR_REMOVALS: Final = style.timeseries(
     signals.ISR_REMOVALS.name,
     signals.ISR_REMOVALS.meaning,
-    [_per_minute(signals.ISR_REMOVALS, "{{cluster}} broker {{broker}}: {{cause}}")],
+    [per_minute(signals.ISR_REMOVALS, "{{cluster}} broker {{broker}}: {{cause}}")],
     Unit.PER_MINUTE,
     bars=True,
 )
@@ -134,7 +116,7 @@ CAUSES: Final = style.table(
     [
         TableColumn(
             title="ISR removals",
-            expression=f"{_in_range(signals.ISR_REMOVALS, signals.ISR_REMOVALS.labels)} > 0",
+            expression=or_none(f"{in_range(signals.ISR_REMOVALS, signals.ISR_REMOVALS.labels)} > 0", "broker"),
         )
     ],
     "ISR removals",
@@ -154,15 +136,28 @@ IN_SYNC_SHARE: Final = style.state_timeline(
 )
 
 # Which topics?
+_AT_RISK: Final = {
+    signal: f"{signal.now(SELECTED, by=signals.TOPIC)} > 0"
+    for signal in (
+        signals.PARTITION_OFFLINE,
+        signals.PARTITION_UNDER_MIN_ISR,
+        signals.PARTITION_AT_MIN_ISR,
+        signals.PARTITION_UNDER_REPLICATED,
+    )
+}
 TOPICS: Final = style.table(
     "Topics at risk",
     "Topics with partitions that are offline, under or at min ISR, or under-replicated. The first two columns affect "
-    "clients now: refused produce requests, stalled consumers.",
+    "clients now: refused produce requests, stalled consumers. The row none: data is fresh, and no topic is at risk.",
     signals.TOPIC,
     [
         TableColumn(
             title=signal.name,
-            expression=f"{signal.now(SELECTED, by=signals.TOPIC)} > 0",
+            expression=(
+                or_none(_AT_RISK[signal], "topic", *_AT_RISK.values())
+                if signal is signals.PARTITION_OFFLINE
+                else _AT_RISK[signal]
+            ),
             steps=style.alarm_above_zero(color),
         )
         for signal, color in (
@@ -186,7 +181,8 @@ def _of_unhealthy(expression: str) -> str:
 PARTITIONS: Final = style.table(
     "Partitions at risk",
     "Every partition that is under-replicated or offline. In sync below min ISR: writes are refused. Leader -1: "
-    "offline. The under-replicated time is that of this time range.",
+    "offline. The under-replicated time is that of this time range. The row none: data is fresh, and no partition is "
+    "at risk.",
     signals.PARTITION,
     [
         *(
@@ -200,7 +196,9 @@ PARTITIONS: Final = style.table(
         ),
         TableColumn(
             title=signals.PARTITION_UNDER_REPLICATED_SECONDS.name,
-            expression=_of_unhealthy(signals.PARTITION_UNDER_REPLICATED_SECONDS.increase(RANGE, SELECTED)),
+            expression=or_none(
+                _of_unhealthy(signals.PARTITION_UNDER_REPLICATED_SECONDS.increase(RANGE, SELECTED)), "topic", _UNHEALTHY
+            ),
             unit=Unit.SECONDS,
         ),
     ],
@@ -212,8 +210,8 @@ ISR_CHANGES: Final = style.timeseries(
     "ISR shrinks and expands",
     f"{signals.ISR_SHRINKS.meaning} {signals.ISR_EXPANDS.meaning}",
     [
-        _per_minute(signals.ISR_SHRINKS, "{{cluster}} shrinks", style.ORANGE),
-        _per_minute(signals.ISR_EXPANDS, "{{cluster}} expands", style.GREEN),
+        per_minute(signals.ISR_SHRINKS, "{{cluster}} shrinks", style.ORANGE),
+        per_minute(signals.ISR_EXPANDS, "{{cluster}} expands", style.GREEN),
     ],
     Unit.PER_MINUTE,
 )
@@ -221,19 +219,19 @@ LEADER_CHANGES: Final = style.timeseries(
     "Leader and controller changes",
     f"{signals.LEADER_CHANGES.meaning} {signals.CONTROLLER_CHANGES.meaning}",
     [
-        _per_minute(signals.LEADER_CHANGES, "{{cluster}} leaders", style.BLUE),
-        _per_minute(signals.CONTROLLER_CHANGES, "{{cluster}} controllers", "purple"),
+        per_minute(signals.LEADER_CHANGES, "{{cluster}} leaders", style.BLUE),
+        per_minute(signals.CONTROLLER_CHANGES, "{{cluster}} controllers", "purple"),
     ],
     Unit.PER_MINUTE,
 )
-UNCLEAN_ELECTIONS: Final = _stat(
-    signals.UNCLEAN_ELECTIONS, style.alarm_above_zero(style.RED), _in_range(signals.UNCLEAN_ELECTIONS, ())
+UNCLEAN_ELECTIONS: Final = stat(
+    signals.UNCLEAN_ELECTIONS, style.alarm_above_zero(style.RED), now_in_range(signals.UNCLEAN_ELECTIONS)
 )
-OFF_PREFERRED_LEADER: Final = _stat(signals.OFF_PREFERRED_LEADER, style.alarm_above_zero(style.YELLOW))
+OFF_PREFERRED_LEADER: Final = stat(signals.OFF_PREFERRED_LEADER, style.alarm_above_zero(style.YELLOW))
 
 # The brokers
-REGISTERED_BROKERS: Final = _stat(signals.BROKERS, style.steps(style.BLUE))
-CONTROLLER: Final = _stat(signals.CONTROLLER, style.steps(style.BLUE), signals.CONTROLLER.now(SELECTED))
+REGISTERED_BROKERS: Final = stat(signals.BROKERS, style.steps(style.BLUE))
+CONTROLLER: Final = stat(signals.CONTROLLER, style.steps(style.BLUE), signals.CONTROLLER.now(SELECTED))
 BROKERS: Final = style.table(
     "Brokers",
     "Every broker with its partitions, rack and host. Fenced 1: its session expired. Led far below the others: "
@@ -266,17 +264,21 @@ SOURCE_AGE: Final = style.timeseries(
     [PanelQuery(signals.SOURCE_AGE.now(SELECTED), "{{cluster}} {{source}} ({{channel}})")],
     Unit.SECONDS,
 )
-MISSED_CHANGES: Final = _stat(
-    signals.MISSED_CHANGES, style.alarm_above_zero(style.YELLOW), _in_range(signals.MISSED_CHANGES, ())
+MISSED_CHANGES: Final = stat(
+    signals.MISSED_CHANGES, style.alarm_above_zero(style.YELLOW), now_in_range(signals.MISSED_CHANGES)
 )
-QUARANTINED: Final = _stat(
-    signals.QUARANTINED, style.alarm_above_zero(style.ORANGE), _in_range(signals.QUARANTINED, ())
-)
-UNKNOWN_MIN_ISR: Final = _stat(signals.UNKNOWN_MIN_ISR, style.alarm_above_zero(style.YELLOW))
+QUARANTINED: Final = stat(signals.QUARANTINED, style.alarm_above_zero(style.ORANGE), now_in_range(signals.QUARANTINED))
+UNKNOWN_MIN_ISR: Final = stat(signals.UNKNOWN_MIN_ISR, style.alarm_above_zero(style.YELLOW))
 QUERIES: Final = style.state_timeline(
     signals.QUERY_UP.name,
     signals.QUERY_UP.meaning,
-    [PanelQuery(signals.QUERY_UP.now(SELECTED), "{{cluster}} {{source}} ({{channel}})")],
+    [
+        PanelQuery(
+            f"{signals.QUERY_UP.now(SELECTED)} and on (cluster, channel, source) "
+            f"{signals.REPORT_AGE.now(SELECTED)} <= 60",
+            "{{cluster}} {{source}} ({{channel}})",
+        )
+    ],
     Unit.COUNT,
     style.steps(style.RED, (1, style.GREEN)),
 )
@@ -286,7 +288,7 @@ BEHIND: Final = style.timeseries(
     [PanelQuery(signals.BEHIND.now(SELECTED), "{{cluster}} {{source}} ({{channel}})")],
     Unit.BYTES,
 )
-REPORT_AGE: Final = _stat(
+REPORT_AGE: Final = stat(
     signals.REPORT_AGE,
     style.steps(style.GREEN, (30, style.ORANGE), (60, style.RED)),
     f"max({signals.REPORT_AGE.now(SELECTED)})",

@@ -82,9 +82,9 @@ class Signal:
         """Return the selector of the raw series; ``more`` are further PromQL matchers."""
         return self.full_name + scope.selector(self.labels, *more)
 
-    def now(self, scope: Scope = EVERYWHERE, *, by: tuple[str, ...] | None = None) -> str:
+    def now(self, scope: Scope = EVERYWHERE, *more: str, by: tuple[str, ...] | None = None) -> str:
         """Return the present value: one series per identity, or summed by fewer labels."""
-        return self._summed(f"{self.copies} by ({_names(self.labels)}) ({self.series(scope)})", by)
+        return self._summed(f"{self.copies} by ({_names(self.labels)}) ({self.series(scope, *more)})", by)
 
     def last_known(self, window: str, scope: Scope = EVERYWHERE) -> str:
         """Return the newest value within a window, also of series that have disappeared."""

@@ -8,7 +8,7 @@ from grafanalib import core
 
 from dashboards import signals
 from dashboards.normalise import normalised
-from dashboards.panels import SELECTED, WINDOW
+from dashboards.panel_queries import SELECTED, WINDOW
 from dashboards.promql import Scope
 from dashboards.rows import ROWS, placed
 from dashboards.style import DATASOURCE, ORANGE, RED

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from dashboards import monitor_signals
 from dashboards.promql import Signal, SignalType, Unit
 
 CLUSTER: Final = ("cluster",)
@@ -15,12 +16,10 @@ BROKER: Final = ("cluster", "broker")
 TOPIC: Final = ("cluster", "topic")
 PARTITION: Final = ("cluster", "topic", "partition")
 INCIDENT: Final = ("cluster", "class")
-SOURCE: Final = ("cluster", "channel", "source")
 
 _cluster = partial(Signal, labels=CLUSTER)
 _broker = partial(Signal, labels=BROKER)
 _partition = partial(Signal, labels=PARTITION)
-_source = partial(Signal, labels=SOURCE)
 
 OFFLINE: Final = _cluster(
     "Offline partitions",
@@ -98,6 +97,18 @@ UNKNOWN_MIN_ISR: Final = _cluster(
         "Partitions whose min.insync.replicas is unknown: they can be under min ISR without being counted. Should be "
         "0; if not, grant the collector DescribeConfigs on topics."
     ),
+)
+
+REASSIGNING: Final = _cluster(
+    "Being reassigned",
+    "cluster_reassigning_partitions",
+    "Partitions with a reassignment that is not complete. If the number stands still for hours, it is stuck.",
+)
+CLUSTER_INFO: Final = Signal(
+    name="Cluster",
+    meaning="Kafka's cluster id and the kind of the primary source.",
+    metric="cluster_info",
+    labels=(*CLUSTER, "cluster_id", "authority"),
 )
 
 ISR_SHRINKS: Final = _cluster(
@@ -183,6 +194,22 @@ BROKER_FENCED: Final = _broker("Fenced", "broker_fenced", "1 while the broker is
 BROKER_REGISTERED: Final = _broker(
     "Registered", "broker_registered", "1 while the broker is registered with the controller."
 )
+BROKER_SHUTTING_DOWN: Final = _broker(
+    "Stopped on purpose", "broker_shutting_down", "1 from a controlled shutdown of the broker until it registers again."
+)
+ONLINE_LOG_DIRS: Final = _broker(
+    "Online log directories", "broker_online_log_dirs", "Log directories that the broker can use."
+)
+MISSING_FROM_ISR: Final = _broker(
+    "Missing from ISRs",
+    "broker_missing_from_isr_partitions",
+    "Under-replicated partitions that the broker is assigned to, while it is not in their ISR.",
+)
+MISSING_AT_MIN_ISR: Final = _broker(
+    "Missing at min ISR",
+    "broker_missing_at_min_isr_partitions",
+    "Of those, the partitions that are at or under min ISR, or offline.",
+)
 SUSPECT_SCORE: Final = _broker(
     "Suspect score", "broker_suspect_score", "Share of the current ISR shrinks that the broker explains, 0 to 1."
 )
@@ -211,6 +238,14 @@ BROKER_INFO: Final = Signal(
     labels=(*BROKER, "rack", "host"),
 )
 
+_topic = partial(Signal, labels=TOPIC)
+TOPIC_OFFLINE: Final = _topic("Offline", "topic_offline_partitions", "Partitions of the topic without a leader.")
+TOPIC_UNDER_MIN_ISR: Final = _topic(
+    "Under min ISR",
+    "topic_under_min_isr_partitions",
+    "Partitions of the topic that refuse writes with acks=all.",
+)
+
 PARTITION_OFFLINE: Final = _partition("Offline", "partition_offline", "1 while the partition has no leader.")
 PARTITION_UNDER_MIN_ISR: Final = _partition(
     "Under min ISR", "partition_under_min_isr", "1 while producers with acks=all are refused."
@@ -234,6 +269,13 @@ PARTITION_UNDER_REPLICATED_SECONDS: Final = _partition(
     kind=SignalType.COUNTER,
     unit=Unit.SECONDS,
 )
+PARTITION_UNDER_MIN_ISR_SECONDS: Final = _partition(
+    "Time under min ISR",
+    "partition_under_min_isr_seconds_total",
+    "Seconds in which producers with acks=all were refused; exact, independent of the scrape interval.",
+    kind=SignalType.COUNTER,
+    unit=Unit.SECONDS,
+)
 REPLICA_IN_SYNC: Final = Signal(
     name="Replica in sync",
     meaning="1 while the broker is in the ISR of the partition.",
@@ -241,56 +283,13 @@ REPLICA_IN_SYNC: Final = Signal(
     labels=(*PARTITION, "broker"),
 )
 
-SOURCE_AGE: Final = _source(
-    "Age of each source",
-    "source_age_seconds",
-    (
-        "Seconds since the newest observation of each source. Heartbeats keep a running source near 5 s. A source "
-        "whose age grows has stopped: see its collector's log. If all ages grow together, the Spark job has stopped."
-    ),
-    unit=Unit.SECONDS,
-    copies="min",
-)
-SOURCE_OBSERVED: Final = _source(
-    "Newest observation",
-    "source_observed_timestamp_seconds",
-    "Time of the newest observation of a source, in seconds since 1970.",
-    unit=Unit.SECONDS,
-)
-BEHIND: Final = _source(
-    "Not applied yet",
-    "source_behind_bytes",
-    (
-        "Bytes of each source's log on the bus that the job has not applied. Normally near 0; a growing backlog is a "
-        "query that is down or cannot keep up. No data is lost: the bus retains it until the tables have it."
-    ),
-    unit=Unit.BYTES,
-    copies="min",
-)
-REPORT_AGE: Final = _source(
-    "Age of the job's report",
-    "source_report_age_seconds",
-    "Seconds since the job last reported on its sources. It reports every 5 s; above a minute it is not running.",
-    unit=Unit.SECONDS,
-    copies="min",
-)
-QUERY_UP: Final = _source(
-    "Queries of the job",
-    "source_query_up",
-    (
-        "Whether the query that applies each source was running at the job's last report: green is running, red is "
-        "failed and being restarted. A band of alternating colours is a query that fails soon after each start."
-    ),
-    copies="min",
-)
-QUARANTINED: Final = _source(
-    "Quarantined observations",
-    "quarantined_total",
-    (
-        "Unparsable observations, kept verbatim in the table quarantine with the reason. Should be 0; after an "
-        "upgrade of only the collector or only the job, upgrade the other."
-    ),
-    kind=SignalType.COUNTER,
-)
+BEHIND: Final = monitor_signals.BEHIND
+QUARANTINED: Final = monitor_signals.QUARANTINED
+QUERY_UP: Final = monitor_signals.QUERY_UP
+REPORT_AGE: Final = monitor_signals.REPORT_AGE
+SOURCE: Final = monitor_signals.SOURCE
+SOURCE_AGE: Final = monitor_signals.SOURCE_AGE
+SOURCE_OBSERVED: Final = monitor_signals.SOURCE_OBSERVED
+TABLE_READABLE: Final = monitor_signals.TABLE_READABLE
 
 SIGNALS: Final = tuple(value for value in dict(globals()).values() if isinstance(value, Signal))

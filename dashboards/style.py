@@ -24,6 +24,10 @@ ORANGE: Final = "orange"
 RED: Final = "red"
 BLUE: Final = "blue"
 
+NO_DATA: Final = "no fresh data"
+NONE_AT_RISK: Final = "none"
+"""The name in the one row of a table in which nothing is listed, so that it differs from a table without data."""
+
 Panel: TypeAlias = core.Panel
 Steps: TypeAlias = list[dict[str, Any]]
 
@@ -58,16 +62,19 @@ def alarm_above_zero(color: str) -> Steps:
 
 
 def stat(title: str, description: str, expression: str, colors: Steps, unit: Unit = Unit.COUNT) -> Panel:
-    """One number with a sparkline; without fresh data it says so instead of showing zero."""
+    """One number, of now: without fresh data it says so, and shows neither zero nor what was true an hour ago.
+
+    Hence an instant query. The last value of a range query is the newest there was in the whole time range.
+    """
     return core.Stat(
         **_frame(title, description),
-        targets=_targets([PanelQuery(expression)]),
+        targets=_targets([PanelQuery(expression)], instant=True),
         format=unit.value,
         thresholds=colors,
         reduceCalc="lastNotNull",
-        graphMode="area",
+        graphMode="none",
         colorMode="background",
-        noValue="no fresh data",
+        noValue=NO_DATA,
         extraJson={"options": {"wideLayout": True}},
     )
 
@@ -116,12 +123,14 @@ def table(title: str, description: str, keys: Sequence[str], columns: Sequence[T
     """One row per combination of key labels, one column per query, sorted descending by one column."""
     return core.Table(
         **_frame(title, description),
-        targets=_targets([PanelQuery(column.expression) for column in columns], as_table=True),
+        targets=_targets([PanelQuery(column.expression) for column in columns], as_table=True, instant=True),
         transformations=_as_one_table(keys, columns),
         overrides=[_column_look(column) for column in columns],
         sortBy=[core.TableSortByField(sort_by, desc=True)],
         extraJson={
-            "fieldConfig": {"defaults": {"custom": {"cellOptions": {"type": "auto"}}, "unit": Unit.COUNT.value}},
+            "fieldConfig": {
+                "defaults": {"custom": {"cellOptions": {"type": "auto"}}, "noValue": NO_DATA, "unit": Unit.COUNT.value}
+            },
             "options": {"cellHeight": "sm"},
         },
     )
@@ -136,14 +145,14 @@ def _frame(title: str, description: str) -> dict[str, Any]:
     return {"title": title, "description": description, "dataSource": DATASOURCE}
 
 
-def _targets(queries: Sequence[PanelQuery], *, as_table: bool = False) -> list[core.Target]:
+def _targets(queries: Sequence[PanelQuery], *, as_table: bool = False, instant: bool = False) -> list[core.Target]:
     return [
         core.Target(
             expr=query.expression,
             legendFormat=query.legend or "__auto",
             refId=_letter(index),
             format="table" if as_table else "time_series",
-            instant=as_table,
+            instant=instant,
             datasource=DATASOURCE,
         )
         for index, query in enumerate(queries)

@@ -42,7 +42,10 @@ BANNED_WORDS = re.compile(r"\.\./shared|\bshared/(?:facts|design|proto)|\bproto"
 DOCUMENTATION = ("README.md", "CONTRIBUTING.md", "conf/isrwatch.toml")
 DEPLOYMENT = ("deploy/README.md", "deploy/spark/README.md")
 SCENARIOS = sorted(path.stem for path in (ROOT / "conf" / "scenarios").glob("*.toml"))
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+NUMBERS = (
+    *("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+)
 COMMAND_LINE = r"^(?: {0,6}|#     )isrwatch ([a-z]+)(.*)$"
 README_SQL = re.findall(r"^```sql\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 

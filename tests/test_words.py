@@ -34,9 +34,7 @@ STABLE_NAMES = {
     "kafka_replication_broker_isr_departures_total": _METRIC,
 }
 # Names that use a banned word in its standard meaning.
-STANDARD_NAMES: dict[str, str] = {
-    "stale_page_for": "page is a severity of alerts",
-}
+STANDARD_NAMES: dict[str, str] = {}
 # Folders in which a word is the standard one.
 STANDARD_IN = {
     ("truth", "streaming/sources/simulated"): "the ground truth that a simulation is compared with",

@@ -7,6 +7,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``compression``           gzip in parts: only changed parts are compressed again
 - ``partitions``            metrics of partitions and replicas
 - ``brokers``               metrics of brokers
+- ``unsettled``             counts of partitions that are not as they should be
 - ``clusters``              metrics of clusters and of their sources
 - ``incidents``             metrics of incidents
 - ``kafka_exporter_names``  the metrics of kafka_exporter, with its names and labels

@@ -83,9 +83,10 @@ def _info(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
 
 def _isr_removals(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
     for number in cluster.known_brokers():
-        by_cause = cluster.departures.get(number, {})
-        for cause in ISR_REMOVAL_CAUSES:
-            yield (cluster.name, str(number), cause.value), by_cause.get(cause.value, 0)
+        by_cause = cluster.isr_removals_of(number)
+        if by_cause is not None:
+            for cause in ISR_REMOVAL_CAUSES:
+                yield (cluster.name, str(number), cause.value), by_cause.get(cause.value, 0)
 
 
 BROKER_METRICS: Final = (
@@ -106,6 +107,18 @@ BROKER_METRICS: Final = (
         labels=LABELS,
         help="1 while the broker is fenced: it may neither lead nor be in an ISR; absent while unknown.",
         samples=_of_broker(lambda broker: flag(broker.is_fenced)),
+    ),
+    ClusterMetric(
+        name=f"{_PREFIX}shutting_down",
+        labels=LABELS,
+        help="1 from a controlled shutdown of the broker until it registers again; absent while unknown.",
+        samples=_of_broker(lambda broker: flag(broker.is_shutting_down)),
+    ),
+    ClusterMetric(
+        name=f"{_PREFIX}online_log_dirs",
+        labels=LABELS,
+        help="Log directories that the broker can use; absent while unknown.",
+        samples=_of_broker(lambda broker: None if broker.log_dirs is None else len(broker.log_dirs)),
     ),
     ClusterMetric(
         name=f"{_PREFIX}led_partitions",

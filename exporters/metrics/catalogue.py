@@ -10,6 +10,7 @@ from exporters.metrics.exporter_metrics import EXPORTER_METRICS
 from exporters.metrics.incidents import INCIDENT_METRICS
 from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
 from exporters.metrics.partitions import PARTITION_METRICS
+from exporters.metrics.unsettled import UNSETTLED_METRICS
 
 if TYPE_CHECKING:
     from exporters.metrics.metric import Metric
@@ -18,6 +19,7 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
     *CLUSTER_METRICS,
     *INCIDENT_METRICS,
     *BROKER_METRICS,
+    *UNSETTLED_METRICS,
     *PARTITION_METRICS,
     *SOURCE_METRICS,
     *DROP_IN_METRICS,

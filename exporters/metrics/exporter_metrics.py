@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import OWN_PREFIX, ExporterMetric, MetricType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from exporters.metrics.metric import Number, Sample
+    from exporters.read_model.refresher import ExporterHealth, TableHealth
+
+
+def _per_table(name: str, text: str, value: Callable[[TableHealth], Number | None], unit: str = "") -> ExporterMetric:
+    def samples(health: ExporterHealth) -> Iterator[Sample]:
+        for table in health.tables:
+            sample = value(table)
+            if sample is not None:
+                yield (table.table,), sample
+
+    return ExporterMetric(
+        name=f"{OWN_PREFIX}exporter_table_{name}", labels=("table",), help=text, unit=unit, samples=samples
+    )
+
 
 EXPORTER_METRICS: Final = (
     ExporterMetric(
@@ -27,8 +46,25 @@ EXPORTER_METRICS: Final = (
     ExporterMetric(
         name=f"{OWN_PREFIX}exporter_refresh_errors_total",
         kind=MetricType.COUNTER,
-        help="Failed refreshes from the tables; the last good snapshot stays exposed.",
+        help="Times that the change log could not be read; the last state stays exposed until it is stale.",
         samples=lambda health: [((), health.refresh_errors)],
+    ),
+    _per_table(
+        "read_success",
+        "1 if the last reading of the table succeeded, 0 if not: the metrics that come from it are absent.",
+        lambda table: int(table.is_readable),
+    ),
+    _per_table(
+        "read_age_seconds",
+        "Time since the table was last read, or found to have no newer version; absent before the first success.",
+        lambda table: table.age_seconds,
+        unit="seconds",
+    ),
+    _per_table(
+        "read_duration_seconds",
+        "Duration of the last reading of the table.",
+        lambda table: table.read_seconds,
+        unit="seconds",
     ),
     ExporterMetric(
         name=f"{OWN_PREFIX}exporter_series",

@@ -189,7 +189,7 @@ def _broker_blocks(
 
 def _exporter_blocks(health: ExporterHealth, series: int, request: ScrapeRequest) -> list[Block]:
     own = [metric for metric in CATALOGUE if isinstance(metric, ExporterMetric) and request.wants(metric.name)]
-    complete = replace(health, series=series + len(own))
+    complete = replace(health, series=series + sum(len(list(metric.samples(health))) for metric in own))
     return [
         block for metric in own for block in _block(_HEADERS[metric.name], metric, metric.samples(complete))
     ]  # fmt: skip

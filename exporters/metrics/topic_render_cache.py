@@ -48,7 +48,7 @@ _ON_OFFSETS: Final = _depending_on(Depends.OFFSETS)
 class TopicLines:
     """The lines of one topic: one piece of bytes per metric of ``TOPIC_METRICS``."""
 
-    __slots__ = ("_has_open_episode", "_partitions", "_prefixes", "_view", "pieces")
+    __slots__ = ("_has_open_episode", "_partitions", "_prefixes", "_topic_prefixes", "_view", "pieces")
 
     def __init__(self) -> None:
         """Render nothing yet."""
@@ -56,6 +56,7 @@ class TopicLines:
         self._has_open_episode = False
         self._partitions: list[PartitionState] = []
         self._prefixes: tuple[list[str], list[str]] = ([], [])
+        self._topic_prefixes = ("", "")
         self.pieces = [b""] * len(TOPIC_METRICS)
 
     def update(self, view: TopicView, cluster: str) -> list[int]:
@@ -92,12 +93,13 @@ class TopicLines:
         drop_in = [f'{{topic="{name}",partition="{each.partition}"' for each in self._partitions]
         own = [f'{{cluster="{owner}",topic="{name}",partition="{each.partition}"' for each in self._partitions]
         self._prefixes = (own, drop_in)
+        self._topic_prefixes = (f'{{cluster="{owner}",topic="{name}"', f'{{topic="{name}"')
         self._has_open_episode = any(map(_is_open, topic.partitions.values()))
 
     def _render(self, metric: TopicLevelMetric, view: TopicView) -> bytes:
         name = metric.name
         if isinstance(metric, TopicMetric):
-            return f'{name}{{topic="{escaped(view.topic.topic)}"}} {metric.value(view.topic)}\n'.encode()
+            return f"{name}{self._topic_prefixes[metric.is_drop_in]}}} {metric.value(view.topic)}\n".encode()
         prefixes = self._prefixes[metric.is_drop_in]
         if isinstance(metric, PartitionMetric):
             value = metric.value

@@ -6,7 +6,9 @@
 - ``cluster_draft``  the next snapshot of one cluster, made from the last one
 - ``draft``          the next snapshot of all clusters
 - ``advice``         restart advice and freshness, as the job computed them
-- ``samples``        replica offsets and broker metrics
+- ``samples``        replica offsets, broker metrics, and how far the job has applied each source
+- ``rebuilt``        the state from the change log alone
+- ``side_tables``    each table that no change is read from, read for itself
 - ``reader``         reads all tables: ``TablesReader(tables).refresh()``
 - ``refresher``      a thread that refreshes in the background, so that a scrape never waits for a table
 """

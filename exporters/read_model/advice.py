@@ -48,3 +48,15 @@ def put_times(draft: SnapshotDraft, rows: pa.Table) -> None:
     owners = rows_as(DerivedRow, columns, rows.num_rows)
     for owner, times in zip(owners, rows_as(ClusterTimes, columns, rows.num_rows), strict=True):
         draft.cluster(*owner[:2]).put_times(times)
+
+
+def drop_advice(draft: SnapshotDraft) -> None:
+    """Forget the advice about every broker."""
+    for cluster in draft.every_cluster():
+        cluster.drop_advice()
+
+
+def drop_times(draft: SnapshotDraft) -> None:
+    """Forget the times of every cluster."""
+    for cluster in draft.every_cluster():
+        cluster.drop_times()

@@ -42,10 +42,13 @@ class ClusterDraft:
         self._topics = dict(last.topics)
         self._opened: dict[str, dict[int, PartitionState]] = {}
         self._names: dict[str, str] = {}
+        self._unsettled = dict(last.unsettled)
         self._tombstones = dict(last.tombstones)
         self._tally = last.tally.copy()
         self._brokers = dict(last.brokers)
-        self._isr_removals = {broker: Counter(causes) for broker, causes in last.departures.items()}
+        self._isr_removals = (
+            None if last.departures is None else {broker: Counter(causes) for broker, causes in last.departures.items()}
+        )
         self._sources = dict(last.sources)
         self._offsets = last.offsets
         self._offsets_at = last.offsets_at
@@ -58,6 +61,7 @@ class ClusterDraft:
         key = partition.topic_id, partition.partition
         partitions = self._partitions_of(partition.topic_id)
         before = partitions.pop(partition.partition, None) or self._tombstones.pop(key, None)
+        self._unsettled.pop(key, None)
         if before is not None and not partition.is_deleted:
             partition = _never_back(before, partition, self._last.watermark)
         if partition.is_deleted and self._cluster.has_expired(partition):
@@ -69,6 +73,8 @@ class ClusterDraft:
             self._tombstones[key] = partition
             return
         partitions[partition.partition] = partition
+        if _is_unsettled(partition):
+            self._unsettled[key] = partition
         self._names[partition.topic_id] = partition.topic
 
     def put_broker(self, broker: BrokerState) -> None:
@@ -108,9 +114,20 @@ class ClusterDraft:
 
     def add_isr_removals(self, broker: int, cause: str, count: int) -> None:
         """Count removals of a broker from ISRs."""
-        self._isr_removals.setdefault(broker, Counter())[cause] += count
+        if self._isr_removals is not None:
+            self._isr_removals.setdefault(broker, Counter())[cause] += count
 
-    def put_offsets(self, offsets: Mapping[str, PartitionOffsets], asked_at: int) -> None:
+    def drop_isr_removals(self) -> None:
+        """Count no more: how often brokers left ISRs before is unknown."""
+        self._isr_removals = None
+
+    def drop_lags(self) -> None:
+        """Forget how far the job is behind each source; of samples, how much was counted, too."""
+        for key, source in self._sources.items():
+            is_counted = source.channel == Channel.REPLICATION and source.is_counted
+            self._sources[key] = source._replace(lag=SourceLag(), is_counted=is_counted)
+
+    def put_offsets(self, offsets: Mapping[str, PartitionOffsets], asked_at: int | None) -> None:
         """Take over the newest offsets; topics whose offsets are the same keep their object."""
         self._offsets_at = asked_at
         last = self._last.offsets
@@ -133,6 +150,14 @@ class ClusterDraft:
         self._times = times.over(self._times)
         self._date_advice()
 
+    def drop_advice(self) -> None:
+        """Forget the advice."""
+        self._advice = None
+
+    def drop_times(self) -> None:
+        """Forget the times."""
+        self._times = None
+
     def finish(self) -> ClusterSnapshot:
         """Return the next snapshot; the draft must not be used after."""
         for topic_id, partitions in self._opened.items():
@@ -145,6 +170,7 @@ class ClusterDraft:
             self._last,
             cluster=self._cluster,
             topics=self._topics,
+            unsettled=self._unsettled,
             tombstones=self._tombstones,
             brokers=self._brokers,
             totals=self._totals(),
@@ -194,6 +220,16 @@ class ClusterDraft:
         if source.channel == Channel.REPLICATION and state.observed_until is not None:
             is_primary = state.authority is cluster.authority and state.authority is not SourceKind.NONE
             self._cluster = cluster.with_watermark(state.observed_until, is_primary=is_primary)
+
+
+def _is_unsettled(partition: PartitionState) -> bool:
+    return bool(
+        partition.is_offline
+        or partition.is_under_replicated
+        or partition.is_under_min_isr
+        or partition.adding_replicas
+        or partition.removing_replicas
+    )
 
 
 def _newest(channel: str, before: SourceState, after: SourceState) -> SourceState:

@@ -14,7 +14,7 @@ from streaming.contracts.state import ClusterState, PartitionState
 from streaming.delta.state_rows import states_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -71,11 +71,16 @@ class SnapshotDraft:
         """Count removals of a broker from ISRs."""
         self.cluster(cluster_id, cluster).add_isr_removals(broker, cause, count)
 
-    def put_incidents(self, incidents: Mapping[str, ClusterIncidents]) -> None:
-        """Take over those of every cluster; a cluster that is not named has none."""
+    def put_incidents(self, incidents: Mapping[str, ClusterIncidents] | None) -> None:
+        """Take over those of every cluster; a cluster that is not named has none, None is unknown of all."""
         self.incidents = incidents
+        list(self.every_cluster())
+
+    def every_cluster(self) -> Iterator[ClusterDraft]:
+        """Open the draft of every cluster, those of the last snapshot included."""
         for cluster_id, cluster in self.last.clusters.items():
             self.cluster(cluster_id, cluster.name)
+        yield from self.drafts.values()
 
     def finish(self, version: int, read_at: int, keep_events: int) -> ReplicationSnapshot:
         """Return the next snapshot; the draft must not be used after."""

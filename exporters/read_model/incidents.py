@@ -49,6 +49,11 @@ def put_incidents(draft: SnapshotDraft, rows: pa.Table) -> None:
     })  # fmt: skip
 
 
+def drop_incidents(draft: SnapshotDraft) -> None:
+    """Forget the incidents of every cluster: whether there are any is unknown."""
+    draft.put_incidents(None)
+
+
 def _row(one: pa.Table) -> Row:
     return {name: values[0] for name, values in columns_of(one, INCIDENT_COLUMNS).items()}
 

@@ -1,7 +1,8 @@
 """The tables, followed without a JVM: the state tables once, then what each new version of the change log added.
 
-While the state tables are empty or lag, the changes alone make the state. Reads next to a writer and never locks. Knows
-the tables, nothing of metrics.
+While the state tables are empty or lag, the changes alone make the state; while one of them cannot be read, too. The
+other tables are each read for themselves (``side_tables``). Reads next to a writer and never locks. Knows the tables,
+nothing of metrics.
 """
 
 from __future__ import annotations
@@ -13,39 +14,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from exporters.read_model.advice import ADVICE_COLUMNS, TIMES_COLUMNS, put_advice, put_times
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.events import newest_events
-from exporters.read_model.incidents import INCIDENT_COLUMNS, IS_OVER_SELECTED, put_incidents
-from exporters.read_model.samples import put_broker_metrics, put_offsets
-from exporters.read_model.snapshot import ReplicationSnapshot
-from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
-from streaming.contracts.state import SourceLag, SourceState
-from streaming.contracts.tables import (
-    BROKER_STATE_TABLE,
-    CLUSTER_STATE_TABLE,
-    INCIDENTS,
-    PARTITION_CHANGES,
-    SOURCE_PROGRESS,
-)
+from exporters.read_model.rebuilt import present_state
+from exporters.read_model.side_tables import SIDE_CONTENTS, SideTable, sentence_of
+from exporters.read_model.snapshot import NO_TABLE, ReplicationSnapshot, TableStatus
+from streaming.contracts.tables import PARTITION_CHANGES, PARTITION_STATE_TABLE
 from streaming.delta.change_reader import ChangeReader, ChangesRestarted
-from streaming.delta.queries import open_ours, query, quoted
 from streaming.delta.state_reader import AsOf, apply_changes, count_isr_removals, load_state
-from streaming.delta.state_rows import states_of
 from streaming.delta.table_log import BEFORE_FIRST, has_moved, newest_version
+from streaming.errors import TableUnreadable
 from streaming.runtime.garbage import collected_after, never_collected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from streaming.contracts.columns import Table
-
 EVENTS_KEPT: Final = 1000
 # Events of this many versions before the state tables are read as well, so that a fresh start shows some.
 EVENT_VERSIONS: Final = 50
-# Side tables are read again after resting this many times what the last reading took.
-REST_PER_WORK: Final = 5.0
+# While the state was rebuilt from the changes, the state tables are tried again after this many seconds.
+STATE_TABLES_RETRY: Final = 60.0
 
 
 def micros_now() -> int:
@@ -67,20 +56,21 @@ class TablesReader:
         self._clock = clock
         self._changes: ChangeReader | None = None
         self._as_of = AsOf()
-        self._side_tables = [
-            SideTable(tables, REPLICA_OFFSETS, put_offsets),
-            SideTable(tables, BROKER_METRICS, put_broker_metrics),
-            SideTable(tables, SOURCE_PROGRESS, put_progress),
-            SideTable(tables, CLUSTER_STATE_TABLE, put_times, quoted(TIMES_COLUMNS)),
-            SideTable(tables, BROKER_STATE_TABLE, put_advice, quoted(ADVICE_COLUMNS)),
-            SideTable(tables, INCIDENTS, put_incidents, f"{quoted(INCIDENT_COLUMNS)}, {IS_OVER_SELECTED}"),
-        ]
+        self._retry_at: float | None = None
+        self._side_tables = [SideTable(tables, content) for content in SIDE_CONTENTS]
+        self._state_status = TableStatus(PARTITION_STATE_TABLE.name)
+        self._changes_status = TableStatus(PARTITION_CHANGES.name)
         self.snapshot = ReplicationSnapshot()
 
     @property
     def recent_events(self) -> tuple[Any, ...]:
         """Return the newest events, newest last."""
         return self.snapshot.recent_events
+
+    @property
+    def statuses(self) -> tuple[TableStatus, ...]:
+        """Return how the last reading of each table went."""
+        return self._changes_status, self._state_status, *(table.status for table in self._side_tables)
 
     def has_new_changes(self) -> bool:
         """Return whether the change log has a version that was not read; costs two look-ups of a name."""
@@ -89,26 +79,56 @@ class TablesReader:
 
     @collected_after()
     def refresh(self) -> ReplicationSnapshot:
-        """Read what is new; about a millisecond when nothing is. After an error everything is read again.
+        """Read what is new; about a millisecond when nothing is. After an error the changes are read from the start.
 
         Raises:
             ChangesRestarted: the state tables are of a later version than the change log has: copies were mixed.
+            TableUnreadable: the change log cannot be read. The other tables were read nevertheless.
         """
-        changes, self._changes = self._changes, None
-        if changes is not None:
-            with suppress(ChangesRestarted):
-                self._follow(changes, SnapshotDraft(self.snapshot))
-                self._changes = changes
-        if self._changes is None:
-            with never_collected():
-                self._load()
+        began = time.monotonic()
+        try:
+            draft, changes = self._followed()
+        except Exception as error:
+            self._changes = None
+            sentence = sentence_of(error, self.tables / PARTITION_CHANGES.name)
+            self._changes_status = self._changes_status._replace(error=sentence, seconds=time.monotonic() - began)
+            if self.snapshot.version != NO_TABLE:
+                self._finish(SnapshotDraft(self.snapshot), self.snapshot.version, self.snapshot.read_at)
+            raise
+        self._changes = changes
+        ended = time.monotonic()
+        self._changes_status = TableStatus(PARTITION_CHANGES.name, None, ended - began, ended)
+        if self._state_status.error is None:
+            self._state_status = self._state_status._replace(read_at=ended)  # it need not be read again
+        self._finish(draft, changes.version, self._clock())
         return self.snapshot
 
-    def _load(self) -> None:
+    def state_alone(self) -> ReplicationSnapshot:
+        """Return what the state tables contain, without the changes after them: the last resort of a command.
+
+        Raises:
+            TableUnreadable: one of them cannot be read.
+        """
         draft = SnapshotDraft(ReplicationSnapshot())
-        self._as_of = load_state(self.tables, draft)
+        as_of = load_state(self.tables, draft)
+        return draft.finish(as_of.oldest(), self._clock(), 0)
+
+    def _followed(self) -> tuple[SnapshotDraft, ChangeReader]:
+        """Apply what is new to the last snapshot, or to the state that is read anew."""
+        is_due = self._retry_at is not None and time.monotonic() >= self._retry_at
+        if self._changes is not None and not is_due:
+            with suppress(ChangesRestarted):
+                draft = SnapshotDraft(self.snapshot)
+                self._follow(self._changes, draft)
+                return draft, self._changes
+        with never_collected():
+            draft, changes = self._load()
         for table in self._side_tables:
             table.forget()
+        return draft, changes
+
+    def _load(self) -> tuple[SnapshotDraft, ChangeReader]:
+        draft, self._as_of = self._state()
         path = self.tables / PARTITION_CHANGES.name
         if newest_version(path) < max(self._as_of):
             raise ChangesRestarted(
@@ -117,7 +137,24 @@ class TablesReader:
             )
         changes = ChangeReader(path, max(BEFORE_FIRST, self._as_of.oldest() - EVENT_VERSIONS))
         self._follow(changes, draft)
-        self._changes = changes
+        return draft, changes
+
+    def _state(self) -> tuple[SnapshotDraft, AsOf]:
+        """Read the state tables; while one cannot be read, rebuild the state from the changes."""
+        began, name = time.monotonic(), PARTITION_STATE_TABLE.name
+        draft = SnapshotDraft(ReplicationSnapshot())
+        try:
+            as_of = load_state(self.tables, draft)
+        except TableUnreadable as error:
+            draft, as_of = present_state(self.tables)
+            ended = time.monotonic()
+            self._retry_at = ended + STATE_TABLES_RETRY
+            if name in str(error):  # the others are side tables, too, and have a status of their own
+                self._state_status = TableStatus(name, str(error), ended - began, self._state_status.read_at)
+        else:
+            self._retry_at, ended = None, time.monotonic()
+            self._state_status = TableStatus(name, None, ended - began, ended)
+        return draft, as_of
 
     def _follow(self, changes: ChangeReader, draft: SnapshotDraft) -> None:
         added = [rows for _, rows in changes.poll()]
@@ -126,60 +163,13 @@ class TablesReader:
             apply_changes(draft, rows, self._as_of)
             count_isr_removals(draft, rows, self._as_of)
             draft.events += newest_events(rows, EVENTS_KEPT)
+
+    def _finish(self, draft: SnapshotDraft, version: int, read_at: int) -> None:
+        """Read the side tables into the draft, and make it the snapshot."""
         for table in self._side_tables:
             table.read_into(draft)
-        now = self._clock()
         has_news = draft.drafts or draft.incidents is not self.snapshot.incidents
-        if has_news or changes.version != self.snapshot.version:
-            self.snapshot = draft.finish(changes.version, now, EVENTS_KEPT)
-        else:
-            self.snapshot = replace(self.snapshot, read_at=now)
-
-
-class SideTable:
-    """A table of newest samples or of what derives: all its rows are read when it has another version."""
-
-    def __init__(
-        self,
-        tables: Path,
-        definition: Table,
-        put: Callable[[SnapshotDraft, pa.Table], None],
-        selected: str | None = None,
-    ) -> None:
-        """Watch a table.
-
-        Args:
-            tables: the folder of the tables.
-            definition: which of them.
-            put: takes over all its rows.
-            selected: what is read of each row, in SQL; None is every column.
-        """
-        self._path, self._definition = tables / definition.name, definition
-        self._selected = selected or quoted(definition.column_names())
-        self._put = put
-        self.forget()
-
-    def forget(self) -> None:
-        """Read it again at the next look."""
-        self._version = BEFORE_FIRST
-        self._not_before = 0.0
-
-    def read_into(self, draft: SnapshotDraft) -> None:
-        """Read the table if it has another version, and has rested from the last reading."""
-        began = time.monotonic()
-        if began < self._not_before or not has_moved(self._path, self._version):
-            return
-        table = open_ours(self._path.parent, self._definition)
-        if table is None:
-            return
-        self._put(draft, query(table, f"SELECT {self._selected} FROM rows"))  # noqa: S608 - names of our own columns
-        self._version = table.version()
-        ended = time.monotonic()
-        self._not_before = ended + (ended - began) * REST_PER_WORK
-
-
-def put_progress(draft: SnapshotDraft, rows: pa.Table) -> None:
-    """Take over the whole of ``source_progress``."""
-    channels = rows["channel"].to_pylist()
-    for channel, state, lag in zip(channels, states_of(SourceState, rows), states_of(SourceLag, rows), strict=True):
-        draft.cluster(state.cluster_id, state.cluster).put_source(state, channel, lag)
+        if has_news or version != self.snapshot.version:
+            self.snapshot = draft.finish(version, read_at, EVENTS_KEPT)
+        elif read_at != self.snapshot.read_at:
+            self.snapshot = replace(self.snapshot, read_at=read_at)

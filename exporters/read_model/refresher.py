@@ -8,6 +8,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from exporters.read_model.snapshot import NO_TABLE
+from streaming.contracts.tables import PARTITION_CHANGES
+
 if TYPE_CHECKING:
     from exporters.read_model.reader import TablesReader
     from exporters.read_model.snapshot import ReplicationSnapshot
@@ -20,6 +23,16 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class TableHealth:
+    """How the last reading of one table went; ``age_seconds``: since it was last read, None while it never was."""
+
+    table: str
+    is_readable: bool
+    age_seconds: float | None
+    read_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class ExporterHealth:
     """The state of the exporter itself."""
 
@@ -28,6 +41,7 @@ class ExporterHealth:
     refresh_seconds: float
     refresh_errors: int
     series: int = 0
+    tables: tuple[TableHealth, ...] = ()
 
 
 class Refresher(threading.Thread):
@@ -51,15 +65,31 @@ class Refresher(threading.Thread):
         self.tables = reader.tables
         self.snapshot: ReplicationSnapshot = reader.snapshot
         self.last_error: str | None = None
+        self._statuses = reader.statuses
+
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """Return the tables that cannot be read, each with the sentence that says why."""
+        return {status.table: status.error for status in self._statuses if status.error is not None}
 
     @property
     def health(self) -> ExporterHealth:
         """Return the exporter's own state."""
+        now = time.monotonic()
         return ExporterHealth(
             program_version=self._program_version,
             table_version=self.snapshot.version,
             refresh_seconds=self._seconds,
             refresh_errors=self._errors,
+            tables=tuple(
+                TableHealth(
+                    status.table,
+                    status.error is None,
+                    None if status.read_at is None else max(0.0, now - status.read_at),
+                    status.seconds,
+                )
+                for status in self._statuses
+            ),
         )
 
     def run(self) -> None:
@@ -81,12 +111,14 @@ class Refresher(threading.Thread):
         """Refresh the snapshot once; a failure is counted and logged."""
         began = time.perf_counter()
         try:
-            self.snapshot = self._reader.refresh()
+            self._reader.refresh()
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the tables, the last good snapshot must be served
             self._failed(error)
         else:
             self.last_error = None
+        self.snapshot = self._reader.snapshot
         self._seconds = time.perf_counter() - began
+        self._report_tables()
 
     def stop(self) -> None:
         """End after the current refresh."""
@@ -96,5 +128,19 @@ class Refresher(threading.Thread):
         self._errors += 1
         message = f"{type(error).__name__}: {error}"
         if message != self.last_error:
-            _LOG.warning("the tables could not be read, the last good snapshot is served: %s", message)
+            served = (
+                "nothing is served yet" if self._reader.snapshot.version == NO_TABLE else "the last state is served"
+            )
+            _LOG.warning("the change log could not be read, %s: %s", served, message)
         self.last_error = message
+
+    def _report_tables(self) -> None:
+        """Log the tables that can no longer be read, and those that can be again; the change log is logged above."""
+        before = self.unreadable
+        self._statuses = self._reader.statuses
+        after = self.unreadable
+        for table in sorted({*before, *after} - {PARTITION_CHANGES.name}):
+            if table not in after:
+                _LOG.info("the table %s can be read again", table)
+            elif after[table] != before.get(table):
+                _LOG.warning("%s is left out, the other tables are served: %s", table, after[table])

@@ -1,4 +1,4 @@
-"""Newest samples, taken over into a draft: replica offsets and broker metrics, and how far their sources are."""
+"""Newest samples, taken over into a draft: replica offsets and broker metrics, and how far the sources are applied."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from exporters.read_model.snapshot import BrokerMetric, PartitionOffsets, ReplicaOffsets
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
+from streaming.contracts.state import SourceLag, SourceState
 from streaming.delta.arrow_values import columns_of, rows_as
+from streaming.delta.state_rows import states_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,6 +64,31 @@ def put_broker_metrics(draft: SnapshotDraft, rows: pa.Table) -> None:
     _put_progress(draft, Channel.METRICS, samples)
     for (cluster_id, name), offsets in clusters.items():
         draft.cluster(cluster_id, name).put_broker_metrics(tuple(sorted(offsets)))
+
+
+def put_progress(draft: SnapshotDraft, rows: pa.Table) -> None:
+    """Take over the whole of ``source_progress``."""
+    channels = rows["channel"].to_pylist()
+    for channel, state, lag in zip(channels, states_of(SourceState, rows), states_of(SourceLag, rows), strict=True):
+        draft.cluster(state.cluster_id, state.cluster).put_source(state, channel, lag)
+
+
+def drop_offsets(draft: SnapshotDraft) -> None:
+    """Forget the offsets of every cluster."""
+    for cluster in draft.every_cluster():
+        cluster.put_offsets({}, None)
+
+
+def drop_broker_metrics(draft: SnapshotDraft) -> None:
+    """Forget what the brokers of every cluster measured."""
+    for cluster in draft.every_cluster():
+        cluster.put_broker_metrics(())
+
+
+def drop_lags(draft: SnapshotDraft) -> None:
+    """Forget how far the job is behind every source."""
+    for cluster in draft.every_cluster():
+        cluster.drop_lags()
 
 
 def _put_progress(draft: SnapshotDraft, channel: Channel, samples: Iterable[SampleRow]) -> None:

@@ -22,6 +22,18 @@ NO_TABLE: Final = -1
 """The version of a snapshot that was taken before there was a table."""
 
 
+class TableStatus(NamedTuple):
+    """How the last reading of a table went: the error (None: it was read), how long it took, when one last succeeded.
+
+    ``read_at`` is of the monotonic clock; None while no reading has succeeded. Finding no new version is a success.
+    """
+
+    table: str
+    error: str | None = None
+    seconds: float = 0.0
+    read_at: float | None = None
+
+
 class ClusterTotals(NamedTuple):
     """Changes that a cluster ever counted, deleted topics included."""
 
@@ -188,10 +200,12 @@ class ClusterSnapshot:
     Attributes:
         cluster: its row.
         topics: by topic id; only those with live partitions.
+        unsettled: live partitions that are offline, under-replicated, under min ISR or being reassigned, by topic id
+            and number: few, so that what is counted of them can be counted at each scrape.
         tombstones: deleted partitions that still count in the totals, by topic id and number.
         brokers: by number, those that are gone included.
         totals: counted since the beginning, deleted topics included.
-        departures: broker to cause to how often it left an ISR.
+        departures: broker to cause to how often it left an ISR; None where that cannot be known any more.
         counts: of the live partitions.
         tally: what the counts and totals are made from, for the next snapshot.
         sources: by channel and name.
@@ -205,10 +219,11 @@ class ClusterSnapshot:
 
     cluster: ClusterState
     topics: Mapping[str, TopicPartitions] = field(default_factory=dict)
+    unsettled: Mapping[tuple[str, int], PartitionState] = field(default_factory=dict)
     tombstones: Mapping[tuple[str, int], PartitionState] = field(default_factory=dict)
     brokers: Mapping[int, BrokerState] = field(default_factory=dict)
     totals: ClusterTotals = field(default_factory=ClusterTotals)
-    departures: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    departures: Mapping[int, Mapping[str, int]] | None = field(default_factory=dict)
     counts: PartitionCounts = field(default_factory=PartitionCounts)
     tally: Tally = field(default_factory=Tally)
     sources: Mapping[tuple[str, str], SourceProgress] = field(default_factory=dict)
@@ -237,6 +252,10 @@ class ClusterSnapshot:
         """Return whether the data is too old to state anything."""
         age = self.age_seconds(now)
         return age is None or age > stale_after_seconds
+
+    def isr_removals_of(self, broker: int) -> Mapping[str, int] | None:
+        """Return how often a broker left an ISR, by cause; None while unknown."""
+        return None if self.departures is None else self.departures.get(broker, {})
 
     def registered_brokers(self) -> int | None:
         """Count the registered brokers; None while none was ever reported."""

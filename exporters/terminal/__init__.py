@@ -3,6 +3,7 @@
 From the bottom of the import order to the top (``lint-imports`` checks it):
 
 - ``time_parsing``       parses and formats times
+- ``unreadable``         the tables that a command could not read
 - ``event_filter``       selects events: one rule for a row in memory and, equally, in SQL
 - ``versions``           the version of ``partition_changes`` that ``--as-of`` selects
 - ``live_view``          a snapshot as a live screen; also used by the demo

@@ -9,15 +9,17 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from deltalake import QueryBuilder
 
+from exporters.terminal.unreadable import INTOLERANT
 from streaming.contracts.tables import PARTITION_CHANGES, REPLICATION_EVENTS
 from streaming.delta.arrow_values import columns_of
 from streaming.delta.change_reader import ChangeReader, rows_between
-from streaming.delta.definitions import check_layout
+from streaming.delta.definitions import arrow_schema, check_layout
 from streaming.delta.events import events_of
 from streaming.delta.state_reader import as_of_version
 from streaming.delta.storage import open_table, reading
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from exporters.terminal.event_filter import EventFilter
+    from exporters.terminal.unreadable import Unreadable
 
 Row = dict[str, Any]
 COLUMNS: Final = tuple(
@@ -74,26 +77,46 @@ class EventsTable:
 
 
 def history(
-    tables: Path, selection: EventFilter, *, limit: int | None = None, as_of: int | None = None
+    tables: Path,
+    selection: EventFilter,
+    unreadable: Unreadable = INTOLERANT,
+    *,
+    limit: int | None = None,
+    as_of: int | None = None,
 ) -> Iterator[Row]:
-    """Read the selected events, oldest first.
+    """Read the selected events, oldest first. If the table of events cannot be read, they are read from the changes.
 
     Args:
         tables: the folder of the tables.
         selection: selects events.
+        unreadable: takes the tables that could not be read.
         limit: return only the newest N; None returns all.
         as_of: leave out events that were committed after this version of ``partition_changes``; None reads all.
 
     Raises:
         ChangesRestarted: changes that are not yet in the table of events were deleted.
     """
-    recorded = EventsTable.of(tables, as_of)
-    yield from merged(recorded.select(selection, limit), _after(tables, recorded.version, as_of), selection, limit)
+    recorded: Iterable[Row] = ()
+    version = BEFORE_FIRST
+    with unreadable.collected():
+        table = EventsTable.of(tables, as_of)
+        recorded = _begun(table.select(selection, limit))
+        version = table.version
+    fresh = events_of(arrow_schema(PARTITION_CHANGES).empty_table())
+    with unreadable.collected():
+        fresh = events_of(_after(tables, version, as_of))
+    yield from merged(recorded, fresh, selection, limit)
+
+
+def _begun(rows: Iterator[Row]) -> Iterator[Row]:
+    """Read the first row now: the rows are sorted, so every file was read before it."""
+    first = list(islice(rows, 1))
+    return chain(first, rows)
 
 
 def merged(recorded: Iterable[Row], fresh: pa.Table, selection: EventFilter, limit: int | None) -> Iterable[Row]:
-    """Merge the events of changes that are not yet in the table of events."""
-    added = sorted((row for row in rows_of(events_of(fresh)) if selection.matches(row)), key=_key)
+    """Merge the events of changes that are not yet in the table of events; ``fresh``: their rows, exploded."""
+    added = sorted((row for row in rows_of(fresh) if selection.matches(row)), key=_key)
     rows = heapq.merge(recorded, added, key=_key)
     return rows if limit is None else deque(rows, maxlen=limit)
 

@@ -24,6 +24,7 @@ from exporters.terminal.options import (
 )
 from exporters.terminal.output import RowOutput, output_of, until_closed
 from exporters.terminal.time_parsing import Clock
+from exporters.terminal.unreadable import Unreadable
 from exporters.terminal.versions import as_of as version_as_of
 from streaming.contracts.events import Cause, EventKind
 from streaming.errors import ConfigurationError
@@ -88,7 +89,7 @@ def events(  # noqa: PLR0913 - one parameter per option
         since=None if since is None else clock.read(since),
         until=None if until is None else clock.read(until),
     )
-    output = output_of(row_format, clock)
+    output, unreadable = output_of(row_format, clock), Unreadable()
     if follow and as_of is not None:
         raise ConfigurationError("--follow shows new events and --as-of ends in the past; give one of the two")
     with until_closed():
@@ -96,8 +97,9 @@ def events(  # noqa: PLR0913 - one parameter per option
             _follow(folder, selection, limit or None, output)
         else:
             version = None if as_of is None else version_as_of(folder, as_of, clock)
-            rows = history(folder, selection, limit=limit or None, as_of=version)
+            rows = history(folder, selection, unreadable, limit=limit or None, as_of=version)
             output.print(rows, event_fields(clock, output.format, output.console.width), COLUMNS, event_style)
+    unreadable.raise_if_any()
 
 
 def _follow(folder: Path, selection: EventFilter, limit: int | None, output: RowOutput) -> None:

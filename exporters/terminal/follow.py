@@ -77,5 +77,6 @@ class EventFollower:
         given = set(self._given)
         if not changes:
             return [row for row in recorded.select(event_filter, limit) if row["event_id"] not in given]
-        rows = merged(recorded.select(event_filter, limit), pa.concat_tables(changes), event_filter, limit)
+        fresh = events_of(pa.concat_tables(changes))
+        rows = merged(recorded.select(event_filter, limit), fresh, event_filter, limit)
         return [row for row in rows if row["event_id"] not in given]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from exporters.terminal.output import Row
     from exporters.terminal.time_parsing import Clock
+    from exporters.terminal.unreadable import Unreadable
 
 _STYLES: Final = {IncidentClass.UNCLEAN_ELECTION: "bold red", **dict.fromkeys(PLANNED_CLASSES, "")}
 
@@ -52,13 +53,13 @@ def one_of(rows: Iterable[Row], prefix: str) -> Row:
     return exact[0]
 
 
-def evidence(tables: Path, incident: Row) -> list[dict[str, Any]]:
+def evidence(tables: Path, incident: Row, unreadable: Unreadable) -> list[dict[str, Any]]:
     """Read the events that an incident lists as its evidence, oldest first."""
     selection = EventFilter(
         clusters=(incident["cluster_id"],), since=incident["opened_at"], until=incident["updated_at"]
     )
     ids = set(incident["event_ids"] or ())
-    return [row for row in history(tables, selection) if row["event_id"] in ids]
+    return [row for row in history(tables, selection, unreadable) if row["event_id"] in ids]
 
 
 def incident_fields(clock: Clock) -> tuple[Field, ...]:

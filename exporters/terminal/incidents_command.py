@@ -31,6 +31,7 @@ from exporters.terminal.options import (
 )
 from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
 from exporters.terminal.time_parsing import Clock
+from exporters.terminal.unreadable import Unreadable
 from streaming.contracts.incidents import IncidentClass
 
 
@@ -62,11 +63,12 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     output = output_of(row_format, Clock(time.time_ns() // 1_000, local))
     folder = folder_of(tables, config_file)
     changed_since = None if since is None else output.clock.read(since)
-    rows = read_incidents(folder)
+    rows, unreadable = read_incidents(folder), Unreadable()
     with until_closed():
         if incident is not None:
             selected = one_of(rows, incident)
-            _explain(output, selected, evidence(folder, selected))
+            _explain(output, selected, evidence(folder, selected, unreadable))
+            unreadable.raise_if_any()
             return
         matching = [
             row

@@ -9,7 +9,7 @@ import typer
 
 from exporters.terminal.output import RowFormat
 from streaming.contracts.tables import PARTITION_CHANGES
-from streaming.delta.storage import is_table
+from streaming.delta.storage import is_table, reading
 from streaming.errors import ConfigurationError
 from streaming.settings import load
 
@@ -41,9 +41,13 @@ def folder_of(tables: Path | None, config_file: Path | None) -> Path:
 
     Raises:
         ConfigurationError: the folder contains no tables.
+        TableUnreadable: it cannot be looked into.
     """
     folder = Path(load(config_file).tables.directory) if tables is None else tables
-    if not is_table(folder / PARTITION_CHANGES.name):
+    path = folder / PARTITION_CHANGES.name
+    with reading(str(path)):
+        is_there = is_table(path)
+    if not is_there:
         raise ConfigurationError(
             f"no tables in {folder}; start isrwatch job, or point tables.directory (--tables) at the folder of the "
             "tables"

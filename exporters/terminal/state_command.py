@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.snapshot import ClusterSnapshot
+from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from exporters.terminal import live_view
 from exporters.terminal.groups import group_rows
 from exporters.terminal.options import (
@@ -38,16 +39,20 @@ from exporters.terminal.state_view import (
     topic_rows,
 )
 from exporters.terminal.time_parsing import Clock, span
+from exporters.terminal.unreadable import Unreadable
 from exporters.terminal.versions import as_of as version_as_of
 from streaming.contracts.health import PARTITIONS
 from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.contracts.state import BrokerState
-from streaming.contracts.tables import BROKER_STATE_TABLE
+from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_STATE_TABLE, SOURCE_PROGRESS
 from streaming.delta.queries import open_ours, query, quoted
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, TableUnreadable
 from streaming.settings import load
 
 Row = dict[str, Any]
+STATE_TABLES: Final = frozenset(
+    table.name for table in (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
+)
 # Columns of broker_state that a snapshot has fresher, and one that a terminal has no room for.
 _NOT_FURTHER: Final = frozenset(
     {
@@ -71,6 +76,7 @@ class StateSelection:
         folder: of the tables.
         is_now: whether it is the present state, not one as of a version.
         everything: include healthy partitions.
+        unreadable: takes the tables that cannot be read.
     """
 
     clusters: list[tuple[ClusterSnapshot, Row]]
@@ -78,6 +84,7 @@ class StateSelection:
     folder: Path
     is_now: bool
     everything: bool
+    unreadable: Unreadable
 
 
 def state(  # noqa: PLR0913 - one parameter per option
@@ -114,7 +121,8 @@ def state(  # noqa: PLR0913 - one parameter per option
     output = output_of(row_format, Clock(now, local))
     folder = folder_of(tables, config_file)
     version = None if as_of is None else version_as_of(folder, as_of, output.clock)
-    snapshot = TablesReader(folder).refresh() if version is None else state_as_of(folder, version)
+    unreadable = Unreadable()
+    snapshot = _present(folder, unreadable) if version is None else state_as_of(folder, version, unreadable)
     stale_after = load(config_file).export.stale_after_seconds
     then = now if version is None else snapshot.read_at
     selected = [
@@ -122,12 +130,29 @@ def state(  # noqa: PLR0913 - one parameter per option
         for each in sorted(snapshot.clusters.values(), key=lambda each: each.name)
         if not cluster or each.name in cluster or each.cluster.cluster_id in cluster
     ]
-    selection = StateSelection(selected, tuple(topic or ()), folder, version is None, everything)
+    selection = StateSelection(selected, tuple(topic or ()), folder, version is None, everything, unreadable)
     with until_closed():
         if version is not None:
             output.say(f"as of version {version}, committed {output.clock.iso(snapshot.read_at)}")
         _headings(output, selection, then)
         (chosen[0] if chosen else _partitions)(output, selection)
+    unreadable.raise_if_any()
+
+
+def _present(folder: Path, unreadable: Unreadable) -> ReplicationSnapshot:
+    """Read the present state from the tables that can be read."""
+    reader = TablesReader(folder)
+    try:
+        snapshot = reader.refresh()
+    except TableUnreadable as error:
+        with suppress(TableUnreadable):
+            unreadable.add(str(error))
+            return reader.state_alone()
+        raise
+    for status in reader.statuses:
+        if status.table in STATE_TABLES and status.error is not None:
+            unreadable.add(status.error)
+    return snapshot
 
 
 def _headings(output: RowOutput, selection: StateSelection, now: int) -> None:
@@ -168,7 +193,9 @@ def _clusters(output: RowOutput, selection: StateSelection) -> None:
 
 
 def _brokers(output: RowOutput, selection: StateSelection) -> None:
-    more = _further_columns(selection.folder) if selection.is_now else {}
+    more: dict[str, dict[int, Mapping[str, Any]]] = {}
+    with selection.unreadable.collected():
+        more = _further_columns(selection.folder) if selection.is_now else {}
     rows = [
         row
         for cluster, cluster_columns in selection.clusters
@@ -198,8 +225,10 @@ def _topics(output: RowOutput, selection: StateSelection) -> None:
 
 def _groups(output: RowOutput, selection: StateSelection) -> None:
     ids = {cluster.cluster.cluster_id for cluster, _ in selection.clusters}
-    samples = group_rows(selection.folder / GROUP_OFFSETS.name, selection.topics, output.clock.now)
-    rows = [row for row in samples if row["cluster_id"] in ids]
+    rows: list[Row] = []
+    with selection.unreadable.collected():
+        samples = group_rows(selection.folder / GROUP_OFFSETS.name, selection.topics, output.clock.now)
+        rows = [row for row in samples if row["cluster_id"] in ids]
     numbers = columns_as_fields(("members", PARTITIONS, "lag", "records_lost", "sample_age_seconds"))
     who = (Field("group", text("group")), Field("state", text("group_state")))
     fields = (*who, *numbers, Field("worst", text("worst_partition")))

@@ -90,7 +90,7 @@ def broker_rows(cluster: ClusterSnapshot, freshness: Row, more: Mapping[int, Row
             "led_partitions": counts.led.get(number, 0),
             "hosted_partitions": counts.hosted.get(number, 0),
             "in_sync_partitions": counts.in_sync.get(number, 0),
-            "isr_departures": dict(cluster.departures.get(number, {})),
+            "isr_departures": cluster.isr_removals_of(number),
         }
 
 

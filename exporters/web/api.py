@@ -5,6 +5,7 @@ State that is too old for ``/metrics`` stays readable here, marked ``is_stale``.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from exporters.read_model.snapshot import ReplicationSnapshot, SourceProgress
 
 DEFAULT_LIMIT: Final = 1000
+_LONGEST_LIMIT: Final = 18
 STATES: Final = (
     health.PARTITIONS,
     health.UNDER_REPLICATED,
@@ -53,7 +55,8 @@ def query_of(parameters: Mapping[str, str]) -> ApiQuery:
     limit = parameters.get("limit", str(DEFAULT_LIMIT))
     if not (limit.isascii() and limit.isdecimal()):
         raise ConfigurationError(f"limit is {limit!r}; use a number from 0")
-    return ApiQuery(state=state, cluster=parameters.get("cluster"), topic=parameters.get("topic"), limit=int(limit))
+    rows = int(limit) if len(limit) <= _LONGEST_LIMIT else sys.maxsize  # more than there can be is all of them
+    return ApiQuery(state=state, cluster=parameters.get("cluster"), topic=parameters.get("topic"), limit=rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,7 @@ class JsonApi:
             "led_partitions": cluster.counts.led.get(number, 0),
             "hosted_partitions": cluster.counts.hosted.get(number, 0),
             "in_sync_partitions": cluster.counts.in_sync.get(number, 0),
-            "isr_departures": dict(cluster.departures.get(number, {})),
+            "isr_departures": cluster.isr_removals_of(number),
         }
 
 

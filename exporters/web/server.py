@@ -81,10 +81,11 @@ class Endpoints:
         return PlainTextResponse("the thread that reads the tables has ended; restart isrwatch export\n", 503)
 
     def ready(self, _: HttpRequest) -> Response:
-        """Respond 200 once there is a snapshot to serve, else 503."""
+        """Respond 200 once there is a snapshot to serve, with a line per table that is left out of it; else 503."""
         if self._refresher.snapshot.version == NO_TABLE:
             return PlainTextResponse(self._why_not_ready(), 503)
-        return PlainTextResponse("isrwatch export is ready\n")
+        left_out = (f"without {table}: {why}\n" for table, why in sorted(self._refresher.unreadable.items()))
+        return PlainTextResponse("".join(("isrwatch export is ready\n", *left_out)))
 
     def clusters(self, _: HttpRequest) -> Response:
         """Respond to ``/api/v1/clusters``."""

@@ -16,7 +16,7 @@ from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.definitions import arrow_schema, check_layout
 from streaming.delta.storage import file_path, open_table, read_file
 from streaming.delta.table_log import BEFORE_FIRST, actions_of, files_added, has_entry, identity_of
-from streaming.errors import IsrwatchError
+from streaming.errors import IsrwatchError, TableUnreadable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +64,7 @@ class ChangeReader:
         Raises:
             ChangesRestarted: the versions read so far are not those of this table. The reader keeps its version.
             TableRefused: the table has another layout than this program reads.
-            TableUnreadable: a file is damaged.
+            TableUnreadable: a file is damaged or missing.
         """
         upto = 1 << 62 if to_version is None else to_version
         if self._identity is not None and identity_of(self.path, self.version) == self._identity:
@@ -102,7 +102,13 @@ class ChangeReader:
         return newest, _files_with(table, self.version, newest)
 
     def _rows_of(self, file: str, date: str, upto: int) -> pa.Table:
-        rows = read_file(self.path, file)
+        try:
+            rows = read_file(self.path, file)
+        except FileNotFoundError:
+            raise TableUnreadable(
+                f"cannot read the table {self.path}: its data file {file} is missing; bring back the whole folder of "
+                "the tables from one copy"
+            ) from None
         bounds = pc.min_max(rows["version"]).as_py()
         if rows.num_rows and (bounds["min"] <= self.version or bounds["max"] > upto):
             rows = rows.filter(pc.and_(pc.greater(rows["version"], self.version), pc.less_equal(rows["version"], upto)))

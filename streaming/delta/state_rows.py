@@ -1,13 +1,15 @@
 """States as rows, and rows as states: the one encoder and the one decoder of ``contracts.state``.
 
 What is written and read of a state is what its class names, so no field can be forgotten on the way: a column that the
-rows lack is an error, never a silent null. A null reads as the default of its field.
+rows lack is an error, never a silent null. A null reads as the default of its field; without a default the row is
+damaged.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from itertools import count
+from types import NoneType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ import pyarrow as pa
 from streaming.contracts.observations import ConfigOrigin, SourceKind
 from streaming.contracts.state import ConfigKey, MinIsr
 from streaming.delta.arrow_values import columns_of, struct_columns
+from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,9 +49,12 @@ def states_of(cls: type[S], rows: pa.Table) -> Iterator[S]:
 
     Raises:
         KeyError: the rows lack a column.
+        TableUnreadable: a row has null where a state must have a value.
     """
     names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
-    return _made(cls, columns_of(rows, names))
+    columns = columns_of(rows, names)
+    _check_required(cls, columns)
+    return _made(cls, columns)
 
 
 def structs_of(cls: type[S], rows: pa.Table, column: str) -> Iterator[S | None]:
@@ -56,6 +62,7 @@ def structs_of(cls: type[S], rows: pa.Table, column: str) -> Iterator[S | None]:
 
     Raises:
         KeyError: neither the struct nor the rows have a field of the class.
+        TableUnreadable: a struct that is there has null where a state must have a value.
     """
     structs = rows.column(column).combine_chunks()
     names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
@@ -63,6 +70,7 @@ def structs_of(cls: type[S], rows: pa.Table, column: str) -> Iterator[S | None]:
     columns = {**columns_of(rows, set(names) - within), **struct_columns(rows, column, within)}
     states = _made(cls, columns)
     if not structs.null_count:
+        _check_required(cls, columns)
         return states
     return (state if valid else None for state, valid in zip(states, structs.is_valid().to_pylist(), strict=True))
 
@@ -75,6 +83,16 @@ def fields_of(cls: type[S], rows: pa.Table, names: Iterable[str]) -> dict[str, l
     """
     readers, columns = _readers(cls), columns_of(rows, names)
     return {name: readers[name](columns[name]) for name in names}
+
+
+def _check_required(cls: Any, columns: Mapping[str, list[Any]]) -> None:  # noqa: ANN401 - any of the state classes
+    hints = get_type_hints(cls)
+    for name in cls._fields:
+        if name not in cls._field_defaults and NoneType not in get_args(hints[name]) and None in columns[name]:
+            raise TableUnreadable(
+                f"cannot read a row: it has no {name}, which every {cls.__name__} has; bring back the whole folder of "
+                "the tables from one copy"
+            )
 
 
 def _made(cls: Any, columns: Mapping[str, list[Any]]) -> Iterator[Any]:  # noqa: ANN401 - any of the state classes

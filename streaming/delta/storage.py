@@ -46,7 +46,9 @@ def open_table(path: Path, version: int | None = None) -> DeltaTable | None:
 
 @contextmanager
 def reading(table: str) -> Iterator[None]:
-    """Turn the errors with which delta-rs, Arrow and JSON refuse a damaged or missing file into one sentence.
+    """Turn the errors with which delta-rs, Arrow, JSON and the system refuse a file into one sentence.
+
+    A file that is missing is left to the caller, who may have looked for it: ``FileNotFoundError`` passes.
 
     Args:
         table: where it is, for the sentence.
@@ -56,7 +58,9 @@ def reading(table: str) -> Iterator[None]:
     """
     try:
         yield
-    except (DeltaError, pa.ArrowException, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except FileNotFoundError:
+        raise
+    except (DeltaError, pa.ArrowException, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
         raise TableUnreadable(
             f"cannot read the table {table.removeprefix('file://')}: {_first_sentence(error)}; repair the file, or "
             "bring back the whole folder of the tables from one copy"

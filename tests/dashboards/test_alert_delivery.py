@@ -21,8 +21,10 @@ IMPATIENT = AlertSettings(
     removals_keep_firing="1s",
     under_min_isr_for="1s",
     under_min_isr_keep_firing="1s",
-    stale_ticket_for="1s",
-    stale_page_for="4s",
+    stale_for="1s",
+    blind_for="4s",
+    expected_clusters=("prod",),
+    remembered="1h",
 )
 
 
@@ -39,6 +41,7 @@ kafka_replication_cluster_under_replicated_partitions{{cluster="prod"}} {under_m
 kafka_replication_cluster_offline_partitions{{cluster="prod"}} 0
 kafka_replication_cluster_state_age_seconds{{cluster="prod"}} {age}
 kafka_replication_partition_under_min_isr{{cluster="prod",topic="orders",partition="0"}} {under}
+kafka_replication_topic_under_min_isr_partitions{{cluster="prod",topic="orders"}} {under_min_isr}
 kafka_replication_partition_offline{{cluster="prod",topic="orders",partition="0"}} 0
 kafka_replication_replica_isr_member{{cluster="prod",topic="orders",partition="0",broker="1"}} 1
 kafka_replication_replica_isr_member{{cluster="prod",topic="orders",partition="0",broker="3"}} {1 - under}
@@ -76,8 +79,8 @@ def test_under_min_isr_pages_with_topic_broker_and_cause_and_resolves(
     exporter.text = cluster_text(under_min_isr=2, fenced=2)
     page = eventually(lambda: webhook.alerts("KafkaUnderMinIsr", severity="page", cluster="prod"))[0]
     ticket = eventually(lambda: webhook.alerts("KafkaIsrShrink", broker="3", cause="fenced"))[0]
-    assert page["annotations"]["description"].startswith("Cluster prod: 2 partitions are under min ISR")
-    assert "Topics: orders (1). Brokers missing from these ISRs: 3 (1)." in page["annotations"]["description"]
+    assert page["annotations"]["description"].startswith("Cluster prod: 2 partitions are under min ISR now")
+    assert "Topics: orders (2). Brokers missing from these ISRs: 3 (1)." in page["annotations"]["description"]
     assert ticket["annotations"]["summary"] == "Broker 3 of prod left ISRs: fenced"
     assert webhook.alerts("KafkaIsrShrink", cause="controlled_shutdown") == []
 
@@ -98,8 +101,8 @@ def test_an_exporter_that_dies_is_a_ticket_then_a_page_and_both_resolve_when_it_
     ticket = eventually(lambda: webhook.alerts("KafkaReplicationMonitorStale", severity="ticket", cluster="prod"))[0]
     assert ticket["annotations"]["summary"] == "Replication of prod is not being monitored"
     assert "Sources: the exporter is not responding." in ticket["annotations"]["description"]
-    eventually(lambda: webhook.alerts("KafkaReplicationMonitorStale", severity="page", cluster="prod"))
+    eventually(lambda: webhook.alerts("KafkaReplicationMonitorBlind", severity="page", cluster="prod"))
 
     exporter.status = 200
     eventually(lambda: webhook.alerts("KafkaReplicationMonitorStale", "resolved", severity="ticket"))
-    eventually(lambda: webhook.alerts("KafkaReplicationMonitorStale", "resolved", severity="page"))
+    eventually(lambda: webhook.alerts("KafkaReplicationMonitorBlind", "resolved", severity="page"))

@@ -14,55 +14,116 @@ from dashboards.render import as_yaml
 pytestmark = pytest.mark.prometheus
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-IMPATIENT = AlertSettings(interval="1s", under_min_isr_for="1s", stale_ticket_for="1s", stale_page_for="2s")
+IMPATIENT = AlertSettings(
+    interval="1s",
+    offline_for="1s",
+    under_min_isr_for="1s",
+    stale_for="1s",
+    blind_for="2s",
+    expected_clusters=("main",),
+    remembered="1h",
+)
+NO_DATA = "no fresh data"
+GREEN = "green"
 
 
-def stats(prometheus: Any, panels: list[dict[str, Any]]) -> dict[str, float | None]:
-    """Give the numbers of the first row, by title; None is shown as "no fresh data"."""
-    expressions = {panel["title"]: panel["targets"][0]["expr"] for panel in panels[:6]}
-    return {title: prometheus.value(expression.replace("$cluster", ".+")) for title, expression in expressions.items()}
+def shown(prometheus: Any, panel: dict[str, Any]) -> Any:
+    """Give what Grafana would show: of a stat one number, of a table its rows; the text for no data if there is none.
+
+    A range query is reduced to its last value that is not null, anywhere in the range, as a stat of Grafana does.
+    """
+    rows = [row for target in panel["targets"] for row in _queried(prometheus, target)]
+    if not rows:
+        return panel["fieldConfig"]["defaults"]["noValue"]
+    if panel["type"] == "stat":
+        (row,) = rows
+        return float(row[1])
+    return sorted({tuple(sorted(labels.items())) for labels, _ in rows})
 
 
-def test_an_exposition_is_shown_and_while_it_is_stale_nothing_looks_healthy(
-    panels: list[dict[str, Any]],
+def _queried(prometheus: Any, target: dict[str, Any]) -> list[tuple[dict[str, str], str]]:
+    expression = target["expr"].replace("$cluster", ".+").replace("$topic", ".+").replace("$__range", "1m")
+    if target["instant"]:
+        return [(row["metric"], row["value"][1]) for row in prometheus.query(expression)]
+    rows = prometheus.query(f"last_over_time(({expression})[1h:1s])")
+    return [(row["metric"], row["value"][1]) for row in rows]
+
+
+def color(panel: dict[str, Any], value: Any) -> str:
+    """Give the colour of a stat; without a value it has the base colour of no threshold: none."""
+    if value == NO_DATA:
+        return "none"
+    steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    return str([step["color"] for step in steps if step["value"] is None or step["value"] <= value][-1])
+
+
+@pytest.fixture
+def board(panels: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {panel["title"]: panel for panel in panels}
+
+
+NUMBERS = ["Offline partitions", "Under min ISR", "At min ISR", "Under-replicated", "Fenced brokers"]
+
+
+def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
+    board: dict[str, dict[str, Any]],
     prometheus_server: Callable[..., Any],
     exposition: Callable[..., Any],
     eventually: Callable[..., Any],
 ) -> None:
-    exporter = exposition((GOLDEN / "metrics.prom").read_text())
+    exporter = exposition((GOLDEN / "metrics_healthy.prom").read_text())
     prometheus = prometheus_server(targets={"isrwatch": exporter.address}, rules=[as_yaml(rule_file(IMPATIENT))])
 
-    def firing(name: str, severity: str) -> list[dict[str, Any]]:
-        alerts = prometheus.alerts(name)
-        return [one for one in alerts if one["state"] == "firing" and one["labels"]["severity"] == severity]
+    def firing(name: str) -> list[dict[str, Any]]:
+        return [one for one in prometheus.alerts(name) if one["state"] == "firing"]
 
-    page = eventually(lambda: firing("KafkaUnderMinIsr", "page"))[0]
+    def all_shown() -> dict[str, Any]:
+        return {title: shown(prometheus, panel) for title, panel in board.items() if panel["type"] in {"stat", "table"}}
+
+    eventually(lambda: prometheus.query("kafka_replication_partition_leader"))
+    eventually(lambda: prometheus.query("increase(kafka_replication_cluster_unclean_elections_total[1m])"))
+    healthy = all_shown()
+    assert [healthy[title] for title in NUMBERS] == [0, 0, 0, 0, 0]
+    none = (("cluster", "main"), ("topic", "none"))
+    assert healthy["Topics at risk"] == [none]
+    assert healthy["Partitions at risk"] == [none]
+    assert prometheus.alerts("KafkaOfflinePartitions") == []
+
+    exporter.text = (GOLDEN / "metrics.prom").read_text()
+    page = eventually(lambda: firing("KafkaUnderMinIsr"))[0]
     assert page["labels"]["cluster"] == "main"
-    assert (
-        "1 partitions are under min ISR (producers with acks=all are refused), 1 are offline."
-        in (page["annotations"]["description"])
-    )
-    assert stats(prometheus, panels) == {
-        "Offline partitions": 1,
-        "Under min ISR": 1,
-        "At min ISR": 0,
-        "Under-replicated": 2,
-        "Fenced brokers": 1,
-        "Data age": 1,
-    }
+    assert "1 partitions are under min ISR now" in page["annotations"]["description"]
+    eventually(lambda: firing("KafkaOfflinePartitions"))
+    at_risk = all_shown()
+    assert [at_risk[title] for title in NUMBERS] == [1, 1, 0, 2, 1]
+    for title in ("Topics at risk", "Partitions at risk"):
+        assert none not in at_risk[title]
+        assert {dict(row)["topic"] for row in at_risk[title]} == {"orders", 'odd "topic"\\'}
 
     exporter.text = (GOLDEN / "metrics_stale.prom").read_text()
-    eventually(lambda: firing("KafkaReplicationMonitorStale", "page"))
-    assert stats(prometheus, panels) == {
-        "Offline partitions": None,
-        "Under min ISR": None,
-        "At min ISR": None,
-        "Under-replicated": None,
-        "Fenced brokers": None,
-        "Data age": 61,
+    eventually(lambda: firing("KafkaReplicationMonitorBlind"))
+    blind = all_shown()
+    assert {title: blind[title] for title in NUMBERS} == dict.fromkeys(NUMBERS, NO_DATA)
+    assert (blind["Topics at risk"], blind["Partitions at risk"]) == (NO_DATA, NO_DATA)
+    assert blind["Data age"] == 61
+    green = {
+        title
+        for title, panel in board.items()
+        if panel["type"] == "stat" and color(panel, blind[title]) == GREEN and blind[title] != NO_DATA
     }
-    (page,) = firing("KafkaUnderMinIsr", "page")
-    assert "(last known values: monitoring data is stale)" in page["annotations"]["description"]
+    assert green == set()
+    (page,) = firing("KafkaUnderMinIsr")
+    assert "(monitoring data is stale: as it was)" in page["annotations"]["description"]
+
+    exporter.status = 503
+    eventually(lambda: not prometheus.query("kafka_replication_cluster_state_age_seconds"))
+    gone = all_shown()
+    # What is left is the past of the time range; its columns about the present are empty.
+    assert {title for title, value in gone.items() if value != NO_DATA} <= {
+        "Suspects",
+        "Incidents",
+        "Causes in this time range",
+    }
 
 
 def test_of_two_clusters_only_the_one_at_risk_pages(

@@ -24,7 +24,7 @@ from streaming.contracts.incidents import IncidentClass
 
 LABELS_OF = {metric.name: set(metric.labels) for metric in CATALOGUE} | {
     # Prometheus' own: what fires.
-    "ALERTS": {"alertname", "alertstate", "severity", "cluster"}
+    "ALERTS": {"alertname", "alertstate", "severity", "cluster", "broker"}
 }
 SUBSTITUTES = {"$__rate_interval": "8s", "$__range": "1m", "$cluster": ".+", "$topic": ".+"}
 
@@ -120,8 +120,15 @@ def test_every_aggregation_keeps_only_labels_that_exist(everything: dict[str, st
     for name, expression in everything.items():
         for part in parts(promql_parser.parse(expression)):
             if type(part).__name__ == "AggregateExpr" and part.modifier is not None:
+                made = {
+                    call.args[1].val
+                    for call in parts(part.expr)
+                    if type(call).__name__ == "Call" and call.func.name == "label_replace"
+                }
                 available = [
-                    LABELS_OF[one.name] for one in labelled_by(part.expr) if type(one).__name__ == "VectorSelector"
+                    LABELS_OF[one.name] | made
+                    for one in labelled_by(part.expr)
+                    if type(one).__name__ == "VectorSelector"
                 ]
                 assert all(set(part.modifier.labels) <= labels for labels in available), name
 

@@ -37,7 +37,7 @@ def test_promtool_accepts_the_configuration_with_its_rules(tmp_path: Path) -> No
     outcome = run("promtool", "check", "config", mounted("prometheus", tmp_path) / "etc/prometheus/prometheus.yml")
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
     assert "1 rule files found" in outcome.stdout
-    assert "5 rules found" in outcome.stdout
+    assert "19 rules found" in outcome.stdout
 
 
 @pytest.mark.prometheus
@@ -51,7 +51,7 @@ def test_amtool_accepts_the_configuration() -> None:
     ("labels", "receiver"),
     [
         (("alertname=KafkaUnderMinIsr", "severity=page"), "page"),
-        (("alertname=KafkaIsrShrink", "severity=ticket"), "ticket"),
+        (("alertname=KafkaUnderReplicated", "severity=ticket"), "ticket"),
         (("alertname=Other", "severity=info"), "info"),
         (("alertname=Other",), "info"),
     ],

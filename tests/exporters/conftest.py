@@ -99,7 +99,8 @@ class Rows:
         return self.change("partition", at, **{**identity, "after": after, **more})
 
     def broker(self, number: int, at: int = START, **after: Any) -> dict[str, Any]:
-        known = {"is_registered": True, "is_fenced": False, "rack": f"r{number}", "host": "127.0.0.1", "port": 9091}
+        flags = {"is_registered": True, "is_fenced": False, "is_shutting_down": number == 3, "log_dirs": ["dir-1"]}
+        known = {**flags, "rack": f"r{number}", "host": "127.0.0.1", "port": 9091}
         return self.change("broker", at, broker=number, broker_after={**known, "port": 9090 + number, **after})
 
     def cluster_row(self, at: int = START, **after: Any) -> dict[str, Any]:

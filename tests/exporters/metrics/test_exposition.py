@@ -13,7 +13,7 @@ from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition, ScrapeRequest
 from exporters.metrics.metric import Freshness
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.refresher import ExporterHealth
+from exporters.read_model.refresher import ExporterHealth, TableHealth
 from streaming.changes.incident_signals import FAMILY_OF
 from streaming.contracts.events import Cause
 
@@ -29,7 +29,8 @@ def exposed(
     reader: TablesReader, now: int, request: ScrapeRequest | None = None, exposition: Exposition | None = None
 ) -> str:
     snapshot = reader.refresh()
-    health = ExporterHealth("1.2.3", snapshot.version, 0.25, 7)
+    tables = (TableHealth("partition_changes", True, 0.5, 0.125), TableHealth("incidents", False, None, 0.0))
+    health = ExporterHealth("1.2.3", snapshot.version, 0.25, 7, tables=tables)
     blocks = (exposition or Exposition(STALE_AFTER)).render(snapshot, health, now, request or ScrapeRequest())
     return plain(blocks).decode()
 
@@ -74,6 +75,19 @@ def test_the_exposition_of_one_cluster_is_the_golden_one(reader: TablesReader, f
 
 def test_the_exposition_of_a_stale_cluster_is_the_golden_one(reader: TablesReader, fresh: int, golden: Any) -> None:
     golden("metrics_stale.prom", exposed(reader, fresh + 60 * SECOND))
+
+
+def test_the_exposition_of_a_healthy_cluster_is_the_golden_one(tables: Any, rows: Any, golden: Any) -> None:
+    now = rows.start + 30 * SECOND
+    healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
+    tables.commit(
+        rows.cluster_row(now),
+        *(rows.broker(number) for number in (1, 2, 3)),
+        rows.partition("orders", 0, healthy, is_baseline=True),
+        rows.partition("orders", 1, rows.state([2, 3, 1], [2, 3, 1], 2), is_baseline=True),
+        rows.source(now),
+    )
+    golden("metrics_healthy.prom", exposed(TablesReader(tables.directory), now + SECOND))
 
 
 def test_the_exposition_of_two_clusters_is_the_golden_one(

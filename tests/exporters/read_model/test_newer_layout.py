@@ -26,13 +26,12 @@ if TYPE_CHECKING:
 
     from streaming.contracts.columns import Table
 
-READ = (
-    PARTITION_CHANGES, PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS, INCIDENTS,
-    REPLICA_OFFSETS, BROKER_METRICS,
-)  # fmt: skip
+STATE = (PARTITION_CHANGES, PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
+SIDE = (INCIDENTS, REPLICA_OFFSETS, BROKER_METRICS)
+READ = (*STATE, *SIDE)
 
 
-@pytest.mark.parametrize("newer", READ, ids=lambda table: table.name)
+@pytest.mark.parametrize("newer", STATE, ids=lambda table: table.name)
 def test_a_table_of_a_newer_layout_is_refused_in_one_sentence(tmp_path: Path, newer: Table) -> None:
     for table in READ:
         create_or_upgrade(tmp_path, table)
@@ -41,6 +40,18 @@ def test_a_table_of_a_newer_layout_is_refused_in_one_sentence(tmp_path: Path, ne
 
     with pytest.raises(TableRefused, match=rf"{newer.name}.* was written by a newer isrwatch .*; upgrade isrwatch$"):
         TablesReader(tmp_path).refresh()
+
+
+@pytest.mark.parametrize("newer", SIDE, ids=lambda table: table.name)
+def test_beside_the_state_only_the_newer_table_is_left_out(tmp_path: Path, newer: Table) -> None:
+    for table in READ:
+        create_or_upgrade(tmp_path, table)
+    set_layout(tmp_path / newer.name, newer.layout + 1)
+    reader = TablesReader(tmp_path)
+    reader.refresh()
+    errors = {status.table: status.error for status in reader.statuses if status.error is not None}
+    assert list(errors) == [newer.name]
+    assert (errors[newer.name] or "").endswith("; upgrade isrwatch")
 
 
 def test_so_are_incidents_that_a_command_lists(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_after_an_error_nothing_is_lost_because_everything_is_read_anew(
     reader = TablesReader(tables.directory)
     reader.refresh()
     tables.commit(shrunk(rows, rows.start + SECOND))
-    monkeypatch.setattr(reader._side_tables[0], "read_into", unreadable)
+    monkeypatch.setattr("exporters.read_model.reader.apply_changes", unreadable)
     with pytest.raises(OSError, match="disk"):
         reader.refresh()
     assert partitions(reader.snapshot)["orders", 0].isr == (1, 2, 3)
@@ -208,7 +208,7 @@ def test_after_an_error_nothing_is_lost_because_everything_is_read_anew(
     assert reader.snapshot.clusters["id-of-main"].totals.isr_shrinks == 1
 
 
-def unreadable(_: Any) -> None:
+def unreadable(*_: Any) -> None:
     raise OSError("the disk is gone")
 
 

@@ -1,0 +1,174 @@
+"""Pages about partitions: offline, under min ISR, more than before, elected uncleanly, and no controller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dashboards import signals
+from dashboards.alerts.templates import (
+    FRESH,
+    THIS_CLUSTER,
+    Rule,
+    least_partitions_in,
+    number,
+    or_as_before,
+    partitions_in,
+    query,
+    quoted,
+    rule,
+    suspects,
+    top,
+)
+from dashboards.promql import EVERYWHERE
+
+if TYPE_CHECKING:
+    from dashboards.alerts.settings import AlertSettings
+    from dashboards.promql import Scope, Signal
+
+
+def offline(settings: AlertSettings) -> Rule:
+    """Page for partitions without a leader."""
+    name = "KafkaOfflinePartitions"
+    count = partitions_in(signals.OFFLINE, signals.TOPIC_OFFLINE, settings)
+    return rule(
+        name,
+        "page",
+        or_as_before(name, f"{count} > 0", settings),
+        "Partitions of {{ $labels.cluster }} are offline: neither reads nor writes",
+        f"Cluster {{{{ $labels.cluster }}}}: {number(signals.OFFLINE.now(THIS_CLUSTER))} partitions have no leader"
+        f"{_if_stale()}. Topics: {_topics(signals.TOPIC_OFFLINE)}. {_causes(settings)}",
+        settings,
+        lasting=settings.offline_for,
+    )
+
+
+def under_min_isr(settings: AlertSettings) -> Rule:
+    """Page for partitions that refuse writes: for a minute, or again and again."""
+    name = "KafkaUnderMinIsr"
+    count = partitions_in(signals.UNDER_MIN_ISR, signals.TOPIC_UNDER_MIN_ISR, settings)
+    missing = f"{signals.REPLICA_IN_SYNC.now(THIS_CLUSTER)} == 0"
+    refusing = f"{signals.PARTITION_UNDER_MIN_ISR.now(THIS_CLUSTER)} == 1"
+    brokers = f"count by (broker) (({missing}) and on (cluster, topic, partition) ({refusing}))"
+    return rule(
+        name,
+        "page",
+        or_as_before(name, "\n".join((f"{count} > 0", f"or ({_flapping(settings)})")), settings),
+        "Partitions of {{ $labels.cluster }} refuse writes: under min ISR",
+        f"Cluster {{{{ $labels.cluster }}}}: {number(signals.UNDER_MIN_ISR.now(THIS_CLUSTER))} partitions are under "
+        f"min ISR now (producers with acks=all are refused){_if_stale()}; the worst was so for "
+        f"{number(_longest(settings, settings.flapping_window, THIS_CLUSTER))} s of {settings.flapping_window}. "
+        f"Topics: {_topics(signals.TOPIC_UNDER_MIN_ISR)}. Brokers missing from these ISRs: "
+        f"{top(brokers, '{{ .Labels.broker }} ({{ .Value }})')}. {_causes(settings)}",
+        settings,
+        lasting=settings.under_min_isr_for,
+        keep_firing=settings.under_min_isr_keep_firing,
+    )
+
+
+def _flapping(settings: AlertSettings) -> str:
+    """Return the clusters with a partition that was under min ISR for long in sum, and was so just now."""
+    return (
+        f"{_longest(settings, settings.flapping_window)} > {settings.flapping_seconds} "
+        f"and on (cluster) {_longest(settings, settings.flapping_until)} > 0"
+    )
+
+
+def more(settings: AlertSettings) -> Rule:
+    """Page for trouble that is added to an old one, which pages already."""
+    window = settings.growth_window
+    grown = (
+        f"({partitions_in(cluster, topic, settings)} > ({least_partitions_in(cluster, topic, settings, window)} > 0))"
+        for cluster, topic in (
+            (signals.OFFLINE, signals.TOPIC_OFFLINE),
+            (signals.UNDER_MIN_ISR, signals.TOPIC_UNDER_MIN_ISR),
+        )
+    )
+    return rule(
+        "KafkaMorePartitionsUnavailable",
+        "page",
+        "\nor ".join(grown),
+        "More partitions of {{ $labels.cluster }} are offline or refuse writes than before",
+        f"Cluster {{{{ $labels.cluster }}}}: besides partitions that have been unavailable for {window}, there are "
+        f"more. Offline now: {number(signals.OFFLINE.now(THIS_CLUSTER))}, under min ISR now: "
+        f"{number(signals.UNDER_MIN_ISR.now(THIS_CLUSTER))}. Offline topics: {_topics(signals.TOPIC_OFFLINE)}. "
+        f"Topics under min ISR: {_topics(signals.TOPIC_UNDER_MIN_ISR)}. {_causes(settings)}",
+        settings,
+        lasting=settings.under_min_isr_for,
+    )
+
+
+def unclean_election(settings: AlertSettings) -> Rule:
+    """Page for leaders elected from outside the in-sync replicas: acknowledged records may be lost."""
+    elected = signals.UNCLEAN_ELECTIONS.increase(settings.election_window, EVERYWHERE)
+    return rule(
+        "KafkaUncleanElection",
+        "page",
+        f"{elected} > 0",
+        "Records of {{ $labels.cluster }} may be lost: unclean leader election",
+        'Cluster {{ $labels.cluster }}: about {{ $value | printf "%.0f" }} leaders were elected from outside the '
+        f"in-sync replicas within {settings.election_window}. Records that only the others had are discarded. "
+        f"{suspects()}",
+        settings,
+        keep_firing=settings.election_keep_firing,
+    )
+
+
+def no_controller(settings: AlertSettings) -> Rule:
+    """Page for a metadata quorum without a leader: the metadata log stands still while the brokers answer."""
+    age, up, behind, controller = signals.SOURCE_AGE, signals.QUERY_UP, signals.BEHIND, signals.CONTROLLER
+    log, other = (_of_collector(age, matcher) for matcher in (_REPLICATION, 'channel!="replication"'))
+    silent = (
+        f"max by (cluster) ({log} > {settings.stale_seconds} "
+        f"and on (cluster, collector) {other} <= {settings.stale_seconds})"
+    )
+    applied = (
+        f"min by (cluster) ({up.series(EVERYWHERE, _REPLICATION)}) == 1 "
+        f"and on (cluster) max by (cluster) ({behind.series(EVERYWHERE, _REPLICATION)}) == 0"
+    )
+    forgotten = f"{controller.last_known(settings.remembered)} unless on (cluster) {controller.now()}"
+    return rule(
+        "KafkaNoController",
+        "page",
+        f"({silent} and on (cluster) ({applied}))\nor (({forgotten}) and on (cluster) {FRESH})",
+        "{{ $labels.cluster }} has no active controller",
+        "Cluster {{ $labels.cluster }}: no controller answers the collector as the leader of the metadata quorum, "
+        "while it still reads the brokers. Leaders are not elected, ISRs do not change, topics cannot be created. "
+        f"Last active controller: {number(controller.last_known(settings.remembered, THIS_CLUSTER))}.",
+        settings,
+        lasting=settings.no_controller_for,
+    )
+
+
+# Offsets and broker metrics have channels of their own and contain no ISR changes.
+_REPLICATION = 'channel="replication"'
+
+
+def _of_collector(signal: Signal, matcher: str) -> str:
+    """Return the youngest age by cluster and collector; the name of a source ends with its collector's."""
+    renamed = f'label_replace({signal.series(EVERYWHERE, matcher)}, "collector", "$1", "source", "[^:]*:(.*)")'
+    return f"min by (cluster, collector) ({renamed})"
+
+
+def _longest(settings: AlertSettings, window: str, scope: Scope = EVERYWHERE) -> str:
+    """Return the seconds under min ISR, within a window, of the partition of a cluster that has most of them."""
+    excluded = (f"topic!~{quoted(settings.excluded_topics)}",) if settings.excluded_topics else ()
+    seconds = signals.PARTITION_UNDER_MIN_ISR_SECONDS.series(scope, *excluded)
+    return f"max by (cluster) (increase({seconds}[{window}]))"
+
+
+def _topics(signal: Signal) -> str:
+    return top(f"{signal.now(THIS_CLUSTER)} > 0", "{{ .Labels.topic }} ({{ .Value }})")
+
+
+def _if_stale() -> str:
+    fresh = query(signals.OFFLINE.now(THIS_CLUSTER))
+    return f"{{{{ if not ({fresh}) }}}} (monitoring data is stale: as it was){{{{ end }}}}"
+
+
+def _causes(settings: AlertSettings) -> str:
+    removals = f"{signals.ISR_REMOVALS.increase(settings.suspects_window, THIS_CLUSTER)} > 0"
+    return (
+        f"Left an ISR within {settings.suspects_window}: "
+        + top(removals, 'broker {{ .Labels.broker }} by {{ .Labels.cause }} ({{ .Value | printf "%.0f" }})')
+        + f". {suspects()}"
+    )

@@ -1,0 +1,158 @@
+"""Whether the monitor itself can be believed: blind, stale, queries down, tables unreadable, changes missed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from dashboards import signals
+from dashboards.alerts.templates import THIS_CLUSTER, Rule, quoted, rule, top
+from dashboards.promql import EVERYWHERE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dashboards.alerts.settings import AlertSettings
+
+# Offsets and broker metrics have channels of their own and contain no ISR changes.
+_REPLICATION: Final = 'channel="replication"'
+
+
+def monitor_blind(settings: AlertSettings) -> Iterator[Rule]:
+    """Page for an expected cluster of which there is no fresh data; there is no rule if none is expected."""
+    if settings.expected_clusters:
+        yield rule(
+            "KafkaReplicationMonitorBlind",
+            "page",
+            "\nor ".join(_without_data(cluster, settings) for cluster in settings.expected_clusters),
+            "{{ $labels.cluster }} is not being monitored",
+            f"There has been no fresh data of the expected cluster {{{{ $labels.cluster }}}} for {settings.blind_for}: "
+            "nobody would be alerted to data loss. Sources: " + _sources() + ".",
+            settings,
+            lasting=settings.blind_for,
+        )
+
+
+def _without_data(cluster: str, settings: AlertSettings) -> str:
+    age = signals.DATA_AGE.series(EVERYWHERE, f"cluster={quoted(cluster)}")
+    name = quoted(cluster.replace("$", "$$"))
+    return f'label_replace(absent(min({age}) <= {settings.stale_seconds}), "cluster", {name}, "", "")'
+
+
+def monitor_stale(settings: AlertSettings) -> Rule:
+    """Ticket for stale monitoring data of a cluster that was monitored."""
+    return rule(
+        "KafkaReplicationMonitorStale",
+        "ticket",
+        _stale_condition(settings),
+        "Replication of {{ $labels.cluster }} is not being monitored",
+        "The newest observation of cluster {{ $labels.cluster }} is {{ $value | humanizeDuration }} old. No other "
+        f"replication alert of this cluster can begin. Sources: {_sources()}.",
+        settings,
+        lasting=settings.stale_for,
+    )
+
+
+def _sources() -> str:
+    return top(
+        signals.SOURCE_AGE.now(THIS_CLUSTER),
+        "{{ .Labels.source }} ({{ .Value | humanizeDuration }})",
+        otherwise="the exporter is not responding",
+    )
+
+
+def _stale_condition(settings: AlertSettings) -> str:
+    """Compare the data age; without an exporter, the age of the newest observation it ever exposed."""
+    age, observed = signals.DATA_AGE, signals.SOURCE_OBSERVED
+    newest = f"last_over_time({observed.series(EVERYWHERE, _REPLICATION)}[{settings.remembered}])"
+    return "\n".join((
+        f"{age.now()} > {settings.stale_seconds}",
+        f"or (time() - max by (cluster) ({newest})",
+        f"  unless on (cluster) {age.now()}) > {settings.stale_seconds}",
+    ))  # fmt: skip
+
+
+def query_down(settings: AlertSettings) -> Rule:
+    """Ticket for a channel of the bus that is not applied: its query is down, or the whole job."""
+    up, age = signals.QUERY_UP, signals.REPORT_AGE
+    return rule(
+        "KafkaReplicationJobQueryDown",
+        "ticket",
+        "\n".join((
+            f"min by (cluster, channel) ({age.series()}) > {settings.report_seconds}",
+            f"or min by (cluster, channel) (min_over_time({up.series()}[{settings.query_window}])) == 0",
+        )),
+        "Channel {{ $labels.channel }} of {{ $labels.cluster }} is not applied: its query is down",
+        "{{ if gt $value 0.0 }}The job that applies the channel {{ $labels.channel }} of cluster "
+        "{{ $labels.cluster }} last reported {{ $value | humanizeDuration }} ago: it is not running."
+        "{{ else }}The query that applies the channel {{ $labels.channel }} of cluster {{ $labels.cluster }} "
+        "keeps failing; the job restarts it.{{ end }} "
+        "No data is lost: the bus retains what is not applied. Backlog: "
+        + top(
+            f"{signals.BEHIND.now(THIS_CLUSTER)} > 0",
+            "{{ .Labels.source }} ({{ .Value | humanize1024 }}B)",
+            otherwise="none reported",
+        )
+        + ".",
+        settings,
+        lasting=settings.query_down_for,
+    )  # fmt: skip
+
+
+def table_unreadable(settings: AlertSettings) -> Rule:
+    """Ticket for a table that the exporter cannot read."""
+    return rule(
+        "KafkaReplicationTableUnreadable",
+        "ticket",
+        f"{signals.TABLE_READABLE.now()} == 0",
+        "The exporter cannot read the table {{ $labels.table }}",
+        f"The exporter has not been able to read the table {{{{ $labels.table }}}} for {settings.table_for}. What "
+        "comes from it is absent: panels have no value, and alerts on it cannot fire. /-/ready of the exporter and its "
+        "log have the reason.",
+        settings,
+        lasting=settings.table_for,
+    )
+
+
+def min_isr_unknown(settings: AlertSettings) -> Rule:
+    """Ticket for partitions that may be under min ISR without being counted."""
+    return rule(
+        "KafkaMinIsrUnknown",
+        "ticket",
+        f"{signals.UNKNOWN_MIN_ISR.now()} > 0",
+        "min.insync.replicas of {{ $value }} partitions of {{ $labels.cluster }} is unknown",
+        "Cluster {{ $labels.cluster }}: of {{ $value }} partitions min.insync.replicas is unknown. They may refuse "
+        "writes without an alert: KafkaUnderMinIsr does not count them.",
+        settings,
+        lasting=settings.unknown_min_isr_for,
+    )
+
+
+def missed_changes(settings: AlertSettings) -> Rule:
+    """Ticket for changes that the metadata log had and nobody observed; polling misses some by its nature."""
+    missed = signals.MISSED_CHANGES.increase(settings.counted_window, EVERYWHERE)
+    logged = f'{signals.CLUSTER_INFO.full_name}{{authority="metadata_log"}}'
+    return rule(
+        "KafkaReplicationChangesMissed",
+        "ticket",
+        f"{missed} > 0\nand on (cluster) max by (cluster) ({logged})",
+        "Changes of {{ $labels.cluster }} were not observed",
+        'Cluster {{ $labels.cluster }}: about {{ $value | printf "%.0f" }} changes of partitions within '
+        f"{settings.counted_window} are known from their epochs only. What happened in them, and why, is in no table.",
+        settings,
+        keep_firing=settings.counted_keep_firing,
+    )
+
+
+def quarantined(settings: AlertSettings) -> Rule:
+    """Ticket for observations that could not be parsed."""
+    refused = signals.QUARANTINED.increase(settings.counted_window, EVERYWHERE, by=signals.CLUSTER)
+    return rule(
+        "KafkaReplicationRecordsQuarantined",
+        "ticket",
+        f"{refused} > 0",
+        "Observations of {{ $labels.cluster }} cannot be parsed",
+        'Cluster {{ $labels.cluster }}: about {{ $value | printf "%.0f" }} observations within '
+        f"{settings.counted_window} could not be parsed. They are kept in the table quarantine, and change no state.",
+        settings,
+        keep_firing=settings.counted_keep_firing,
+    )

@@ -1,0 +1,149 @@
+"""Replicas and brokers that are missing: lost brokers, under-replication, ISRs that flap, disks, reassignments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from dashboards import signals
+from dashboards.alerts.planned import DOWN, STOPPED_ON_PURPOSE, UNPLANNED_CAUSES, unannounced, unplanned
+from dashboards.alerts.templates import THIS_CLUSTER, Rule, number, or_as_before, rule, suspects, top
+from dashboards.promql import EVERYWHERE
+
+if TYPE_CHECKING:
+    from dashboards.alerts.settings import AlertSettings
+
+_DIR_FAILURE: Final = 'cause="dir_failure"'
+
+
+def broker_lost(settings: AlertSettings) -> Rule:
+    """Page for a broker that nobody stopped, and without which partitions are at min ISR."""
+    name = "KafkaBrokerLost"
+    lost = unplanned(DOWN)
+    at_risk = f"{signals.MISSING_AT_MIN_ISR.now()} > 0"
+    return rule(
+        name,
+        "page",
+        or_as_before(name, f"({at_risk}) and on (cluster, broker) ({lost})", settings, "cluster, broker"),
+        "Broker {{ $labels.broker }} of {{ $labels.cluster }} is lost, and partitions depend on the rest",
+        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been down for "
+        f"{settings.broker_lost_for} and was not stopped on purpose. {{{{ $value }}}} of its partitions are at min "
+        "ISR, or below: the next broker to leave stops their writes. At min ISR in the cluster: "
+        f"{number(signals.AT_MIN_ISR.now(THIS_CLUSTER))}, under: {number(signals.UNDER_MIN_ISR.now(THIS_CLUSTER))}. "
+        f"{suspects()}",
+        settings,
+        lasting=settings.broker_lost_for,
+    )
+
+
+def under_replicated(settings: AlertSettings) -> Rule:
+    """Ticket for a broker that has been missing from ISRs for long."""
+    return rule(
+        "KafkaUnderReplicated",
+        "ticket",
+        unannounced(f"{signals.MISSING_FROM_ISR.now()} > 0"),
+        "Broker {{ $labels.broker }} of {{ $labels.cluster }} is missing from ISRs",
+        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been missing from the ISR of partitions for "
+        f"{settings.under_replicated_for}; now of {{{{ $value }}}}. Under-replicated partitions in the cluster: "
+        f"{number(signals.UNDER_REPLICATED.now(THIS_CLUSTER))}. {suspects()}",
+        settings,
+        lasting=settings.under_replicated_for,
+    )
+
+
+def broker_down(settings: AlertSettings) -> Rule:
+    """Ticket for a broker that went down without a controlled shutdown."""
+    return rule(
+        "KafkaBrokerDown",
+        "ticket",
+        unplanned(DOWN),
+        "Broker {{ $labels.broker }} of {{ $labels.cluster }} is down",
+        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} has been fenced or unregistered for "
+        f"{settings.broker_down_for}, without a controlled shutdown. Fenced brokers in the cluster: "
+        f"{number(signals.FENCED_BROKERS.now(THIS_CLUSTER))}. {suspects()}",
+        settings,
+        lasting=settings.broker_down_for,
+    )
+
+
+def broker_stopped(settings: AlertSettings) -> Rule:
+    """Ticket for a broker that was stopped on purpose and has not returned."""
+    return rule(
+        "KafkaBrokerStopped",
+        "ticket",
+        unannounced(f"{DOWN}\nand on (cluster, broker) {STOPPED_ON_PURPOSE}"),
+        "Broker {{ $labels.broker }} of {{ $labels.cluster }} was stopped and has not returned",
+        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} shut down in a controlled way and has not "
+        f"registered again for {settings.broker_stopped_for}. Under-replicated partitions in the cluster: "
+        f"{number(signals.UNDER_REPLICATED.now(THIS_CLUSTER))}.",
+        settings,
+        lasting=settings.broker_stopped_for,
+    )
+
+
+def isr_flapping(settings: AlertSettings) -> Rule:
+    """Ticket for a broker that leaves ISRs again and again."""
+    left = signals.ISR_REMOVALS.increase(settings.flaps_step, EVERYWHERE, UNPLANNED_CAUSES, by=signals.BROKER)
+    return rule(
+        "KafkaIsrFlapping",
+        "ticket",
+        f"sum_over_time((({left}) > bool 0)[{settings.flaps_window}:{settings.flaps_step}]) >= {settings.flaps}",
+        "Broker {{ $labels.broker }} of {{ $labels.cluster }} leaves ISRs again and again",
+        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} left in-sync replicas in {{ $value }} spells "
+        f"of {settings.flaps_step} within {settings.flaps_window}. {suspects()}",
+        settings,
+    )
+
+
+def isr_shrink(settings: AlertSettings) -> Rule:
+    """Info about unplanned ISR removals: one alert per broker and cause."""
+    left = signals.ISR_REMOVALS.increase(settings.removals_window, EVERYWHERE, UNPLANNED_CAUSES)
+    return rule(
+        "KafkaIsrShrink",
+        "info",
+        unannounced(f"{left} > 0"),
+        "Broker {{ $labels.broker }} of {{ $labels.cluster }} left ISRs: {{ $labels.cause }}",
+        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} left in-sync replicas, cause "
+        '{{ $labels.cause }}: about {{ $value | printf "%.0f" }} ISR removals '
+        f"within {settings.removals_window}. "
+        f"Under-replicated partitions now: {number(signals.UNDER_REPLICATED.now(THIS_CLUSTER))}, "
+        f"under min ISR: {number(signals.UNDER_MIN_ISR.now(THIS_CLUSTER))}. {suspects()}",
+        settings,
+        keep_firing=settings.removals_keep_firing,
+    )
+
+
+def log_dir_offline(settings: AlertSettings) -> Rule:
+    """Ticket for a broker with fewer usable log directories than it had."""
+    online = signals.ONLINE_LOG_DIRS
+    before = f"max by (cluster, broker) (max_over_time({online.series()}[{settings.log_dir_window}]))"
+    return rule(
+        "KafkaLogDirOffline",
+        "ticket",
+        f"{before} - {online.now()} > 0",
+        "A log directory of broker {{ $labels.broker }} of {{ $labels.cluster }} is offline",
+        "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} can use {{ $value }} log directories less than "
+        f"within the last {settings.log_dir_window}: a disk failed. ISR removals by a failed directory within the last "
+        f"hour: "
+        + top(
+            f"{signals.ISR_REMOVALS.increase('1h', THIS_CLUSTER, _DIR_FAILURE)} > 0",
+            'broker {{ .Labels.broker }} ({{ .Value | printf "%.0f" }})',
+        )
+        + ".",
+        settings,
+    )
+
+
+def reassignment_stuck(settings: AlertSettings) -> Rule:
+    """Ticket for reassignments of which none ends for long."""
+    moving, window = signals.REASSIGNING, settings.reassignment_window
+    before = f"max by (cluster) ({moving.full_name} offset {window}) > 0"
+    unchanged = f"max by (cluster) (changes({moving.full_name}[{window}])) == 0"
+    return rule(
+        "KafkaReassignmentStuck",
+        "ticket",
+        f"{moving.now()} > 0\nand on (cluster) {before}\nand on (cluster) {unchanged}",
+        "Reassignments of {{ $labels.cluster }} are stuck",
+        "Cluster {{ $labels.cluster }}: {{ $value }} partitions are being reassigned, and for "
+        f"{window} none was completed, cancelled or begun.",
+        settings,
+    )

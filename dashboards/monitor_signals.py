@@ -1,0 +1,72 @@
+"""The signals of the monitor itself: sources, queries of the job, tables. They are part of ``signals``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from dashboards.promql import Signal, SignalType, Unit
+
+SOURCE: Final = ("cluster", "channel", "source")
+_source = partial(Signal, labels=SOURCE)
+
+SOURCE_AGE: Final = _source(
+    "Age of each source",
+    "source_age_seconds",
+    (
+        "Seconds since the newest observation of each source. Heartbeats keep a running source near 5 s. A source "
+        "whose age grows has stopped: see its collector's log. If all ages grow together, the Spark job has stopped."
+    ),
+    unit=Unit.SECONDS,
+    copies="min",
+)
+SOURCE_OBSERVED: Final = _source(
+    "Newest observation",
+    "source_observed_timestamp_seconds",
+    "Time of the newest observation of a source, in seconds since 1970.",
+    unit=Unit.SECONDS,
+)
+BEHIND: Final = _source(
+    "Not applied yet",
+    "source_behind_bytes",
+    (
+        "Bytes of each source's log on the bus that the job has not applied. Normally near 0; a growing backlog is a "
+        "query that is down or cannot keep up. No data is lost: the bus retains it until the tables have it."
+    ),
+    unit=Unit.BYTES,
+    copies="min",
+)
+REPORT_AGE: Final = _source(
+    "Age of the job's report",
+    "source_report_age_seconds",
+    "Seconds since the job last reported on its sources. It reports every 5 s; above a minute it is not running.",
+    unit=Unit.SECONDS,
+    copies="min",
+)
+QUERY_UP: Final = _source(
+    "Queries of the job",
+    "source_query_up",
+    (
+        "Whether the query that applies each source was running at the job's last report: green is running, red is "
+        "failed and being restarted, nothing: the job has not reported for a minute. A band of alternating colours is "
+        "a query that fails soon after each start."
+    ),
+    copies="min",
+)
+QUARANTINED: Final = _source(
+    "Quarantined observations",
+    "quarantined_total",
+    (
+        "Unparsable observations, kept verbatim in the table quarantine with the reason. Should be 0; after an "
+        "upgrade of only the collector or only the job, upgrade the other."
+    ),
+    kind=SignalType.COUNTER,
+)
+
+TABLE_READABLE: Final = Signal(
+    name="Tables that can be read",
+    meaning="Whether the exporter could read each table when it last tried; if not, what comes from it is absent.",
+    metric="exporter_table_read_success",
+    labels=("table",),
+    copies="min",
+)

@@ -1,0 +1,80 @@
+"""Metrics that count the partitions that are not as they should be: by topic, by missing broker, being reassigned.
+
+Those of clusters and brokers are counted at each scrape: few partitions are in such a state, unless much is wrong.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from exporters.metrics.metric import OWN_PREFIX, ClusterMetric, Sample, TopicMetric
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from exporters.read_model.snapshot import ClusterSnapshot
+    from streaming.contracts.state import PartitionState
+
+
+def _of_topic(name: str, text: str, is_counted: Callable[[PartitionState], bool]) -> TopicMetric:
+    return TopicMetric(
+        name=f"{OWN_PREFIX}topic_{name}_partitions",
+        labels=("cluster", "topic"),
+        help=text,
+        value=lambda topic: sum(map(is_counted, topic.partitions.values())),
+    )
+
+
+def _by_missing_broker(
+    is_counted: Callable[[PartitionState], bool],
+) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
+    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+        counts: Counter[int] = Counter(
+            broker
+            for partition in cluster.unsettled.values()
+            if partition.is_under_replicated and is_counted(partition)
+            for broker in partition.replicas
+            if broker not in partition.isr and broker not in partition.adding_replicas
+        )
+        for broker in cluster.known_brokers():
+            yield (cluster.name, str(broker)), counts[broker]
+
+    return samples
+
+
+def _reassigning(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    moving = (each.adding_replicas or each.removing_replicas for each in cluster.unsettled.values())
+    yield (cluster.name,), sum(map(bool, moving))
+
+
+def _is_at_most_at_min_isr(partition: PartitionState) -> bool:
+    return bool(partition.is_at_min_isr or partition.is_under_min_isr or partition.is_offline)
+
+
+UNSETTLED_METRICS: Final = (
+    ClusterMetric(
+        name=f"{OWN_PREFIX}cluster_reassigning_partitions",
+        labels=("cluster",),
+        help="Partitions with a reassignment that is not complete.",
+        samples=_reassigning,
+    ),
+    _of_topic("offline", "Partitions of the topic without a leader.", lambda partition: partition.is_offline),
+    _of_topic(
+        "under_min_isr",
+        "Partitions of the topic that refuse writes with acks=all; those of unknown min ISR are not counted.",
+        lambda partition: bool(partition.is_under_min_isr),
+    ),
+    ClusterMetric(
+        name=f"{OWN_PREFIX}broker_missing_from_isr_partitions",
+        labels=("cluster", "broker"),
+        help="Under-replicated partitions that the broker is assigned to, while it is not in their ISR.",
+        samples=_by_missing_broker(lambda _: True),
+    ),
+    ClusterMetric(
+        name=f"{OWN_PREFIX}broker_missing_at_min_isr_partitions",
+        labels=("cluster", "broker"),
+        help="Of those, the partitions that are at or under min ISR, or offline.",
+        samples=_by_missing_broker(_is_at_most_at_min_isr),
+    ),
+)

@@ -1,0 +1,134 @@
+"""The tables that no change is read from: each is read for itself, and a damaged one costs its own series only.
+
+What it added to the snapshots is dropped then, so that no number outlives what is known; the other tables go on.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from exporters.read_model.advice import ADVICE_COLUMNS, TIMES_COLUMNS, drop_advice, drop_times, put_advice, put_times
+from exporters.read_model.incidents import INCIDENT_COLUMNS, IS_OVER_SELECTED, drop_incidents, put_incidents
+from exporters.read_model.samples import (
+    drop_broker_metrics,
+    drop_lags,
+    drop_offsets,
+    put_broker_metrics,
+    put_offsets,
+    put_progress,
+)
+from exporters.read_model.snapshot import TableStatus
+from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
+from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, INCIDENTS, SOURCE_PROGRESS
+from streaming.delta.queries import open_ours, query, quoted
+from streaming.delta.table_log import BEFORE_FIRST, has_moved
+from streaming.errors import IsrwatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from exporters.read_model.draft import SnapshotDraft
+    from streaming.contracts.columns import Table
+
+# A table is read again after resting this many times what the last reading took, and this many seconds after an error.
+REST_PER_WORK: Final = 5.0
+REST_AFTER_ERROR: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SideContent:
+    """What is read of one table.
+
+    Attributes:
+        definition: the table.
+        put: takes over all its rows.
+        drop: forgets what was taken over, of every cluster.
+        selected: what is read of each row, in SQL; "" is every column.
+    """
+
+    definition: Table
+    put: Callable[[SnapshotDraft, pa.Table], None]
+    drop: Callable[[SnapshotDraft], None]
+    selected: str = ""
+
+
+SIDE_CONTENTS: Final = (
+    SideContent(REPLICA_OFFSETS, put_offsets, drop_offsets),
+    SideContent(BROKER_METRICS, put_broker_metrics, drop_broker_metrics),
+    SideContent(SOURCE_PROGRESS, put_progress, drop_lags),
+    SideContent(CLUSTER_STATE_TABLE, put_times, drop_times, quoted(TIMES_COLUMNS)),
+    SideContent(BROKER_STATE_TABLE, put_advice, drop_advice, quoted(ADVICE_COLUMNS)),
+    SideContent(INCIDENTS, put_incidents, drop_incidents, f"{quoted(INCIDENT_COLUMNS)}, {IS_OVER_SELECTED}"),
+)
+
+
+class SideTable:
+    """One of these tables: all its rows are read when it has another version."""
+
+    def __init__(self, tables: Path, content: SideContent) -> None:
+        """Watch a table.
+
+        Args:
+            tables: the folder of the tables.
+            content: which table, and what becomes of its rows.
+        """
+        self._content = content
+        self._path = tables / content.definition.name
+        self.status = TableStatus(content.definition.name)
+        self._was_there = False
+        self.forget()
+
+    def forget(self) -> None:
+        """Read it again at the next look."""
+        self._version = BEFORE_FIRST
+        self._not_before = 0.0
+
+    def read_into(self, draft: SnapshotDraft) -> None:
+        """Read the table if it has another version, and has rested from the last reading. Raises nothing."""
+        began = time.monotonic()
+        if began < self._not_before:
+            return
+        try:
+            has_read = self._read(draft)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with this table, the others must be served
+            self._fail(draft, error, began)
+            return
+        ended = time.monotonic()
+        seconds = ended - began if has_read else self.status.seconds
+        self.status = TableStatus(self.status.table, None, seconds, ended)
+        if has_read:
+            self._not_before = ended + (ended - began) * REST_PER_WORK
+
+    def _read(self, draft: SnapshotDraft) -> bool:
+        """Read the rows of another version; return whether there was one."""
+        if not has_moved(self._path, self._version) and not (self._was_there and self._version == BEFORE_FIRST):
+            return False
+        table = open_ours(self._path.parent, self._content.definition)
+        if table is None:
+            if self._was_there:
+                raise IsrwatchError(f"the table {self._path} is gone; bring back the whole folder of the tables")
+            return False
+        selected = self._content.selected or quoted(self._content.definition.column_names())
+        self._content.put(draft, query(table, f"SELECT {selected} FROM rows"))  # noqa: S608 - names of our own columns
+        self._version, self._was_there = table.version(), True
+        return True
+
+    def _fail(self, draft: SnapshotDraft, error: Exception, began: float) -> None:
+        self._content.drop(draft)
+        self.forget()
+        ended = time.monotonic()
+        sentence = sentence_of(error, self._path)
+        self.status = TableStatus(self.status.table, sentence, ended - began, self.status.read_at)
+        self._not_before = ended + max(REST_AFTER_ERROR, (ended - began) * REST_PER_WORK)
+
+
+def sentence_of(error: Exception, path: Path) -> str:
+    """Say why a table cannot be read: our own errors are sentences, any other is about its rows."""
+    if isinstance(error, IsrwatchError):
+        return str(error)
+    return f"cannot read the table {path}: {type(error).__name__}: {error}"

@@ -1,0 +1,113 @@
+"""Scenes for promtool: a healthy cluster, what differs from it, and exactly which alerts fire at which time."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from exporters.metrics.brokers import ISR_REMOVAL_CAUSES
+
+HOURS = 4
+STEPS = HOURS * 120  # of 30 s
+PREFIX = "kafka_replication_"
+BROKERS = ("1", "2", "3")
+LOG = 'channel="replication", source="metadata_log:c1"'
+OFFSETS = 'channel="offsets", source="offsets:c1"'
+
+
+def always(value: float) -> str:
+    return f"{value}x{STEPS}"
+
+
+def from_minute(minute: float, value: float, before: float = 0, until: float | None = None, after: float = 0) -> str:
+    """One value up to a minute, another from then on, or until another minute."""
+    begin = int(minute * 2)
+    if until is None:
+        return f"{before}x{begin - 1} {value}x{STEPS - begin}"
+    end = int(until * 2)
+    return f"{before}x{begin - 1} {value}x{end - begin - 1} {after}x{STEPS - end}"
+
+
+def healthy(cluster: str = "prod") -> dict[str, str]:
+    """Every series that an alert reads, of a cluster without trouble."""
+    own = f'cluster="{cluster}"'
+    zeros = ("offline", "under_min_isr", "under_replicated", "unknown_min_isr", "at_min_isr", "reassigning")
+    series = {f"cluster_{name}_partitions{{{own}}}": always(0) for name in zeros}
+    series |= {f"cluster_{name}_total{{{own}}}": always(0) for name in ("unclean_elections", "missed_changes")}
+    series |= {
+        f"cluster_state_age_seconds{{{own}}}": always(2),
+        f"cluster_controller{{{own}}}": always(100),
+        f"cluster_fenced_brokers{{{own}}}": always(0),
+        f'cluster_info{{{own}, cluster_id="c", authority="metadata_log"}}': always(1),
+        f"quarantined_total{{{own}, {LOG}}}": always(0),
+        f"source_observed_timestamp_seconds{{{own}, {LOG}}}": f"0+30x{STEPS}",
+        f'partition_under_min_isr_seconds_total{{{own}, topic="orders", partition="0"}}': always(0),
+        'exporter_table_read_success{table="incidents"}': always(1),
+    }
+    for source in (LOG, OFFSETS):
+        series |= {
+            f"source_age_seconds{{{own}, {source}}}": always(3),
+            f"source_report_age_seconds{{{own}, {source}}}": always(2),
+            f"source_query_up{{{own}, {source}}}": always(1),
+            f"source_behind_bytes{{{own}, {source}}}": always(0),
+        }
+    for broker in BROKERS:
+        values = {"fenced": 0, "registered": 1, "shutting_down": 0, "hosted_partitions": 100, "online_log_dirs": 2}
+        values |= {"missing_from_isr_partitions": 0, "missing_at_min_isr_partitions": 0}
+        series |= {f'broker_{name}{{{own}, broker="{broker}"}}': always(value) for name, value in values.items()}
+        for cause in ISR_REMOVAL_CAUSES:
+            series[f'broker_isr_departures_total{{{own}, broker="{broker}", cause="{cause.value}"}}'] = always(0)
+    return series
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What differs from a healthy cluster, and the alerts that fire: minute -> "severity Name{more labels}".
+
+    An empty value removes a series.
+    """
+
+    differs: Mapping[str, str]
+    firing: Mapping[float, set[str]]
+    begin: Mapping[str, str] = field(default_factory=healthy)
+
+    def case(self, name: str) -> dict[str, Any]:
+        series = {key: values for key, values in {**self.begin, **self.differs}.items() if values}
+        return {
+            "name": name,
+            "interval": "30s",
+            "input_series": [{"series": PREFIX + key, "values": values} for key, values in series.items()],
+            "promql_expr_test": [
+                {
+                    "expr": "count by (alertname, severity, cluster, broker, cause, channel, table) "
+                    '(ALERTS{alertstate="firing"})',
+                    "eval_time": f"{round(minute * 60)}s",
+                    "exp_samples": [{"labels": _labels(alert), "value": 1} for alert in sorted(alerts)],
+                }
+                for minute, alerts in self.firing.items()
+            ],
+        }
+
+
+def _labels(alert: str) -> str:
+    """Spell "page KafkaX{broker="3"}" as the labels of a sample; the cluster is prod, unless it is named."""
+    severity, _, rest = alert.partition(" ")
+    name, _, more = rest.rstrip("}").partition("{")
+    labels = [f'alertname="{name}"', f'severity="{severity}"']
+    if "cluster=" not in more and "table=" not in more:
+        labels.append('cluster="prod"')
+    return "{" + ", ".join([*labels, *([more] if more else [])]) + "}"
+
+
+def run(directory: Path, name: str, scene: Scene, rules: str) -> subprocess.CompletedProcess[str]:
+    """Let promtool play a scene under some rules."""
+    (directory / "alerts.yml").write_text(rules)
+    test = {"rule_files": ["alerts.yml"], "evaluation_interval": "30s", "tests": [scene.case(name)]}
+    (directory / "scene.yml").write_text(yaml.safe_dump(test, width=10_000))
+    command = ["promtool", "test", "rules", str(directory / "scene.yml")]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,0 +1,307 @@
+"""Exactly the alerts that must fire, at the times that matter: begin, three hours later, after the end.
+
+The whole set of firing alerts is compared, so each scene also shows which other alerts stay silent.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboards.alerts import AlertSettings, rule_file
+from dashboards.render import as_yaml
+from tests.dashboards.scenes import LOG, OFFSETS, STEPS, Scene, always, from_minute, run
+
+pytestmark = pytest.mark.prometheus
+
+EXPECTING = as_yaml(rule_file(AlertSettings(expected_clusters=("prod",))))
+EXCLUDING = as_yaml(rule_file(AlertSettings(excluded_topics="junk-.*")))
+LATE = 200.0  # minutes: more than three hours after the begin
+PROD = 'cluster="prod"'
+
+
+def broker(name: str, number: int = 3) -> str:
+    return f'broker_{name}{{{PROD}, broker="{number}"}}'
+
+
+def left(cause: str, number: int = 3) -> str:
+    return f'broker_isr_departures_total{{{PROD}, broker="{number}", cause="{cause}"}}'
+
+
+def stopped_data(minute: float) -> dict[str, str]:
+    """The state is withdrawn, while ages and counters stay."""
+    end = int(minute * 2)
+    zeros = ("offline", "under_min_isr", "under_replicated", "unknown_min_isr", "at_min_isr", "reassigning")
+    gauges = {f"cluster_{name}_partitions{{{PROD}}}": f"0x{end - 1} stale" for name in zeros}
+    ages = f"2x{end - 3} 2+30x{STEPS - end + 2}"
+    return {
+        **gauges,
+        f"cluster_controller{{{PROD}}}": f"100x{end - 1} stale",
+        f"cluster_state_age_seconds{{{PROD}}}": ages,
+        f"source_age_seconds{{{PROD}, {LOG}}}": ages,
+    }
+
+
+def lost_broker(begin: float, until: float | None = None, *, at_min: int = 100) -> dict[str, str]:
+    return {
+        broker("fenced"): from_minute(begin, 1, until=until),
+        broker("missing_from_isr_partitions"): from_minute(begin, 100, until=until),
+        broker("missing_at_min_isr_partitions"): from_minute(begin, at_min, until=until),
+        f"cluster_under_replicated_partitions{{{PROD}}}": from_minute(begin, 100, until=until),
+        left("fenced"): from_minute(begin, 100, until=until, after=100),
+    }
+
+
+NOTE = 'info KafkaIsrShrink{broker="3", cause="fenced"}'
+LOST = 'page KafkaBrokerLost{broker="3"}'
+DOWN = 'ticket KafkaBrokerDown{broker="3"}'
+MISSING = 'ticket KafkaUnderReplicated{broker="3"}'
+OFFLINE = "page KafkaOfflinePartitions"
+UNDER = "page KafkaUnderMinIsr"
+MORE = "page KafkaMorePartitionsUnavailable"
+STALE = "ticket KafkaReplicationMonitorStale"
+BLIND = "page KafkaReplicationMonitorBlind"
+
+SCENES = {
+    "a healthy cluster": Scene({}, {1: set(), LATE: set()}),
+    "partitions are offline until they are not": Scene(
+        {f"cluster_offline_partitions{{{PROD}}}": from_minute(10, 400, until=210)},
+        {10.5: set(), 11.5: {OFFLINE}, LATE: {OFFLINE}, 212: set()},
+    ),
+    "under min ISR for a minute, and for three hours": Scene(
+        {f"cluster_under_min_isr_partitions{{{PROD}}}": from_minute(10, 3, until=210)},
+        {10.5: set(), 11.5: {UNDER}, LATE: {UNDER}, 214: {UNDER}, 217: set()},
+    ),
+    "under min ISR for half of each minute, and then no more": Scene(
+        {
+            f"cluster_under_min_isr_partitions{{{PROD}}}": "0x19 " + "1 0 " * 200 + f"0x{STEPS - 421}",
+            f'partition_under_min_isr_seconds_total{{{PROD}, topic="orders", partition="0"}}': (
+                f"0x19 0+15x399 5985x{STEPS - 421}"
+            ),
+        },
+        {12: set(), 15: {UNDER}, LATE: {UNDER}, 225: set()},
+    ),
+    "one short refusal": Scene(
+        {
+            f"cluster_under_min_isr_partitions{{{PROD}}}": from_minute(10, 9, until=10.5),
+            f'partition_under_min_isr_seconds_total{{{PROD}, topic="orders", partition="0"}}': from_minute(
+                10.5, 30, until=200, after=30
+            ),
+        },
+        {11: set(), 12: set(), 30: set()},
+    ),
+    "trouble that is added to an old one is another page": Scene(
+        {f"cluster_offline_partitions{{{PROD}}}": from_minute(210, 4001, before=1)},
+        {LATE: {OFFLINE}, 212: {OFFLINE, MORE}, 230: {OFFLINE, MORE}},
+    ),
+    "an unclean election": Scene(
+        {f"cluster_unclean_elections_total{{{PROD}}}": from_minute(10, 2)},
+        {9: set(), 10.5: {"page KafkaUncleanElection"}, 60: {"page KafkaUncleanElection"}, 100: set()},
+    ),
+    "the controllers do not answer, the brokers do": Scene(
+        stopped_data(10), {12: {STALE, "page KafkaNoController"}, LATE: {STALE, "page KafkaNoController"}}
+    ),
+    "the collector is dead": Scene(
+        stopped_data(10) | {f"source_age_seconds{{{PROD}, {OFFSETS}}}": f"3x17 3+30x{STEPS - 18}"},
+        {12: {STALE}, LATE: {STALE}},
+    ),
+    "the query of the replication channel is down": Scene(
+        stopped_data(10) | {f"source_query_up{{{PROD}, {LOG}}}": from_minute(10, 0, before=1)},
+        {15: {STALE, 'ticket KafkaReplicationJobQueryDown{channel="replication"}'}},
+    ),
+    "the active controller becomes unknown": Scene(
+        {f"cluster_controller{{{PROD}}}": f"100x19 stale _x{STEPS - 21}"},
+        {10.5: set(), 12: {"page KafkaNoController"}, LATE: {"page KafkaNoController"}},
+    ),
+    "a crashed broker with partitions at min ISR": Scene(
+        lost_broker(10, 210), {14: {NOTE}, 16: {NOTE, LOST}, LATE: {LOST, DOWN, MISSING}, 212: set()}
+    ),
+    "a crashed broker of which nothing is at min ISR": Scene(
+        lost_broker(10, 210, at_min=0), {16: {NOTE}, LATE: {DOWN, MISSING}, 212: set()}
+    ),
+    "a crashed broker that is back within five minutes": Scene(lost_broker(10, 14), {16: {NOTE}, 40: set()}),
+    "a broker that is lost while the data becomes stale": Scene(
+        lost_broker(10)
+        | stopped_data(60)
+        | {f"source_age_seconds{{{PROD}, {OFFSETS}}}": f"3x117 3+30x{STEPS - 118}"}
+        | {broker(name): f"0x19 {value}x99 stale" for name, value in (("fenced", 1), ("shutting_down", 0))}
+        | {broker(name): "0x19 100x99 stale" for name in ("missing_from_isr_partitions", "hosted_partitions")}
+        | {broker("missing_at_min_isr_partitions"): "0x19 100x99 stale"},
+        {LATE: {STALE, LOST}},
+    ),
+    "a broker that polls no longer list": Scene(
+        {
+            broker("fenced"): "",
+            broker("shutting_down"): "",
+            broker("registered"): from_minute(10, 0, before=1),
+            broker("missing_from_isr_partitions"): from_minute(10, 100),
+            broker("missing_at_min_isr_partitions"): from_minute(10, 100),
+        },
+        {16: {LOST}, LATE: {LOST, DOWN, MISSING}},
+    ),
+    "a broker that was decommissioned": Scene(
+        {
+            broker("registered"): from_minute(10, 0, before=1),
+            broker("hosted_partitions"): from_minute(9, 0, before=100),
+        },
+        {16: set(), LATE: set()},
+    ),
+    "a controlled rolling restart": Scene(
+        {
+            series: values
+            for number, begin in ((1, 10), (2, 20), (3, 30))
+            for series, values in (
+                (broker("fenced", number), from_minute(begin, 1, until=begin + 6)),
+                (broker("shutting_down", number), from_minute(begin, 1, until=begin + 6)),
+                (broker("missing_from_isr_partitions", number), from_minute(begin, 100, until=begin + 8)),
+                (broker("missing_at_min_isr_partitions", number), from_minute(begin, 100, until=begin + 8)),
+                (left("controlled_shutdown", number), from_minute(begin, 100)),
+            )
+        },
+        {16: set(), 26: set(), 37: set(), LATE: set()},
+    ),
+    "a broker that was stopped on purpose and never returns": Scene(
+        {
+            broker("fenced"): from_minute(10, 1),
+            broker("shutting_down"): from_minute(10, 1),
+            broker("missing_from_isr_partitions"): from_minute(10, 100),
+            broker("missing_at_min_isr_partitions"): from_minute(10, 100),
+            left("controlled_shutdown"): from_minute(10, 100),
+        },
+        {20: set(), 26: {MISSING}, LATE: {MISSING, 'ticket KafkaBrokerStopped{broker="3"}'}},
+    ),
+    "an ISR that flaps for hours": Scene(
+        {left("lag"): f"0x19 0+1x{STEPS - 20}"},
+        {
+            30: {'info KafkaIsrShrink{broker="3", cause="lag"}'},
+            LATE: {'info KafkaIsrShrink{broker="3", cause="lag"}', 'ticket KafkaIsrFlapping{broker="3"}'},
+        },
+    ),
+    "a disk fails": Scene(
+        {broker("online_log_dirs"): from_minute(10, 1, before=2, until=210, after=2)},
+        {
+            9: set(),
+            11: {'ticket KafkaLogDirOffline{broker="3"}'},
+            LATE: {'ticket KafkaLogDirOffline{broker="3"}'},
+            212: set(),
+        },
+    ),
+    "reassignments that proceed": Scene(
+        {f"cluster_reassigning_partitions{{{PROD}}}": f"0x19 900-1x{STEPS - 20}"}, {100: set(), LATE: set()}
+    ),
+    "reassignments that stand still": Scene(
+        {f"cluster_reassigning_partitions{{{PROD}}}": from_minute(10, 5, until=210)},
+        {100: set(), 140: {"ticket KafkaReassignmentStuck"}, LATE: {"ticket KafkaReassignmentStuck"}, 212: set()},
+    ),
+    "min ISR is unknown": Scene(
+        {f"cluster_unknown_min_isr_partitions{{{PROD}}}": from_minute(10, 40, until=210)},
+        {20: set(), 26: {"ticket KafkaMinIsrUnknown"}, LATE: {"ticket KafkaMinIsrUnknown"}, 212: set()},
+    ),
+    "changes of the metadata log are missed": Scene(
+        {f"cluster_missed_changes_total{{{PROD}}}": from_minute(10, 7)},
+        {11: {"ticket KafkaReplicationChangesMissed"}, 60: {"ticket KafkaReplicationChangesMissed"}, 100: set()},
+    ),
+    "changes are missed between polls": Scene(
+        {
+            f"cluster_missed_changes_total{{{PROD}}}": from_minute(10, 7),
+            f'cluster_info{{{PROD}, cluster_id="c", authority="metadata_log"}}': "",
+            f'cluster_info{{{PROD}, cluster_id="c", authority="poll"}}': always(1),
+        },
+        {11: set(), 60: set()},
+    ),
+    "records are quarantined": Scene(
+        {f"quarantined_total{{{PROD}, {LOG}}}": from_minute(10, 7)},
+        {11: {"ticket KafkaReplicationRecordsQuarantined"}, 100: set()},
+    ),
+    "a table cannot be read": Scene(
+        {'exporter_table_read_success{table="incidents"}': from_minute(10, 0, before=1, until=210, after=1)},
+        {
+            11: set(),
+            13: {'ticket KafkaReplicationTableUnreadable{table="incidents"}'},
+            LATE: {'ticket KafkaReplicationTableUnreadable{table="incidents"}'},
+            212: set(),
+        },
+    ),
+    "where no isrwatch runs": Scene({}, {1: set(), LATE: set()}, begin={}),
+}
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_exactly_these_alerts_fire(name: str, files: dict[str, str], tmp_path: Path) -> None:
+    outcome = run(tmp_path, name, SCENES[name], files["alerts.yml"])
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+BLIND_SCENES: dict[str, Scene] = {
+    "an expected cluster that is fresh": Scene({}, {30: set(), LATE: set()}),
+    "an expected cluster becomes stale": Scene(
+        stopped_data(10) | {f"source_age_seconds{{{PROD}, {OFFSETS}}}": f"3x17 3+30x{STEPS - 18}"},
+        {12: {STALE}, 20: {STALE}, 27: {STALE, BLIND}, LATE: {STALE, BLIND}},
+    ),
+    "an expected cluster that was never there": Scene({}, {10: set(), 20: {BLIND}, LATE: {BLIND}}, begin={}),
+}
+
+
+@pytest.mark.parametrize("name", BLIND_SCENES)
+def test_an_expected_cluster_without_fresh_data_pages(name: str, tmp_path: Path) -> None:
+    outcome = run(tmp_path, name, BLIND_SCENES[name], EXPECTING)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+def test_an_excluded_topic_is_in_no_page_and_hides_nothing(tmp_path: Path) -> None:
+    scene = Scene(
+        {
+            f"cluster_offline_partitions{{{PROD}}}": from_minute(100, 4001, before=1, until=210, after=1),
+            f'topic_offline_partitions{{{PROD}, topic="junk-1"}}': always(1),
+            f'topic_offline_partitions{{{PROD}, topic="orders"}}': "_x200 4000x219 stale",
+            f"cluster_under_min_isr_partitions{{{PROD}}}": always(1),
+            f'topic_under_min_isr_partitions{{{PROD}, topic="junk-1"}}': always(1),
+            f'partition_under_min_isr_seconds_total{{{PROD}, topic="junk-1", partition="0"}}': f"0+30x{STEPS}",
+        },
+        {60: set(), 102: {OFFLINE}, LATE: {OFFLINE}, 215: set()},
+    )
+    outcome = run(tmp_path, "excluded", scene, EXCLUDING)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+# What a careless change would break: a pattern of the rules, what it becomes, and the scene that must notice.
+BROKEN: dict[str, tuple[str, str, str]] = {
+    "a stopped broker counts as lost": (
+        "broker_shutting_down) == 1",
+        "broker_shutting_down) == 2",
+        "a controlled rolling restart",
+    ),
+    "flapping is forgotten": (
+        "[30m])) > 90",
+        "[30m])) > 9e9",
+        "under min ISR for half of each minute, and then no more",
+    ),
+    "more is no page": ("[6h])) > 0)", "[6h])) > 1e9)", "trouble that is added to an old one is another page"),
+    "a lost broker is forgotten while blind": (
+        '(ALERTS{alertname="KafkaBrokerLost"',
+        '(ALERTS{alertname="X"',
+        "a broker that is lost while the data becomes stale",
+    ),
+    "a backlog is taken for a lost quorum": (
+        'source_query_up{channel="replication"}) == 1',
+        'source_query_up{channel="replication"}) >= 0',
+        "the query of the replication channel is down",
+    ),
+    "polls count as missed": ('{authority="metadata_log"}', "", "changes are missed between polls"),
+    "a decommissioned broker is down": (
+        "hosted_partitions) > 0",
+        "hosted_partitions) >= 0",
+        "a broker that was decommissioned",
+    ),
+    "a long reassignment is stuck": ("(changes(", "(0 * changes(", "reassignments that proceed"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_rule_that_is_broken_would_be_noticed(name: str, files: dict[str, str], tmp_path: Path) -> None:
+    pattern, becomes, scene = BROKEN[name]
+    assert pattern in files["alerts.yml"], "this break changes nothing any more: adapt it"
+    outcome: Any = run(tmp_path, name, SCENES[scene], files["alerts.yml"].replace(pattern, becomes))
+    assert outcome.returncode != 0
