@@ -238,7 +238,8 @@ def _newest(channel: str, before: SourceState, after: SourceState) -> SourceStat
     A sample gives its time, and no more, before ``source_progress`` counts it: there the times are kept apart.
     """
     if channel == Channel.REPLICATION:
-        return before if before.position > after.position else after
+        is_newer = before.log_id == after.log_id and before.position > after.position
+        return before if is_newer else after
     if (before.observed_until or 0) > (after.observed_until or 0):
         return after._replace(observed_until=before.observed_until, collected_at=before.collected_at)
     return after

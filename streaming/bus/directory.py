@@ -1,6 +1,6 @@
 """The default bus: a directory of append-only segments on a local or shared file system.
 
-    <bus>/<channel>/<source>/<20-digit base position>.log
+    <bus>/<channel>/<source>/<20-digit base position>-<log id>.log
 
 One process writes a log at a time, any number read it.
 """
@@ -16,6 +16,7 @@ from streaming.bus.frames import BusFrame, Damaged, encode_frame, end_of_last_fr
 from streaming.bus.log import WritableLog, sync_file
 from streaming.bus.segments import Segment, folder_of, folders, segments, source_of
 from streaming.contracts.codec import encode
+from streaming.contracts.log_position import NOWHERE, LogPosition
 from streaming.errors import ConfigurationError, IsrwatchError
 
 if TYPE_CHECKING:
@@ -117,14 +118,14 @@ class DirectoryReader:
 
     def start_positions(self, channel: Channel) -> dict[str, int]:
         """Return the oldest position of each log."""
-        return {source: log[0].base for source in self.logs(channel) if (log := self._segments(channel, source))}
+        return {source: log[0].base for source in self.logs(channel) if (log := self.segments(channel, source))}
 
     def end_positions(self, channel: Channel) -> dict[str, int]:
         """Return the position behind the last complete frame of each log.
 
         Costs a directory listing and a stat per log; reads only what was appended since the last call.
         """
-        newest = {source: self._segments(channel, source)[-1:] for source in self.logs(channel)}
+        newest = {source: self.segments(channel, source)[-1:] for source in self.logs(channel)}
         paths = [last[0].path for last in newest.values() if last]
         places = [self._directory / channel, *(place for path in paths for place in (path.parent, path))]
         watched = tuple(map(str, places))
@@ -158,20 +159,58 @@ class DirectoryReader:
     def flush(self, channel: Channel) -> None:
         """Wait until what the logs of a channel hold is on the disk: readers see it before their writer has waited."""
         for source in self.logs(channel):
-            for segment in self._segments(channel, source)[-2:]:  # the writer has waited for all before those
+            for segment in self.segments(channel, source)[-2:]:  # the writer has waited for all before those
                 sync_file(segment.path)
 
-    def segment_positions(self, channel: Channel, source: str) -> list[int]:
-        """Return the base positions of a log's segments, where a long range may be split."""
-        return [segment.base for segment in self._segments(channel, source)]
+    def segments(self, channel: Channel, source: str) -> list[Segment]:
+        """List a log's segments, oldest first: where a long range may be split, and who wrote what."""
+        return segments(self._directory / channel / folder_of(source))
 
-    def read(self, channel: Channel, source: str, start: int, end: int) -> Iterator[BusFrame | Damaged]:
+    def is_in_log(self, channel: Channel, source: str, at: LogPosition) -> bool:
+        """Return whether a log still reaches up to a position; not if it was replaced, or restored and written on."""
+        ours = [segment for segment in self.segments(channel, source) if segment.log_id == at.log_id]
+        return bool(ours) and at.position <= ours[-1].limit
+
+    def last_common(self, channel: Channel, source: str, applied: LogPosition) -> LogPosition:
+        """Return the last record that both a log and who applied it have.
+
+        That is the applied one, unless the log was replaced, restored from a copy, or cut. Of a log that is not there
+        at all nothing can be said: it is the applied one, too.
+
+        Args:
+            channel: of the log.
+            source: of the log.
+            applied: the record that was applied last.
+
+        Returns:
+            the record; ``NOWHERE`` if there is none that both certainly have.
+        """
+        log = self.segments(channel, source)
+        ours = [segment for segment in log if segment.log_id == applied.log_id]
+        if not log or applied.position < 0 or (ours and ours[0].base <= applied.position < ours[-1].limit):
+            return applied
+        for segment in reversed(ours if ours and ours[0].base <= applied.position else []):
+            frames = [item.position for item in _read_segment(segment, segment.base, segment.limit) if _is_frame(item)]
+            if frames:
+                return LogPosition(frames[-1], applied.log_id)
+        return NOWHERE
+
+    def read(
+        self, channel: Channel, source: str, start: int, end: int, log_id: int | None = None
+    ) -> Iterator[BusFrame | Damaged]:
         """Read everything between two positions, in order.
 
+        Args:
+            channel: of the log.
+            source: of the log.
+            start: first position.
+            end: position behind the last record.
+            log_id: of every segment in between; None if that does not matter.
+
         Raises:
-            IsrwatchError: segments beyond ``start`` were deleted.
+            IsrwatchError: segments beyond ``start`` were deleted, or the log was replaced.
         """
-        log = self._segments(channel, source)
+        log = self.segments(channel, source)
         oldest = log[0].base if log else end
         if start < min(oldest, end):
             raise IsrwatchError(
@@ -181,6 +220,8 @@ class DirectoryReader:
         for segment in log:
             upper = end if segment.end is None else min(end, segment.end)
             lower = max(start, segment.base)
+            if lower < upper and log_id not in (None, segment.log_id):
+                raise replaced(channel, source)
             if lower < upper:
                 yield from _read_segment(segment, lower, upper)
 
@@ -189,7 +230,7 @@ class DirectoryReader:
 
         Reads only a fixed number of bytes before the limit, however long the range is.
         """
-        for segment in reversed(self._segments(channel, source)):
+        for segment in reversed(self.segments(channel, source)):
             if segment.base <= limit:
                 near = self._near(segment, max(start, segment.base), limit)
                 return segment.base if near is None and start < segment.base else near
@@ -203,20 +244,19 @@ class DirectoryReader:
             index = last_frame_start(file.read(2 * _PIECE), limit - begin)
         return None if index is None else begin + index
 
-    def delete_below(self, channel: Channel, source: str, position: int) -> None:
-        """Delete segments that end at or below a position.
+    def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:
+        """Delete segments that end at or below a position; nothing if that (``log_id``) is of another log.
 
         Invariant: the newest segment stays, and the newest one that is not empty, because a writer that opens the log
         recovers position and sequence from them.
         """
-        log = self._segments(channel, source)
+        log = self.segments(channel, source)
+        if log_id is not None and log_id not in {segment.log_id for segment in log}:
+            return
         oldest_kept = next((segment.base for segment in reversed(log) if segment.path.stat().st_size), 0)
         for segment in log:
             if segment.end is not None and segment.end <= position and segment.base < oldest_kept:
                 segment.path.unlink(missing_ok=True)
-
-    def _segments(self, channel: Channel, source: str) -> list[Segment]:
-        return segments(self._directory / channel / folder_of(source))
 
 
 def _final(newest: Segment, last_look: Mapping[Path, _LastLook]) -> _LastLook:
@@ -228,6 +268,15 @@ def _final(newest: Segment, last_look: Mapping[Path, _LastLook]) -> _LastLook:
             file.seek(final - newest.base)
             final += end_of_last_frame(file.read())
     return stamp, final
+
+
+def replaced(channel: str, source: str) -> IsrwatchError:
+    """Return the error of who reads a log that is not the one that it has read before."""
+    return IsrwatchError(f"the log {channel}/{source} on the bus was replaced, restored from a copy, or cut")
+
+
+def _is_frame(item: BusFrame | Damaged) -> bool:
+    return isinstance(item, BusFrame)
 
 
 def _size_and_time(path: str) -> _Stamp:

@@ -1,7 +1,8 @@
 """One log that is open for writing: lock, recovery, segments. Depends on frames, segments and the codec.
 
 Invariants: one process writes a log at a time. A segment with content is never written again after its writer ended:
-after a crash an incomplete frame at its end is truncated (no reader has passed it), and writing continues in a new one.
+after a crash an incomplete frame at its end is truncated (no reader has passed it), and writing continues in a new one,
+with a log id of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from streaming.bus.frames import HEADER_BYTES, MAGIC, BusFrame, Damaged, parse
-from streaming.bus.segments import Segment, segment_name, segments
+from streaming.bus.segments import Segment, new_log_id, segment_name, segments
 from streaming.contracts.codec import decode
 from streaming.contracts.observations import SCHEMA_VERSION
 from streaming.errors import ConfigurationError, NewerFormat, Quarantined
@@ -42,6 +43,8 @@ class WritableLog:
         self._lock = _locked(folder)
         try:
             self._base, self.sequence = recover(folder)
+            self._log_id = new_log_id()
+            self._take_over_empty()
             self._file = self._create()
         except (OSError, NewerFormat):
             os.close(self._lock)
@@ -70,9 +73,17 @@ class WritableLog:
             recover(self._folder)
         self.close()
 
+    def _take_over_empty(self) -> None:
+        """Rename a newest segment that a crash left empty: what is written to it is ours."""
+        newest = segments(self._folder)[-1:]
+        if newest and newest[0].base == self._base:
+            newest[0].path.rename(self._folder / segment_name(self._base, self._log_id))
+
     def _create(self) -> int:
-        """Open the segment of the current base: a new one, or one that a crash left empty."""
-        file = os.open(self._folder / segment_name(self._base), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        """Open the segment of the current base."""
+        file = os.open(
+            self._folder / segment_name(self._base, self._log_id), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644
+        )
         if self._fsync:
             sync_file(self._folder)
         return file

@@ -30,7 +30,7 @@ class BusReader(Protocol):
             IsrwatchError: segments beyond ``start`` were deleted.
         """
 
-    def delete_below(self, channel: Channel, source: str, position: int) -> None:
+    def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:
         """Delete segments that end at or below a position; the newest always stays.
 
         A job deletes only below what its tables had committed before the current batch began: after a crash Spark plans

@@ -1,25 +1,37 @@
-"""The files of one log: ``<base position>.log``, in order. Depends on names and sizes, not on the content.
+"""The files of one log: ``<base position>-<log id>.log``, in order. Depends on names and sizes, not on the content.
 
 Invariant: a segment contains the positions from its base up to the base of the next one; the newest ends with its file.
+All segments that one opening of the log has written have one log id, and follow each other. Segments of older programs
+have none.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import secrets
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 SUFFIX: Final = ".log"
 _DIGITS: Final = 20
+_ID_BITS: Final = 63  # Delta's transactions hold it as a signed number
+_NAME: Final = re.compile(r"(?P<base>\d+)(-(?P<log_id>[0-9a-f]{16}))?\.log")
 
 
 class Segment(NamedTuple):
-    """One file; ``end`` is the base of the next segment, None for the newest."""
+    """One file; ``end`` is the base of the next segment, None for the newest; ``log_id`` None: of an old program."""
 
     path: Path
     base: int
     end: int | None
+    log_id: int | None
+
+    @property
+    def limit(self) -> int:
+        """The position behind the segment; of the newest one, behind what its file holds."""
+        return self.base + self.path.stat().st_size if self.end is None else self.end
 
 
 def folder_of(source: str) -> str:
@@ -36,20 +48,32 @@ def source_of(folder: str) -> str:
     return unquote(folder)
 
 
-def segment_name(base: int) -> str:
+def new_log_id() -> int:
+    """Return an identity that no log has had before."""
+    return secrets.randbits(_ID_BITS)
+
+
+def segment_name(base: int, log_id: int | None = None) -> str:
     """Return the file name of a segment; names sort like positions."""
-    return f"{base:0{_DIGITS}d}{SUFFIX}"
+    return f"{base:0{_DIGITS}d}{'' if log_id is None else f'-{log_id:016x}'}{SUFFIX}"
 
 
 def segments(log: Path) -> list[Segment]:
     """List a log's segments, oldest first; empty when the log does not exist."""
     try:
         with os.scandir(log) as entries:
-            names = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIX))
+            files = sorted(
+                (int(match["base"]), entry.name, match["log_id"])
+                for entry in entries
+                if (match := _NAME.fullmatch(entry.name))
+            )
     except FileNotFoundError:
         return []
-    bases = [int(name.removesuffix(SUFFIX)) for name in names]
-    return [Segment(log / name, base, end) for name, base, end in zip(names, bases, [*bases, None][1:], strict=True)]
+    ends = [*(base for base, _, _ in files[1:]), None]
+    return [
+        Segment(log / name, base, end, None if log_id is None else int(log_id, 16))
+        for (base, name, log_id), end in zip(files, ends, strict=False)
+    ]
 
 
 def folders(directory: Path) -> list[str]:

@@ -8,6 +8,7 @@
 - ``sample_blocks``  what one broker reports at one moment, as one observation
 - ``fields``         every field of every observation, with its plain type
 - ``codec``          observation to bytes and back, with a schema version
+- ``log_position``   where a record stands on the bus, and in which log
 - ``events``         the kinds of events, causes and evidence
 - ``incidents``      the classes of incidents
 - ``health``         the definitions of under-replicated, under min ISR, offline, lag

@@ -165,7 +165,7 @@ class SourceState(NamedTuple):
     cluster: Annotated[str, "display name of the cluster"]
     source: Annotated[str, "name of the source, and its folder on the bus"]
     authority: Annotated[SourceKind, "kind of the source"]
-    # Invariant: only grows; a record at or below it has been applied and is skipped when it comes again.
+    # Invariant: only grows while the log is the same; a record at or below it is skipped when it comes again.
     position: Annotated[Long, "bus position up to which it is applied"] = 0
     sequence: Annotated[Long, "number of its last observation"] = 0
     offset: Annotated[Offset | None, "metadata log offset of its last observation"] = None
@@ -175,6 +175,7 @@ class SourceState(NamedTuple):
         Long, "observations dropped as equal, older or not of the primary source, outside of full reports"
     ] = 0
     quarantined: Annotated[Long, "records refused"] = 0
+    log_id: Annotated[Long | None, "identity of the log that the position is of; null if it has none"] = None
 
 
 class SourceLag(NamedTuple):

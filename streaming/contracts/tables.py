@@ -59,7 +59,7 @@ PARTITION_CHANGES: Final = Table(
     key=("cluster_id", "topic_id", "partition"),
     partitioned_by=("date",),
     append_only=True,
-    layout=2,
+    layout=3,
 )
 
 REPLICATION_EVENTS: Final = Table(
@@ -169,6 +169,7 @@ SOURCE_PROGRESS: Final = Table(
     ),
     key=("cluster_id", "channel", "source"),
     partitioned_by=("channel",),
+    layout=2,
 )
 
 TABLES: Final[dict[str, Table]] = {

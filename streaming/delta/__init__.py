@@ -16,6 +16,7 @@ Access:
 - ``rollback``                  derived tables that are ahead of the change log
 - ``maintenance``               compaction and retention
 - ``history``                   expiry of history by days, and the rows that must stay
+- ``positions``                 how far the logs of the bus were applied to a table
 - ``queries``                   tables read as Arrow through DataFusion
 - ``arrow_values``              Arrow columns as Python values
 

@@ -1,8 +1,7 @@
 """The writer of ``partition_changes``: one commit per batch, exactly at version N + 1.
 
 A commit carries, atomically, the changes, the last bus position of every source, and the writer's generation; the
-loser of a race stops (see ``writer``). What was applied is recorded as positions, not as batch ids: a new checkpoint
-starts again at batch 0, and a callback may run after its JVM has ended.
+loser of a race stops (see ``writer``). Positions say what was applied (see ``positions``).
 """
 
 from __future__ import annotations
@@ -18,14 +17,19 @@ from streaming.delta.change_rows import in_commit
 from streaming.delta.history import expire_changes
 from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.maintenance import KEEP_ALL, AppendMaintenance, RetentionPolicy
+from streaming.delta.positions import NO_LOG_IDS, StoredPositions
 from streaming.delta.writer import APPEND, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     import pyarrow as pa
     from deltalake import DeltaTable
+
+    from streaming.contracts.log_position import LogPosition
+    from streaming.contracts.state import SourceState
+    from streaming.delta.positions import LastCommon
 
 NOTHING_APPLIED: Final = -1
 _UNREPORTED: Final = "unreported/"
@@ -63,7 +67,7 @@ class ChangeLog:
         """
         self._table = create_or_upgrade(directory, PARTITION_CHANGES)
         self._writer = Writer(self._table)
-        self._positions: dict[str, int] = {}
+        self._applied = StoredPositions(self._table)
         expire = partial(expire_changes, directory)
         path = directory / PARTITION_CHANGES.name
         self._maintenance = AppendMaintenance(self._table, path, self._writer, expire, policy)
@@ -81,28 +85,37 @@ class ChangeLog:
     @property
     def positions(self) -> dict[str, int]:
         """The positions of the sources that reported since the start."""
-        return dict(self._positions)
+        return self._applied.positions
 
     def position(self, source: str) -> int:
         """Return the position of the last applied observation of a source, -1 for none."""
-        if source not in self._positions:
-            self._positions[source] = applied_position(self._table, source)
-        return self._positions[source]
+        return self._applied.position(source)
 
-    def go_on_after(self, positions: Mapping[str, int]) -> None:
-        """Set the positions from rows of sources: the distributed mode commits no transactions with them."""
-        for source, position in positions.items():
-            self._positions[source] = max(position, self.position(source))
+    def at(self, source: str) -> LogPosition:
+        """Return where the last applied record of a source stands."""
+        return self._applied.at(source)
 
     def unreported(self, source: str) -> int | None:
         """Return how many refused records of a source no state of it counts yet; None where that was never stored."""
         count = self._table.transaction_version(_UNREPORTED + source)
         return None if count is None else int(count)
 
+    def go_on_after(self, sources: Iterable[SourceState]) -> None:
+        """Set the positions from the states of sources: the distributed mode commits no transactions with them."""
+        for state in sources:
+            before = self._applied.at(state.source)
+            if state.log_id != before.log_id or state.position > before.position:
+                self._applied.move({state.source: state.position}, _log_ids_of(state))
+
+    def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
+        """Go back where a log is another one now; return where its last applied record stood, by source."""
+        return self._applied.go_back(sources, last_common)
+
     def commit(
         self,
         rows: pa.Table,
         positions: Mapping[str, int],
+        log_ids: Mapping[str, int] = NO_LOG_IDS,
         unreported: Mapping[str, int] = MappingProxyType({}),
         *,
         only_sources: bool = False,
@@ -112,6 +125,7 @@ class ChangeLog:
         Args:
             rows: changes as ``change_rows.changes_to_arrow`` writes them.
             positions: last applied position of every source in the batch.
+            log_ids: of the logs that have one.
             unreported: refused records up to these positions that no state of their source counts.
             only_sources: they say how far sources were applied, and nothing else.
 
@@ -125,10 +139,10 @@ class ChangeLog:
         expected = self.version + 1
         committed_at = time.time_ns() // 1000
         info = {ONLY_SOURCES: "true"} if only_sources else None
+        moved = self._applied.transactions(positions, log_ids)
         counts = {_UNREPORTED + source: count for source, count in unreported.items()}
-        transactions = {**moved(positions), **counts}
-        version = self._writer.write(in_commit(rows, expected, committed_at), APPEND, transactions, info)
-        self._positions.update(positions)
+        version = self._writer.write(in_commit(rows, expected, committed_at), APPEND, {**moved, **counts}, info)
+        self._applied.move(positions, log_ids)
         self._maintenance.after_commit()
         return version
 
@@ -139,3 +153,7 @@ class ChangeLog:
             TableRefused: another one has.
         """
         self._writer.check_ours()
+
+
+def _log_ids_of(state: SourceState) -> dict[str, int]:
+    return {} if state.log_id is None else {state.source: state.log_id}

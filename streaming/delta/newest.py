@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from streaming.delta import lag
 from streaming.delta.arrow_types import NAME
 from streaming.delta.arrow_values import plain_type
-from streaming.delta.change_log import applied_position, moved
 from streaming.delta.definitions import arrow_schema
 from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
+from streaming.delta.positions import NO_LOG_IDS, StoredPositions
 from streaming.delta.queries import read_all
 from streaming.delta.writer import OVERWRITE, Writer
 
@@ -41,7 +41,7 @@ class NewestRows:
         self._definition = table
         self._table = create_or_upgrade(directory, table)
         self._writer = Writer(self._table)
-        self._positions: dict[str, int] = {}
+        self.applied = StoredPositions(self._table)
         self._maintenance = Maintenance(self._table, directory / table.name, policy)
         # Names are numbered, times are microseconds.
         schema = arrow_schema(table)
@@ -65,13 +65,11 @@ class NewestRows:
     @property
     def positions(self) -> dict[str, int]:
         """The positions of the sources that reported since the start."""
-        return dict(self._positions)
+        return self.applied.positions
 
     def position(self, source: str) -> int:
         """Return the position of the last applied observation of a source, -1 for none."""
-        if source not in self._positions:
-            self._positions[source] = applied_position(self._table, source)
-        return self._positions[source]
+        return self.applied.position(source)
 
     def check_ours(self) -> None:
         """Check that no other writer has claimed the table.
@@ -81,12 +79,13 @@ class NewestRows:
         """
         self._writer.check_ours()
 
-    def put(self, samples: pa.Table, positions: Mapping[str, int]) -> None:
+    def put(self, samples: pa.Table, positions: Mapping[str, int], log_ids: Mapping[str, int] = NO_LOG_IDS) -> None:
         """Apply newer samples and write the whole table; without any, remember the positions until the next time.
 
         Args:
             samples: columns of the table by name, times in microseconds; what is absent is null.
             positions: last position of every source in them.
+            log_ids: of the logs that have one.
         """
         if samples.num_rows:
             reported = pa.table(all_columns(samples, self._definition.name, self._schema), schema=self._schema)
@@ -94,9 +93,9 @@ class NewestRows:
             self._rows = remembered(merged)
             if len(self) < merged.num_rows:
                 self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of what was forgotten
-            self._writer.write(self._rows.cast(self._on_disk), OVERWRITE, moved(positions))
+            self._writer.write(self._rows.cast(self._on_disk), OVERWRITE, self.applied.transactions(positions, log_ids))
             self._maintenance.after_commit()
-        self._positions.update(positions)
+        self.applied.move(positions, log_ids)
 
 
 def newest(current: pa.Table, reported: pa.Table, key: Sequence[str]) -> pa.Table:

@@ -18,15 +18,17 @@ from streaming.delta.table_lock import is_disk_full
 from streaming.errors import ConfigurationError, IsrwatchError, NewerFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from streaming.contracts.log_position import LogPosition
     from streaming.contracts.observations import Channel
     from streaming.contracts.state import SourceState
+    from streaming.delta.positions import LastCommon
     from streaming.jobs.applied import Applied
     from streaming.settings import JobSettings
 
@@ -67,6 +69,16 @@ class BusProgress(Protocol):
 
     def position(self, source: str) -> int:
         """Return the position of the last applied record of a source, -1 for none."""
+
+    def at(self, source: str) -> LogPosition:
+        """Return where the last applied record of a source stands."""
+
+    def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
+        """Go back to the last record that both have, where the log of a source on the bus is another one now.
+
+        Returns:
+            where the last applied record stood, of each source that went back.
+        """
 
     def sources(self) -> tuple[list[SourceState], int | None]:
         """Return the state of every source, and the change log version it follows from; None if from none."""
@@ -120,11 +132,13 @@ class OpenedQuery:
         batch: applies micro-batches.
         progress: how far ``batch`` has applied the bus; None: the query reads no bus.
         follower: what runs behind the batches; None: nothing does.
+        notes: what the user should know, one sentence each.
     """
 
     batch: Batch | DistributedBatch
     progress: BusProgress | None = None
     follower: BackgroundWriter | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,13 @@ A new query is an entry here and a module that applies its micro-batches.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from streaming.bus.directory import DirectoryReader
+from streaming.contracts.log_position import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.state_reader import as_of_version
@@ -67,10 +70,22 @@ def _bus(
     return spark.readStream.format(bus_source.FORMAT).options(**options).load()
 
 
-def unapplied(channel: Channel, places: Places, progress: BusProgress) -> dict[str, int]:
-    """Return where to go on in each log: at the last record that was applied, whose end the tables do not know."""
-    oldest = DirectoryReader(places.bus).start_positions(channel)
-    return {source: max(start, progress.position(source)) for source, start in oldest.items()}
+def unapplied(channel: Channel, places: Places, progress: BusProgress) -> dict[str, LogPosition]:
+    """Return where to go on in each log: at the last record that was applied, whose end the tables do not know.
+
+    That is behind its begin, but in a log that is not there now: when it comes, it is another one.
+    """
+    bus = DirectoryReader(places.bus)
+    names = {*bus.logs(channel), *(state.source for state in progress.sources()[0])}
+    begins = {
+        source: LogPosition(log[0].base, log[0].log_id) for source in names if (log := bus.segments(channel, source))
+    }
+    applied = {source: progress.at(source) for source in names}
+    return {
+        source: max(begins.get(source, at), at, key=itemgetter(0))
+        for source, at in applied.items()
+        if source in begins or at.position >= 0
+    }
 
 
 def _changes(spark: SparkSession, places: Places, _settings: JobSettings, _progress: BusProgress | None) -> DataFrame:
@@ -125,15 +140,21 @@ def _open_on_same_bus(
     places: Places,
     settings: JobSettings,
 ) -> OpenedQuery:
-    """Open, and refuse a bus that was replaced: what was applied must still be in it, or have been deleted from it."""
+    """Open, and go back where a log on the bus is another one than before: what was applied last must be in it."""
     opened = open_query(places, settings)
-    for source, end in DirectoryReader(places.bus).end_positions(channel).items():
-        if opened.progress is not None and 0 < end <= opened.progress.position(source):
-            raise ConfigurationError(
-                f"the bus holds less of {source} (up to {end}) than the tables have applied: it was replaced; "
-                "bring the old bus back, or point tables.directory and job.checkpoint at new folders"
-            )
-    return opened
+    if opened.progress is None:
+        return opened
+    bus = DirectoryReader(places.bus)
+    before = opened.progress.go_back(bus.logs(channel), partial(bus.last_common, channel))
+    return replace(opened, notes=tuple(_note(channel, source, opened.progress.at(source)) for source in sorted(before)))
+
+
+def _note(channel: Channel, source: str, now_at: LogPosition) -> str:
+    begin = "its begin" if now_at.position < 0 else f"position {now_at.position}, up to which both are the same"
+    return (
+        f"the log {channel}/{source} on the bus was replaced, restored from a copy, or cut since it was read: it is "
+        f"read from {begin}; what the bus has lost meanwhile is recorded as missed"
+    )
 
 
 def _samples(channel: Channel) -> QueryDefinition:

@@ -57,6 +57,7 @@ def bus_schema() -> StructType:
 
     Two kinds of rows stand for records without having them: with ``left_out`` for consecutive blocks that repeat the
     state (``streams.left_out_blocks.LeftOut``), with ``samples`` for a block (``streams.sample_columns.BlockColumns``).
+    ``log_id`` says of which log the position is; null if that has none.
     """
     return StructType([
         StructField("source", StringType(), nullable=False),
@@ -70,6 +71,7 @@ def bus_schema() -> StructType:
             StructField("places", BinaryType()),
         ])),
         StructField("samples", BinaryType()),
+        StructField("log_id", LongType()),
     ])  # fmt: skip
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from streaming.bus.directory import DirectoryReader
+    from streaming.contracts.log_position import LogPosition
     from streaming.jobs.applied import Applied
     from streaming.jobs.queries import BatchListener, Places, QueryDefinition
     from streaming.settings import JobSettings
@@ -78,12 +79,14 @@ class SupervisedQuery:
         self._run: QueryRun | None = None
         self._began = self._again_at = 0.0
         self._pause = FIRST_PAUSE_SECONDS
-        self._applied_before: dict[str, int] = {}
+        self._applied_before: dict[str, LogPosition] = {}
         self._open()
 
     def _open(self) -> None:
         opened = self.definition.open(self._places, self._settings)
         self.batch, self.progress, self.follower = opened.batch, opened.progress, opened.follower
+        for note in opened.notes:
+            self._report(note)
 
     @property
     def is_up(self) -> bool:
@@ -174,9 +177,9 @@ class SupervisedQuery:
         """
         if self.definition.channel is None or self.progress is None:
             return
-        for source, position in self._applied_before.items():
-            bus.delete_below(self.definition.channel, source, position)
-        self._applied_before = self.progress.positions
+        for source, at in self._applied_before.items():
+            bus.delete_below(self.definition.channel, source, at.position, at.log_id)
+        self._applied_before = {source: self.progress.at(source) for source in self.progress.positions}
 
     def stop(self) -> None:
         """Stop the query after its batch, and its follower after a last round."""

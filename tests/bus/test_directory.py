@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import shutil
 import subprocess
@@ -68,7 +69,8 @@ def test_a_run_that_wrote_nothing_leaves_no_second_segment(tmp_path: Path) -> No
         with closing(opened(tmp_path)) as publisher, pytest.raises(ValueError, match="longer than"):
             publisher.publish_raw(REPLICATION, A, bytes(1 << 27))
 
-    assert files(tmp_path) == ["00000000000000000000.log"]
+    (file,) = files(tmp_path)
+    assert re.fullmatch(r"0{20}-[0-9a-f]{16}\.log", file)
 
 
 def test_a_full_segment_is_followed_by_one_named_by_its_position(
@@ -80,7 +82,8 @@ def test_a_full_segment_is_followed_by_one_named_by_its_position(
     first, second, third = files(tmp_path)
     size = (tmp_path / "replication" / "poll%3Aa" / first).stat().st_size
 
-    assert ["00000000000000000000.log", f"{size:020d}.log", f"{2 * size:020d}.log"] == [first, second, third]
+    log_id = first.partition("-")[2]
+    assert [f"{position:020d}-{log_id}" for position in (0, size, 2 * size)] == [first, second, third]
     assert sequences(tmp_path) == [1, 2, 3]
 
 

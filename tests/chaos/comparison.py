@@ -19,9 +19,9 @@ from streaming.delta.writer import GENERATION
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.driver.newest import NewestBatch
-from streaming.jobs.streams.bus_rows import arrow_batches
 from streaming.settings import JobSettings
 from tests.end_to_end.model_trace import recorded, steps
+from tests.plugins.logs import rows_of_log
 from tests.plugins.pipeline import rows_of
 
 if TYPE_CHECKING:
@@ -61,11 +61,10 @@ def undisturbed(bus: Path, tables: Path) -> None:
 
 def _whole(bus: Path, channel: Channel) -> pa.Table:
     reader = DirectoryReader(bus)
-    ends = reader.end_positions(channel)
     return pa.Table.from_batches([
         batch
-        for source, end in ends.items()
-        for batch in arrow_batches(source, reader.read(channel, source, 0, end))
+        for source in reader.end_positions(channel)
+        for batch in rows_of_log(reader, channel, source)
     ])  # fmt: skip
 
 

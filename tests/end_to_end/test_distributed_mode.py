@@ -19,8 +19,9 @@ from streaming.contracts.state import SOURCE_STATE, SourceLag
 from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.newest import NewestBatch
-from streaming.jobs.streams.bus_rows import SCHEMA, arrow_batches
+from streaming.jobs.streams.bus_rows import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
+from tests.plugins.logs import rows_of_log
 from tests.plugins.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -110,11 +111,7 @@ def in_one_process(bus: Path, tables: Path) -> Path:
     batches: dict[Channel, Any] = {Channel.REPLICATION: replication}
     batches |= {channel: NewestBatch(tables, channel) for channel in (Channel.OFFSETS, Channel.METRICS)}
     for channel, batch in batches.items():
-        pieces = [
-            piece
-            for source, end in reader.end_positions(channel).items()
-            for piece in arrow_batches(source, reader.read(channel, source, 0, end))
-        ]
+        pieces = [piece for source in reader.end_positions(channel) for piece in rows_of_log(reader, channel, source)]
         batch.apply(pa.Table.from_batches(pieces) if pieces else SCHEMA.empty_table())
     replication.projections.project(replication.shared)
     states, version = replication.sources()

@@ -15,12 +15,12 @@ from streaming.errors import TableRefused
 from streaming.jobs.queries import Places
 from streaming.jobs.registry import QUERIES
 from streaming.jobs.reporting import Reporter
-from streaming.jobs.streams.bus_rows import arrow_batches
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.settings import JobSettings
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import long_story
 from tests.jobs.driver.test_batch import rows
+from tests.plugins.logs import rows_of_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,10 +46,7 @@ def from_bus(places: Places, channel: Channel, source: str, to: int | None = Non
     """Read a log as Spark hands it to a batch."""
     import pyarrow as pa  # noqa: PLC0415 - the type above is for reading only
 
-    bus = DirectoryReader(places.bus)
-    end = bus.end_positions(channel)[source] if to is None else to
-    start = bus.start_positions(channel)[source]
-    return pa.Table.from_batches(arrow_batches(source, bus.read(channel, source, start, end)))
+    return pa.Table.from_batches(rows_of_log(DirectoryReader(places.bus), channel, source, end=to))
 
 
 def query(name: str, places: Places) -> SupervisedQuery:
@@ -123,7 +120,7 @@ def test_segments_that_were_deleted_count_as_applied(places: Places) -> None:
     publish(places, story[30:])
     whole = from_bus(places, Channel.REPLICATION, LOG)
     bus = DirectoryReader(places.bus)
-    kept = bus.segment_positions(Channel.REPLICATION, LOG)[-1]
+    kept = [segment.base for segment in bus.segments(Channel.REPLICATION, LOG)][-1]
     bus.delete_below(Channel.REPLICATION, LOG, kept)
     end = bus.end_positions(Channel.REPLICATION)[LOG]
     oldest = bus.start_positions(Channel.REPLICATION)[LOG]

@@ -96,7 +96,11 @@ def test_a_start_reads_each_log_from_the_last_record_that_was_applied(places: Pl
     bus = DirectoryReader(places.bus)
     tables = ReplicationBatch(places.tables)
     read = list(bus.read(Channel.REPLICATION, "admin:a", 0, bus.end_positions(Channel.REPLICATION)["admin:a"]))
-    tables.apply(pa.Table.from_batches(arrow_batches("admin:a", read)))
+    log_id = bus.segments(Channel.REPLICATION, "admin:a")[0].log_id
+    tables.apply(pa.Table.from_batches(arrow_batches("admin:a", read, log_id)))
     publish(places, second.seen)
 
-    assert unapplied(Channel.REPLICATION, places, tables) == {"admin:a": read[-1].position, "admin:b": 0}
+    assert unapplied(Channel.REPLICATION, places, tables) == {
+        "admin:a": (read[-1].position, log_id),
+        "admin:b": (0, bus.segments(Channel.REPLICATION, "admin:b")[0].log_id),
+    }

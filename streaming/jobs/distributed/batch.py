@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere in Spark
 from pyspark.sql.types import LongType, StructField, StructType
 
+from streaming.changes.replaced_log import of_replaced_logs
+from streaming.contracts.log_position import NOWHERE, LogPosition
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import PARTITION_CHANGES, QUARANTINE
-from streaming.delta.change_rows import OF_COMMIT
+from streaming.delta.change_rows import OF_COMMIT, changes_to_arrow, in_commit
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
-from streaming.jobs.applied import Applied
+from streaming.jobs.applied import Applied, now
 from streaming.jobs.distributed.quarantine import append_refused, refused_counts
 from streaming.jobs.distributed.rows import DROPS, ENVELOPES, NTH, ORDER, READ, ROUTED, fold_rows, read_rows, route_rows
 from streaming.jobs.distributed.state import StateRows
@@ -28,12 +30,14 @@ from streaming.jobs.distributed.topic_buckets import bucket_of, looked_up, of_to
 from streaming.jobs.schemas import PLAIN, table_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from streaming.changes.change import Change
     from streaming.contracts.state import SourceState
+    from streaming.delta.positions import LastCommon
 
 ROWS_PER_FILE: Final = 100_000
 _BUCKET: Final = ("cluster_id", "bucket")
@@ -45,12 +49,14 @@ class BatchSummary:
 
     Attributes:
         positions: newest position of each source.
+        log_ids: of the logs that have one, where those positions are.
         refused: refused records per source.
         observations: how many records were decoded.
         whole_clusters: Kafka clusters of which every partition is needed: an observation concerns all of their topics.
     """
 
     positions: Mapping[str, int]
+    log_ids: Mapping[str, int | None]
     refused: Mapping[str, int]
     observations: int
     whole_clusters: tuple[str, ...]
@@ -80,6 +86,7 @@ class DistributedReplicationBatch:
         # Replaced as a whole: the reporter reads it from another thread.
         self._reported = list(self._sources.values()), self._opened_at
         self._quarantined: dict[str, int] = {}  # records in quarantine, by source
+        self._replaced: tuple[Change, ...] = ()  # logs that are other ones now, not committed yet
 
     @property
     def positions(self) -> dict[str, int]:
@@ -89,6 +96,20 @@ class DistributedReplicationBatch:
     def position(self, source: str) -> int:
         """Return the position of the last applied record of a source, -1 for none."""
         return self.positions.get(source, -1)
+
+    def at(self, source: str) -> LogPosition:
+        """Return where the last applied record of a source stands."""
+        state = self._sources.get(source)
+        return NOWHERE if state is None else LogPosition(state.position, state.log_id)
+
+    def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
+        """Go back where a log is another one now; the first batch commits that."""
+        before = {source: self.at(source) for source in sources}
+        now_at = {source: now for source, at in before.items() if (now := last_common(source, at)) != at}
+        self._replaced = tuple(of_replaced_logs(self._sources.values(), now_at))
+        after = (change.source_after for change in self._replaced if change.source_after is not None)
+        self._sources |= {state.source: state for state in after}
+        return {source: before[source] for source in now_at}
 
     def sources(self) -> tuple[list[SourceState], int]:
         """Return the state of every source, and the change log version it follows from."""
@@ -134,7 +155,14 @@ class DistributedReplicationBatch:
 
     def _claimed(self, spark: SparkSession) -> int:
         if self._version is None:
-            self._version = self._change_log.claim(spark)
+            version = self._change_log.claim(spark)
+            if self._replaced:
+                rows = in_commit(changes_to_arrow(self._replaced), version + 1, now())
+                version = self._change_log.commit(
+                    spark.createDataFrame(rows, table_schema(PARTITION_CHANGES.name)), version
+                )
+                self._replaced = ()
+            self._version = version
             self._sources = self._state.sources(self._version)
             self._reported = list(self._sources.values()), self._version
             self._quarantined = refused_counts(spark, Channel.REPLICATION, self._quarantine)
@@ -177,6 +205,7 @@ class DistributedReplicationBatch:
         # A source's row holds what no bucket knows alone: its position, and what all buckets dropped or refused of it.
         source_after = (
             after.withField("position", looked_up(source, summary.positions, 0))
+            .withField("log_id", looked_up(source, summary.log_ids, None))
             .withField("duplicates", after["duplicates"] + looked_up(source, drops, 0))
             .withField("quarantined", looked_up(source, self._quarantined, 0))
         )
@@ -215,6 +244,7 @@ def summarise(read: DataFrame) -> BatchSummary:
         read.groupBy("source")
         .agg(
             F.max("position").alias("position"),
+            F.max_by("log_id", "position").alias("log_id"),
             F.count_if(F.col("reason").isNotNull()).alias("refused"),
             F.count_if(F.col("reason").isNull()).alias("decoded"),
             F.collect_set(F.when(F.col("concerns_all"), F.col("cluster_id"))).alias("whole"),
@@ -223,6 +253,7 @@ def summarise(read: DataFrame) -> BatchSummary:
     )
     return BatchSummary(
         positions={row["source"]: row["position"] for row in rows},
+        log_ids={row["source"]: row["log_id"] for row in rows},
         refused={row["source"]: row["refused"] for row in rows if row["refused"]},
         observations=sum(row["decoded"] for row in rows),
         whole_clusters=tuple(sorted({cluster_id for row in rows for cluster_id in row["whole"]})),

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its name everywhere in Sp
 from pyspark.sql.types import StructField, StructType
 
 from streaming.changes.reconciliation import METRIC_OF
+from streaming.contracts.log_position import NOWHERE, LogPosition
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.contracts.tables import QUARANTINE
 from streaming.delta.arrow_types import arrow_type
@@ -25,7 +26,7 @@ from streaming.delta.newest import FORGOTTEN_AFTER, all_columns, newest
 from streaming.jobs.applied import MICROS, Applied
 from streaming.jobs.distributed.quarantine import append_refused
 from streaming.jobs.distributed.tables import DistributedTable
-from streaming.jobs.driver.decoded_batch import newest_positions
+from streaming.jobs.driver.decoded_batch import newest_log_ids, newest_positions
 from streaming.jobs.driver.newest import TABLE_OF
 from streaming.jobs.driver.sample_sources import SampleSources
 from streaming.jobs.driver.samples import read_samples
@@ -40,9 +41,10 @@ if TYPE_CHECKING:
     from streaming.contracts.columns import Table
     from streaming.contracts.observations import Channel, Observation
     from streaming.contracts.state import SourceState
+    from streaming.delta.positions import LastCommon
 
 # Beside the columns of every table of samples. A row is a sample, a refused record, or the last position of a source.
-_EXTRA: Final = {"kind": "string", "position": "long", "payload": "binary", "reason": "string"}
+_EXTRA: Final = {"kind": "string", "position": "long", "log_id": "long", "payload": "binary", "reason": "string"}
 _CUT: Final = "cut"
 _ORDER: Final = "order"
 
@@ -70,18 +72,26 @@ class DistributedNewestBatch:
         }
         self._quarantine = DistributedTable(directory, QUARANTINE, policy)
         self._sources = SampleSources(directory, channel)
-        self._positions: dict[str, int] = {}
+        self._applied: dict[str, LogPosition] = {}
         self._reconciled = ReconciliationTable(directory, policy) if BrokerMetricObserved in self._tables else None
         self._has_loaded_meters = False
 
     @property
     def positions(self) -> dict[str, int]:
         """Position of the last applied record of each source, since the start."""
-        return dict(self._positions)
+        return {source: at.position for source, at in self._applied.items()}
 
     def position(self, source: str) -> int:
         """Return the position of the last applied record of a source since the start, -1 for none."""
-        return self._positions.get(source, -1)
+        return self.at(source).position
+
+    def at(self, source: str) -> LogPosition:
+        """Return where the last record of a source stands that was applied since the start."""
+        return self._applied.get(source, NOWHERE)
+
+    def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:  # noqa: ARG002 - of none it is known where it was
+        """Return nothing: each start reads all logs from their begin."""
+        return {}
 
     def sources(self) -> tuple[list[SourceState], None]:
         """Return the state of every source, and None: samples follow from no version of the change log."""
@@ -120,13 +130,19 @@ class DistributedNewestBatch:
 
     def _advance_sources(self, read: DataFrame) -> None:
         """Collect one row per source, and move its state forward."""
-        per_source = read.groupBy("source").agg(F.max("position").alias("position"), F.count("reason").alias("refused"))
+        per_source = read.groupBy("source").agg(
+            F.max("position").alias("position"),
+            F.max_by("log_id", "position").alias("log_id"),
+            F.count("reason").alias("refused"),
+        )
         collected = per_source.collect()
         moments = F.unix_micros(F.max("collected_at")).alias("collected_at")
         samples = read.where("kind IS NOT NULL").groupBy("cluster_id", "cluster", "source").agg(moments)
-        self._positions |= {row["source"]: row["position"] for row in collected if row["position"] is not None}
+        last = [row for row in collected if row["position"] is not None]
+        self._applied |= {row["source"]: LogPosition(row["position"], row["log_id"]) for row in last}
         refused = {row["source"]: row["refused"] for row in collected}
-        self._sources.advance([samples.toArrow()], refused, self._positions)
+        log_ids = {source: at.log_id for source, at in self._applied.items() if at.log_id is not None}
+        self._sources.advance([samples.toArrow()], refused, self.positions, log_ids)
 
     def _reconcile(self, read: DataFrame, reconciled: ReconciliationTable) -> None:
         """Compare what brokers counted with the change log, on the driver: two rows per broker."""
@@ -171,7 +187,11 @@ def decode_samples(
                 rows_of_kind = pa.table(all_columns(columns, TABLE_OF[kind].name, plain_schema), schema=plain_schema)
                 yield from _widened(rows_of_kind.cast(table), kind.kind, schema).to_batches()
             refused = [{**asdict(one), "payload": one.raw} for one in samples.refused]
-            last = [{"source": source, "position": at} for source, at in newest_positions(rows).items()]
+            log_ids = newest_log_ids(rows)
+            last = [
+                {"source": source, "position": at, "log_id": log_ids.get(source)}
+                for source, at in newest_positions(rows).items()
+            ]
             yield pa.RecordBatch.from_pylist([*refused, *last], schema=schema)
 
     return read

@@ -48,7 +48,7 @@ _ENVELOPE: Final = {
     "in_snapshot": "boolean", "concerns_all": "boolean",
 }  # fmt: skip
 # What was read: an envelope with its payload, or a payload with the reason why it was refused.
-READ: Final = {**_ENVELOPE, "payload": "binary", "reason": "string"}
+READ: Final = {**_ENVELOPE, "log_id": "long", "payload": "binary", "reason": "string"}
 # What orders a batch: envelopes without payloads, each with the bucket of its topic.
 ENVELOPES: Final = {**_ENVELOPE, "bucket": "int"}
 # What a bucket gets: the observation at a position, or in its place (position is null) a run or a bare envelope.
@@ -87,7 +87,7 @@ def read_rows(applied: Mapping[str, int]) -> Callable[[Iterator[pa.RecordBatch]]
 
 
 def _read(row: Mapping[str, Any]) -> dict[str, Any]:
-    place = {"source": row["source"], "position": row["position"], "payload": row["payload"]}
+    place = {name: row[name] for name in ("source", "position", "log_id", "payload")}
     try:
         observed = decode_row(row["payload"], row["damage"], Channel.REPLICATION)
     except Quarantined as reason:

@@ -34,7 +34,7 @@ def newest_by(frame: DataFrame, key: Sequence[str], order: Sequence[Column]) -> 
     return frame.groupBy(*key).agg(newest.alias("newest")).select(*key, "newest.*")
 
 
-def looked_up(key: Column, values: Mapping[str, int], default: int) -> Column:
+def looked_up(key: Column, values: Mapping[str, int] | Mapping[str, int | None], default: int | None) -> Column:
     """Return the value of a key in a small mapping."""
     value_of = F.lit(default).cast("long")
     for name, value in values.items():

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from streaming.changes.change import Change
 from streaming.changes.fold import fold
+from streaming.changes.replaced_log import newest_of, of_replaced_logs
+from streaming.changes.state import ReplicationState
 from streaming.changes.tombstones import without_expired
 from streaming.contracts.blocks import PartitionsBlock
 from streaming.contracts.events import Subject
-from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import (
     CauseRevised,
     Channel,
     ConfigObserved,
-    Heartbeat,
     PartitionObserved,
     TopicRemoved,
 )
@@ -44,9 +44,11 @@ if TYPE_CHECKING:
     from streaming.changes.change import Folded
     from streaming.changes.state import TopicKey
     from streaming.contracts.identifiers import ClusterId, TopicId
+    from streaming.contracts.log_position import LogPosition
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import SourceState
-    from streaming.jobs.driver.decoded_batch import ReadLog
+    from streaming.delta.positions import LastCommon
+    from streaming.jobs.driver.decoded_batch import DecodedBatch, ReadLog
 
 
 class ReplicationBatch:
@@ -75,7 +77,7 @@ class ReplicationBatch:
         self.projections = Projections(directory, policy)
         self.shared = self.projections.recover(self._change_log.version)
         self._repeated, self._read = RepeatedBlocks(published), read
-        self._change_log.go_on_after({source.source: source.position for source in self.shared.state.sources.values()})
+        self._change_log.go_on_after(self.shared.state.sources.values())
         self._refused = self._refused_since()
 
     def _refused_since(self) -> Counter[str]:
@@ -99,6 +101,26 @@ class ReplicationBatch:
     def position(self, source: str) -> int:
         """Return the position of the last applied record of a source, -1 for none."""
         return self._change_log.position(source)
+
+    def at(self, source: str) -> LogPosition:
+        """Return where the last applied record of a source stands."""
+        return self._change_log.at(source)
+
+    def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
+        """Go back where a log is another one now, and commit that; return where its last applied record stood."""
+        before = self._change_log.go_back(sources, last_common)
+        if before:
+            now_at = {source: self._change_log.at(source) for source in before}
+            changes = tuple(of_replaced_logs(self.shared.state.sources.values(), now_at))
+            positions = {source: at.position for source, at in now_at.items()}
+            log_ids = {source: at.log_id for source, at in now_at.items() if at.log_id is not None}
+            version = self._change_log.commit(changes_to_arrow(changes), positions, log_ids)
+            touched = ReplicationState()
+            for change in changes:
+                if change.source_after is not None:
+                    touched.put_source(change.source_after)
+            self.shared.applied(touched, version)
+        return before
 
     def sources(self) -> tuple[list[SourceState], int]:
         """Return the state of every source, and the change log version it follows from."""
@@ -130,11 +152,13 @@ class ReplicationBatch:
         if decoded.positions:
             unreported = set(self._refused)
             steps = (*folded.changes, *self._of_refused_only(folded, decoded.positions))
-            changes = [self._with_position(change, decoded.positions) for change in steps]
+            changes = [self._with_position(change, decoded) for change in steps]
             only_sources = all(change.subject is Subject.SOURCE for change in changes)
             rows = changes_to_arrow(changes)
             counts = {source: self._refused[source] for source in unreported}
-            version = self._change_log.commit(rows, decoded.positions, counts, only_sources=only_sources)
+            version = self._change_log.commit(
+                rows, decoded.positions, decoded.log_ids, counts, only_sources=only_sources
+            )
             for change in changes:
                 if change.source_after is not None:
                     after = change.source_after
@@ -160,27 +184,18 @@ class ReplicationBatch:
         observed = {change.source_after.source for change in folded.changes if change.source_after is not None}
         for source in self.shared.state.sources.values():
             if source.source in positions and source.source not in observed:
-                moment = source.observed_until or Micros(0)
-                newest = Heartbeat(
-                    cluster_id=source.cluster_id,
-                    cluster=source.cluster,
-                    source=source.source,
-                    authority=source.authority,
-                    sequence=source.sequence,
-                    occurred_not_before=moment,
-                    occurred_not_after=moment,
-                    collected_at=source.collected_at or moment,
-                )
-                yield Change(subject=Subject.SOURCE, observation=newest, source_after=source)
+                yield Change(subject=Subject.SOURCE, observation=newest_of(source), source_after=source)
 
-    def _with_position(self, change: Change, positions: Mapping[str, int]) -> Change:
+    def _with_position(self, change: Change, decoded: DecodedBatch) -> Change:
         """Add to the state of a source its position, which only the bus knows, and its refused records."""
         after = change.source_after
         if change.subject is not Subject.SOURCE or after is None:
             return change
         quarantined = after.quarantined + self._refused.pop(after.source, 0)
-        position = positions.get(after.source, after.position)
-        return replace(change, source_after=after._replace(position=position, quarantined=quarantined))
+        if after.source in decoded.positions:
+            position, log_id = decoded.positions[after.source], decoded.log_ids.get(after.source)
+            after = after._replace(position=position, log_id=log_id)
+        return replace(change, source_after=after._replace(quarantined=quarantined))
 
 
 def _topics_of(

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Channel, Observation
     from streaming.jobs.driver.repeated_blocks import DecodedBlock, RepeatedBlocks
 
-ReadLog = Callable[[str, int, int], Iterator[BusFrame | Damaged]]
-"""Reads a log of the bus, by its source, from a position to another one."""
+ReadLog = Callable[[str, int, int, int | None], Iterator[BusFrame | Damaged]]
+"""Reads a log of the bus, by its source, from a position to another one; its log id is this one, if it has one."""
 
 
 class AppliedPositions(Protocol):
@@ -47,12 +47,14 @@ class DecodedBatch:
         observations: in order; an ``UnchangedRun`` replaces consecutive ones that repeat the state.
         refused: unparseable records.
         positions: newest position of each source in the batch.
+        log_ids: of the logs that have one, where those positions are.
         blocks: those that were decoded, to be remembered once they are applied.
     """
 
     observations: tuple[Observation, ...]
     refused: tuple[Refused, ...]
     positions: Mapping[str, int]
+    log_ids: Mapping[str, int]
     blocks: tuple[DecodedBlock, ...] = ()
 
     @property
@@ -91,7 +93,11 @@ def decode_batch(
     while reading.has_doubts():
         reading = pass_over(reading.doubtful).read(fresh)
     return DecodedBatch(
-        tuple(merged(reading.observed)), tuple(reading.refused), newest_positions(fresh), tuple(reading.blocks)
+        tuple(merged(reading.observed)),
+        tuple(reading.refused),
+        newest_positions(fresh),
+        newest_log_ids(fresh),
+        tuple(reading.blocks),
     )
 
 
@@ -99,6 +105,17 @@ def newest_positions(rows: pa.Table) -> dict[str, int]:
     """Return the newest position of each source."""
     newest = rows.group_by("source").aggregate([("position", "max")])
     return dict(zip(newest["source"].to_pylist(), newest["position_max"].to_pylist(), strict=True))
+
+
+def newest_log_ids(rows: pa.Table) -> dict[str, int]:
+    """Return the log id at the newest position of each source, where it has one."""
+    log_ids: dict[str, int] = {}
+    for source, position in newest_positions(rows).items():
+        at_newest = pc.and_(pc.equal(rows["source"], source), pc.equal(rows["position"], position))
+        log_id = rows["log_id"].filter(at_newest)[0].as_py()
+        if log_id is not None:
+            log_ids[source] = log_id
+    return log_ids
 
 
 def decode_row(payload: bytes, damage: str | None, channel: Channel) -> Observation:
@@ -145,11 +162,11 @@ class _Unapplied:
     applied: AppliedPositions
     read: ReadLog | None
 
-    def rows(self, source: str, left_out: LeftOut) -> Iterator[tuple[int, bytes, str | None]]:
+    def rows(self, source: str, left_out: LeftOut, log_id: int | None) -> Iterator[tuple[int, bytes, str | None]]:
         """Yield the rows of those that were not applied yet."""
         if self.read is None:
             raise AssertionError(f"blocks of {source} were left out, and nothing can read them")
-        for item in self.read(source, left_out.start, left_out.end):
+        for item in self.read(source, left_out.start, left_out.end, log_id):
             if item.position > self.applied.position(source):
                 yield item[0], item[1], item.reason if isinstance(item, Damaged) else None
 
@@ -191,8 +208,8 @@ class _BatchReading:
 
     def _rows(self, source: str, rows: pa.Table) -> Iterator[tuple[int, bytes, str | None] | RepeatedRun]:
         """Yield position, payload and damage of each row; of blocks that were left out the run, or each of them."""
-        columns = [rows[name].to_pylist() for name in ("position", "payload", "damage", "left_out")]
-        for position, payload, damage, blocks in zip(*columns, strict=True):
+        columns = [rows[name].to_pylist() for name in ("position", "payload", "damage", "left_out", "log_id")]
+        for position, payload, damage, blocks, log_id in zip(*columns, strict=True):
             if blocks is None:
                 yield position, payload, damage
                 continue
@@ -201,7 +218,7 @@ class _BatchReading:
             if row is not None:
                 yield row
             else:
-                yield from self._unapplied.rows(source, some)
+                yield from self._unapplied.rows(source, some, log_id)
 
     def _as_left_out(self, source: str, some: LeftOut) -> tuple[int, bytes, str | None] | RepeatedRun | None:
         """Return the run that a worker left out, or the end of a report; None if it must be read from the bus."""

@@ -6,6 +6,7 @@ Knows Arrow and the tables, no Spark.
 from __future__ import annotations
 
 import time
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts import sample_tables as tables
@@ -22,18 +23,21 @@ from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.newest import NewestRows
 from streaming.delta.quarantine import Quarantine
 from streaming.jobs.applied import Applied, Stopwatch, count_reasons, now
-from streaming.jobs.driver.decoded_batch import fresh_rows, newest_positions
+from streaming.jobs.driver.decoded_batch import fresh_rows, newest_log_ids, newest_positions
 from streaming.jobs.driver.sample_sources import SampleSources
 from streaming.jobs.driver.samples import read_samples
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     import pyarrow as pa
 
     from streaming.contracts.columns import Table
+    from streaming.contracts.log_position import LogPosition
     from streaming.contracts.observations import Channel, Observation
     from streaming.contracts.state import SourceState
+    from streaming.delta.positions import LastCommon
 
 # The table of each kind of sample.
 TABLE_OF: Final[dict[type[Observation], Table]] = {
@@ -80,7 +84,20 @@ class NewestBatch:
 
     def position(self, source: str) -> int:
         """Return the position up to which every table holds a source, -1 for none. Newer records may come again."""
-        return min(rows.position(source) for rows in self._rows.values())
+        return self.at(source).position
+
+    def at(self, source: str) -> LogPosition:
+        """Return where the record stands up to which every table holds a source."""
+        return min((rows.applied.at(source) for rows in self._rows.values()), key=itemgetter(0))
+
+    def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
+        """Go back where a log is another one now; return where its last applied record stood, by source."""
+        names = list(sources)
+        before: dict[str, LogPosition] = {}
+        for rows in self._rows.values():
+            before |= rows.applied.go_back(names, last_common)
+        self._sources.go_back({source: self.at(source) for source in before})
+        return before
 
     def sources(self) -> tuple[list[SourceState], None]:
         """Return the state of every source, and None: samples follow from no version of the change log."""
@@ -107,14 +124,14 @@ class NewestBatch:
         samples = read_samples(fresh, self._rows, self._channel)
         watch.lap("decode")
         refused = self._quarantine.add(samples.refused, now())
-        positions = newest_positions(fresh)
+        positions, log_ids = newest_positions(fresh), newest_log_ids(fresh)
         counts = {kind: len(table) for kind, table in samples.columns.items()}
         if any(counts.values()):
             for kind, table in self._rows.items():
-                table.put(samples.columns[kind], positions)
+                table.put(samples.columns[kind], positions, log_ids)
             if self._reconciled is not None:
                 self._reconciled.put(samples.columns[BrokerMetricObserved])
-        self._sources.advance(samples.columns.values(), refused, positions)
+        self._sources.advance(samples.columns.values(), refused, positions, log_ids)
         watch.lap("commit")
         seconds = watch.seconds
         if any(0 < counts[kind] < len(table) * SMALL_SHARE for kind, table in self._rows.items()):

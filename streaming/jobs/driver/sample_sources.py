@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from streaming.changes.state import SourceKey
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import SourceState
+from streaming.delta.positions import NO_LOG_IDS
 from streaming.delta.progress import ProgressTable
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from streaming.contracts.log_position import LogPosition
     from streaming.contracts.observations import Channel
 
 
@@ -44,13 +46,26 @@ class SampleSources:
         """Return every source; safe to call from another thread while a batch is applied."""
         return list(self._states.values())
 
-    def advance(self, samples: Iterable[pa.Table], refused: Mapping[str, int], positions: Mapping[str, int]) -> None:
+    def go_back(self, now_at: Mapping[str, LogPosition]) -> None:
+        """Set sources back whose logs are other ones now, each to its last record that both have."""
+        for key, state in self._states.items():
+            if (at := now_at.get(state.source)) is not None:
+                self._states[key] = state._replace(position=at.position, log_id=at.log_id)
+
+    def advance(
+        self,
+        samples: Iterable[pa.Table],
+        refused: Mapping[str, int],
+        positions: Mapping[str, int],
+        log_ids: Mapping[str, int] = NO_LOG_IDS,
+    ) -> None:
         """Move the sources of an applied batch forward.
 
         Args:
             samples: tables with cluster_id, cluster, source, and collected_at in microseconds.
             refused: how many records of each source were unparseable, and not in ``quarantine`` before.
             positions: newest position of each source.
+            log_ids: of the logs that have one.
         """
         self._quarantined.update(refused)
         for table in samples:
@@ -58,8 +73,10 @@ class SampleSources:
             for row in newest.to_pylist():
                 self._observe(row["cluster_id"], row["cluster"], row["source"], row["collected_at_max"])
         for key, state in self._states.items():
-            position = positions.get(state.source, state.position)
-            self._states[key] = self._counted(state._replace(position=position))
+            if state.source in positions:
+                position, log_id = positions[state.source], log_ids.get(state.source)
+                self._states[key] = state._replace(position=position, log_id=log_id)
+            self._states[key] = self._counted(self._states[key])
 
     def _counted(self, state: SourceState) -> SourceState:
         """Count what was refused, also before the first sample said which cluster the source is of."""

@@ -4,7 +4,7 @@ Beside ``directory``, ``channel`` and ``maxBytesPerTrigger``:
 
 - ``repeatedBlocks``: file of the digests of blocks that are left out (``left_out_blocks``); without it none are.
 - ``waitSeconds``: how long to wait for new records before there are none; 0 for a query with a trigger interval.
-- ``startingPositions``: where a query without a checkpoint begins: positions by source, as JSON. All other
+- ``startingPositions``: where a query without a checkpoint begins: position and log id by source, as JSON. All other
   logs are read from their oldest record.
 - ``sampleColumns``: ``true`` for blocks of samples as columns (``sample_columns``) in place of their records.
 """
@@ -16,6 +16,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from streaming.contracts.log_position import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError
 
@@ -68,8 +69,12 @@ def checked_options(options: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _positions(text: str) -> dict[str, int]:
+def _positions(text: str) -> dict[str, LogPosition]:
     try:
-        return {str(source): int(position) for source, position in json.loads(text).items()}
+        return {
+            str(source): LogPosition(int(position), log_id) for source, (position, log_id) in json.loads(text).items()
+        }
     except (AttributeError, TypeError, ValueError):
-        raise ConfigurationError(f"{STARTING_POSITIONS} is {text!r}; use a JSON object of positions") from None
+        raise ConfigurationError(
+            f"{STARTING_POSITIONS} is {text!r}; use a JSON object of pairs: position and log id"
+        ) from None

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final, cast
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from streaming.bus.directory import DirectoryReader
+from streaming.bus.directory import DirectoryReader, replaced
+from streaming.contracts.log_position import LogPosition
 from streaming.contracts.observations import Channel
-from streaming.errors import IsrwatchError
 from streaming.jobs.schemas import bus_schema
 from streaming.jobs.streams.bus_options import DEFAULT_WAIT_SECONDS, checked_options
 from streaming.jobs.streams.bus_rows import arrow_batches
@@ -45,11 +45,12 @@ _POLL_SECONDS: Final = 0.02
 
 @dataclass(frozen=True)
 class LogRange:
-    """A piece of one log."""
+    """A piece of one log, within what has one log id."""
 
     source: str
     start: int
     end: int
+    log_id: int | None
 
 
 class BusPartition(InputPartition):
@@ -98,7 +99,7 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         *,
         sample_columns: bool = False,
         wait_seconds: float = DEFAULT_WAIT_SECONDS,
-        starting_positions: Mapping[str, int] | None = None,
+        starting_positions: Mapping[str, LogPosition] | None = None,
     ) -> None:
         self._bus = DirectoryReader(directory)
         self._channel = channel
@@ -106,12 +107,14 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._repeated = repeated
         self._sample_columns = sample_columns
         self._wait_seconds = wait_seconds
-        self._starting_positions = dict(starting_positions or {})
+        self._starting = dict(starting_positions or {})
+        # Of what was planned last: whoever reads on must find the same log there.
+        self._planned = dict(self._starting)
         self._target: dict[str, int] | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Start where the query has stopped, and at the oldest position of every other log."""
-        return self._starting_positions
+        return {source: at.position for source, at in self._starting.items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Bound what one batch reads."""
@@ -128,18 +131,20 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Return the end of the next batch; waits ``waitSeconds`` for new records."""
         ends = self._ends_with_news(start)
-        check_continuity(start, ends, self._channel)
+        self._check_continuity(start, ends)
         if not isinstance(limit, ReadAllAvailable):
             ends = self._limited(start, ends)
+        self._planned |= {source: LogPosition(end, self._log_id(source, end)) for source, end in ends.items()}
         return dict(sorted({**start, **ends}.items()))
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """Cut a batch into tasks."""
+        self._check_continuity({}, end)
         pieces = [
             piece
             for source, upper in end.items()
             if (lower := self._lower(start, source)) < upper
-            for piece in self._cut(LogRange(source, lower, upper))
+            for piece in self._cut(source, lower, upper)
         ]
         return [BusPartition(group) for group in grouped(pieces, self._max_bytes // _TASKS)]
 
@@ -148,12 +153,12 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         freeze_imports()
         published = None if self._repeated is None else published_digests(self._repeated)
         for piece in cast("BusPartition", partition).ranges:
-            items = self._bus.read(self._channel, piece.source, piece.start, piece.end)
+            items = self._bus.read(self._channel, piece.source, piece.start, piece.end, piece.log_id)
             if published is not None:
                 rows: Iterator[BusRow] = published.leave_out(items)
             else:
                 rows = in_columns(items, self._channel) if self._sample_columns else items
-            yield from arrow_batches(piece.source, rows)
+            yield from arrow_batches(piece.source, rows, piece.log_id)
 
     def commit(self, end: dict[str, int]) -> None:
         """Delete nothing: the tables may lag behind Spark's checkpoint (``SupervisedQuery.delete_applied`` deletes)."""
@@ -194,36 +199,43 @@ class BusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             position = item.end
         return position
 
-    def _cut(self, piece: LogRange) -> list[LogRange]:
-        """Cut a piece where a segment ends, and where a task has enough."""
-        bases = self._bus.segment_positions(self._channel, piece.source)
-        bounds = [piece.start, *(base for base in bases if piece.start < base < piece.end), piece.end]
-        return [each for lower, upper in pairwise(bounds) for each in self._cut_in_tasks(piece.source, lower, upper)]
+    def _cut(self, source: str, start: int, end: int) -> list[LogRange]:
+        """Cut a range where a segment ends, and where a task has enough."""
+        bases = [segment.base for segment in self._bus.segments(self._channel, source)]
+        bounds = [start, *(base for base in bases if start < base < end), end]
+        return [
+            each
+            for lower, upper in pairwise(bounds)
+            for each in self._cut_in_tasks(source, lower, upper, self._log_id(source, upper))
+        ]
 
-    def _cut_in_tasks(self, source: str, start: int, end: int) -> Iterator[LogRange]:
+    def _log_id(self, source: str, end: int) -> int | None:
+        """Return the log id of what ends at a position."""
+        log = self._bus.segments(self._channel, source)
+        return next((segment.log_id for segment in reversed(log) if segment.base < end), None)
+
+    def _check_continuity(self, start: Mapping[str, int], ends: Mapping[str, int]) -> None:
+        """Refuse a log that is not the one of which the last batch was planned.
+
+        Raises:
+            IsrwatchError: it was replaced, restored from a copy, or cut.
+        """
+        for source, end in ends.items():
+            planned = self._planned.get(source)
+            is_other = planned is not None and not self._bus.is_in_log(self._channel, source, planned)
+            if is_other or end < start.get(source, 0):
+                raise replaced(self._channel, source)
+
+    def _cut_in_tasks(self, source: str, start: int, end: int, log_id: int | None) -> Iterator[LogRange]:
         """Cut a piece of one segment; where no frame begins near a cut, the rest goes to one task."""
         size = self._max_bytes // _TASKS
         while end - start > size:
             near = self._bus.frame_start(self._channel, source, start, start + size)
             if near is None or near <= start:
                 break
-            yield LogRange(source, start, near)
+            yield LogRange(source, start, near, log_id)
             start = near
-        yield LogRange(source, start, end)
-
-
-def check_continuity(start: Mapping[str, int], ends: Mapping[str, int], channel: str) -> None:
-    """Refuse a log that is shorter than what was read of it already.
-
-    Raises:
-        IsrwatchError: it was cut or replaced.
-    """
-    for source, end in ends.items():
-        if end < start.get(source, 0):
-            raise IsrwatchError(
-                f"the log {channel}/{source} ends at position {end}, but was already read up to {start[source]}: "
-                "it was cut or replaced; restore it, or start with a new checkpoint and new tables"
-            )
+        yield LogRange(source, start, end, log_id)
 
 
 @cache

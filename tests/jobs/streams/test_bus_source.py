@@ -134,7 +134,7 @@ def test_a_log_that_was_replaced_stops_the_query_in_words(
 ) -> None:
     publish(publisher, A, range(2))
 
-    with pytest.raises(IsrwatchError, match=f"ends at position {2 * FRAME}, but was already read up to {3 * FRAME}"):
+    with pytest.raises(IsrwatchError, match="the log replication/poll:a on the bus was replaced"):
         reader.latestOffset({A: 3 * FRAME}, ReadAllAvailable())
 
 
@@ -189,13 +189,19 @@ def test_available_now_ends_with_what_there_was(publisher: DirectoryPublisher, r
     assert second == reader.latestOffset(second, reader.getDefaultReadLimit())
 
 
+def log_id(reader: BusStreamReader) -> int | None:
+    return reader._bus.segments(Channel.REPLICATION, A)[0].log_id
+
+
 def test_a_large_range_is_cut_at_its_segments(publisher: DirectoryPublisher, tmp_path: Path) -> None:
     publish(publisher, A, range(35))
     bounds = [5, 10, 20, 30, 32]
 
-    assert BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=40 * FRAME)._cut(
-        LogRange(A, 5 * FRAME, 32 * FRAME)
-    ) == [LogRange(A, lower * FRAME, upper * FRAME) for lower, upper in itertools.pairwise(bounds)]
+    reader = BusStreamReader(tmp_path / "bus", Channel.REPLICATION, max_bytes=40 * FRAME)
+
+    assert reader._cut(A, 5 * FRAME, 32 * FRAME) == [
+        LogRange(A, lower * FRAME, upper * FRAME, log_id(reader)) for lower, upper in itertools.pairwise(bounds)
+    ]
 
 
 def test_a_large_segment_is_cut_between_records_for_several_tasks(
@@ -204,14 +210,14 @@ def test_a_large_segment_is_cut_between_records_for_several_tasks(
     publish(publisher, A, range(10))
     bounds = [1, 3, 5, 7, 9, 10]
 
-    assert reader._cut(LogRange(A, FRAME, 10 * FRAME)) == [
-        LogRange(A, lower * FRAME, upper * FRAME) for lower, upper in itertools.pairwise(bounds)
+    assert reader._cut(A, FRAME, 10 * FRAME) == [
+        LogRange(A, lower * FRAME, upper * FRAME, log_id(reader)) for lower, upper in itertools.pairwise(bounds)
     ]
 
 
 def test_small_ranges_share_a_task_and_large_ones_do_not() -> None:
-    small = [LogRange(A, 0, 3), LogRange(B, 0, 3)]
-    large = [LogRange(A, 3, 13), LogRange(B, 3, 13)]
+    small = [LogRange(A, 0, 3, 1), LogRange(B, 0, 3, 2)]
+    large = [LogRange(A, 3, 13, 1), LogRange(B, 3, 13, 2)]
 
     assert grouped(small, 10) == [small]
     assert grouped(large, 10) == [[large[0]], [large[1]]]
@@ -232,10 +238,10 @@ def test_planning_is_a_function_of_the_offsets(publisher: DirectoryPublisher, re
 
 
 def test_damage_is_a_row_with_its_bytes_and_its_reason() -> None:
-    (batch,) = arrow_batches(A, iter([BusFrame(0, b"{}"), Damaged(14, b"??", "no frame begins here", 16)]))
+    (batch,) = arrow_batches(A, iter([BusFrame(0, b"{}"), Damaged(14, b"??", "no frame begins here", 16)]), log_id=7)
 
     assert batch.to_pylist() == [
-        {"source": A, "position": 0, "payload": b"{}", "damage": None, "left_out": None, "samples": None},
+        {"source": A, "position": 0, "payload": b"{}", "damage": None, "left_out": None, "samples": None, "log_id": 7},
         {
             "source": A,
             "position": 14,
@@ -243,6 +249,7 @@ def test_damage_is_a_row_with_its_bytes_and_its_reason() -> None:
             "damage": "no frame begins here",
             "left_out": None,
             "samples": None,
+            "log_id": 7,
         },
     ]
 

@@ -1,0 +1,236 @@
+"""A log on the bus that is another one than before, longer or shorter: nothing of it is taken for a repetition."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from contextlib import closing
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from streaming.bus.directory import DirectoryPublisher, DirectoryReader
+from streaming.contracts.events import EventKind
+from streaming.contracts.log_position import NOWHERE, LogPosition
+from streaming.contracts.observations import Channel, SourceKind
+from streaming.errors import IsrwatchError
+from streaming.jobs.queries import Places
+from streaming.jobs.registry import QUERIES, unapplied
+from streaming.jobs.streams.bus_source import BusStreamReader
+from streaming.jobs.supervised import SupervisedQuery
+from streaming.settings import JobSettings
+from tests.changes.conftest import Story
+from tests.end_to_end.stories import essence, expected_changes, long_story
+from tests.jobs.driver.test_batch import rows
+from tests.plugins.logs import rows_of_log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from streaming.contracts.observations import Observation
+
+REPLICATION = Channel.REPLICATION
+SEGMENT_BYTES = 20_000
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(bus=tmp_path / "bus", tables=tmp_path / "tables", checkpoint=tmp_path / "checkpoint")
+
+
+def publish(places: Places, observations: Sequence[Observation], pieces: int = 10) -> None:
+    """Publish as one run of a collector does, in pieces, so that there are segments."""
+    size = -(-len(observations) // pieces)
+    with closing(DirectoryPublisher(places.bus, segment_bytes=SEGMENT_BYTES, fsync=False)) as publisher:
+        for start in range(0, len(observations), size):
+            publisher.publish(observations[start : start + size])
+
+
+def applied(places: Places, channel: Channel = REPLICATION, query: str = "replication") -> list[str]:
+    """Open the tables as a start does, apply what a query without a checkpoint would read; return what is reported."""
+    reported: list[str] = []
+    opened = SupervisedQuery(query, QUERIES[query], JobSettings(listen=""), places, reported.append)
+    assert opened.progress is not None
+    bus = DirectoryReader(places.bus)
+    ends = bus.end_positions(channel)
+    batches = [
+        batch
+        for source, at in unapplied(channel, places, opened.progress).items()
+        if source in ends
+        for batch in rows_of_log(bus, channel, source, at.position)
+    ]
+    if batches:
+        opened.batch.apply(pa.Table.from_batches(batches))  # type: ignore[union-attr]
+    return reported
+
+
+def missed(places: Places) -> list[str]:
+    """Return the details of the events about lost observations of the source."""
+    found = (event for row in rows(places.tables, "partition_changes") for event in row["events"] or ())
+    return [event["detail"] for event in found if event["event"] == EventKind.CHANGES_MISSED]
+
+
+@pytest.mark.parametrize("before", [0.3, 0.9], ids=["longer than before", "shorter than before"])
+def test_a_bus_that_was_lost_and_begun_again_is_read_from_its_begin(places: Places, before: float) -> None:
+    story = long_story(seed=11, steps=300)
+    cut = int(len(story) * before)
+    publish(places, story[:cut])
+    applied(places)
+    shutil.rmtree(places.bus)
+    publish(places, story[cut:])
+
+    (sentence,) = applied(places)
+
+    assert "replication/metadata_log:a on the bus was replaced" in sentence
+    assert "its begin" in sentence
+    assert essence_without_loss(places) == expected_changes(story)
+    (detail,) = missed(places)
+    assert f"was replaced, restored from a copy, or cut: what it held after number {cut}, and" in detail
+
+
+def essence_without_loss(places: Places) -> list[dict[str, Any]]:
+    return essence([row for row in rows(places.tables, "partition_changes") if row["subject"] != "source"])
+
+
+def test_a_start_on_the_same_log_goes_on_whichever_run_of_the_collector_wrote_it(places: Places) -> None:
+    story = long_story(seed=12, steps=120)
+    told = []
+    for start in range(0, len(story), 40):
+        publish(places, story[start : start + 40])
+        told += applied(places)
+
+    assert told == []
+    assert missed(places) == []
+    assert essence_without_loss(places) == expected_changes(story)
+
+
+@pytest.mark.parametrize("applied_since", [30, 90], ids=["in the run of the copy", "in a later run"])
+def test_a_bus_restored_from_a_copy_and_written_on_is_recognised_and_nothing_is_skipped(
+    places: Places, applied_since: int
+) -> None:
+    """The source reports again what the bus lost, as a metadata log does whose checkpoint is restored with the bus."""
+    story = long_story(seed=13, steps=200)
+    copy = places.bus.with_name("copy")
+    publish(places, story[:60])
+    shutil.copytree(places.bus, copy)
+    publish(places, story[60 : 60 + applied_since])
+    applied(places)
+    shutil.rmtree(places.bus)
+    copy.rename(places.bus)
+    publish(places, story[60:])
+
+    (sentence,) = applied(places)
+
+    assert "was replaced, restored from a copy, or cut" in sentence
+    assert essence_without_loss(places) == expected_changes(story)
+
+
+def test_polls_that_are_read_again_from_a_copy_are_old_and_change_nothing(places: Places) -> None:
+    """The copy is of before the run that the tables know, so it is read from its begin: content decides, by time."""
+    story = Story("admin:a", SourceKind.POLL)
+    story.snapshot([{"leader_epoch": None, "partition_epoch": None}] * 3)
+    for isr in ((1, 2), (1, 2, 3), (1, 3), (1, 2, 3), (2, 3)):
+        story.later(90).partition(0, isr=isr, leader=isr[0], leader_epoch=None, partition_epoch=None)
+    known = len(story.seen)
+    copy = places.bus.with_name("copy")
+    publish(places, story.seen[:-3])
+    shutil.copytree(places.bus, copy)
+    publish(places, story.seen[-3:])
+    applied(places)
+    shutil.rmtree(places.bus)
+    copy.rename(places.bus)
+    story.later(90).partition(0, isr=(1,), leader=1, leader_epoch=None, partition_epoch=None)
+    publish(places, story.seen[known:])
+
+    (sentence,) = applied(places)
+
+    assert "was replaced" in sentence
+    changes = sorted(rows(places.tables, "partition_changes"), key=itemgetter("version", "ordinal"))
+    isrs = [row["after"]["isr"] for row in changes if row["partition"] == 0]
+    assert isrs == [[1, 2, 3], [1, 2], [1, 2, 3], [1, 3], [1, 2, 3], [2, 3], [1]]
+
+
+def test_a_copy_that_nobody_wrote_on_is_read_on_when_its_writer_does(places: Places) -> None:
+    story = long_story(seed=14, steps=100)
+    copy = places.bus.with_name("copy")
+    publish(places, story[:60])
+    shutil.copytree(places.bus, copy)
+    publish(places, story[60:80])
+    applied(places)
+    shutil.rmtree(places.bus)
+    copy.rename(places.bus)
+    first = applied(places)
+    publish(places, story[60:])
+
+    assert [len(first), len(applied(places))] == [1, 0]
+    assert essence_without_loss(places) == expected_changes(story)
+
+
+def test_positions_of_older_tables_and_buses_go_on_and_get_the_identity(places: Places) -> None:
+    story = long_story(seed=15, steps=100)
+    publish(places, story[:60], pieces=1)
+    (segment,) = (places.bus / REPLICATION).glob("*/*.log")
+    segment.rename(segment.with_name(f"{segment.name[:20]}.log"))
+    assert applied(places) == []
+    publish(places, story[60:])
+
+    assert applied(places) == []
+
+    assert essence_without_loss(places) == expected_changes(story)
+    newest = DirectoryReader(places.bus).segments(REPLICATION, "metadata_log:a")[-1]
+    assert newest.log_id is not None
+    log_ids = [row["source_after"]["log_id"] for row in rows(places.tables, "partition_changes") if row["source_after"]]
+    assert Counter(log_ids) == Counter([None, newest.log_id])
+
+
+def test_a_log_that_comes_back_as_another_one_while_the_job_runs_stops_the_query(places: Places) -> None:
+    story = long_story(seed=16, steps=100)
+    publish(places, story[:30])
+    reader = BusStreamReader(places.bus, REPLICATION, max_bytes=1 << 25, wait_seconds=0)
+    at = reader.latestOffset({}, ReadAllAvailable())
+    planned = reader.partitions({}, at)
+    shutil.rmtree(places.bus)
+    assert reader.latestOffset(at, ReadAllAvailable()) == at
+    publish(places, story)
+
+    with pytest.raises(IsrwatchError, match="replication/metadata_log:a on the bus was replaced"):
+        reader.latestOffset(at, ReadAllAvailable())
+    with pytest.raises(IsrwatchError, match="replication/metadata_log:a on the bus was replaced"):
+        [list(reader.read(piece)) for piece in planned]
+
+
+def test_what_was_applied_of_another_log_deletes_nothing(places: Places) -> None:
+    story = long_story(seed=17, steps=200)
+    publish(places, story)
+    bus = DirectoryReader(places.bus)
+    before = bus.segments(REPLICATION, "metadata_log:a")
+
+    bus.delete_below(REPLICATION, "metadata_log:a", 1 << 40, log_id=1)
+    assert before == bus.segments(REPLICATION, "metadata_log:a")
+
+    bus.delete_below(REPLICATION, "metadata_log:a", 1 << 40, log_id=before[0].log_id)
+    assert len(bus.segments(REPLICATION, "metadata_log:a")) == 1
+
+
+def test_the_last_common_record_is_the_applied_one_unless_the_log_lacks_it(places: Places) -> None:
+    story = long_story(seed=18, steps=60)
+    publish(places, story[:30])
+    bus, source = DirectoryReader(places.bus), "metadata_log:a"
+    end = bus.end_positions(REPLICATION)[source]
+    (log_id,) = {segment.log_id for segment in bus.segments(REPLICATION, source)}
+    last = [item.position for item in bus.read(REPLICATION, source, 0, end)][-1]
+    publish(places, story[30:])
+
+    def common(position: int, of: int | None = log_id) -> LogPosition:
+        return bus.last_common(REPLICATION, source, LogPosition(position, of))
+
+    assert common(last) == (last, log_id)
+    assert common(0) == (0, log_id)
+    assert common(end) == (last, log_id), "what the run of the copy wrote ends there"
+    assert common(last, 1) == common(last, None) == NOWHERE
+    assert bus.last_common(REPLICATION, source, NOWHERE) == NOWHERE
+    assert bus.last_common(REPLICATION, "nobody", LogPosition(5, 1)) == (5, 1), "nothing can be said of it"
