@@ -27,6 +27,10 @@ class ConnectionRefused(IsrwatchError):
     """A cluster cannot be reached, or a permission is missing."""
 
 
+class BusFull(IsrwatchError):
+    """The disk of the bus is full: nothing is lost that can be published later."""
+
+
 class MissingTool(IsrwatchError):
     """A program, a jar or an optional package that a command requires is not installed."""
 

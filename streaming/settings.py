@@ -62,6 +62,7 @@ class BusSettings:
 
     directory: str = ".isrwatch/bus"
     segment_bytes: int = 64 * 1024 * 1024
+    max_bytes: int = 8 * 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +186,7 @@ def _checked(settings: Settings) -> Settings:
                 _check_seconds(f"{name}.{item.name}", getattr(section, item.name))
     for key, number, least in (
         ("bus.segment_bytes", settings.bus.segment_bytes, 1024),  # at least one observation
+        ("bus.max_bytes", settings.bus.max_bytes, 1024 * 1024),
         ("job.batch_bytes", settings.job.batch_bytes, 1024),
         ("job.buckets", settings.job.buckets, 1),
         ("tables.history_days", settings.tables.history_days, 0),

@@ -9,6 +9,7 @@ a log that was replaced, or restored from a copy and written on, has others than
 - ``frames``     one record on disk: magic, length, CRC-32
 - ``segments``   the files of one log
 - ``log``        one log that is open for writing
+- ``capacity``   how much the bus may hold, and what goes first
 - ``directory``  ``<bus>/<channel>/<source>/<base position>-<log id>.log``: the default, no broker needed
 - ``memory``     the same in memory: the test double
 """

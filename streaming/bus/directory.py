@@ -7,17 +7,19 @@ One process writes a log at a time, any number read it.
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from streaming.bus.capacity import BusCapacity, Removed
 from streaming.bus.frames import BusFrame, Damaged, encode_frame, end_of_last_frame, last_frame_start, parse
 from streaming.bus.log import WritableLog, sync_file
 from streaming.bus.segments import Segment, folder_of, folders, segments, source_of
 from streaming.contracts.codec import encode
 from streaming.contracts.log_position import NOWHERE, LogPosition
-from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.errors import BusFull, ConfigurationError, IsrwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import Channel, Observation
 
 _PIECE: Final = 1 << 20
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _Stamp = tuple[int, int]
 _LastLook = tuple[_Stamp, int]
 
@@ -37,12 +40,17 @@ class DirectoryPublisher:
         directory: the bus; created when missing.
         segment_bytes: size at which a new segment is started.
         fsync: sync to disk before :meth:`publish` returns.
+        max_bytes: what the whole bus may take; None: it may grow without limit.
     """
 
-    def __init__(self, directory: Path, *, segment_bytes: int, fsync: bool = True) -> None:
+    def __init__(
+        self, directory: Path, *, segment_bytes: int, fsync: bool = True, max_bytes: int | None = None
+    ) -> None:
         self._directory = directory
-        self._segment_bytes = segment_bytes
+        self._capacity = BusCapacity(directory, max_bytes) if max_bytes is not None else None
+        self._segment_bytes = segment_bytes if self._capacity is None else self._capacity.segment_bytes(segment_bytes)
         self._fsync = fsync
+        self._removed = Removed(0, 0)
         self._logs: dict[tuple[str, str], WritableLog] = {}
 
     def publish(self, observations: Sequence[Observation]) -> None:
@@ -54,13 +62,26 @@ class DirectoryPublisher:
             with self._writing(channel, source) as log:
                 first = log.sequence + 1
                 numbered = (replace(item, sequence=number) for number, item in enumerate(group, start=first))
-                log.append(b"".join(encode_frame(encode(item)) for item in numbered))
+                self._append(log, b"".join(encode_frame(encode(item)) for item in numbered))
                 log.sequence += len(group)
 
     def publish_raw(self, channel: Channel, source: str, payload: bytes) -> None:
         """Write bytes verbatim, without a sequence number."""
         with self._writing(channel, source) as log:
-            log.append(encode_frame(payload))
+            self._append(log, encode_frame(payload))
+
+    def take_removed(self) -> Removed:
+        """Return and forget how much was deleted since the last call although nobody may have applied it."""
+        removed, self._removed = self._removed, Removed(0, 0)
+        return removed
+
+    def _append(self, log: WritableLog, data: bytes) -> None:
+        if self._capacity is not None and not self._capacity.has_space():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        log.append(data)
+        if self._capacity is not None:
+            samples, replication = self._capacity.wrote(len(data))
+            self._removed = Removed(self._removed.samples + samples, self._removed.replication + replication)
 
     def close(self) -> None:
         """Close every log."""
@@ -82,6 +103,13 @@ class DirectoryPublisher:
         except OSError as error:
             if log := self._logs.pop((channel, source), None):
                 log.abandon()
+            if error.errno in _FULL:
+                samples = 0 if self._capacity is None else self._capacity.remove_samples()
+                self._removed = Removed(self._removed.samples + samples, self._removed.replication)
+                raise BusFull(
+                    f"the disk of the bus {self._directory} is full; free space, or give the job time to: everything "
+                    "published before is safe"
+                ) from error
             raise IsrwatchError(
                 f"cannot write the bus below {self._directory}: {error.strerror}; free space or repair the disk, "
                 "everything published before is safe"
@@ -187,9 +215,9 @@ class DirectoryReader:
         """
         log = self.segments(channel, source)
         ours = [segment for segment in log if segment.log_id == applied.log_id]
-        if not log or applied.position < 0 or (ours and ours[0].base <= applied.position < ours[-1].limit):
-            return applied
-        for segment in reversed(ours if ours and ours[0].base <= applied.position else []):
+        if not log or applied.position < 0 or (ours and applied.position < ours[-1].limit):
+            return applied  # what was deleted behind it is noticed by the numbers of the rest
+        for segment in reversed(ours):
             frames = [item.position for item in _read_segment(segment, segment.base, segment.limit) if _is_frame(item)]
             if frames:
                 return LogPosition(frames[-1], applied.log_id)

@@ -8,8 +8,9 @@ of controllers and collectors, which jump. Two rules keep a jump from doing harm
 - A poller whose clock was set back, and whose process was restarted, must not make its observations look old: they
   happened no earlier than what the same source reported before. (Times of the log never run back: ``sources.image``.)
 
-A collector whose own clock jumps ahead is believed, because nothing is there to correct it: its times, and the
-watermark, are ahead until real time has caught up; durations stand still meanwhile, and none is ever negative.
+A collector whose own clock is ahead is believed for an hour, because nothing here can correct it: its times, and the
+watermark, are ahead until real time has caught up; durations stand still meanwhile, and none is ever negative. Further
+ahead (``is_ahead``) it would silence other sources for that long, so the job, which has a clock, refuses it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from dataclasses import Field
 
 MAX_SKEW: Final = Micros(60_000_000)
+MAX_AHEAD: Final = Micros(3_600_000_000)
 
 
 class TimedObservation(Protocol):
@@ -61,8 +63,13 @@ def with_plausible_time(observed: T, newest_before: int | None) -> T:
     at = observed.occurred_not_after
     if at > observed.collected_at + MAX_SKEW:
         at = observed.collected_at
-    if observed.authority is SourceKind.POLL and newest_before is not None and at < newest_before - MAX_SKEW:
+    if observed.authority is SourceKind.POLL and newest_before is not None and at < newest_before:
         at = Micros(newest_before)
     if at == observed.occurred_not_after:
         return observed
     return replace(observed, occurred_not_before=min(observed.occurred_not_before, at), occurred_not_after=at)
+
+
+def is_ahead(observed: TimedObservation, now: int) -> bool:
+    """Return whether an observation was collected further ahead of a clock than is believed."""
+    return observed.collected_at > now + MAX_AHEAD

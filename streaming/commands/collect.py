@@ -44,7 +44,9 @@ def collect(
         str | None,
         typer.Option(metavar="SCENARIO", help="Simulate a cluster instead: a scenario or its file."),
     ] = None,
-    speed: Annotated[float, typer.Option(help="Speed of a simulation relative to real time.")] = 1.0,
+    speed: Annotated[
+        float, typer.Option(help="Speed of a simulation relative to real time, until it is half an hour ahead.")
+    ] = 1.0,
     seed: Annotated[int, typer.Option(help="Random seed of a simulation.")] = 1,
 ) -> None:
     """Read a Kafka cluster, or a simulated one, and write observations to the bus, until Ctrl-C.
@@ -63,7 +65,11 @@ def collect(
     directory = Path(settings.bus.directory)
     sources = [_simulated(simulate, settings, speed, seed)] if simulate is not None else _observing(settings, directory)
     collector = Collector(
-        sources, lambda: DirectoryPublisher(directory, segment_bytes=settings.bus.segment_bytes), report=_say
+        sources,
+        lambda: DirectoryPublisher(
+            directory, segment_bytes=settings.bus.segment_bytes, max_bytes=settings.bus.max_bytes
+        ),
+        report=_say,
     )
     _stop_on_signal(collector)
     collector.start()

@@ -139,6 +139,10 @@ class AdminSource:
             if not self._wait(moment, until):
                 return []
 
+    def request_full_report(self) -> None:
+        """Send a full report with the next poll of the metadata, and every configuration with the next ones."""
+        self._snapshot_due.next_at = self._everything_due.next_at = _AT_ONCE
+
     def acknowledge(self) -> None:
         """Do nothing: a poll has no position."""
 

@@ -1,8 +1,9 @@
 """The loop that polls sources and publishes their observations: one thread and one publisher per source.
 
 Depends on the interfaces of sources and publishers only. A source that cannot reach its cluster is polled again with a
-growing pause. A bus that cannot be written stops everything, because the observations would be lost; the checkpoints of
-the sources then still name the last acknowledged position.
+growing pause. While the disk of the bus is full it is not polled, and what it has reported is published again and
+again. A bus that cannot be written for another reason stops everything, because the observations would be lost; the
+checkpoints of the sources then still name the last acknowledged position.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
-from streaming.errors import ConnectionRefused
+from streaming.errors import BusFull, ConnectionRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from streaming.bus.capacity import Removed
     from streaming.bus.publisher import Publisher
+    from streaming.contracts.observations import Observation
     from streaming.sources.source import Source
 
 _PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -31,6 +34,22 @@ class KeepsUndecodable(Protocol):
 
     def take_undecodable(self) -> list[bytes]:
         """Return and drop the records that could not be decoded since the last call."""
+
+
+@runtime_checkable
+class HasLimit(Protocol):
+    """A publisher that deletes what is too much."""
+
+    def take_removed(self) -> Removed:
+        """Return and forget how much was deleted since the last call although nobody may have applied it."""
+
+
+@runtime_checkable
+class ReportsOnRequest(Protocol):
+    """A source that can send a full report before it is due."""
+
+    def request_full_report(self) -> None:
+        """Send a full report with the next poll."""
 
 
 class Collector:
@@ -105,11 +124,45 @@ class Collector:
             if refusals and observations:  # an empty result may only mean that no response has arrived yet
                 self._report(f"{source.name}: reads the cluster again")
                 refusals = 0
-            if isinstance(source, KeepsUndecodable):
-                for payload in source.take_undecodable():
-                    publisher.publish_raw(Channel.REPLICATION, source.name, payload)
-            if observations:
-                publisher.publish(observations)
+            undecodable = source.take_undecodable() if isinstance(source, KeepsUndecodable) else []
+            if not self._is_published(source, publisher, undecodable, observations):
+                return
             source.acknowledge()
+            self._answer_removed(source, publisher)
             if not observations and time.monotonic() - began < _IDLE_PAUSE:
                 self._stopping.wait(_IDLE_PAUSE)
+
+    def _is_published(
+        self, source: Source, publisher: Publisher, undecodable: list[bytes], observations: Sequence[Observation]
+    ) -> bool:
+        """Publish what a source reported, however long the disk is full; return whether that was before the stop."""
+        refusals = 0
+        while True:
+            try:
+                while undecodable:
+                    publisher.publish_raw(Channel.REPLICATION, source.name, undecodable[0])
+                    del undecodable[0]
+                if observations:
+                    publisher.publish(observations)
+            except BusFull as refusal:
+                if not refusals:
+                    self._report(f"{source.name}: {refusal}; trying again")
+                if self._stopping.wait(_PAUSES[min(refusals, len(_PAUSES) - 1)]):
+                    return False
+                refusals += 1
+                continue
+            if refusals:
+                self._report(f"{source.name}: writes the bus again")
+            return True
+
+    def _answer_removed(self, source: Source, publisher: Publisher) -> None:
+        """Report what the publisher had to delete; a full report corrects the states that lack it."""
+        removed = publisher.take_removed() if isinstance(publisher, HasLimit) else None
+        if removed is None or not removed.replication:
+            return
+        self._report(
+            f"{source.name}: the bus holds more than bus.max_bytes, so {removed.replication} bytes of changes were "
+            "deleted that the job may not have applied: start the job, or raise bus.max_bytes"
+        )
+        if isinstance(source, ReportsOnRequest):
+            source.request_full_report()

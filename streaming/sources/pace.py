@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import Micros
 
@@ -13,8 +13,14 @@ if TYPE_CHECKING:
     from streaming.sources.source import Source
 
 
+MOST_AHEAD: Final = 1_800_000_000
+
+
 class Paced:
-    """Polls a source with a clock that runs ``speed`` times as fast as the wall clock, from ``start`` on."""
+    """Polls a source with a clock that runs ``speed`` times as fast as the wall clock, from ``start`` on.
+
+    It runs ahead by ``MOST_AHEAD`` at most, and then only as fast as the wall clock: the job refuses later times.
+    """
 
     def __init__(self, source: Source, *, start: Micros, speed: float) -> None:
         self.name = source.name
@@ -22,7 +28,8 @@ class Paced:
 
     def poll(self, now: Micros) -> Sequence[Observation]:
         """Poll the source at the paced time."""
-        return self._source.poll(Micros(self._start + round((now - self._start) * self._speed)))
+        paced = self._start + round((now - self._start) * self._speed)
+        return self._source.poll(Micros(min(paced, now + MOST_AHEAD)))
 
     def acknowledge(self) -> None:
         """Acknowledge to the source."""

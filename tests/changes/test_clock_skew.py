@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from streaming.changes.change import Change
 from streaming.changes.clock_skew import MAX_SKEW
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import SourceKind
+from tests.changes.conftest import Story
 from tests.changes.worlds import (
     SECOND,
     WORLDS,
@@ -29,7 +32,6 @@ from tests.changes.worlds import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming.changes.state import ReplicationState
     from streaming.contracts.observations import Observation
 
 worlds = st.integers(0, WORLDS - 1)
@@ -126,3 +128,19 @@ def test_a_poller_whose_clock_jumps_and_that_is_started_anew_goes_on_being_heard
     assert {(it.topic_id, it.partition): (it.is_deleted, it.isr, it.leader) for it in told.state.partitions()} == true
     assert negative(told.state) == []
     check_watermarks(told)
+
+
+def test_a_poller_whose_clock_was_set_back_by_less_than_a_minute_is_not_old() -> None:
+    story = Story("admin:a", SourceKind.POLL)
+    nothing = {"leader_epoch": None, "partition_epoch": None}
+    story.snapshot([nothing])
+    story.later(5).partition(0, isr=(1, 2), **nothing)
+    story.later(-45).partition(0, isr=(1,), **nothing)
+    story.later(5).partition(0, isr=(1, 3), **nothing)
+
+    told = fold(ReplicationState(), story.seen)
+
+    isrs = [it.after.isr for it in told.changes if it.after is not None]
+    assert isrs == [(1, 2, 3), (1, 2), (1,), (1, 3)]
+    times = [it.after.changed_at or 0 for it in told.changes if it.after is not None]
+    assert times == sorted(times)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streaming.bus.capacity import Removed
 from streaming.bus.memory import MemoryBus
 from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel, Heartbeat, Observation, SourceKind
-from streaming.errors import ConnectionRefused, IsrwatchError
+from streaming.errors import BusFull, ConnectionRefused, IsrwatchError
 from streaming.sources.collector import Collector
 from streaming.sources.pace import Paced
 
@@ -184,3 +185,69 @@ def test_a_paced_source_lives_in_a_faster_time() -> None:
     assert source.asked == [6_000]
     assert source.events == ["polled", "acknowledged", "closed"]
     assert paced.name == "a"
+
+
+class FullForAWhile(MemoryBus):
+    """A bus whose disk is full at the first tries, of which one wrote a part."""
+
+    def __init__(self, refusals: int) -> None:
+        super().__init__()
+        self._refusals = refusals
+
+    def publish(self, observations: Sequence[Observation]) -> None:
+        if self._refusals:
+            self._refusals -= 1
+            super().publish(observations[:1])
+            raise BusFull("the disk of the bus is full")
+        super().publish(observations)
+
+
+class Limited(MemoryBus):
+    """A bus that had to delete records of replication at its first write."""
+
+    removed = Removed(10, 20)
+
+    def take_removed(self) -> Removed:
+        removed, self.removed = self.removed, Removed(0, 0)
+        return removed
+
+
+class Reporting(Scripted):
+    def request_full_report(self) -> None:
+        self.events.append("full report requested")
+
+
+def test_while_the_disk_of_the_bus_is_full_a_source_waits_and_nothing_is_lost() -> None:
+    source = Scripted("a", [heartbeat("a", 1), heartbeat("a", 2)], [heartbeat("a", 3)])
+
+    bus, lines = run(source, bus=FullForAWhile(3))
+
+    end = bus.end_positions(Channel.REPLICATION)["a"]
+    moments = [decode(item[1]).occurred_not_after for item in bus.read(Channel.REPLICATION, "a", 0, end)]
+    assert moments == [1, 1, 1, 1, 2, 3], "what is there twice, the job recognises"
+    assert source.events[:4] == ["polled", "acknowledged", "polled", "acknowledged"]
+    assert lines == ["a: the disk of the bus is full; trying again", "a: writes the bus again"]
+
+
+def test_a_collector_that_waits_for_the_disk_can_be_stopped_and_acknowledges_nothing() -> None:
+    source, lines = Scripted("a", [heartbeat("a", 1)]), []
+    collector = Collector([source], lambda: FullForAWhile(1_000_000), report=lines.append)
+    collector.start()
+    deadline = time.monotonic() + PATIENCE
+    while not lines and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+    collector.stop()
+    collector.wait()
+
+    assert source.events == ["polled", "closed"]
+
+
+def test_what_a_bus_deletes_at_its_limit_is_reported_and_a_full_report_is_requested() -> None:
+    source = Reporting("a", [heartbeat("a", 1)], [heartbeat("a", 2)])
+
+    _, lines = run(source, bus=Limited())
+
+    assert source.events.count("full report requested") == 1
+    (line,) = lines
+    assert line.startswith("a: the bus holds more than bus.max_bytes, so 20 bytes of changes were deleted that the job")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow.compute as pc
 
 from streaming.bus.frames import BusFrame, Damaged
+from streaming.changes.clock_skew import MAX_AHEAD, is_ahead
 from streaming.changes.merging import merged
 from streaming.changes.unchanged_run import UnchangedRun
 from streaming.contracts.blocks import PartitionsObserved
@@ -17,6 +18,7 @@ from streaming.contracts.codec import decode
 from streaming.contracts.observations import SnapshotEnd
 from streaming.delta.quarantine import Refused
 from streaming.errors import Quarantined
+from streaming.jobs.applied import MICROS, now
 from streaming.jobs.driver.repeated_blocks import decoded_block
 from streaming.jobs.streams.left_out_blocks import LeftOut, RepeatedRun, run_with
 
@@ -121,6 +123,8 @@ def newest_log_ids(rows: pa.Table) -> dict[str, int]:
 def decode_row(payload: bytes, damage: str | None, channel: Channel) -> Observation:
     """Decode one row.
 
+    A clock that is far ahead would make what all other sources report look old, so it is refused here, by the job's.
+
     Raises:
         Quarantined: with the reason why it is no observation of this channel.
         NewerFormat: a newer program wrote it; nothing of its batch may be applied.
@@ -130,6 +134,12 @@ def decode_row(payload: bytes, damage: str | None, channel: Channel) -> Observat
     observed = decode(payload)
     if observed.channel is not channel:
         raise Quarantined(f"{observed.kind} does not belong on the channel {channel}")
+    if is_ahead(observed, at := now()):
+        seconds = (observed.collected_at - at) // MICROS
+        raise Quarantined(
+            f"collected_at is {seconds} s ahead of the job's clock, at most {MAX_AHEAD // MICROS} s are believed: set "
+            f"the clock of the machine of {observed.source}"
+        )
     return observed
 
 
@@ -225,7 +235,10 @@ class _BatchReading:
         if self._repeated is None or not self._unapplied.has_all_of(source, some):
             return None
         end = self._repeated.end_left_out(some)
-        return self._repeated.run_left_out(some, self._certain) if end is None else (some.position, end, None)
+        if end is not None:
+            return some.position, end, None
+        run = self._repeated.run_left_out(some, self._certain)
+        return None if run is None or is_ahead(run.envelope, now()) else run
 
     def has_doubts(self) -> bool:
         """Return whether a block was skipped that another observation of the batch may have turned into a change."""
@@ -234,7 +247,8 @@ class _BatchReading:
     def _run_with(self, run: RepeatedRun | None, row: tuple[int, bytes, str | None]) -> RepeatedRun | None:
         """Return the run of repeated blocks that a row extends or begins; None if it must be decoded."""
         _, payload, damage = row
-        return run_with(run, payload, self._certain) if self._repeated and damage is None else None
+        longer = run_with(run, payload, self._certain) if self._repeated and damage is None else None
+        return None if longer is None or is_ahead(longer.envelope, now()) else longer
 
     def _decode(self, source: str, position: int, payload: bytes, damage: str | None) -> None:
         try:

@@ -7,11 +7,13 @@ than it is. Knows Arrow and the contracts, no Spark.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
 from streaming.bus.frames import BusFrame, Damaged
+from streaming.changes.clock_skew import is_ahead
 from streaming.contracts.codec import decode
 from streaming.contracts.fields import KINDS, plain_types
 from streaming.contracts.sample_blocks import SamplesBlock
@@ -83,7 +85,9 @@ def _block_of(payload: bytes, channel: Channel) -> SamplesBlock | None:
         observed = decode(payload)
     except Quarantined:
         return None
-    return observed if isinstance(observed, SamplesBlock) and observed.channel is channel else None
+    if not isinstance(observed, SamplesBlock) or is_ahead(observed, time.time_ns() // 1000):
+        return None
+    return observed if observed.channel is channel else None
 
 
 def _as_stream(columns: pa.Table) -> bytes:

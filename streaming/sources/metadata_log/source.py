@@ -157,6 +157,10 @@ class MetadataLogSource:
         taken, self._undecodable = self._undecodable, []
         return taken
 
+    def request_full_report(self) -> None:
+        """Send a full report with the next poll."""
+        self._snapshot_at = Micros(0)
+
     def acknowledge(self) -> None:
         """Note that everything returned is on the bus; write a checkpoint when one is due."""
         self._is_unacknowledged = False
