@@ -23,7 +23,7 @@ from streaming.delta.queries import read_all
 from streaming.delta.writer import OVERWRITE, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from streaming.contracts.columns import Table
@@ -78,6 +78,13 @@ class NewestRows:
             TableRefused: another one has.
         """
         self._writer.check_ours()
+
+    def store_positions(self, sources: Iterable[str]) -> None:
+        """Write the table as it is, with the positions that these sources have gone back to."""
+        now_at = {source: self.applied.at(source) for source in sources}
+        log_ids = {source: at.log_id for source, at in now_at.items() if at.log_id is not None}
+        moved = self.applied.transactions({source: at.position for source, at in now_at.items()}, log_ids)
+        self._writer.write(self._rows.cast(self._on_disk), OVERWRITE, moved)
 
     def put(self, samples: pa.Table, positions: Mapping[str, int], log_ids: Mapping[str, int] = NO_LOG_IDS) -> None:
         """Apply newer samples and write the whole table; without any, remember the positions until the next time.

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from streaming.contracts.tables import QUARANTINE
 from streaming.delta.arrow_values import plain
 from streaming.delta.change_log import NOTHING_APPLIED, applied_position, moved
+from streaming.delta.definitions import arrow_schema
 from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.quarantine_rows import KeptRecords, ReasonKey, as_rows, condensed, count_row, reason_kind
@@ -26,14 +29,14 @@ from streaming.delta.writer import APPEND, OVERWRITE, Writer, lost_race
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    import pyarrow as pa
     from deltalake import DeltaTable
 
     from streaming.contracts.identifiers import Micros
 
+T = TypeVar("T")
 
 # Every query writes this table: whoever comes second looks again and tries again. Of five that write all the time, one
 # comes second twenty times in a row in a hundredth of all cases (0.8 to the 20th), a hundred times hardly ever.
@@ -104,11 +107,26 @@ class Quarantine:
         Raises:
             TableRefused: others wrote at every one of many tries.
         """
+        return self._tried_again(lambda: self._append(fresh, now) if (fresh := self._fresh(refused)) else Counter())
+
+    def go_back(self, positions: Mapping[str, int]) -> None:
+        """Let no row of these sources have a later position: their logs are other ones now, and name others by it.
+
+        Raises:
+            TableRefused: others wrote at every one of many tries.
+        """
+        self._tried_again(lambda: self._go_back(positions))
+
+    def _go_back(self, positions: Mapping[str, int]) -> None:
+        self._seen = None
+        self._table.update_incremental()
+        go_back(self._table, self._writer, self._channel, positions)
+
+    def _tried_again(self, work: Callable[[], T]) -> T:
         outrun: TableRefused | None = None
         for _ in range(TRIES):
             try:
-                fresh = self._fresh(refused)
-                return self._append(fresh, now) if fresh else Counter()
+                return work()
             except TableRefused as error:
                 outrun, self._seen = error, None
         raise outrun or AssertionError("no try at all")
@@ -172,6 +190,28 @@ class Quarantine:
 
     def _log(self, source: str) -> str:
         return f"{self._channel}/{source}"
+
+
+def go_back(table: DeltaTable, writer: Writer, channel: str, positions: Mapping[str, int]) -> None:
+    """Let no row of these sources have a later position; the table is bounded, so it is written whole.
+
+    Args:
+        table: as its writer holds it.
+        writer: makes the commit, if nobody else has committed since it looked.
+        channel: of the sources.
+        positions: of their last records that are in their logs now, -1 for none.
+
+    Raises:
+        TableRefused: somebody else has.
+    """
+    rows = query(table, "SELECT * FROM rows")
+    position = rows["position"]
+    for source, at in positions.items():
+        is_of_log = pc.and_(pc.equal(rows["channel"], channel), pc.equal(rows["source"], source))
+        position = pc.if_else(pc.and_(is_of_log, pc.greater(position, at)), pa.scalar(at, pa.int64()), position)
+    lower = rows.set_column(rows.column_names.index("position"), "position", position)
+    transactions = moved({f"{channel}/{source}": at for source, at in positions.items()})
+    writer.write(lower.cast(arrow_schema(QUARANTINE)), OVERWRITE, transactions)
 
 
 def condense(table: DeltaTable, writer: Writer, days: int, now: int) -> None:

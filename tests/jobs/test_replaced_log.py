@@ -16,6 +16,7 @@ from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.events import EventKind
 from streaming.contracts.log_position import NOWHERE, LogPosition
 from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import IsrwatchError
 from streaming.jobs.queries import Places
 from streaming.jobs.registry import QUERIES, unapplied
@@ -234,3 +235,33 @@ def test_the_last_common_record_is_the_applied_one_unless_the_log_lacks_it(place
     assert common(last, 1) == common(last, None) == NOWHERE
     assert bus.last_common(REPLICATION, source, NOWHERE) == NOWHERE
     assert bus.last_common(REPLICATION, "nobody", LogPosition(5, 1)) == (5, 1), "nothing can be said of it"
+
+
+def refuse(places: Places, channel: Channel, source: str, count: int, mark: bytes) -> None:
+    with closing(DirectoryPublisher(places.bus, segment_bytes=SEGMENT_BYTES, fsync=False)) as publisher:
+        for number in range(count):
+            publisher.publish_raw(channel, source, mark + str(number).encode())
+
+
+@pytest.mark.parametrize(
+    ("channel", "query", "source"),
+    [(REPLICATION, "replication", "metadata_log:a"), (Channel.OFFSETS, "offsets", "admin:a")],
+)
+def test_what_is_refused_of_another_log_is_quarantined_though_its_positions_are_lower(
+    places: Places, channel: Channel, query: str, source: str
+) -> None:
+    sample = ReplicaOffsetsObserved(
+        **Story("admin:a").envelope(), topic_id="t", topic="orders", partition=0, broker=1, high_watermark=7
+    )
+    before: list[Observation] = [sample] if channel is Channel.OFFSETS else long_story(seed=19, steps=30)
+    publish(places, before)
+    refuse(places, channel, source, 4, b"old")
+    applied(places, channel, query)
+    shutil.rmtree(places.bus)
+    refuse(places, channel, source, 3, b"new")
+
+    told = applied(places, channel, query) + applied(places, channel, query)
+
+    assert len(told) == 1
+    raws = sorted(row["raw"] for row in rows(places.tables, "quarantine") for _ in range(row["records"]))
+    assert raws == [b"new0", b"new1", b"new2", b"old0", b"old1", b"old2", b"old3"]

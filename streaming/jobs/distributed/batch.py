@@ -107,6 +107,7 @@ class DistributedReplicationBatch:
         before = {source: self.at(source) for source in sources}
         now_at = {source: now for source, at in before.items() if (now := last_common(source, at)) != at}
         self._replaced = tuple(of_replaced_logs(self._sources.values(), now_at))
+        self._quarantine.go_back_refused(Channel.REPLICATION, {source: at.position for source, at in now_at.items()})
         after = (change.source_after for change in self._replaced if change.source_after is not None)
         self._sources |= {state.source: state for state in after}
         return {source: before[source] for source in now_at}

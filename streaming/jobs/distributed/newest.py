@@ -89,9 +89,14 @@ class DistributedNewestBatch:
         """Return where the last record of a source stands that was applied since the start."""
         return self._applied.get(source, NOWHERE)
 
-    def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:  # noqa: ARG002 - of none it is known where it was
-        """Return nothing: each start reads all logs from their begin."""
-        return {}
+    def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
+        """Return which logs are other ones now; each start reads all of them from their begin in any case."""
+        states = {state.source: LogPosition(state.position, state.log_id) for state in self._sources.states()}
+        before = {source: states[source] for source in sources if source in states}
+        now_at = {source: now for source, at in before.items() if (now := last_common(source, at)) != at}
+        self._quarantine.go_back_refused(self._channel, {source: at.position for source, at in now_at.items()})
+        self._sources.go_back(now_at)
+        return {source: before[source] for source in now_at}
 
     def sources(self) -> tuple[list[SourceState], None]:
         """Return the state of every source, and None: samples follow from no version of the change log."""

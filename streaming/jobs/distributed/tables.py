@@ -16,13 +16,14 @@ from streaming.delta.change_reader import files_between
 from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.projections import SOURCE_VERSION
-from streaming.delta.quarantine import condense
+from streaming.delta.quarantine import condense, go_back
 from streaming.delta.state_reader import as_of_version
 from streaming.delta.table_log import actions_of
 from streaming.delta.writer import GENERATION, Writer, lost_race, next_generation
 from streaming.jobs.schemas import table_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -74,6 +75,12 @@ class DistributedTable:
     def _tidy(self) -> None:
         self._table.update_incremental()
         self._maintenance.after_commit()  # old files are deleted by their names: no row is read for it
+
+    def go_back_refused(self, channel: str, positions: Mapping[str, int]) -> None:
+        """Let no row of these sources in ``quarantine`` have a later position: their logs are other ones now."""
+        if positions:
+            self.version()
+            go_back(self._table, Writer(self._table), channel, positions)
 
     def condense_refused(self) -> None:
         """Merge the rows of ``quarantine`` into few, when it is due. They are few, so the driver does."""

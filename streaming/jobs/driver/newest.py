@@ -96,7 +96,12 @@ class NewestBatch:
         before: dict[str, LogPosition] = {}
         for rows in self._rows.values():
             before |= rows.applied.go_back(names, last_common)
-        self._sources.go_back({source: self.at(source) for source in before})
+        now_at = {source: self.at(source) for source in before}
+        if now_at:
+            self._quarantine.go_back({source: at.position for source, at in now_at.items()})
+            for rows in self._rows.values():
+                rows.store_positions(now_at)
+        self._sources.go_back(now_at)
         return before
 
     def sources(self) -> tuple[list[SourceState], None]:
