@@ -104,7 +104,8 @@ class ChangeLog:
         """Set the positions from the states of sources: the distributed mode commits no transactions with them."""
         for state in sources:
             before = self._applied.at(state.source)
-            if state.log_id != before.log_id or state.position > before.position:
+            # Without a log id the state may be of a layout that had none, and the transaction knows it.
+            if state.position > before.position or state.log_id not in (None, before.log_id):
                 self._applied.move({state.source: state.position}, _log_ids_of(state))
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
