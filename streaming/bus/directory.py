@@ -14,23 +14,30 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from streaming.bus.capacity import BusCapacity, Removed
-from streaming.bus.frames import BusFrame, Damaged, encode_frame, end_of_last_frame, last_frame_start, parse
+from streaming.bus.frames import BusFrame, Damaged, encode_frame, last_frame_start
 from streaming.bus.log import WritableLog, sync_file
+from streaming.bus.segment_reading import (
+    PIECE,
+    LastLook,
+    Stamp,
+    final_position,
+    is_frame,
+    read_segment,
+    replaced,
+    size_and_time,
+)
 from streaming.bus.segments import Segment, folder_of, folders, segments, source_of
 from streaming.contracts.codec import encode
 from streaming.contracts.log_position import NOWHERE, LogPosition
 from streaming.errors import BusFull, ConfigurationError, IsrwatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from streaming.contracts.observations import Channel, Observation
 
-_PIECE: Final = 1 << 20
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
-_Stamp = tuple[int, int]
-_LastLook = tuple[_Stamp, int]
 
 
 class DirectoryPublisher:
@@ -127,9 +134,9 @@ class DirectoryReader:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         # Of each channel: newest segment -> (size and modification time at the last look, its final position).
-        self._final: dict[Channel, dict[Path, _LastLook]] = {}
+        self._final: dict[Channel, dict[Path, LastLook]] = {}
         # Of each channel: what a write changes, and its sizes and times at the last look.
-        self._watched: dict[Channel, tuple[tuple[str, ...], tuple[_Stamp, ...]]] = {}
+        self._watched: dict[Channel, tuple[tuple[str, ...], tuple[Stamp, ...]]] = {}
 
     def logs(self, channel: Channel) -> list[str]:
         """List the sources that have a log on this channel, sorted.
@@ -157,9 +164,9 @@ class DirectoryReader:
         paths = [last[0].path for last in newest.values() if last]
         places = [self._directory / channel, *(place for path in paths for place in (path.parent, path))]
         watched = tuple(map(str, places))
-        stamps = tuple(map(_size_and_time, watched))  # before the files are read: what is written meanwhile is news
+        stamps = tuple(map(size_and_time, watched))  # before the files are read: what is written meanwhile is news
         last_look = self._final.get(channel, {})
-        final = {source: _final(last[0], last_look) for source, last in newest.items() if last}
+        final = {source: final_position(last[0], last_look) for source, last in newest.items() if last}
         self._final[channel] = dict(zip(paths, final.values(), strict=True))
         self._watched[channel] = watched, stamps
         return {source: position for source, (_, position) in final.items()}
@@ -170,7 +177,7 @@ class DirectoryReader:
         A segment that begins in the same tick of the disk's clock as that call shows with its first record only.
         """
         watched, stamps = self._watched.get(channel, ((), None))
-        return tuple(map(_size_and_time, watched)) != stamps
+        return tuple(map(size_and_time, watched)) != stamps
 
     def bytes_behind(self, channel: Channel, source: str, position: int) -> tuple[int, int]:
         """Return how far the job is behind, given the position of the last record that was applied.
@@ -218,7 +225,7 @@ class DirectoryReader:
         if not log or applied.position < 0 or (ours and applied.position < ours[-1].limit):
             return applied  # what was deleted behind it is noticed by the numbers of the rest
         for segment in reversed(ours):
-            frames = [item.position for item in _read_segment(segment, segment.base, segment.limit) if _is_frame(item)]
+            frames = [item.position for item in read_segment(segment, segment.base, segment.limit) if is_frame(item)]
             if frames:
                 return LogPosition(frames[-1], applied.log_id)
         return NOWHERE
@@ -251,7 +258,7 @@ class DirectoryReader:
             if lower < upper and log_id not in (None, segment.log_id):
                 raise replaced(channel, source)
             if lower < upper:
-                yield from _read_segment(segment, lower, upper)
+                yield from read_segment(segment, lower, upper)
 
     def frame_start(self, channel: Channel, source: str, start: int, limit: int) -> int | None:
         """Return the last position where a record begins, after ``start`` and up to ``limit``; None when none is near.
@@ -266,10 +273,10 @@ class DirectoryReader:
 
     @staticmethod
     def _near(segment: Segment, start: int, limit: int) -> int | None:
-        begin = max(start, limit - _PIECE)
+        begin = max(start, limit - PIECE)
         with segment.path.open("rb") as file:
             file.seek(begin - segment.base)
-            index = last_frame_start(file.read(2 * _PIECE), limit - begin)
+            index = last_frame_start(file.read(2 * PIECE), limit - begin)
         return None if index is None else begin + index
 
     def delete_below(self, channel: Channel, source: str, position: int, log_id: int | None = None) -> None:
@@ -285,51 +292,3 @@ class DirectoryReader:
         for segment in log:
             if segment.end is not None and segment.end <= position and segment.base < oldest_kept:
                 segment.path.unlink(missing_ok=True)
-
-
-def _final(newest: Segment, last_look: Mapping[Path, _LastLook]) -> _LastLook:
-    """Return size and time of a newest segment and its final position, from what was appended since the last look."""
-    stamp = _size_and_time(str(newest.path))
-    last_stamp, final = last_look.get(newest.path, ((0, 0), newest.base))
-    if stamp != last_stamp:
-        with newest.path.open("rb") as file:
-            file.seek(final - newest.base)
-            final += end_of_last_frame(file.read())
-    return stamp, final
-
-
-def replaced(channel: str, source: str) -> IsrwatchError:
-    """Return the error of who reads a log that is not the one that it has read before."""
-    return IsrwatchError(f"the log {channel}/{source} on the bus was replaced, restored from a copy, or cut")
-
-
-def _is_frame(item: BusFrame | Damaged) -> bool:
-    return isinstance(item, BusFrame)
-
-
-def _size_and_time(path: str) -> _Stamp:
-    """Return size and modification time of a file or folder; (-1, -1) while there is none."""
-    try:
-        status = os.stat(path)  # noqa: PTH116 - a query that waits asks fifty times a second
-    except FileNotFoundError:
-        return -1, -1
-    return status.st_size, status.st_mtime_ns
-
-
-def _read_segment(segment: Segment, lower: int, upper: int) -> Iterator[BusFrame | Damaged]:
-    """Read one segment in pieces; the result does not depend on where they are cut (see :mod:`frames`)."""
-    position, rest = lower, b""
-    with segment.path.open("rb") as file:
-        file.seek(lower - segment.base)
-        while (read := position + len(rest)) < upper:
-            piece = file.read(min(_PIECE, upper - read))
-            if not piece:
-                break
-            items, covered = parse(rest + piece, position, closed=False)
-            yield from items
-            position, rest = position + covered, (rest + piece)[covered:]
-    items, covered = parse(rest, position, closed=True)
-    yield from items
-    position += covered
-    if position < upper:
-        yield Damaged(position, b"", f"{upper - position} bytes are missing", upper)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from streaming.jobs.applied import Applied
     from streaming.settings import JobSettings
 
-
 SECONDS_TO_START: Final = 60.0
 SECONDS_TO_FINISH_A_BATCH: Final = 30.0
 POOL: Final = "spark.scheduler.pool"
@@ -74,11 +73,7 @@ class BusProgress(Protocol):
         """Return where the last applied record of a source stands."""
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
-        """Go back to the last record that both have, where the log of a source on the bus is another one now.
-
-        Returns:
-            where the last applied record stood, of each source that went back.
-        """
+        """Go back to the last record that both have where a log is another one now; return where those sources were."""
 
     def sources(self) -> tuple[list[SourceState], int | None]:
         """Return the state of every source, and the change log version it follows from; None if from none."""
@@ -229,8 +224,7 @@ class QueryRun:
         """Apply a batch; return what it did, and the seconds of the stages before."""
         if isinstance(self._batch, DistributedBatch):
             return self._batch.apply_frame(frame), {}
-        began = time.perf_counter()
-        rows = frame.toArrow()
+        began, rows = time.perf_counter(), frame.toArrow()
         seconds = time.perf_counter() - began
         return self._batch.apply(rows), {"toArrow": seconds}
 
@@ -269,10 +263,10 @@ def _delete(checkpoint: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise ConfigurationError(
-            f"cannot delete the old checkpoint {checkpoint}: {error.strerror}; delete it, or point job.checkpoint "
-            "(--checkpoint) at a folder that can be written"
-        ) from None
+        sentence = (
+            f"cannot delete the old checkpoint {checkpoint}: {error.strerror}; delete it, or point job.checkpoint"
+        )
+        raise ConfigurationError(f"{sentence} (--checkpoint) at a folder that can be written") from None
 
 
 class SparkEnded(IsrwatchError):
@@ -283,8 +277,7 @@ def spark_failure(error: BaseException) -> IsrwatchError:
     """Return what Spark failed with; an error of ours, raised within a Python worker, is not Spark's."""
     if is_disk_full(error):
         return IsrwatchError("a disk is full, that of the checkpoint or of Spark's temporary files; free space")
-    ours = _our_error_in(str(error))
-    if ours is None:
+    if (ours := _our_error_in(str(error))) is None:
         return SparkEnded(sentence_of(error))
     # Of all errors in a worker only this one must not lose its class: no restart mends it.
     return (NewerFormat if ours["name"] == NewerFormat.__name__ else IsrwatchError)(sentence_of(error))
@@ -299,8 +292,7 @@ def sentence_of(error: BaseException) -> str:
     '[Errno 28] No space left on device'
     """
     text = str(error).strip()
-    ours = _our_error_in(text)
-    return ours["sentence"] if ours else (text.splitlines() or [type(error).__name__])[0]
+    return ours["sentence"] if (ours := _our_error_in(text)) else (text.splitlines() or [type(error).__name__])[0]
 
 
 def _our_error_in(text: str) -> re.Match[str] | None:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final, cast
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from streaming.bus.directory import DirectoryReader, replaced
+from streaming.bus.directory import DirectoryReader
+from streaming.bus.segment_reading import replaced
 from streaming.contracts.log_position import LogPosition
 from streaming.contracts.observations import Channel
 from streaming.jobs.schemas import bus_schema
