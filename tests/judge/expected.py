@@ -55,6 +55,7 @@ class ExpectedIncident:
         harm: what its fault did.
         is_disputed: benign itself, but another fault did harm to what it had touched: harmful is right, too.
         trouble: the fault, for people.
+        unproven: brokers whose clean stop no record proves: see the table.
     """
 
     kinds: tuple[str, ...]
@@ -66,6 +67,7 @@ class ExpectedIncident:
     harm: frozenset[str]
     trouble: str
     is_disputed: bool = False
+    unproven: frozenset[BrokerId] = frozenset()
 
     @property
     def kind(self) -> str:
@@ -96,6 +98,7 @@ def _expected(play: Play, one: Trouble, effect: Effect) -> ExpectedIncident | No
     if outcome is None or outcome.kind is None:
         return None
     must, may = _SUSPECTS[outcome.suspects](play, one, effect)
+    unproven = _unproven(play, one, effect) if outcome.kind in TABLE.planned else frozenset()
     also = tuple(kind for kind in outcome.also if _ONLY_IF[outcome.only_if](play, one, effect, kind))
     is_benign = outcome.kind in TABLE.planned
     is_disputed = is_benign and bool(effect.beside)
@@ -106,14 +109,26 @@ def _expected(play: Play, one: Trouble, effect: Effect) -> ExpectedIncident | No
         may = may.union(*pairs_in(effect.reports))
     return ExpectedIncident(
         kinds=(outcome.kind, *also),
-        must=must,
+        must=must - unproven,
         may=may,
+        unproven=unproven,
         begin=min(begin, one.begin),
         first=begin,
         end=begin if effect.last is None else effect.last,
         harm=frozenset(effect.harm),
         trouble=f"{one.kind} ({one.what})",
         is_disputed=is_disputed,
+    )
+
+
+def _unproven(play: Play, one: Trouble, effect: Effect) -> frozenset[BrokerId]:
+    """Give the brokers that led nothing when they were stopped, and were back before their session ended."""
+    constants = play.scenario.constants
+    session = (constants.broker_session_timeout_ms + constants.session_check_ms + constants.start_up_ms) / 1_000
+    return frozenset(
+        absence.broker
+        for absence in one.absences
+        if absence.broker not in effect.led and absence.started - absence.stopped <= session
     )
 
 
@@ -141,6 +156,7 @@ def _orders(play: Play, incidents: tuple[ExpectedIncident, ...], when: str) -> l
             *(incident.must for incident in incidents if are_benign or incident.kind not in TABLE.planned)
         ),
         may=incidents[0].may.union(*(one.brokers for one in play.troubles)),
+        unproven=frozenset[int]().union(*(incident.unproven for incident in incidents)),
         begin=min(incident.begin for incident in incidents),
         first=min(incident.first for incident in incidents),
         end=max(incident.end for incident in incidents),
@@ -196,14 +212,14 @@ def _is_one_report(effect: Effect) -> bool:
 
 
 def _across(effect: Effect, kind: str) -> bool:
+    leaders, followers = ({report[place] for report in effect.reports} for place in (0, 1))
     if kind == "link_failure":
         return len(pairs_in(effect.reports)) == 1
-    followers = {report.follower for report in effect.reports}
-    return followers.isdisjoint(report.leader for report in effect.reports)
+    return followers.isdisjoint(leaders) and (kind != "leader_stall" or len(leaders) == 1)
 
 
 _ONLY_IF: Final[dict[str, Callable[[Play, Trouble, Effect, str], bool]]] = {
-    "one_touched": lambda _, __, effect, ___: len(effect.removed) == 1,
+    "one_touched": lambda play, one, effect, _: len(effect.removed - _unproven(play, one, effect)) <= 1,
     "one_touched_or_split": lambda _, __, effect, kind: (
         len(effect.removed) == 1 if kind == "broker_loss" else bool(effect.reports)
     ),

@@ -61,10 +61,11 @@ class Finding:
         """Whether every class that was told of it is right."""
         right = {kind for each in (self.expected, *self.shared) for kind in each.kinds}
         right |= {"broker_loss"} if right & LOSSES and self.shared else set()
-        if not any(told.kind in right for told in self.told):
+        told = [told for told in self.told if not _is_unproven(self.expected, told)]
+        if not any(each.kind in right for each in told) and len(told) == len(self.told):
             return False
         right |= set(TABLE.pieces.get(self.expected.kind, ()))
-        return all(told.kind in right for told in self.told)
+        return all(each.kind in right for each in told)
 
     @property
     def told_kind(self) -> str:
@@ -96,7 +97,8 @@ class Finding:
         """No harm, and something alarming was said of it."""
         is_benign = self.expected.kind in TABLE.planned | TABLE.neutral and not self.expected.harm
         is_benign &= not self.expected.is_disputed
-        return is_benign and not any(each.harm for each in self.shared) and any(told.is_harmful for told in self.told)
+        alarming = [told for told in self.told if told.is_harmful and not _is_unproven(self.expected, told)]
+        return is_benign and not any(each.harm for each in self.shared) and bool(alarming)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -178,10 +180,15 @@ def _score(expected: ExpectedIncident, told: ToldIncident) -> float:
     return 4 * (told.kind in expected.kinds) + 3 * (common / every if every else 1) + max(0, shared) / max(1, length)
 
 
+def _is_unproven(expected: ExpectedIncident, told: ToldIncident) -> bool:
+    """Return whether a clean stop that nothing proves was told as a loss of that broker, and of no other."""
+    return told.kind == TABLE.unproven and bool(told.suspects) and told.suspects <= expected.unproven
+
+
 def _is_piece(finding: Finding, told: ToldIncident) -> bool:
     expected = finding.expected
     is_divisible = told.kind in TABLE.divisible and told.kind in expected.kinds
-    is_piece = is_divisible or told.kind in TABLE.pieces.get(expected.kind, ())
+    is_piece = is_divisible or _is_unproven(expected, told) or told.kind in TABLE.pieces.get(expected.kind, ())
     return bool(finding.told) and is_piece and _may_be(expected, told) and told.suspects <= expected.may
 
 

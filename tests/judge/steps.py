@@ -75,6 +75,7 @@ class Effect:
         removed: who left ISRs because of it; ``unsafe``: those of them whose leaving refused writes or left nobody
             to lead; ``led_last``: who led before an unclean election.
         causes: the true causes of those removals, the ordered ones left out.
+        led: brokers that led a partition when they were removed.
         reports: removals for lag.
         partitions: that it touched.
     """
@@ -86,6 +87,7 @@ class Effect:
     removed: set[BrokerId] = field(default_factory=set)
     unsafe: set[BrokerId] = field(default_factory=set)
     led_last: set[BrokerId] = field(default_factory=set)
+    led: set[BrokerId] = field(default_factory=set)
     causes: set[Cause] = field(default_factory=set)
     reports: list[Report] = field(default_factory=list)
     partitions: set[TopicPartition] = field(default_factory=set)
@@ -156,6 +158,8 @@ class _Account:
         for place in places:
             effect, trouble = self.effects.of[place], self.play.troubles[place]
             effect.removed.add(broker)
+            if broker == step.before.leader:
+                effect.led.add(broker)
             self.missing.setdefault(step.key, {})[broker] = place
             if step.cause in _LAG:
                 effect.reports.append(self._report(step, broker))

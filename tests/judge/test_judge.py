@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from streaming.contracts.incidents import IncidentClass
@@ -16,8 +18,6 @@ from tests.judge.table import TABLE
 WHENS = {"untouched", "fenced", "disk", "stalled", "lagged", "unclean", "unsafe", "away", "moved", "touched"}
 # One play of each fault, none of them chosen by what is told of it.
 SEED = 1
-# Crashes in turn are still taken for a rolling restart.
-NOT_YET = ("cascade",)
 
 
 def test_every_row_of_the_table_says_why_and_when() -> None:
@@ -97,6 +97,16 @@ def test_a_clean_restart_that_is_told_as_a_loss_is_a_false_alarm() -> None:
     assert verdict.findings[0].is_false_alarm
 
 
+def test_a_clean_stop_that_no_record_proves_may_be_told_as_a_loss_of_its_broker_alone() -> None:
+    turns = replace(
+        expected("rolling_restart", brokers={1, 2}, harm=False), must=frozenset({1}), unproven=frozenset({2})
+    )
+
+    assert judged([(turns,)], [told("rolling_restart", 1, 2)]).errors == 0
+    assert judged([(turns,)], [told("rolling_restart", 1), told("broker_loss", 2)]).errors == 0
+    assert judged([(turns,)], [told("broker_loss", 1, 2)]).findings[0].is_false_alarm
+
+
 def test_two_losses_at_once_may_be_told_as_one_that_names_all() -> None:
     both = [(expected("broker_loss", brokers={1}), expected("rack_loss", brokers={2, 3}))]
 
@@ -123,7 +133,7 @@ def test_of_every_fault_no_harm_is_silent_no_alarm_is_false_and_no_cause_is_prov
 
     assert [one.kind for one in play.troubles] == [kind]
     assert (result["unexplained"], result["wrong_proven"]) == (0, [])
-    assert [one["trouble"] for one in result["findings"] if one["is_silent"] and kind not in NOT_YET] == []
+    assert [one["trouble"] for one in result["findings"] if one["is_silent"]] == []
     if not play.is_polled:  # of a polled cluster no order can be proven
         assert [one["trouble"] for one in result["findings"] if one["is_false_alarm"]] == []
 
