@@ -42,6 +42,7 @@ Derived from the state and the changes:
 - ``cluster_context``         racks, live brokers and followers of a cluster
 - ``configured_times``           the configured times of a cluster
 - ``lag_attribution``         lag removals of several leaders compared: slow broker, stalled leader, lost link, split
-- ``incident_classes``        class, suspects and summary of an incident
+- ``incident_classes``        class and suspects of an incident
+- ``incident_words``          its summary: severity, consequence, next step
 - ``incident_document``       an open incident as JSON, to resume it after a restart
 """

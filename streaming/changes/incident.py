@@ -78,6 +78,10 @@ class Incident:
     """Brokers that were stopped, and stayed away for longer than a restart takes."""
     rack: str = ""
     """The rack of which all brokers, and no other, were lost."""
+    refused: set[str] = field(default_factory=set)
+    """Ids of the topics with partitions that were under min ISR."""
+    leaderless: set[str] = field(default_factory=set)
+    """Ids of the topics with partitions that had no leader."""
     controllers: set[int] = field(default_factory=set)
     """Nodes that were the active controller before another one took over."""
     episode: LagEpisode | None = None
@@ -163,6 +167,10 @@ class Incident:
             self.held.pop(key, None)
         else:
             self.held[key] = DegradedPartition(now, states)
+            if row.is_under_min_isr:
+                self.refused.add(row.topic_id)
+            if row.is_offline:
+                self.leaderless.add(row.topic_id)
         if states != before.states:
             for tally, was, is_now in zip(self.tallies, before.states, states, strict=True):
                 tally.move(is_now - was, row.time)
@@ -246,7 +254,18 @@ class Incident:
         self.version, self.lost_at = max(self.version, other.version), max(self.lost_at, other.lost_at)
         for name in ("blamed", "departures", "verdicts", "causes", "counts"):
             getattr(self, name).update(getattr(other, name))
-        for name in ("lost", "planned", "disks", "unclean_left", "harmed_by", "overdue", "controllers", "moving"):
+        for name in (
+            "lost",
+            "planned",
+            "disks",
+            "unclean_left",
+            "harmed_by",
+            "overdue",
+            "controllers",
+            "refused",
+            "leaderless",
+            "moving",
+        ):
             getattr(self, name).update(getattr(other, name))
         self.downs = sorted((*self.downs, *other.downs), key=lambda down: (down.at, down.broker))
         self.episode = merged_episode(self.episode, other.episode)

@@ -1,4 +1,4 @@
-"""The class of an incident, its suspects, and a summary in one sentence. Pure.
+"""The class of an incident and its suspects. Pure.
 
 The class follows from all changes so far, so it may become graver while the incident is open: a follower that lagged
 turns out to be a broker that died; clean stops of several brokers in turn are one rolling restart.
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from streaming.changes.configured_times import ConfiguredTimes
     from streaming.changes.incident import Incident
 
-MICROS: int = 1_000_000
 _LAG_CLASSES = frozenset({
     IncidentClass.SLOW_FOLLOWER,
     IncidentClass.LEADER_STALL,
@@ -113,55 +112,3 @@ def _lag_suspects(incident: Incident, kind: IncidentClass, times: ConfiguredTime
     if kind is IncidentClass.LEADER_STALL and (stalled := {*now, *incident.stalled}):
         return tuple(sorted(stalled))  # the times of the reports say more than their numbers
     return most_blamed(reports)
-
-
-def summary_of(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
-    """Return one sentence: what happened, to which brokers, and how bad it is or was."""
-    what = _WHAT[kind].format(brokers=_brokers(suspects), were="was" if len(suspects) == 1 else "were")
-    partitions = sum(len(numbers) for numbers in incident.touched.values())
-    if kind is IncidentClass.CONTROLLER_FAILOVER:
-        return what
-    if kind is IncidentClass.REASSIGNMENT:
-        return f"{what}: {_count(partitions)}, {len(incident.moving)} still moving"
-    under_replicated, under_min_isr, offline = incident.tallies
-    parts = [
-        f"{_count(under_replicated.peak)} under-replicated" + _lasted(under_replicated.wall_micros),
-        f"{under_min_isr.peak} under min ISR" + _lasted(under_min_isr.wall_micros),
-    ]
-    if offline.peak:
-        parts.append(f"{offline.peak} offline" + _lasted(offline.wall_micros))
-    if unclean := incident.counts["unclean_elections"]:
-        parts.append(f"{unclean} led by a replica that may lack acknowledged records")
-    now = f", {under_replicated.now} still under-replicated" if under_replicated.now else ""
-    return f"{what}: {', '.join(parts)}{now}"
-
-
-_WHAT = {
-    IncidentClass.BROKER_LOSS: "{brokers} {were} lost",
-    IncidentClass.RACK_LOSS: "the rack of {brokers} was lost",
-    IncidentClass.CONTROLLED_SHUTDOWN: "{brokers} {were} stopped cleanly",
-    IncidentClass.ROLLING_RESTART: "rolling restart of {brokers}",
-    IncidentClass.UNSAFE_SHUTDOWN: "{brokers} {were} stopped though partitions could not spare it",
-    IncidentClass.SLOW_FOLLOWER: "{brokers} could not keep up",
-    IncidentClass.LEADER_STALL: "{brokers} stood still and expelled healthy followers",
-    IncidentClass.NETWORK_SPLIT: "{brokers} {were} cut off from the other brokers",
-    IncidentClass.LINK_FAILURE: "the link between {brokers} failed",
-    IncidentClass.DISK_FAILURE: "a log directory of {brokers} failed",
-    IncidentClass.REASSIGNMENT: "partitions are being reassigned",
-    IncidentClass.UNCLEAN_ELECTION: "{brokers} {were} lost and leaders were elected uncleanly",
-    IncidentClass.CONTROLLER_FAILOVER: "another controller took over",
-}
-
-
-def _brokers(brokers: tuple[int, ...]) -> str:
-    if len(brokers) == 1:
-        return f"broker {brokers[0]}"
-    return f"brokers {', '.join(map(str, brokers[:-1]))} and {brokers[-1]}" if brokers else "an unknown broker"
-
-
-def _count(partitions: int) -> str:
-    return f"{partitions} partition" if partitions == 1 else f"{partitions} partitions"
-
-
-def _lasted(micros: int) -> str:
-    return f" for {micros / MICROS:.3g} s" if micros else ""

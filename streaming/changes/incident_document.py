@@ -19,7 +19,9 @@ from streaming.changes.lag_attribution import LagEpisode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SETS: Final = frozenset({"lost", "planned", "disks", "unclean_left", "harmed_by", "overdue", "controllers"})
+_SETS: Final = frozenset({
+    "lost", "planned", "disks", "unclean_left", "harmed_by", "overdue", "controllers", "refused", "leaderless",
+})  # fmt: skip
 _COUNTERS: Final = frozenset({"blamed", "verdicts", "causes", "counts"})
 
 

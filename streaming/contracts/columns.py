@@ -172,6 +172,9 @@ INCIDENT: Final = (
     Column("evidence_events", "long", "number of events that are its evidence"),
     Column("event_ids", "string[]", "ids of the first twenty of these events, in replication_events"),
     Column("carried", "string", "state that the job needs to continue it; null once it can no longer change"),
+    Column("severity", "string", "info, warning or critical: no harm; fewer copies; writes refused or records lost"),
+    Column("consequence", "string", "what it means for clients, or meant"),
+    Column("next_step", "string", "what to do first"),
 )  # fmt: skip
 
 # Configured minima, as rows of a cluster carry them.

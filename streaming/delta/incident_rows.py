@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.changes.configured_times import ConfiguredTimes
-from streaming.changes.incident_classes import class_of, summary_of, suspects_of
+from streaming.changes.incident_classes import class_of, suspects_of
 from streaming.changes.incident_document import encode_incident
 from streaming.changes.incident_signals import BASELINE, ChangeRow
+from streaming.changes.incident_words import text_of
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.observations import SourceKind
@@ -149,7 +150,7 @@ def incident_row(
         "updated_at": incident.updated_at,
         "closed_at": incident.closed_at,
         "merged_into": incident.merged_into,
-        "summary": summary_of(incident, kind, tuple(suspects)),
+        **text_of(incident, kind, tuple(suspects))._asdict(),
         "suspects": [{"broker": broker, "score": score} for broker, score in suspects.items()],
         "brokers": sorted({broker for _, broker in incident.departures} | set(incident.blamed)),
         "partitions": sum(len(numbers) for numbers in incident.touched.values()),

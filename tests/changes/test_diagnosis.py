@@ -161,3 +161,21 @@ def test_the_death_of_a_node_that_is_broker_and_active_controller_is_one_inciden
     assert sorted(found.values()) == sorted(
         [[("broker_loss", [100])]] + [[("controller_failover", []), ("broker_loss", [each])] for each in (98, 99)]
     )
+
+
+def test_severity_consequence_and_next_step_say_what_clients_notice() -> None:
+    def told(rows: Sequence[ChangeRow]) -> list[tuple[str, str, str]]:
+        return [(row["severity"], row["consequence"], row["next_step"]) for row in standing(rows)]
+
+    planned = played(of("stop", 1, at=10), 20)
+    lost = played(of("kill", 2, at=10), 40)
+    refused = played(of("kill", 2, at=10), 40, min_insync_replicas=3)
+    leaderless = played(of("kill", 2, at=10), 40, replication_factor=1, min_insync_replicas=1)
+
+    start = "start broker 2 again, and stop no other broker meanwhile"
+    assert told(planned) == [
+        ("info", "clients notice nothing", "start broker 1 again before any other broker is stopped")
+    ]
+    assert told(lost) == [("warning", "writes go on with fewer copies", start)]
+    assert told(refused) == [("critical", "acks=all writers of 1 topic fail", start)]
+    assert told(leaderless)[0][:2] == ("critical", "partitions of 1 topic cannot be written or read")

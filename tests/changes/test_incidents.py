@@ -261,9 +261,11 @@ def test_an_incident_is_read_back_as_it_was_written_at_every_moment(name: str) -
 def test_the_sentence_says_what_a_person_must_know() -> None:
     table = table_of([changes_of("under_min_isr")], IncidentGaps())
 
-    assert [row["summary"] for row in table.values()] == [
-        "brokers 2 and 3 were lost: 12 partitions under-replicated for 36.9 s, 6 under min ISR for 17.6 s"
-    ]
+    (summary,) = (row["summary"] for row in table.values())
+    assert summary == (
+        "brokers 2 and 3 were lost: 12 partitions under-replicated for 36.9 s, 6 under min ISR for 17.6 s; acks=all "
+        "writers of 1 topic failed; start brokers 2 and 3 again, and stop no other broker meanwhile"
+    )
 
 
 def test_a_reassignment_counts_the_partitions_that_have_still_to_move() -> None:

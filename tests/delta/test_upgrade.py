@@ -212,11 +212,20 @@ def test_a_job_goes_on_where_the_old_one_was_killed(old: Path) -> None:
 
 
 def test_every_table_holds_in_the_end_what_the_old_program_would_have_written(old: Path) -> None:
+    final = {row["incident_id"] for row in read(old / "tables", "incidents") if "carried" not in row}
+    after = tables("after")
+    # What can still change is judged by the rules of today, which group and name it otherwise.
+    after["incidents"] = [row for row in after["incidents"] if row["incident_id"] in final]
     OldJob(old).read_on(facts()["batches"])
 
     assert differences(read(old / "tables", CHANGES), [change["row"] for change in changes()]) == {}
-    for name, rows in tables("after").items():
-        assert differences(comparable(name, read(old / "tables", name)), comparable(name, rows)) == {}, name
+    for name, rows in after.items():
+        assert differences(comparable(name, now(old, name, final)), comparable(name, rows)) == {}, name
+
+
+def now(old: Path, name: str, final: set[str]) -> list[Row]:
+    """Return the rows of a table; of incidents those that were final for the old program."""
+    return [row for row in read(old / "tables", name) if name != "incidents" or row["incident_id"] in final]
 
 
 def known(row: Row) -> Row:

@@ -1,0 +1,141 @@
+"""What a person has to know of an incident: how bad it is, what it means for clients, what to do first. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass, Severity
+
+if TYPE_CHECKING:
+    from streaming.changes.degraded import DegradedCount
+    from streaming.changes.incident import Incident
+
+_MICROS: Final = 1_000_000
+_HARMLESS: Final = PLANNED_CLASSES | {IncidentClass.CONTROLLER_FAILOVER}
+
+
+class IncidentText(NamedTuple):
+    """Of an incident as it is now, or of one that is over, as it was."""
+
+    summary: str
+    severity: Severity
+    consequence: str
+    next_step: str
+
+
+def text_of(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> IncidentText:
+    """Return the summary of an incident in one sentence, with what it consists of."""
+    consequence, next_step = _consequence(incident, kind), _next_step(incident, kind, suspects)
+    facts = _facts(incident, kind, suspects)
+    alarming = [facts, consequence] if incident.closed_at is not None else [facts, consequence, next_step]
+    return IncidentText(
+        summary=facts if kind in _HARMLESS else "; ".join(alarming),
+        severity=_severity(incident, kind),
+        consequence=consequence,
+        next_step=next_step,
+    )
+
+
+def _severity(incident: Incident, kind: IncidentClass) -> Severity:
+    if kind in _HARMLESS:
+        return Severity.INFO
+    is_critical = incident.refused or incident.leaderless or incident.counts["unclean_elections"]
+    return Severity.CRITICAL if is_critical else Severity.WARNING
+
+
+def _consequence(incident: Incident, kind: IncidentClass) -> str:
+    if kind in _HARMLESS:
+        return "clients notice nothing"
+    _, under_min_isr, offline = incident.tallies
+    parts: list[str] = []
+    if incident.leaderless:
+        can = "cannot be" if offline.now else "could not be"
+        parts.append(f"partitions of {_topics(incident.leaderless)} {can} written or read")
+    if incident.refused:
+        parts.append(f"acks=all writers of {_topics(incident.refused)} {'fail' if under_min_isr.now else 'failed'}")
+    if incident.counts["unclean_elections"]:
+        parts.append("acknowledged records may be lost")
+    is_over = "no write was refused" if not incident.held else "writes go on with fewer copies"
+    return ", ".join(parts) or is_over
+
+
+def _topics(topic_ids: set[str]) -> str:
+    return "1 topic" if len(topic_ids) == 1 else f"{len(topic_ids)} topics"
+
+
+def _next_step(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
+    if incident.closed_at is not None:
+        return "nothing to do" if kind in _HARMLESS else "find out why, before it comes again"
+    if kind is IncidentClass.BROKER_LOSS and not incident.lost:
+        return f"find out why {_brokers(suspects)} did not come back, and stop no other broker meanwhile"
+    return _NEXT[kind].format(brokers=_brokers(suspects), rack=incident.rack)
+
+
+_NEXT: Final = {
+    IncidentClass.BROKER_LOSS: "start {brokers} again, and stop no other broker meanwhile",
+    IncidentClass.RACK_LOSS: "check power and network of rack {rack}, then start its brokers",
+    IncidentClass.CONTROLLED_SHUTDOWN: "start {brokers} again before any other broker is stopped",
+    IncidentClass.ROLLING_RESTART: "wait until every ISR is full before the next broker is stopped",
+    IncidentClass.UNSAFE_SHUTDOWN: "start {brokers} again, and stop only what is safe to stop",
+    IncidentClass.SLOW_FOLLOWER: "check disk, load and network of {brokers}",
+    IncidentClass.LEADER_STALL: "look for pauses of {brokers}; the followers that it removed are healthy",
+    IncidentClass.NETWORK_SPLIT: "check the network between {brokers} and the others, and restart nothing meanwhile",
+    IncidentClass.LINK_FAILURE: "check the network between {brokers}; both reach all others",
+    IncidentClass.DISK_FAILURE: "replace the disk of {brokers}, or move its replicas to others",
+    IncidentClass.REASSIGNMENT: "wait, or cancel what does not advance",
+    IncidentClass.UNCLEAN_ELECTION: "copy the logs of {brokers} before they start: they may have what is missing",
+    IncidentClass.CONTROLLER_FAILOVER: "find out why the controller stopped",
+}
+
+
+def _facts(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
+    what = _WHAT[kind].format(
+        brokers=_brokers(suspects), were="was" if len(suspects) == 1 else "were", rack=incident.rack
+    )
+    if kind is IncidentClass.BROKER_LOSS and not incident.lost:
+        what = f"{_brokers(suspects)} did not come back from a clean stop"
+    partitions = sum(len(numbers) for numbers in incident.touched.values())
+    if kind is IncidentClass.CONTROLLER_FAILOVER:
+        return what
+    if kind is IncidentClass.REASSIGNMENT:
+        return f"{what}: {_count(partitions)}, {len(incident.moving)} still moving"
+    under_replicated, under_min_isr, offline = incident.tallies
+    parts = [f"{_count(under_replicated.peak)} under-replicated{_lasted(under_replicated)}"]
+    parts.append(f"{under_min_isr.peak} under min ISR{_lasted(under_min_isr)}")
+    if offline.peak:
+        parts.append(f"{offline.peak} offline{_lasted(offline)}")
+    if unclean := incident.counts["unclean_elections"]:
+        parts.append(f"{unclean} led by a replica that may lack acknowledged records")
+    now = f", {under_replicated.now} still under-replicated" if under_replicated.now else ""
+    return f"{what}: {', '.join(parts)}{now}"
+
+
+_WHAT: Final = {
+    IncidentClass.BROKER_LOSS: "{brokers} {were} lost",
+    IncidentClass.RACK_LOSS: "rack {rack} with {brokers} was lost",
+    IncidentClass.CONTROLLED_SHUTDOWN: "{brokers} {were} stopped cleanly",
+    IncidentClass.ROLLING_RESTART: "rolling restart of {brokers}",
+    IncidentClass.UNSAFE_SHUTDOWN: "{brokers} {were} stopped though partitions had no replica to spare",
+    IncidentClass.SLOW_FOLLOWER: "{brokers} could not keep up",
+    IncidentClass.LEADER_STALL: "{brokers} stood still and expelled healthy followers",
+    IncidentClass.NETWORK_SPLIT: "{brokers} {were} cut off from the other brokers",
+    IncidentClass.LINK_FAILURE: "the link between {brokers} failed",
+    IncidentClass.DISK_FAILURE: "a log directory of {brokers} failed",
+    IncidentClass.REASSIGNMENT: "partitions are being reassigned",
+    IncidentClass.UNCLEAN_ELECTION: "{brokers} {were} lost and leaders were elected uncleanly",
+    IncidentClass.CONTROLLER_FAILOVER: "another controller took over",
+}
+
+
+def _brokers(brokers: tuple[int, ...]) -> str:
+    if len(brokers) == 1:
+        return f"broker {brokers[0]}"
+    return f"brokers {', '.join(map(str, brokers[:-1]))} and {brokers[-1]}" if brokers else "an unknown broker"
+
+
+def _count(partitions: int) -> str:
+    return f"{partitions} partition" if partitions == 1 else f"{partitions} partitions"
+
+
+def _lasted(tally: DegradedCount) -> str:
+    return f" for {tally.wall_micros / _MICROS:.3g} s" if tally.wall_micros else ""
