@@ -77,8 +77,8 @@ BREAKS = {
     "stale data resolves a page": (MIN_ISR, 'alertname="KafkaUnderMinIsr", alertstate', 'alertname="X", alertstate'),
     "the dead outlive the living": (
         MIN_ISR,
-        r"unless on \(cluster\) max by[^\n]*offline_partitions\)\)",
-        "unless on (cluster) vector(0))",
+        r'KafkaUnderMinIsr", alertstate="firing"\}\)\s+unless on \(cluster\) max by[^\n]*offline_partitions\)\)',
+        'KafkaUnderMinIsr", alertstate="firing"}) unless on (cluster) vector(0))',
     ),
     "stale at a minute sharp": (STALE, r"state_age_seconds\) > 60", "state_age_seconds) >= 60"),
     "the oldest exporter counts": (STALE, r"min by \(cluster\) \(kafka_repl", "max by (cluster) (kafka_repl"),

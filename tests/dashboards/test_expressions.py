@@ -217,7 +217,7 @@ def test_prometheus_answers_every_expression_and_every_legend_has_its_labels(
     for expression in of_rules(files["alerts.yml"]).values():
         prometheus.query(expression)
     (page,) = prometheus.alerts("KafkaUnderMinIsr")[:1]
-    assert "Topics: orders (2), payments (2)." in page["annotations"]["description"]
+    assert "Topics: orders (1), payments (1)." in page["annotations"]["description"]
 
 
 @pytest.mark.prometheus
