@@ -3,6 +3,9 @@
 --seed S     the first run's seed (it is printed; the same seed is the same schedule)
 --runs N     so many runs, with seeds S, S + 1, ...
 --harms A,B  these harms, in this order, in every run
+--resume     leave out the seeds that are in the results already, of which the first one is the default seed
+
+Each run is a line of the results: build/chaos/COMMIT.txt, with "-changed" where files of the commit are.
 """
 
 from __future__ import annotations
@@ -20,10 +23,31 @@ from tests.chaos.harms import HARMS
 from tests.chaos.run import played
 from tests.chaos.schedule import drawn
 
+ROOT = Path(__file__).parents[2]
+EQUAL, DIFFERS = "equal", "DIFFERS"
+
+
+def results_file() -> Path:
+    """Name the file of the results by the commit that is played."""
+    git = ["git", "-C", str(ROOT)]
+    commit = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+    changed = subprocess.run([*git, "status", "--porcelain", "--untracked-files=no"], capture_output=True, check=False)
+    name = f"{commit.stdout.strip() or 'unknown'}{'-changed' if changed.stdout else ''}.txt"
+    folder = ROOT / "build" / "chaos"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / name
+
+
+def seeds_in(results: Path) -> dict[int, str]:
+    """Read the seeds that were played, each with its last verdict."""
+    lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
+    return {int(words[2]): words[0] for words in map(str.split, lines)}
+
 
 def main() -> int:
     options = argparse.ArgumentParser(prog="python -m tests.chaos")
-    options.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    options.add_argument("--seed", type=int)
+    options.add_argument("--resume", action="store_true")
     options.add_argument("--runs", type=int, default=1)
     options.add_argument("--harms", default="", help=", ".join(HARMS))
     given = options.parse_args()
@@ -31,16 +55,24 @@ def main() -> int:
         again = ["unshare", "--map-root-user", "--mount", sys.executable, "-m", "tests.chaos", *sys.argv[1:]]
         return subprocess.run(again, check=False).returncode
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # through every finally: nothing stays behind
-    failed, began = 0, time.monotonic()
-    for seed in range(given.seed, given.seed + given.runs):
+    results, failed, began = results_file(), 0, time.monotonic()
+    done = seeds_in(results) if given.resume else {}
+    first = given.seed if given.seed is not None else min(done, default=time.time_ns() % 1_000_000)
+    seeds = range(first, first + given.runs)
+    for number, seed in enumerate(seeds, start=1):
+        if done.get(seed) == EQUAL:
+            continue
         schedule = drawn(seed, tuple(name for name in given.harms.split(",") if name))
         start = time.monotonic()
         result = played(schedule, Path(tempfile.mkdtemp(prefix="chaos-")))
         harms = ", ".join(act.harm for act in schedule.acts)
-        verdict, seconds = "DIFFERS" if result else "equal", time.monotonic() - start
-        print(f"{verdict} seed {seed} {schedule.scenario}: {harms} ({seconds:.0f} s)\n{result}".rstrip(), flush=True)
+        seconds = time.monotonic() - start
+        line = f"{DIFFERS if result else EQUAL} seed {seed} {schedule.scenario}: {harms} ({seconds:.0f} s)"
+        print(f"{number} of {given.runs}: {line}\n{result}".rstrip(), flush=True)
+        with results.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
         failed += bool(result)
-    print(f"{given.runs} runs, {failed} failed, {time.monotonic() - began:.0f} s")
+    print(f"{given.runs} runs, {failed} failed, {time.monotonic() - began:.0f} s; results: {results}")
     return bool(failed)
 
 

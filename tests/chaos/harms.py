@@ -6,15 +6,23 @@ import json
 import os
 import shutil
 import signal
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from streaming.bus import log
 from streaming.contracts.observations import Channel
+from streaming.contracts.tables import PARTITION_CHANGES, SOURCE_PROGRESS
 from streaming.delta import durable
+from streaming.delta.definitions import LAYOUT_PROPERTY
 from streaming.delta.table_log import newest_version, written_by
+from streaming.errors import BusFull
 from tests.chaos.stage import PATIENCE
 
 if TYPE_CHECKING:
@@ -43,8 +51,35 @@ def kill_both(stage: ChaosStage) -> None:
 
 
 def cut_power(stage: ChaosStage) -> None:
-    """Of what was not flushed some is there, some is not, some is damaged; then the machine boots again."""
-    stage.kill()
+    """Of what was not flushed some is there, some is not, some is damaged; then the machine boots again.
+
+    Deletions since a while ago are undone or not, each for itself. What the collector was writing may be torn, and it
+    begins again a little before it; Spark's checkpoint is damaged anywhere.
+    """
+    with TemporaryDirectory(dir=stage.pipeline.directory) as folder:
+        before = Path(folder)
+        for place in (stage.pipeline.tables, stage.pipeline.bus):
+            _mirror(place, before / place.name)
+        stage.publish_pieces(stage.dice.randint(1, 3), wait=False)
+        acknowledged = {file: file.stat().st_size for file in stage.pipeline.bus.rglob("*.log")}
+        marks = _marks(stage)
+        stage.publish_pieces(1, wait=False)
+        time.sleep(stage.dice.random())
+        stage.kill()
+        stage.publisher.close()
+        _undo_deletions(stage, before)
+        if marks == _marks(stage):  # else the job has flushed what was published last
+            for file in stage.pipeline.bus.rglob("*.log"):
+                _damage_end(stage, file, acknowledged.get(file, 0))
+    stage.open_bus()
+    stage.published = max(stage.published - 1, 0)
+    for file in [*stage.pipeline.checkpoint.rglob("*")]:
+        if file.is_file():
+            _damage(stage, file)
+    _damage_unflushed(stage)
+
+
+def _damage_unflushed(stage: ChaosStage) -> None:
     for path in stage.pipeline.tables.iterdir():
         mark = durable.read_mark(path) if path.is_dir() else None
         if mark is None:
@@ -54,6 +89,36 @@ def cut_power(stage: ChaosStage) -> None:
             for file in (*written_by(path, version), entry):
                 _damage(stage, file)
         (path / "_flushed.json").write_text(json.dumps({"version": mark.version, "boot": "the one before"}))
+
+
+def _mirror(place: Path, copy: Path) -> None:
+    """Link every file of a folder, which is being written: what vanishes meanwhile is left out."""
+    for file in [*place.rglob("*")] if place.is_dir() else []:
+        target = copy / file.relative_to(place)
+        with suppress(FileNotFoundError):
+            if file.is_file() and file.stat().st_dev == place.parent.stat().st_dev:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.link(file, target)
+
+
+def _undo_deletions(stage: ChaosStage, before: Path) -> None:
+    for place in (stage.pipeline.tables, stage.pipeline.bus):
+        for file in [*(before / place.name).rglob("*")]:
+            original = place / file.relative_to(before / place.name)
+            if file.is_file() and not original.exists() and original.parent.is_dir() and stage.dice.random() < 0.5:
+                os.link(file, original)
+
+
+def _marks(stage: ChaosStage) -> dict[str, object]:
+    tables = stage.pipeline.tables
+    return {path.name: durable.read_mark(path) for path in tables.iterdir() if path.is_dir()} if tables.exists() else {}
+
+
+def _damage_end(stage: ChaosStage, file: Path, acknowledged: int) -> None:
+    """Leave of what was written behind a size, and not acknowledged, whatever a disk may leave."""
+    size = file.stat().st_size
+    if size > acknowledged and stage.dice.random() < 0.7:
+        os.truncate(file, stage.dice.randint(acknowledged, size))
 
 
 def _damage(stage: ChaosStage, file: Path) -> None:
@@ -69,6 +134,102 @@ def _damage(stage: ChaosStage, file: Path) -> None:
             file.write_bytes(bytes(file.stat().st_size))
         case _:
             pass
+
+
+def restore_tables(stage: ChaosStage) -> None:
+    """The tables are brought back from a copy of some time ago; the bus goes on."""
+    stage.kill()
+    copy = stage.pipeline.directory / "copy of tables"
+    shutil.copytree(stage.pipeline.tables, copy)
+    stage.start()
+    stage.publish_pieces(stage.dice.randint(1, 8))
+    stage.kill()
+    _put_in_place(copy, stage.pipeline.tables)
+
+
+def restore_bus(stage: ChaosStage) -> None:
+    """The bus is brought back from a copy of some time ago, the collector's checkpoint with it; the job may run."""
+    stage.publisher.close()
+    copy, published = stage.pipeline.directory / "copy of bus", stage.published
+    shutil.copytree(stage.pipeline.bus, copy)
+    stage.open_bus()
+    stage.publish_pieces(stage.dice.randint(1, 8))
+    if stage.dice.random() < 0.5:
+        stage.kill()
+    stage.publisher.close()
+    _put_in_place(copy, stage.pipeline.bus)
+    stage.open_bus()
+    stage.published = published
+
+
+def replace_bus(stage: ChaosStage) -> None:
+    """The bus is lost with the collector's checkpoint: the next one reads the metadata log from its begin."""
+    _apply_refused(stage)
+    if stage.dice.random() < 0.5:
+        stage.kill()
+    stage.publisher.close()
+    for entry in [*stage.pipeline.bus.iterdir()]:
+        shutil.rmtree(entry, ignore_errors=True)
+    stage.open_bus()
+    stage.published, stage.lost_bus = 0, True
+
+
+def _apply_refused(stage: ChaosStage) -> None:
+    """Wait until what was refused is in the tables: nobody publishes it again."""
+    deadline = time.monotonic() + PATIENCE
+    while sum(row["records"] for row in stage.pipeline.rows("quarantine")) < stage.refused.total():
+        assert time.monotonic() < deadline, f"what is refused is not in quarantine\n{stage.logs()}"
+        time.sleep(0.2)
+
+
+def _put_in_place(copy: Path, place: Path) -> None:
+    """Replace what a folder holds, which may be a disk, by a copy."""
+    for entry in [*place.iterdir()]:
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    shutil.copytree(copy, place, dirs_exist_ok=True)
+    shutil.rmtree(copy)
+
+
+def older_layout(stage: ChaosStage) -> None:
+    """The next start finds tables of older layouts: one lacks a column, of one the step was interrupted at its end."""
+    stage.kill()
+    progress = DeltaTable(str(stage.pipeline.tables / SOURCE_PROGRESS.name))
+    rows = pa.table(QueryBuilder().register("t", progress).execute("select * from t"))
+    write_deltalake(progress, rows.drop_columns(["log_id"]), mode="overwrite", schema_mode="overwrite")
+    for table in (SOURCE_PROGRESS, PARTITION_CHANGES):
+        opened = DeltaTable(str(stage.pipeline.tables / table.name))
+        opened.alter.set_table_properties({LAYOUT_PROPERTY: str(table.layout - 1)}, raise_if_not_exists=False)
+
+
+def jump_job_clock(stage: ChaosStage) -> None:
+    """The clock of the job's machine jumps while it runs, and once more some time later."""
+    for _ in range(2):
+        stage.running()
+        stage.set_job_clock(stage.dice.choice([-7_200, -60, 60, 7_200, 172_800]))
+        stage.publish_pieces(2)
+
+
+def jump_collector_clock(stage: ChaosStage) -> None:
+    """The clock of the collector's machine is ahead for a while."""
+    stage.collector_ahead = stage.dice.choice([30, 3_000, 200_000]) * 1_000_000
+    stage.publish_pieces(3)
+    stage.collector_ahead = 0
+
+
+def fill_bus(stage: ChaosStage) -> None:
+    """The disk of the bus is full at some byte: the collector waits, and publishes again what it had begun."""
+    ballast = stage.fill(stage.pipeline.bus)
+    os.truncate(ballast, max(0, ballast.stat().st_size - stage.dice.randrange(8_192)))
+    refused = False
+    for _ in range(8):
+        published = stage.published
+        try:
+            stage.publish_pieces(1, wait=False)
+        except BusFull:
+            refused, stage.published = True, published
+            break
+    assert refused or stage.published == len(stage.pieces), "the disk was full"
+    ballast.unlink()
 
 
 def stop_cleanly(stage: ChaosStage) -> None:
@@ -193,6 +354,13 @@ HARMS: dict[str, Callable[[ChaosStage], None]] = {
         copy_collector,
         kill_collector,
         publish_nonsense,
+        restore_tables,
+        restore_bus,
+        replace_bus,
+        fill_bus,
+        jump_job_clock,
+        jump_collector_clock,
+        older_layout,
     )
 }
 
@@ -205,9 +373,10 @@ def _newest(stage: ChaosStage, log_name: str) -> list[Path]:
 
 
 def _fill(stage: ChaosStage, folder: Path) -> None:
-    """Fill a disk: the job reports it and waits; when there is space again it continues by itself."""
+    """Fill a disk up to some byte: the job reports it and waits; when there is space again it continues by itself."""
     job = stage.running()
     ballast = stage.fill(folder)
+    os.truncate(ballast, max(0, ballast.stat().st_size - stage.dice.choice([0, stage.dice.randrange(300_000)])))
     stage.publish_until(lambda: "free space" in job.text(), f"the job notices that {folder.name} is full")
     ballast.unlink()
     commits = stage.commits()

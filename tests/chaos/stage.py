@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
@@ -30,6 +31,7 @@ SECONDS_PER_PIECE = 2
 SOURCE = "metadata_log:first"
 DISK_BYTES = 64 << 20
 SECONDS_FOR_A_COMMIT = 0.5
+CLOCK = Path(__file__).parent / "clock"
 PATIENCE = 400.0  # seconds; a busy machine is no difference between tables
 
 
@@ -53,6 +55,8 @@ class ChaosStage:
         moments = range(0, SECONDS_PLAYED, SECONDS_PER_PIECE)
         self.pieces = [list(self.source.poll(Micros(EPOCH + second * SECOND))) for second in moments]
         self.published = 0
+        self.lost_bus = False  # what was refused of a lost bus is not on the one that is left
+        self.collector_ahead = 0  # microseconds, of the collector's clock
         self._starts = list(schedule.starts)
         self._disks: list[Path] = []
         self.publisher = self.open_bus()
@@ -75,6 +79,10 @@ class ChaosStage:
                 time.sleep(0.005)
 
     def publish(self, observed: list[Observation]) -> None:
+        if self.collector_ahead:
+            observed = [
+                replace(item, collected_at=Micros(item.collected_at + self.collector_ahead)) for item in observed
+            ]
         self.publisher.publish(observed)
         for copy in self.copies:
             self.publisher.publish([replace(item, source=copy) for item in observed])
@@ -101,10 +109,24 @@ class ChaosStage:
         """Start the job as the schedule says: with other partitions, another trigger, smaller batches."""
         start = self._starts.pop(0) if len(self._starts) > 1 else self._starts[0]
         name = f"job-{len(self.pipeline.programs)}"
-        program = self.pipeline.start(name, *self.job_arguments(start), SPARK_CONF_DIR=str(self.pipeline.directory))
+        program = self.pipeline.start(name, *self.job_arguments(start), **self.environment())
         self.pipeline.eventually(lambda: "running" in program.text(), "the job runs", program, PATIENCE)
         self.job = program
         return program
+
+    def environment(self) -> dict[str, str]:
+        """Give a job its Spark configuration, and a clock that ``jump_job_clock`` sets."""
+        return {
+            "SPARK_CONF_DIR": str(self.pipeline.directory),
+            "PYTHONPATH": os.pathsep.join((str(CLOCK), str(Path(__file__).parents[2]))),
+            "CHAOS_CLOCK": str(self.pipeline.directory / "clock"),
+        }
+
+    def set_job_clock(self, seconds: float) -> None:
+        """Set the clock of running and future jobs ahead, or back."""
+        draft = self.pipeline.directory / ".clock"
+        draft.write_text(str(seconds))
+        draft.replace(self.pipeline.directory / "clock")
 
     def job_arguments(self, start: JobStart) -> list[str]:
         directory = self.pipeline.directory

@@ -20,6 +20,8 @@ from tests.chaos.schedule import drawn
         ("fill_tables", "fill_checkpoint", "second_driver"),
         ("lose_last_offsets", "cut_power", "tear_metadata", "cut_power"),
         ("freeze_driver",),
+        ("restore_tables", "restore_bus", "older_layout", "replace_bus"),
+        ("jump_job_clock", "fill_bus", "jump_collector_clock", "cut_power"),
     ],
     ids="+".join,
 )
