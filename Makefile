@@ -93,7 +93,7 @@ bench: $(DEV_READY) jars ## measure on this machine, and print what was measured
 	@for bench in tests/benchmarks/[a-z]*.py; do \
 		echo "$$bench"; $(BIN)/python -m tests.benchmarks.$$(basename $$bench .py) $(ARGS) || exit 1; done
 
-chaos: $(DEV_READY) jars ## random runs of the real job under random harm: RUNS=50, SEED=N repeats them
+chaos: $(DEV_READY) jars ## random runs of the real job under random harm: RUNS=50, SEED=N; ARGS=--resume goes on where it stopped
 	@$(BIN)/python -m tests.chaos --runs $(RUNS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 drill: $(DEV_READY) jars ## ten faults of a real Kafka, and whether each is told as what it was: FAULTS=A,B

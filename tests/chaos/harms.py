@@ -159,7 +159,7 @@ def restore_bus(stage: ChaosStage) -> None:
     stage.publisher.close()
     _put_in_place(copy, stage.pipeline.bus)
     stage.open_bus()
-    stage.published = published
+    stage.published, stage.lost_bus = published, True
 
 
 def replace_bus(stage: ChaosStage) -> None:

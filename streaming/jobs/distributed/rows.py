@@ -156,7 +156,7 @@ def fold_rows(key: tuple[Any, ...], state_rows: pa.Table, routed: pa.Table) -> p
         places[observed.source, observed.sequence] = row[ORDER]
         observations.append(observed)
     folded = fold(state_of(state_rows), observations)
-    changes = owned_changes(bucket, folded)
+    changes = [single for change in owned_changes(bucket, folded) for single in change.singly()]
     orders = [
         AT_THE_END if change.subject is Subject.SOURCE else
         places.get((change.observation.source, change.observation.sequence), AT_THE_END)
