@@ -18,18 +18,23 @@ import datetime as dt
 import json
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.judge.faults import DRAWERS
 from tests.judge.judging import judged, seeds
 from tests.judge.play import played
 from tests.judge.results import Result, rendered, result_of
 from tests.judge.timeline import timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CHECKOUT: Final = Path(__file__).parents[2]
 PAGE: Final = CHECKOUT / "docs" / "judge.md"
@@ -66,6 +71,7 @@ def main() -> int:
     options.add_argument("--play", type=int)
     options.add_argument("-v", "--verbose", action="store_true")
     given = options.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # through every finally: no process stays behind
     kinds = tuple(filter(None, given.kinds.split(",")))
     if given.play is not None:
         return _play_one(given.play, kinds, is_verbose=given.verbose)
@@ -97,7 +103,8 @@ def _all(path: Path, wanted: list[int], kinds: tuple[str, ...], given: argparse.
     print(f"{len(missing)} plays to go, {len(wanted) - len(missing)} done; {path}", file=sys.stderr, flush=True)
     began = time.monotonic()
     context = multiprocessing.get_context("forkserver")
-    with ProcessPoolExecutor(given.workers, mp_context=context) as pool, path.open("a", encoding="utf-8") as file:
+    pool = ProcessPoolExecutor(given.workers, mp_context=context)
+    with closing_at_once(pool), path.open("a", encoding="utf-8") as file:
         running = [pool.submit(judged, seed, kinds) for seed in missing]
         for number, each in enumerate(as_completed(running), start=1):
             result = each.result()
@@ -111,6 +118,15 @@ def _all(path: Path, wanted: list[int], kinds: tuple[str, ...], given: argparse.
                     f"{len(done)} played, {wrong} with an error, {rest / 60:.0f} min to go", file=sys.stderr, flush=True
                 )
     return [done[seed] for seed in wanted]
+
+
+@contextmanager
+def closing_at_once(pool: ProcessPoolExecutor) -> Iterator[None]:
+    """End the processes of a pool, too, when this one is stopped: what was not begun is not played."""
+    try:
+        yield
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _read(path: Path) -> dict[int, Result]:
