@@ -48,7 +48,7 @@ def test_the_causes_are_those_of_the_model(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_alerts_exist_and_one_reports_each_unplanned_removal(name: str) -> None:
-    """Which others fire depends on how long it goes on."""
+    """Which others fire is tested with the rules themselves: ``tests/dashboards/test_scenario_alerts.py``."""
     scenario, source = played(name)
     unplanned = any(entry.cause not in PLANNED_CAUSES for entry, _ in departures(source.trace()))
     assert ("KafkaIsrShrink" in scenario.truth.alerts) == unplanned
