@@ -3,9 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from streaming.changes.fold import fold
-from streaming.changes.partitions import is_repeated
+from streaming.changes.partitions import is_repeated, news
 from streaming.changes.state import ReplicationState
-from streaming.contracts.observations import PartitionObserved
+from streaming.contracts.blocks import PartitionsObserved
+from streaming.contracts.identifiers import ClusterId, TopicId
+from streaming.contracts.observations import PartitionObserved, SourceKind
+from streaming.contracts.state import PartitionState
 from tests.blocks import singly
 from tests.changes.conftest import Story
 
@@ -22,3 +25,41 @@ def test_an_observation_is_repeated_if_its_content_is_the_state_s_and_it_is_no_n
     assert not is_repeated(partition, replace(observed, isr=(1, 2))), "another content, although it is no news"
     assert not is_repeated(partition, replace(observed, partition_epoch=(observed.partition_epoch or 0) + 1))
     assert not is_repeated(partition._replace(is_deleted=True), observed)
+
+
+def test_news_of_a_block_are_the_partitions_that_differ_in_what_its_source_reports() -> None:
+    story = Story()
+    story.snapshot([{}, {}])
+    state = ReplicationState()
+    state.apply(fold(state, story.seen).touched)
+    states = {partition.partition: partition for partition in state.partitions()}
+    (block,) = (each for each in story.seen if isinstance(each, PartitionsObserved))
+    polled = replace(block, authority=SourceKind.POLL)
+
+    def numbers(block: PartitionsObserved) -> list[int]:
+        return [observed.partition for observed in news(block, states)]
+
+    assert numbers(block) == []
+    assert numbers(replace(block, elr_by_partition=((), (3,)))) == [1]
+    assert numbers(replace(polled, elr_by_partition=((), (3,)))) == []
+    assert numbers(replace(polled, isr_by_partition=((1, 2), (1, 2, 3)))) == [0]
+    states[0] = states[0]._replace(is_deleted=True)
+    del states[1]
+    assert numbers(block) == [0, 1]
+
+
+def test_topics_beyond_counts_are_those_of_the_cluster_that_have_more_partitions() -> None:
+    state = ReplicationState()
+    for cluster, topic, count in (("a", "t1", 1), ("b", "t1", 3), ("b", "t2", 2), ("c", "t3", 1)):
+        for number in range(count):
+            state.put_partition(
+                PartitionState(
+                    cluster_id=ClusterId(cluster), cluster=cluster, topic_id=TopicId(topic), topic=topic,
+                    partition=number, replicas=(1,), isr=(1,), leader=1,
+                )
+            )  # fmt: skip
+
+    counts = {TopicId("t1"): 3, TopicId("t2"): 1}
+
+    assert list(state.topics_beyond(ClusterId("b"), counts)) == [("b", "t2")]
+    assert list(state.topics_beyond(ClusterId("b"), {})) == [("b", "t1"), ("b", "t2")]

@@ -53,7 +53,7 @@ def main() -> int:
     faults = list(drawn_faults(given.sample, random.Random(given.seed)))
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = copy_of_checkout(Path(folder) / "checkout")
-        selection = selection_of(copy, ROOMS, Path(folder))
+        selection = selection_of(copy, RULES, ROOMS, Path(folder), given.workers)
         print(f"{len(selection.seconds)} tests, {sum(selection.seconds.values()):.0f} s", flush=True)
         forked = ForkedTrials(faults, selection, given.workers, reported)
         pytest.main(["-q", "-p", "no:cacheprovider", *UNTIL_ONE_FAILS, *NO_SERVICES, *ROOMS], plugins=[forked])

@@ -64,13 +64,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pytest.ini").write_text(
         f"[pytest]\naddopts = --import-mode=importlib\npythonpath = .\nmarkers ={markers}\n"
     )
-    (folder / ".coveragerc").write_text("[run]\nbranch = true\nsource = .\n")
     return folder
 
 
 @pytest.fixture(scope="session")
 def selection(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Selection:
-    return selection_of(project, ["tests"], tmp_path_factory.mktemp("data"))
+    return selection_of(project, ["rule.py"], ["tests"], tmp_path_factory.mktemp("data"), 1)
 
 
 def fault(line: int, old: str = "", new: str = "") -> Fault:

@@ -57,7 +57,7 @@ def test_own_tests_come_first_and_then_the_quickest() -> None:
 def test_nothing_is_learned_from_tests_that_fail_without_a_fault(tmp_path: Path) -> None:
     (tmp_path / "test_rule.py").write_text("def test_fails(): assert False\n")
     with pytest.raises(SystemExit, match="must pass before"):
-        selection_of(tmp_path, ["test_rule.py"], tmp_path)
+        selection_of(tmp_path, ["rule.py"], ["test_rule.py"], tmp_path, 1)
 
 
 @pytest.mark.parametrize(
