@@ -153,17 +153,27 @@ BROKER_METRICS: Final = (
     ),
     _advice(
         "would_go_offline_partitions",
-        "Partitions that would lose their last in-sync replica if the broker stopped now",
+        "Partitions that nobody could lead if the broker stopped now",
         lambda advice: advice.would_go_offline,
     ),
     _advice(
+        "unavoidable_offline_partitions",
+        "Partitions that a restart of the broker takes offline in any order: they have one replica",
+        lambda advice: advice.unavoidable_offline,
+    ),
+    _advice(
+        "unavoidable_under_min_isr_partitions",
+        "Partitions that a restart of the broker takes under min ISR in any order: they have no more replicas than it",
+        lambda advice: advice.unavoidable_under_min_isr,
+    ),
+    _advice(
         "safe_to_stop",
-        "1 if no partition would go offline or under min ISR if this one broker stopped now; absent while unknown",
+        "1 if no partition is or would be offline or under min ISR with this one broker stopped; absent while unknown",
         lambda advice: flag(advice.is_safe_to_stop),
     ),
     _advice(
         "restart_order",
-        "Position in the recommended restart order, from 1; absent while a restart is unsafe or the broker is down",
+        "Position in the recommended restart order, from 1; absent if any order loses what is avoidable, or it is down",
         lambda advice: advice.restart_order,
     ),
     _advice(

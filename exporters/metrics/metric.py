@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from exporters.read_model.refresher import ExporterHealth
     from exporters.read_model.snapshot import ClusterSnapshot, PartitionOffsets, TopicPartitions
     from streaming.contracts.state import PartitionState
+    from streaming.contracts.totals import ObservedTime
 
 OWN_PREFIX: Final = "kafka_replication_"
 
@@ -87,12 +88,12 @@ class TopicView:
     Attributes:
         topic: its partitions.
         offsets: newest offset samples, by partition number.
-        watermark: UTC microseconds up to which the cluster is observed; open episodes are counted up to here.
+        observed: up to when the cluster is observed; open episodes are counted up to here.
     """
 
     topic: TopicPartitions
     offsets: PartitionOffsets
-    watermark: int | None
+    observed: ObservedTime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ from exporters.metrics.metric import (
     TopicView,
     flag,
 )
-from streaming.contracts.totals import seconds_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +41,7 @@ def _counter(name: str, text: str, value: Callable[[PartitionState, TopicView], 
     )
 
 
-def _seconds(name: str, text: str, episodes: Callable[[PartitionState], tuple[float, int | None]]) -> PartitionMetric:
+def _seconds(name: str, text: str) -> PartitionMetric:
     """Define a counter of the seconds in a state: closed episodes, plus the open one up to the watermark.
 
     Never past the watermark: an episode may have ended where nothing is observed yet, and a counter that had counted
@@ -50,7 +49,7 @@ def _seconds(name: str, text: str, episodes: Callable[[PartitionState], tuple[fl
     """
 
     def value(partition: PartitionState, view: TopicView) -> float:
-        return round(seconds_until(*episodes(partition), view.watermark), 6)
+        return round(view.observed.seconds_in(partition, f"{name}_seconds"), 6)
 
     return PartitionMetric(
         name=f"{_PREFIX}{name}_seconds_total",
@@ -118,22 +117,18 @@ PARTITION_METRICS: Final = (
     _seconds(
         "under_replicated",
         f"Time under-replicated, {_UP_TO}.",
-        lambda partition: (partition.under_replicated_seconds, partition.under_replicated_since),
     ),
     _seconds(
         "under_min_isr",
         f"Time under min ISR, {_UP_TO}.",
-        lambda partition: (partition.under_min_isr_seconds, partition.under_min_isr_since),
     ),
     _seconds(
         "offline",
         f"Time without a leader, {_UP_TO}.",
-        lambda partition: (partition.offline_seconds, partition.offline_since),
     ),
     _seconds(
         "unknown",
         "Time that the partition was not observed: its health is unknown.",
-        lambda partition: (partition.unknown_seconds, None),
     ),
     ReplicaMetric(
         name=f"{OWN_PREFIX}replica_isr_member",

@@ -82,7 +82,10 @@ class TopicLines:
         if last is None or last.topic is not view.topic:
             return _ALL
         # The watermark moves with every heartbeat: without this condition each would render every topic.
-        grown = _ON_WATERMARK if self._has_open_episode and last.watermark != view.watermark else ()
+        # Time without observation is unknown time of every partition.
+        is_unknown_longer = last.observed.unobserved != view.observed.unobserved
+        is_longer = self._has_open_episode and last.observed != view.observed
+        grown = _ON_WATERMARK if is_unknown_longer or is_longer else ()
         moved = _ON_OFFSETS if last.offsets is not view.offsets else ()
         return (*grown, *moved)
 
@@ -144,9 +147,9 @@ class ClusterLines:
         if [topic.topic_id for topic in live] != list(self._topics):
             self._topics = {topic.topic_id: self._topics.get(topic.topic_id) or TopicLines() for topic in live}
             self._blocks = [None] * len(TOPIC_METRICS)
-        watermark = cluster.watermark
+        observed = cluster.cluster.observed
         for topic, lines in zip(live, self._topics.values(), strict=True):
-            view = TopicView(topic, cluster.offsets.get(topic.topic_id, _NO_OFFSETS), watermark)
+            view = TopicView(topic, cluster.offsets.get(topic.topic_id, _NO_OFFSETS), observed)
             for index in lines.update(view, self.name):
                 self._blocks[index] = None
 

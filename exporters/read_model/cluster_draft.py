@@ -19,7 +19,7 @@ from streaming.contracts import health
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.state import SourceLag, SourceState, later
 from streaming.contracts.tally import COLUMN_OF_STATE
-from streaming.contracts.totals import EPISODES, seconds_until
+from streaming.contracts.totals import EPISODES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from exporters.read_model.snapshot import BrokerAdvice, BrokerMetric, ClusterTimes, PartitionOffsets
     from streaming.contracts.identifiers import Micros
     from streaming.contracts.state import BrokerState, ClusterState, PartitionState
+    from streaming.contracts.totals import ObservedTime
 
 _SECONDS_OF: Final = attrgetter(*(f"{name}_seconds" for name in EPISODES))
 _SINCE_OF: Final = attrgetter(*(f"{name}_since" for name in EPISODES))
@@ -63,7 +64,7 @@ class ClusterDraft:
         before = partitions.pop(partition.partition, None) or self._tombstones.pop(key, None)
         self._unsettled.pop(key, None)
         if before is not None and not partition.is_deleted:
-            partition = _never_back(before, partition, self._last.watermark)
+            partition = _never_back(before, partition, self._last.cluster.observed)
         if partition.is_deleted and self._cluster.has_expired(partition):
             if before is not None:
                 self._tally.forget([before])
@@ -188,7 +189,7 @@ class ClusterDraft:
     def _totals(self) -> ClusterTotals:
         cluster = self._cluster
         return ClusterTotals(*(
-            int(self._tally.total(cluster.cluster_id, name, None)) + getattr(cluster, f"expired_{name}")
+            int(self._tally.total(cluster.cluster_id, name, cluster.observed)) + getattr(cluster, f"expired_{name}")
             for name in ClusterTotals._fields
         ))  # fmt: skip
 
@@ -245,7 +246,7 @@ def _newest(channel: str, before: SourceState, after: SourceState) -> SourceStat
     return after
 
 
-def _never_back(before: PartitionState, after: PartitionState, watermark: int | None) -> PartitionState:
+def _never_back(before: PartitionState, after: PartitionState, observed: ObservedTime) -> PartitionState:
     """Keep the exposed seconds from going back where an episode ended before the moment they were counted up to.
 
     A source gives the end of an episode after the watermark, by contract; but a counter that goes back by a
@@ -257,7 +258,7 @@ def _never_back(before: PartitionState, after: PartitionState, watermark: int | 
         for episode, had, has, began, begins in times
         # The seconds of an episode that goes on, or only began, grow with those that are closed.
         if (had > has or (began is not None and began != begins))
-        and (by := _exposed(before, episode, watermark) - _exposed(after, episode, watermark)) > 0
+        and (by := _exposed(before, episode, observed) - _exposed(after, episode, observed)) > 0
     }
     if not lost and before.unknown_seconds <= after.unknown_seconds:
         return after
@@ -265,5 +266,5 @@ def _never_back(before: PartitionState, after: PartitionState, watermark: int | 
     return after._replace(**regained, unknown_seconds=max(before.unknown_seconds, after.unknown_seconds))
 
 
-def _exposed(partition: PartitionState, episode: str, watermark: int | None) -> float:
-    return seconds_until(getattr(partition, f"{episode}_seconds"), getattr(partition, f"{episode}_since"), watermark)
+def _exposed(partition: PartitionState, episode: str, observed: ObservedTime) -> float:
+    return observed.seconds_in(partition, f"{episode}_seconds")

@@ -141,6 +141,10 @@ class BrokerAdvice(NamedTuple):
     is_safe_to_stop: bool | None = None
     restart_order: int | None = None
     suspect_score: float | None = None
+    unavoidable_offline: int | None = None
+    unavoidable_under_min_isr: int | None = None
+    is_quorum_voter: bool | None = None
+    restart_reason: str | None = None
 
 
 class ClusterTimes(NamedTuple):

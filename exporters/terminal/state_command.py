@@ -65,6 +65,9 @@ _NOT_FURTHER: Final = frozenset(
     }
 )
 
+# Columns that the column for people says in words, and that itself.
+_IN_WORDS: Final = frozenset({"unavoidable_offline", "unavoidable_under_min_isr", "is_quorum_voter", "restart_reason"})
+
 
 @dataclass(frozen=True, slots=True)
 class StateSelection:
@@ -205,7 +208,8 @@ def _brokers(output: RowOutput, selection: StateSelection) -> None:
     fields = (
         Field("broker", text("broker"), is_number=True),
         Field("state", text("broker_state")),
-        *columns_as_fields(shown),
+        *columns_as_fields(name for name in shown if name not in _IN_WORDS),
+        *((Field("restart", text("restart_reason")),) if selection.is_now else ()),
     )
     _print(output, selection, rows, fields, lambda row: live_view.broker_style(row["broker_state"]))
 
@@ -263,7 +267,7 @@ def _further() -> Iterator[str]:
     for column in BROKER_STATE_TABLE.columns:
         if (
             column.name not in excluded
-            and column.type in {"int", "long", "double", "boolean"}
+            and (column.type in {"int", "long", "double", "boolean"} or column.name == "restart_reason")
             and "offset" not in column.name
         ):
             yield column.name

@@ -22,13 +22,13 @@ from streaming.contracts.health import (
     states_of,
 )
 from streaming.contracts.state import PartitionState
-from streaming.contracts.totals import seconds_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from exporters.read_model.snapshot import ClusterSnapshot, TopicPartitions
     from exporters.terminal.output import Row
+    from streaming.contracts.totals import ObservedTime
 
 UNHEALTHY: Final = (OFFLINE, UNDER_MIN_ISR, UNDER_REPLICATED)
 """Worst first."""
@@ -66,7 +66,7 @@ def partition_rows(
     ranked = ((_severity(partition), partition) for partition in selected)
     for (rank, _), partition in sorted(ranked, key=lambda pair: (pair[0], pair[1].topic, pair[1].partition)):
         if healthy or rank < len(UNHEALTHY):
-            spent = {name: _spent(partition, name, cluster.watermark) for name in _SPANS}
+            spent = {name: cluster.cluster.observed.seconds_in(partition, name) for name in _SPANS}
             yield {**freshness, **partition._asdict(), **spent, "health": health(partition)}
 
 
@@ -98,10 +98,10 @@ def topic_rows(cluster: ClusterSnapshot, freshness: Row, topics: tuple[str, ...]
     """Return the totals of each topic."""
     for topic in sorted(cluster.topics.values(), key=lambda topic: topic.topic):
         if matches_topic(topic.topic, topics):
-            yield {**freshness, **_topic_row(topic, cluster.watermark)}
+            yield {**freshness, **_topic_row(topic, cluster.cluster.observed)}
 
 
-def _topic_row(topic: TopicPartitions, watermark: int | None) -> dict[str, Any]:
+def _topic_row(topic: TopicPartitions, observed: ObservedTime) -> dict[str, Any]:
     partitions = topic.partitions.values()
     states = Counter(state for partition in partitions for state in states_of(partition))
     return {
@@ -109,7 +109,7 @@ def _topic_row(topic: TopicPartitions, watermark: int | None) -> dict[str, Any]:
         "topic": topic.topic,
         **_counts(PartitionCounts(states=states)),
         **{name: sum(getattr(partition, name) or 0 for partition in partitions) for name in _TOTALS},
-        **{name: sum(_spent(partition, name, watermark) for partition in partitions) for name in _SPANS},
+        **{name: sum(observed.seconds_in(partition, name) for partition in partitions) for name in _SPANS},
     }
 
 
@@ -126,10 +126,6 @@ def _severity(partition: PartitionState) -> tuple[int, int]:
     states = states_of(partition)
     worst = next((rank for rank, state in enumerate(UNHEALTHY) if state in states), len(UNHEALTHY))
     return worst, -len(set(partition.replicas) - set(partition.isr))
-
-
-def _spent(partition: PartitionState, name: str, watermark: int | None) -> float:
-    return seconds_until(getattr(partition, name) or 0.0, getattr(partition, _SPANS[name]), watermark)
 
 
 def _freshness(cluster: ClusterSnapshot, now: int, stale_after_seconds: float) -> dict[str, Any]:

@@ -28,6 +28,7 @@ The fold:
 Derived from the state and the changes:
 
 - ``tally``                   counts per broker and cluster, and suspects, updated change by change
+- ``restart_reasons``         the advice about a broker, in words
 - ``restart_safety``          which brokers may stop now, and in which order to restart them
 - ``suspects``                which broker explains the shrunk ISRs
 - ``reconciliation``          ISR changes that brokers count themselves, compared with those recorded

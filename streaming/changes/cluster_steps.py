@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming.changes.brokers import broker_events
 from streaming.changes.change import Change, Event
@@ -11,12 +11,14 @@ from streaming.changes.primary_source import has_reported
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.observations import SourceKind
 
+QUORUM_REPEATED: Final = 60_000_000
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streaming.changes.draft import Draft
     from streaming.changes.partition_events import PendingEvent
-    from streaming.contracts.observations import Observation, SnapshotEnd
+    from streaming.contracts.observations import ControllerObserved, Observation, SnapshotEnd
     from streaming.contracts.state import BrokerState, ClusterState, SourceState
 
 
@@ -40,6 +42,22 @@ def cluster_stepped(after: ClusterState, observed: Observation, draft: Draft, ev
     """Add a new state of a cluster."""
     draft.put_cluster(after)
     draft.changes.append(Change(subject=Subject.CLUSTER, observation=observed, events=events, cluster_after=after))
+
+
+def quorum_stepped(observed: ControllerObserved, draft: Draft) -> None:
+    """Take over the voters of the controller quorum; of the same ones only that they were reported, once a minute.
+
+    Not before the first full report: until then there is no cluster to speak of.
+    """
+    cluster = draft.cluster(observed)
+    at, before = observed.occurred_not_after, cluster.quorum_observed_at
+    if not cluster.has_baseline or (before is not None and at < before):
+        return
+    is_same = (observed.voters, observed.caught_up) == (cluster.quorum_voters, cluster.quorum_caught_up)
+    if is_same and before is not None and at - before < QUORUM_REPEATED:
+        return
+    after = cluster._replace(quorum_voters=observed.voters, quorum_caught_up=observed.caught_up, quorum_observed_at=at)
+    cluster_stepped(after, observed, draft, ())
 
 
 def broker_stepped(before: BrokerState | None, after: BrokerState, observed: Observation, draft: Draft) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from streaming.changes.state import ReplicationState
+from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import ClusterState, SourceState
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Draft:
         self.changes: list[Change] = []
         self.dropped: list[Observation] = []
         self.first_of_shape: dict[tuple[Any, ...], PartitionState] = {}
+        self.primary_before = SourceKind.NONE  # before the observation that is being applied
 
     def partition(self, cluster_id: ClusterId, topic_id: TopicId, number: int) -> PartitionState | None:
         """Look one partition up."""

@@ -20,6 +20,7 @@ from streaming.changes.cluster_steps import (
     broker_stepped,
     change_primary_source,
     cluster_stepped,
+    quorum_stepped,
     sequence_gap,
     source_changes,
 )
@@ -43,6 +44,7 @@ from streaming.contracts.observations import (
     SnapshotBegin,
     SnapshotEnd,
     SnapshotReason,
+    SourceKind,
     TopicRemoved,
 )
 
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
     from streaming.changes.partition_events import PendingEvent
     from streaming.changes.state import ReplicationState
     from streaming.contracts.identifiers import Micros
-    from streaming.contracts.state import PartitionState
+    from streaming.contracts.state import ClusterState, PartitionState
 
 
 def fold(state: ReplicationState, observations: Iterable[Observation]) -> Folded:
@@ -78,6 +80,7 @@ def fold(state: ReplicationState, observations: Iterable[Observation]) -> Folded
         first = observed.first_after(source.sequence) if isinstance(observed, UnchangedRun) else observed
         if source.sequence and first.sequence > source.sequence + 1:
             sequence_gap(source, first, draft)
+        draft.primary_before = draft.cluster(first).authority
         if may_order(draft.cluster(first), first):
             change_primary_source(first, draft)
         _apply(first, draft)
@@ -159,6 +162,10 @@ def _(observed: BrokerObserved, draft: Draft) -> None:
 
 @_apply.register
 def _(observed: ControllerObserved, draft: Draft) -> None:
+    if observed.voters is not None:
+        quorum_stepped(observed, draft)
+    if observed.voters is not None and observed.authority is SourceKind.NONE:
+        return
     cluster = draft.cluster(observed)
     if not may_order(cluster, observed) or observed.controller_epoch < (cluster.controller_epoch or 0):
         draft.drop(observed)
@@ -210,7 +217,26 @@ def _(observed: SnapshotBegin, draft: Draft) -> None:
         return
     cluster = draft.cluster(observed)
     if cluster.has_baseline and _ends_observation_gap(cluster.authority_watermark, observed):
-        cluster_stepped(cluster._replace(sight_until=cluster.authority_watermark), observed, draft, ())
+        after = cluster._replace(sight_until=cluster.authority_watermark)
+        is_of_all = _is_gap_of_all(cluster.authority_watermark, observed, draft)
+        cluster_stepped(_with_gap_of_all(after, observed) if is_of_all else after, observed, draft, ())
+
+
+def _is_gap_of_all(last_seen: Micros | None, observed: SnapshotBegin, draft: Draft) -> bool:
+    """Return whether a gap is one of every partition, those included whose state is the same before and after.
+
+    Not if the log's epochs before and after show which ones changed; nor if a second poller starts while another polls.
+    """
+    if observed.authority is draft.primary_before is SourceKind.METADATA_LOG:
+        return False
+    is_second = draft.source(observed).observed_until is None and draft.primary_before is SourceKind.POLL
+    return not is_second or last_seen is None or observed.occurred_not_after - last_seen > SILENCE
+
+
+def _with_gap_of_all(cluster: ClusterState, observed: SnapshotBegin) -> ClusterState:
+    end = observed.occurred_not_after
+    gap = end - (cluster.authority_watermark or end)
+    return cluster._replace(unobserved_micros=cluster.unobserved_micros + gap, observed_since=end)
 
 
 def _ends_observation_gap(last_seen: Micros | None, observed: SnapshotBegin) -> bool:

@@ -14,6 +14,7 @@ from streaming.contracts.blocks import FIELDS_IN_BLOCK
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import PartitionState
+from streaming.contracts.totals import EPISODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from streaming.contracts.blocks import PartitionsObserved
     from streaming.contracts.identifiers import Micros, Offset
     from streaming.contracts.observations import CauseRevised, PartitionObserved
+    from streaming.contracts.state import ClusterState
 
 SECOND: Final = 1_000_000
 _POLLED_FIELDS: Final = ("replicas", "isr", "leader")
@@ -171,6 +173,23 @@ def _episode(since: Micros | None, seconds: float, is_open: bool, at: Micros) ->
     if is_open:
         return (at if since is None else since), seconds
     return None, seconds if since is None else seconds + max(0, at - since) / SECOND
+
+
+def settled(before: PartitionState, cluster: ClusterState) -> PartitionState:
+    """Count the time without observation since the last change as unknown: open episodes go on at its end."""
+    lacking = cluster.observed.lacking(before)
+    if not lacking or cluster.observed_since is None:
+        return before
+    fields: dict[str, Micros | float | None] = {}
+    for name in EPISODES:
+        since = getattr(before, f"{name}_since")
+        if since is not None:
+            fields[f"{name}_seconds"] = (
+                getattr(before, f"{name}_seconds") + max(0, cluster.observed_since - since - lacking) / SECOND
+            )
+            fields[f"{name}_since"] = cluster.observed_since
+    unknown = before.unknown_seconds + lacking / SECOND
+    return before._replace(**fields, unknown_seconds=unknown, unobserved_micros=cluster.unobserved_micros)  # type: ignore[arg-type]
 
 
 def with_unobserved_gap(before: PartitionState, last_seen: Micros, seen_again: Micros) -> PartitionState:

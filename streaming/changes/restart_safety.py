@@ -1,52 +1,203 @@
 """Which brokers can stop now, and in which order to restart them. Pure: counts of a tally in, advice out.
 
-The advice holds for one broker at a time: once one is stopped, the counts change, and the advice with them.
+A restart is a clean stop, a start, and waiting until the broker has caught up, before the next broker. It loses the
+availability of a partition that the broker has a replica of if the partition is offline or under its min ISR while the
+broker is down. A partition that is so already counts for each of its brokers: the one that is down cannot catch up.
+
+Some losses no order avoids, because the configuration makes them: a partition with one replica, or with as many
+replicas as its min ISR; a controller quorum of one or two voters. They make a broker unsafe, but keep no broker out of
+the order. The advice changes with every change of the counts, so it is asked for again before each restart.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming.changes.restart_reasons import Obstacles, reason
+from streaming.contracts import stop_effects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
 
     from streaming.changes.tally import SuspectTally
     from streaming.contracts.identifiers import BrokerId
     from streaming.contracts.state import BrokerState, ClusterState
+    from streaming.contracts.stop_effects import Condition
 
-# Any of these makes it unsafe. A broker with a replica of an offline partition may be the one that can lead it again.
-_DANGERS: Final = ("would_go_offline", "would_go_under_min_isr", "offline_partitions")
-_UNKNOWN: Final = "unknown_min_isr_partitions"
+# Voters are reported each half minute, and that is written down once a minute.
+QUORUM_FRESH: Final = 180_000_000
+_NO_CONDITIONS: Final[tuple[tuple[Condition, int], ...]] = ()
 
 
-def is_safe_to_stop(broker: BrokerState, cluster: ClusterState, tally: SuspectTally) -> bool | None:
-    """Return whether every partition would stay online and at its min ISR if this broker stopped now.
+class RestartAdvice(NamedTuple):
+    """The advice about one broker; None is unknown. The fields are columns of ``broker_state``."""
 
-    Returns:
-        None while that is unknown: there was no full report yet or the data is stale, the min ISR of a partition is
-        unknown, or the broker is not registered, so that there is nothing to stop.
+    would_go_offline: int
+    is_safe_to_stop: bool | None
+    restart_order: int | None
+    unavoidable_offline: int
+    unavoidable_under_min_isr: int
+    is_quorum_voter: bool | None
+    restart_reason: str
+
+
+def restart_advice(
+    brokers: Iterable[BrokerState], cluster: ClusterState, tally: SuspectTally
+) -> dict[BrokerId, RestartAdvice]:
+    """Return the advice about each broker of one cluster.
+
+    The order has a place for every broker that can be restarted, one after the other, without a loss that another
+    order would avoid. Fewest led partitions first, so that few leaders move, and late; the active controller last,
+    because its failover delays all others. Brokers that are fenced or shutting down are restarting already: they have
+    no place.
     """
-    if not broker.is_registered or not cluster.has_baseline or cluster.sight_until is not None:
+    names = tally.of_brokers(cluster.cluster_id)
+    cluster = with_fresh_quorum(cluster)
+    stops = {broker.broker: _stop_of(broker, names.get(broker.broker, {})) for broker in brokers}
+    up = frozenset(stop.broker.broker for stop in stops.values() if stop.is_up)
+    order = _order(stops, cluster, up)
+    return {
+        number: RestartAdvice(
+            would_go_offline=stop.goes_offline(up),
+            is_safe_to_stop=stop.is_safe(cluster, up),
+            restart_order=order.get(number),
+            unavoidable_offline=stop.names.get(stop_effects.UNAVOIDABLE_OFFLINE, 0),
+            unavoidable_under_min_isr=stop.names.get(stop_effects.UNAVOIDABLE_UNDER_MIN_ISR, 0),
+            is_quorum_voter=None if cluster.quorum_voters is None else number in cluster.quorum_voters,
+            restart_reason=reason(stop.obstacles(cluster, up, order)),
+        )
+        for number, stop in stops.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """What stands in the way of stopping one broker."""
+
+    broker: BrokerState
+    names: dict[str, int]
+    conditions: tuple[tuple[Condition, int], ...] = _NO_CONDITIONS
+
+    @property
+    def is_up(self) -> bool:
+        return self.broker.is_registered and not self.broker.is_fenced and not self.broker.is_shutting_down
+
+    def goes_offline(self, up: AbstractSet[int]) -> int:
+        """Count the partitions that nobody could lead: an eligible leader replica that is up can (KIP-966)."""
+        unless = sum(number for needs, number in self.conditions if needs.is_offline and not needs.brokers & up)
+        return self.names.get(stop_effects.WOULD_GO_OFFLINE, 0) + unless
+
+    def is_safe(self, cluster: ClusterState, up: AbstractSet[int]) -> bool | None:
+        """Return whether nothing at all would be lost; None while unknown, or where there is nothing to stop."""
+        if not self.broker.is_registered or not _is_observed(cluster):
+            return None
+        lost = ("offline_partitions", "under_min_isr_partitions", stop_effects.WOULD_GO_UNDER_MIN_ISR)
+        quorum = keeps_quorum(self.broker.broker, cluster)
+        if self.goes_offline(up) or quorum is False or any(self.names.get(name) for name in lost):
+            return False
+        return None if self.names.get(stop_effects.UNKNOWN_MIN_ISR) or quorum is None else True
+
+    def waits_for(self, in_sync: AbstractSet[int]) -> frozenset[int]:
+        """Return the brokers that must catch up first, given those that have."""
+        lacking = [
+            needs.brokers for needs, _ in self.conditions if not needs.is_offline and not needs.brokers & in_sync
+        ]
+        return frozenset().union(*lacking)
+
+    def is_free(self, cluster: ClusterState, restarted: AbstractSet[int]) -> bool:
+        """Return whether a restart loses nothing avoidable once some brokers were restarted and have caught up."""
+        now = ("offline_partitions", "under_min_isr_partitions", stop_effects.UNKNOWN_MIN_ISR)
+        if any(self.names.get(name) for name in now) or self.waits_for(restarted):
+            return False
+        return is_quorum_unavoidable(self.broker.broker, cluster) or bool(
+            keeps_quorum(self.broker.broker, cluster, restarted)
+        )
+
+    def obstacles(self, cluster: ClusterState, up: AbstractSet[int], order: dict[BrokerId, int]) -> Obstacles:
+        """List what is to be said of this broker."""
+        is_waiting = self.waits_for(frozenset())
+        lacking = [(needs, number) for needs, number in self.conditions if not needs.is_offline]
+        return Obstacles(
+            is_known=_is_observed(cluster),
+            is_up=self.is_up,
+            place=order.get(self.broker.broker),
+            offline_now=self.names.get("offline_partitions", 0),
+            under_min_isr_now=self.names.get("under_min_isr_partitions", 0),
+            unknown_min_isr=self.names.get(stop_effects.UNKNOWN_MIN_ISR, 0),
+            goes_offline=self.goes_offline(up),
+            waiting_partitions=sum(number for _, number in lacking),
+            waits_for=tuple(sorted(is_waiting)),
+            waits_for_down=tuple(sorted(is_waiting - up)),
+            unavoidable_offline=self.names.get(stop_effects.UNAVOIDABLE_OFFLINE, 0),
+            unavoidable_under_min_isr=self.names.get(stop_effects.UNAVOIDABLE_UNDER_MIN_ISR, 0),
+            voters=cluster.quorum_voters,
+            voters_caught_up=cluster.quorum_caught_up,
+            is_voter=cluster.quorum_voters is not None and self.broker.broker in cluster.quorum_voters,
+            keeps_quorum=keeps_quorum(self.broker.broker, cluster),
+            is_quorum_unavoidable=is_quorum_unavoidable(self.broker.broker, cluster),
+        )
+
+
+def _stop_of(broker: BrokerState, names: dict[str, int]) -> _Stop:
+    conditions = ((stop_effects.condition(name), number) for name, number in names.items())
+    return _Stop(broker, names, tuple((needs, number) for needs, number in conditions if needs is not None))
+
+
+def _order(stops: dict[BrokerId, _Stop], cluster: ClusterState, up: AbstractSet[int]) -> dict[BrokerId, int]:
+    """Return the place of each broker that can be restarted.
+
+    A restarted broker has caught up, which only adds to ISRs: it takes no other broker's place away. So taking any
+    broker that is free now ends with as many as any order can have.
+    """
+    order: dict[BrokerId, int] = {}
+    if not _is_observed(cluster):
+        return order
+
+    def rank(stop: _Stop) -> tuple[bool, int, int]:
+        return stop.broker.broker == cluster.controller, stop.names.get("led_partitions", 0), stop.broker.broker
+
+    waiting = sorted((stop for number, stop in stops.items() if number in up), key=rank)
+    while free := next((stop for stop in waiting if stop.is_free(cluster, order.keys())), None):
+        waiting.remove(free)
+        order[free.broker.broker] = len(order) + 1
+    return order
+
+
+def _is_observed(cluster: ClusterState) -> bool:
+    return cluster.has_baseline and cluster.sight_until is None
+
+
+def with_fresh_quorum(cluster: ClusterState) -> ClusterState:
+    """Return the cluster without what was reported of its voters too long ago: who has caught up since is unknown."""
+    at, now = cluster.quorum_observed_at, cluster.authority_watermark
+    is_old = at is not None and now is not None and now - at > QUORUM_FRESH
+    return cluster._replace(quorum_caught_up=None) if is_old else cluster
+
+
+def keeps_quorum(node: int, cluster: ClusterState, restarted: AbstractSet[int] = frozenset()) -> bool | None:
+    """Return whether a majority of the voters goes on if a node stops; None while it is unknown who has caught up.
+
+    A node that has no vote takes none away, and neither does one in a cluster whose voters nobody has reported: that is
+    said beside the advice. Source: KIP-595; a voter that has not caught up could not commit what the others wrote.
+
+    Args:
+        node: the broker, or the controller.
+        cluster: with its quorum.
+        restarted: nodes that have been restarted and have caught up.
+    """
+    voters = cluster.quorum_voters
+    if voters is None or node not in voters:
+        return True
+    if cluster.quorum_caught_up is None:
         return None
-    if any(tally.of_broker(broker.cluster_id, broker.broker, name) for name in _DANGERS):
-        return False
-    return None if tally.of_broker(broker.cluster_id, broker.broker, _UNKNOWN) else True
+    going_on = {*cluster.quorum_caught_up, *restarted} & set(voters) - {node}
+    return len(going_on) > len(voters) // 2
 
 
-def restart_order(brokers: Iterable[BrokerState], cluster: ClusterState, tally: SuspectTally) -> list[BrokerId]:
-    """Return the order in which to restart the brokers of one cluster that are safe to stop.
-
-    Fewest led partitions first, so that few leaders move, and late; the active controller last, because its failover
-    delays all others. Brokers that are fenced or shutting down are restarting already and are left out.
-    """
-    safe = [
-        broker
-        for broker in brokers
-        if is_safe_to_stop(broker, cluster, tally) and not broker.is_fenced and not broker.is_shutting_down
-    ]
-
-    def rank(broker: BrokerState) -> tuple[bool, int, int]:
-        led = tally.of_broker(broker.cluster_id, broker.broker, "led_partitions")
-        return broker.broker == cluster.controller, led, broker.broker
-
-    return [broker.broker for broker in sorted(safe, key=rank)]
+def is_quorum_unavoidable(node: int, cluster: ClusterState) -> bool:
+    """Return whether the quorum is lost by configuration when a node stops: it has too few voters, all caught up."""
+    voters = cluster.quorum_voters or ()
+    is_whole = cluster.quorum_caught_up is not None and set(voters) <= set(cluster.quorum_caught_up)
+    return node in voters and is_whole and len(voters) - 1 <= len(voters) // 2

@@ -31,6 +31,7 @@ def appeared(before: PartitionState | None, observed: PartitionObserved, draft: 
     """Add a partition that is new (created, or observed for the first time), or that exists again."""
     minimum = configured_min_isr(draft.min_isr, observed.cluster_id, observed.topic)
     after = partitions.first_state(observed, minimum)
+    after = after._replace(unobserved_micros=draft.cluster(observed).unobserved_micros)
     observed = _since_last_observation(observed, draft)
     is_baseline = observed.in_snapshot and not draft.cluster(observed).has_baseline
     missed = 0 if is_baseline else partitions.missed_between(None, observed)
@@ -79,6 +80,7 @@ def listed(block: PartitionsObserved, draft: Draft) -> None:
         if first is None:
             single = block.observation(row)
             first = partitions.first_state(single, minimum)._replace(**_cause_columns(None, None, single))
+            first = first._replace(unobserved_micros=draft.cluster(observed).unobserved_micros)
             draft.first_of_shape[shape] = first
         shapes.append(first)
     partitions_of_topic = ListedPartitions(block, shapes)
@@ -91,9 +93,11 @@ def listed(block: PartitionsObserved, draft: Draft) -> None:
 def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -> None:
     """Add one accepted change of an existing partition."""
     missed = partitions.missed_between(before, observed)
-    base, last_seen = before, _last_observed(draft.cluster(observed), observed, missed)
+    cluster = draft.cluster(observed)
+    base, last_seen = partitions.settled(before, cluster), _last_observed(cluster, observed, missed)
     if last_seen is not None:
-        base = partitions.with_unobserved_gap(before, last_seen, observed.occurred_not_after)
+        if not _is_gap_of_all(cluster):
+            base = partitions.with_unobserved_gap(base, last_seen, observed.occurred_not_after)
         observed = replace(observed, occurred_not_before=min(last_seen, observed.occurred_not_before))
     minimum = configured_min_isr(draft.min_isr, observed.cluster_id, observed.topic)
     after = partitions.next_state(base, observed, minimum)
@@ -134,6 +138,12 @@ def _last_observed(cluster: ClusterState, observed: PartitionObserved, missed: i
     return cluster.sight_until if observed.partition_epoch is None else None
 
 
+def _is_gap_of_all(cluster: ClusterState) -> bool:
+    """Return whether the observation gap that a full report closes was recorded as one of every partition."""
+    begin, end = cluster.sight_until, cluster.observed_since
+    return begin is not None and end is not None and begin < end
+
+
 def _since_last_observation(observed: AnyObservation, draft: Draft) -> AnyObservation:
     """Widen the time window of an observation that ends a gap: the change can have occurred at any time in the gap."""
     gap_begin = draft.cluster(observed).sight_until
@@ -146,7 +156,7 @@ def vanished(before: PartitionState, observed: Observation, evidence: Evidence, 
     """Replace a partition that does not exist any more by its tombstone."""
     observed = _since_last_observation(observed, draft)
     offset = getattr(observed, "metadata_offset", None)
-    after = partitions.deleted(before, observed.occurred_not_after, offset)
+    after = partitions.deleted(partitions.settled(before, draft.cluster(observed)), observed.occurred_not_after, offset)
     after = after._replace(change_number=before.change_number + 1, **_cause_columns(Cause.DELETED, evidence, observed))
     draft.put_partition(after)
     draft.changes.append(
@@ -200,7 +210,8 @@ def reconfigured(topic_id: TopicId, observed: ConfigObserved, draft: Draft) -> N
         minimum = configured_min_isr(draft.min_isr, before.cluster_id, before.topic)
         if before.is_deleted or minimum == before.min_isr_configured:
             continue
-        after = partitions.with_health(before, minimum, _effective_from(before, observed, draft))
+        base = partitions.settled(before, draft.cluster(observed))
+        after = partitions.with_health(base, minimum, _effective_from(before, observed, draft))
         after = after._replace(change_number=before.change_number + 1, changed_at=before.changed_at)
         draft.put_partition(after)
         draft.changes.append(

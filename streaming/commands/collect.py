@@ -112,12 +112,13 @@ def _simulated(scenario: str, settings: Settings, speed: float, seed: int) -> So
 def _observing(settings: Settings, bus: Path) -> list[Source]:
     """Create the sources for a real cluster, the primary one first."""
     from streaming.contracts.observations import SourceKind
+    from streaming.sources.metadata_log.voters import open_voters
 
     log = _metadata_log(settings, bus)
     if log is None:
         return [_admin(settings, SourceKind.POLL), *_broker_metrics(settings, None)]
     admin = _admin(settings, SourceKind.NONE, is_primary_whole=lambda: log.is_whole)
-    return [log, admin, *_broker_metrics(settings, log.cluster_id)]
+    return [log, admin, open_voters(settings), *_broker_metrics(settings, log.cluster_id)]
 
 
 def _metadata_log(settings: Settings, bus: Path) -> MetadataLogSource | None:

@@ -14,6 +14,7 @@
 - ``health``         the definitions of under-replicated, under min ISR, offline, lag
 - ``totals``         counters of a partition, and how an open episode adds to them
 - ``state``          the state of partitions, brokers, clusters and sources; most columns are derived from it
+- ``stop_effects``   what would happen to a partition if one of its in-sync replicas stopped
 - ``tally``          counts of partitions per broker and per cluster, updated change by change
 - ``columns``        the columns of the tables, in groups that several tables share
 - ``sample_tables``  the tables of sampled values

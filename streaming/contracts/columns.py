@@ -71,15 +71,34 @@ BROKER_COUNTS: Final = (
     Column("under_min_isr_partitions", "long", "partitions it has a replica of that are under min ISR"),
     Column("offline_partitions", "long", "partitions it has a replica of that have no leader"),
     Column("would_go_under_min_isr", "long", "partitions that would go under min ISR if it stopped; null: unknown"),
-    Column("would_go_offline", "long", "partitions that would lose their last in-sync replica if it stopped now"),
+    Column("would_go_offline", "long", "partitions that nobody could lead if it stopped now"),
     Column("unknown_min_isr_partitions", "long", "partitions whose ISR has it and whose minimum is unknown"),
 )
 
 # Why and in which order brokers may be stopped: advice for one broker at a time.
 BROKER_ADVICE: Final = (
-    Column("is_safe_to_stop", "boolean", "no partition would go offline or under min ISR; null while unknown"),
-    Column("restart_order", "int", "place in the recommended order, from 1; null where it is not safe or not up"),
+    Column(
+        "is_safe_to_stop",
+        "boolean",
+        "no partition is or would be offline or under min ISR, and the controller quorum "
+        "keeps its majority; null while unknown",
+    ),
+    Column(
+        "restart_order",
+        "int",
+        "place in the recommended order, from 1; null where every order loses what could be avoided, or it is not up",
+    ),
     Column("suspect_score", "double", "how much it explains of every ISR that is shrunk now, 0 to 1"),
+    Column(
+        "unavoidable_offline", "long", "partitions that its restart takes offline in any order: they have one replica"
+    ),
+    Column(
+        "unavoidable_under_min_isr",
+        "long",
+        "partitions that its restart takes under min ISR in any order: they have no more replicas than that",
+    ),
+    Column("is_quorum_voter", "boolean", "it has a vote in the controller quorum; null while unknown"),
+    Column("restart_reason", "string", "why it may or may not be restarted, in words"),
 )
 
 # What the partitions of one cluster add up to now.

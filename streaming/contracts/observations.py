@@ -200,13 +200,18 @@ class BrokerObserved(Observation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerObserved(Observation):
-    """Who leads the metadata quorum, and in which raft epoch."""
+    """Who leads the metadata quorum, and in which raft epoch; who votes, where the source sees it (DescribeQuorum).
+
+    ``voters`` None: not seen. ``caught_up`` None: it is unknown which of them have what the leader has.
+    """
 
     kind: ClassVar[str] = "controller"
 
     metadata_offset: Offset | None = None
     controller: int
     controller_epoch: int
+    voters: tuple[int, ...] | None = None
+    caught_up: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

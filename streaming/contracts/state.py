@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin, get_
 from streaming.contracts.columns import TOPIC_MIN_ISR, Column
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros, Offset, TopicId
 from streaming.contracts.observations import ConfigOrigin, SourceKind
+from streaming.contracts.totals import ObservedTime
 
 # A field's plain type follows from its Python type; an int is 32 bits wide unless it says otherwise.
 Long = Annotated[int, "long"]
@@ -83,6 +84,7 @@ class PartitionState(NamedTuple):
     change_number: Annotated[Long, "accepted changes of this partition; the baseline is 0"] = 0
     metadata_offset: Annotated[Offset | None, "metadata log offset of the last change"] = None
     metadata_index: Annotated[int, "order within that offset"] = 0
+    unobserved_micros: Annotated[Long, "cluster_state.unobserved_micros as of the last change (see there)"] = 0
 
 
 class BrokerState(NamedTuple):
@@ -129,6 +131,18 @@ class ClusterState(NamedTuple):
     expired_under_replicated_seconds: Annotated[float, "total of the dropped tombstones"] = 0.0
     expired_under_min_isr_seconds: Annotated[float, "total of the dropped tombstones"] = 0.0
     expired_unknown_seconds: Annotated[float, "total of the dropped tombstones"] = 0.0
+    # A broker with a vote is a combined node. Only DescribeQuorum reports them.
+    quorum_voters: Annotated[tuple[int, ...] | None, "voters of the controller quorum; null while unknown"] = None
+    quorum_caught_up: Annotated[tuple[int, ...] | None, "those that have caught up; null while unknown"] = None
+    quorum_observed_at: Annotated[Micros | None, "when that was last reported, to the minute; null for never"] = None
+    # What it has more than a partition has is unknown time of that partition, and not of its open episodes.
+    unobserved_micros: Annotated[Long, "time without observation of any partition, in all, which no log proved"] = 0
+    observed_since: Annotated[Micros | None, "end of the last such time; null for none"] = None
+
+    @property
+    def observed(self) -> ObservedTime:
+        """Up to when, and for how long in all not, the cluster was observed."""
+        return ObservedTime(self.authority_watermark, self.unobserved_micros)
 
     def has_expired(self, partition: PartitionState) -> bool:
         """Return whether a partition is a tombstone that this cluster has dropped."""

@@ -97,6 +97,7 @@ PARTITION_STATE_TABLE: Final = Table(
     comment="The current state of every partition",
     columns=(*CLUSTER, *PARTITION_IDENTITY, *PARTITION_STATE, *AS_OF),
     key=("cluster_id", "topic_id", "partition"),
+    layout=2,
 )
 
 BROKER_STATE_TABLE: Final = Table(
@@ -115,6 +116,7 @@ BROKER_STATE_TABLE: Final = Table(
         *AS_OF,
     ),
     key=("cluster_id", "broker"),
+    layout=2,
 )  # fmt: skip
 
 CLUSTER_STATE_TABLE: Final = Table(
@@ -128,6 +130,7 @@ CLUSTER_STATE_TABLE: Final = Table(
         *AS_OF,
     ),
     key=("cluster_id",),
+    layout=2,
 )
 
 INCIDENTS: Final = Table(

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from streaming.contracts import health
 from streaming.contracts.identifiers import NO_LEADER, BrokerId
-from streaming.contracts.totals import COUNTS, EPISODES, SECONDS, TOTALS
+from streaming.contracts.stop_effects import effects_of_stop
+from streaming.contracts.totals import COUNTS, EPISODES, SECONDS, TOTALS, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from streaming.contracts.identifiers import ClusterId, Micros
+    from streaming.contracts.identifiers import ClusterId
     from streaming.contracts.state import PartitionState
+    from streaming.contracts.totals import ObservedTime
 
 MICROS_OF_TOTALS: Final = 1_000_000  # totals are summed in whole microseconds
 _SINCE: Final = tuple((f"{name}_seconds", f"{name}_since") for name in EPISODES)
@@ -28,10 +30,12 @@ COLUMN_OF_STATE: Final = {
     state: state if state == health.PARTITIONS else f"{state}_{health.PARTITIONS}" for state in health.STATES
 }
 # Totals, then of each kind of episode how many are open, and the sum of their begins.
+# Begins are in observed time: the time without observation before them, in all, is taken away. Of unknown time itself
+# that is the begin: it is counted from there in every live partition.
 _NAMES: Final = (*TOTALS, *(f"{name}/open" for name, _ in _SINCE), *(f"{name}/since" for name, _ in _SINCE))
 _EPISODES: Final = len(_SINCE)
-_TOTALS_OF: Final = attrgetter(*COUNTS, *SECONDS, *(since for _, since in _SINCE))
-_NO_TOTALS: Final = (*[0] * len(TOTALS), *[None] * _EPISODES)
+_COLUMNS_OF: Final = attrgetter(*COUNTS, *SECONDS, *(since for _, since in _SINCE), "unobserved_micros", "is_deleted")
+_NO_TOTALS: Final = (*[0] * len(TOTALS), *[None] * _EPISODES, 0)
 # What is added: whose count (None: the cluster's), and which.
 Contribution = tuple["BrokerId | None", str]
 
@@ -54,6 +58,7 @@ class Shape(NamedTuple):
     leader: BrokerId
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
+    elr: tuple[BrokerId, ...]
     adding_replicas: tuple[BrokerId, ...]
     removing_replicas: tuple[BrokerId, ...]
     min_isr_effective: int | None
@@ -83,24 +88,9 @@ def contributions(partition: Shape) -> list[Contribution]:
     if partition.is_offline:
         hosted.append("offline_partitions")
     contributions += [(broker, name) for broker in partition.replicas for name in hosted]
-    in_sync = ["in_sync_partitions", *_at_stake(partition)]
+    in_sync = ["in_sync_partitions", *effects_of_stop(partition)]
     contributions += [(broker, name) for broker in partition.isr for name in in_sync]
     return contributions
-
-
-def _at_stake(partition: Shape) -> list[str]:
-    """Name what would happen to a partition if any one of its in-sync replicas stopped now.
-
-    Eligible leader replicas (KIP-966) are not counted on: they are known to have been fenced or to lag when they left
-    the ISR, and no observation shows whether one of them could still lead.
-    """
-    left, minimum = len(partition.isr) - 1, partition.min_isr_effective
-    at_stake = [] if partition.is_offline or left else ["would_go_offline"]
-    if minimum is None:
-        at_stake.append("unknown_min_isr_partitions")
-    elif left < minimum and not partition.is_under_min_isr:
-        at_stake.append("would_go_under_min_isr")
-    return at_stake
 
 
 class Tally:
@@ -131,7 +121,7 @@ class Tally:
             uncounted[was] -= 1
             uncounted[now] += 1
         totals = self._totals[after.cluster_id]
-        for place, (had, has) in enumerate(zip(_TOTALS_OF(before), _TOTALS_OF(after), strict=True)):
+        for place, (had, has) in enumerate(zip(_totals_of(before), _totals_of(after), strict=True)):
             if had != has:  # a change moves one or two of a dozen totals
                 for name, value in _added(place, (has,)):
                     totals[name] += value
@@ -192,12 +182,20 @@ class Tally:
         counts = self._counted()[cluster_id].items()
         return {broker: value for (broker, each), value in counts if each == name and broker is not None and value}
 
+    def of_brokers(self, cluster_id: ClusterId) -> dict[BrokerId, dict[str, int]]:
+        """Return every count of every broker of a cluster, those that are 0 left out."""
+        brokers: defaultdict[BrokerId, dict[str, int]] = defaultdict(dict)
+        for (broker, name), value in self._counted()[cluster_id].items():
+            if broker is not None and value:
+                brokers[broker][name] = value
+        return brokers
+
     def of_cluster(self, cluster_id: ClusterId, name: str) -> int:
         """Return one count of a cluster."""
         return self._counted()[cluster_id][None, name]
 
-    def total(self, cluster_id: ClusterId, name: str, watermark: Micros | None) -> int | float:
-        """Return one total of ``contracts.totals`` over a cluster; seconds with the open episodes up to the watermark.
+    def total(self, cluster_id: ClusterId, name: str, observed: ObservedTime) -> int | float:
+        """Return one total of ``contracts.totals`` over a cluster; seconds with what is open up to the watermark.
 
         Whole microseconds are summed, so that what is added and taken away leaves nothing behind.
         """
@@ -206,13 +204,18 @@ class Tally:
         if name in COUNTS:
             return closed
         begun = totals[f"{name}/open"]
-        running = 0 if watermark is None else watermark * begun - totals[f"{name}/since"]
+        if name == UNKNOWN:
+            running = observed.unobserved * self.of_cluster(cluster_id, health.PARTITIONS) - totals[f"{name}/since"]
+        elif observed.watermark is None:
+            running = 0
+        else:
+            running = (observed.watermark - observed.unobserved) * begun - totals[f"{name}/since"]
         return (closed + max(0, running)) / MICROS_OF_TOTALS
 
     def add_alike(self, partition: PartitionState, count: int) -> None:
         """Add so many partitions that are counted like this one; take them away if the count is negative."""
         self._uncounted[partition.cluster_id][_shape(partition)] += count
-        numbers = _TOTALS_OF(partition)
+        numbers = _totals_of(partition)
         if numbers != _NO_TOTALS:
             totals = self._totals[partition.cluster_id]
             for place, number in enumerate(numbers):
@@ -223,7 +226,7 @@ class Tally:
         """Add the partitions of one cluster, column by column: a start has a million of them."""
         self._uncounted[cluster_id].update(map(_shape, partitions))
         totals = self._totals[cluster_id]
-        for place, numbers in enumerate(zip(*map(_TOTALS_OF, partitions), strict=True)):
+        for place, numbers in enumerate(zip(*map(_totals_of, partitions), strict=True)):
             for name, value in _added(place, numbers):
                 totals[name] += value
 
@@ -244,8 +247,17 @@ def _shape(partition: PartitionState) -> tuple[Any, ...]:
     return partition.partition == 0, *_SHAPE_OF(partition)
 
 
+def _totals_of(partition: PartitionState) -> tuple[Any, ...]:
+    """Return what a partition adds at each place: totals, begins of open episodes, begin of unknown time."""
+    *numbers, unobserved, is_deleted = _COLUMNS_OF(partition)
+    if not unobserved:
+        return *numbers, 0
+    begins = (None if since is None else since - unobserved for since in numbers[len(TOTALS) :])
+    return *numbers[: len(TOTALS)], *begins, 0 if is_deleted else unobserved
+
+
 def _added(place: int, numbers: Iterable[float | None]) -> list[tuple[str, int]]:
-    """Return what numbers at one place of ``_TOTALS_OF`` add to the totals of ``_NAMES``.
+    """Return what numbers at one place of ``_totals_of`` add to the totals of ``_NAMES``.
 
     Whole microseconds, so that sums come back to zero; a begin adds an open episode, too.
     """
@@ -253,6 +265,8 @@ def _added(place: int, numbers: Iterable[float | None]) -> list[tuple[str, int]]
         added = [(_NAMES[place], int(sum(filter(None, numbers))))]
     elif place < len(TOTALS):
         added = [(_NAMES[place], sum(round(number * MICROS_OF_TOTALS) for number in filter(None, numbers)))]
+    elif place == len(TOTALS) + _EPISODES:
+        added = [(f"{UNKNOWN}/since", int(sum(filter(None, numbers))))]
     else:
         begins = [int(number) for number in numbers if number is not None]  # an episode may begin at 0
         added = [(_NAMES[place], len(begins)), (_NAMES[place + _EPISODES], sum(begins))]

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from streaming.contracts.state import PartitionState
 from streaming.contracts.tally import MICROS_OF_TOTALS, Shape
-from streaming.contracts.totals import COUNTS, EPISODES, SECONDS
+from streaming.contracts.totals import COUNTS, EPISODES, SECONDS, UNKNOWN
 from streaming.delta.state_rows import fields_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,11 @@ def _totals(rows: pa.Table) -> Iterator[tuple[ClusterId, dict[str, int]]]:
     columns |= {
         name: pc.round(pc.multiply(rows[name], pa.scalar(float(MICROS_OF_TOTALS)))).cast(pa.int64()) for name in SECONDS
     }
-    columns |= {f"{name}_seconds/since": rows[f"{name}_since"].cast(pa.int64()) for name in EPISODES}
+    unobserved = pc.fill_null(rows["unobserved_micros"], 0)
+    columns |= {
+        f"{name}_seconds/since": pc.subtract(rows[f"{name}_since"].cast(pa.int64()), unobserved) for name in EPISODES
+    }
+    columns |= {f"{UNKNOWN}/since": pc.if_else(rows["is_deleted"], 0, unobserved)}
     columns = {name: column.cast(_ANY_SUM) for name, column in columns.items()}
     sums = [(name, "sum") for name in columns]
     open_ones = [(f"{name}_seconds/since", "count") for name in EPISODES]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from streaming.changes.restart_safety import is_safe_to_stop, restart_order
+from streaming.changes.restart_safety import restart_advice
 from streaming.contracts.columns import BROKER_ADVICE, BROKER_COUNTS, CLUSTER_COUNTS, CLUSTER_TOTALS
 from streaming.contracts.health import known_by_minimum
 from streaming.delta.state_rows import min_isr_rows
@@ -55,13 +55,9 @@ def _advice(state: ReplicationState, tally: SuspectTally) -> dict[BrokerKey, dic
     advice: dict[BrokerKey, dict[str, Any]] = {}
     for cluster in state.clusters.values():
         brokers = [broker for broker in state.brokers.values() if broker.cluster_id == cluster.cluster_id]
-        order = {broker: place for place, broker in enumerate(restart_order(brokers, cluster, tally), start=1)}
-        for broker in brokers:
-            advice[broker.cluster_id, broker.broker] = {
-                "is_safe_to_stop": is_safe_to_stop(broker, cluster, tally),
-                "restart_order": order.get(broker.broker),
-                "suspect_score": tally.suspect_score(broker.cluster_id, broker.broker),
-            }
+        for broker, advised in restart_advice(brokers, cluster, tally).items():
+            score = tally.suspect_score(cluster.cluster_id, broker)
+            advice[cluster.cluster_id, broker] = {**advised._asdict(), "suspect_score": score}
     return advice
 
 
@@ -71,7 +67,7 @@ def cluster_rows(state: ReplicationState, tally: SuspectTally, version: int) -> 
 
 
 def _cluster_row(cluster: ClusterState, state: ReplicationState, tally: SuspectTally, version: int) -> dict[str, Any]:
-    cluster_id, watermark = cluster.cluster_id, cluster.authority_watermark
+    cluster_id = cluster.cluster_id
     minima = [item for item in sorted(state.min_isr.items()) if item[0].cluster_id == cluster_id]
     counts = {column.name: tally.of_cluster(cluster_id, column.name) for column in CLUSTER_COUNTS}
     return {
@@ -80,7 +76,8 @@ def _cluster_row(cluster: ClusterState, state: ReplicationState, tally: SuspectT
         **counts,
         **{name: _by_minimum(name, counts) for name in ("under_min_isr_partitions", "at_min_isr_partitions")},
         **{
-            column.name: tally.total(cluster_id, column.name, watermark) + getattr(cluster, f"expired_{column.name}")
+            column.name: tally.total(cluster_id, column.name, cluster.observed)
+            + getattr(cluster, f"expired_{column.name}")
             for column in CLUSTER_TOTALS
         },
         "as_of_version": version,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 HOUR: Final = Micros(3_600_000_000)
 _MAX_BLOCK: Final = Micros(1_000_000)  # of one poll
 _AT_ONCE: Final = Micros(0)
+_BLIND_MICROS: Final = 60_000_000  # a poll that is later than this was not merely slow
 _DEFAULTS: Final = {
     "client.id": "isrwatch",
     "log_level": "2",  # errors are reported by exceptions and error_cb
@@ -102,6 +103,7 @@ class AdminSource:
         self._properties = {**_DEFAULTS, **client, "error_cb": self._client_errors}
         self._corroborating_micros = min(offsets_micros, config_micros)
         is_primary = source_kind is SourceKind.POLL
+        self._blind_after = max(_BLIND_MICROS, 2 * poll_micros)
         self._metadata_due = _Timer(poll_micros if is_primary else self._corroborating_micros)
         self._offsets_due = _Timer(offsets_micros)
         self._configs_due = _Timer(config_micros)
@@ -222,7 +224,7 @@ class AdminSource:
         self._reported_until = end
         envelope["occurred_not_before"] = Micros(min(max((before or read).began + skew, start), end))
         envelope["occurred_not_after"] = Micros(end)
-        reason = self._snapshot_reason(before, read, now)
+        reason = self._snapshot_reason(before, read, now, silence=end - start)
         if before is None or reason is not None:
             self._missed_changes = False
             return snapshot(
@@ -234,11 +236,12 @@ class AdminSource:
             )
         return steps(before.view, read.view, envelope) or [Heartbeat(**envelope)]
 
-    def _snapshot_reason(self, before: Read | None, read: Read, now: Micros) -> SnapshotReason | None:
+    def _snapshot_reason(self, before: Read | None, read: Read, now: Micros, *, silence: int) -> SnapshotReason | None:
         is_due = self._snapshot_due.take_due(now)
         if before is None or before.view.cluster_id != read.view.cluster_id:
             return SnapshotReason.START
-        if self._missed_changes:
+        # A machine that was suspended noticed no failure: its polls are as far apart as if they had failed.
+        if self._missed_changes or silence > self._blind_after:
             return SnapshotReason.HISTORY_LOST
         return SnapshotReason.PERIODIC if is_due or not has_same_members(before.view, read.view) else None
 

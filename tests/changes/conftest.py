@@ -79,9 +79,14 @@ class Story:
         self.add(observed)
         return observed
 
-    def snapshot(self, partitions: Iterable[dict[str, Any]] = ({},), brokers: tuple[int, ...] = (1, 2, 3)) -> None:
+    def snapshot(
+        self,
+        partitions: Iterable[dict[str, Any]] = ({},),
+        brokers: tuple[int, ...] = (1, 2, 3),
+        reason: SnapshotReason = SnapshotReason.START,
+    ) -> None:
         offset = self.offset if self.authority is SourceKind.METADATA_LOG else None
-        self.add(SnapshotBegin(**self.envelope(), metadata_offset=offset, snapshot_id="s", reason=SnapshotReason.START))
+        self.add(SnapshotBegin(**self.envelope(), metadata_offset=offset, snapshot_id="s", reason=reason))
         for broker in brokers:
             self.add(
                 BrokerObserved(

@@ -13,7 +13,7 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, EventKind, Evidence, Subject
 from streaming.contracts.identifiers import ClusterId
-from streaming.contracts.observations import ConfigOrigin, SourceKind
+from streaming.contracts.observations import ConfigOrigin, SnapshotReason, SourceKind
 from streaming.contracts.state import ConfigKey
 
 if TYPE_CHECKING:
@@ -346,9 +346,9 @@ def test_totals_outlive_a_topic_that_goes_and_comes_back_under_its_id(poll: Any)
     poll.snapshot([{"partition_epoch": None}])
     poll.later().partition(isr=(1, 2), partition_epoch=None, **LAG)
     poll.later(10)
-    poll.snapshot([])
+    poll.snapshot([], reason=SnapshotReason.PERIODIC)
     poll.later(10)
-    poll.snapshot([{"partition_epoch": None}])
+    poll.snapshot([{"partition_epoch": None}], reason=SnapshotReason.PERIODIC)
 
     state, _ = run(poll.seen)
     partition = next(state.partitions())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,12 +10,14 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from streaming.changes.fold import fold
-from streaming.changes.restart_safety import is_safe_to_stop, restart_order
+from streaming.changes.restart_safety import RestartAdvice, restart_advice
 from streaming.changes.state import ReplicationState
 from streaming.changes.tally import SuspectTally, contributions_with_blame
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros
+from streaming.contracts.observations import ControllerObserved, SourceKind
 from streaming.sources.image import ClusterImage
 from tests.changes.conftest import Story
+from tests.changes.restart_oracle import judge
 from tests.changes.test_tally import shape_of
 
 if TYPE_CHECKING:
@@ -76,11 +79,13 @@ def test_what_is_told_of_stopping_a_broker_happens_when_it_stops(
         name: {
             (p.topic, p.partition)
             for p in before.partitions()
-            if (victim, name) in set(contributions_with_blame(shape_of(p)))
+            if any(who == victim and each.startswith(name) for who, each in contributions_with_blame(shape_of(p)))
         }
         for name in ("would_go_offline", "would_go_under_min_isr")
     }
 
+    tally = SuspectTally(before.partitions())
+    would_go_offline = restart_advice(before.brokers.values(), before.clusters[CLUSTER], tally)[BrokerId(victim)][0]
     it.inflict(("kill", victim))
     it.run_until(lambda: it.cluster.controller.registry.brokers[victim].fenced)  # before anybody comes back
     pairs = list(zip(before.partitions(), seen(it).partitions(), strict=True))
@@ -94,6 +99,7 @@ def test_what_is_told_of_stopping_a_broker_happens_when_it_stops(
     assert at_stake["would_go_under_min_isr"] == under
     assert at_stake["would_go_offline"] >= offline
     assert elr or at_stake["would_go_offline"] == offline
+    assert would_go_offline == len(offline)
     assert all(now.leader != NO_LEADER for was, now in pairs if not was.is_offline and victim not in was.isr)
 
 
@@ -103,11 +109,16 @@ def known(told: Sequence[Observation]) -> tuple[ReplicationState, SuspectTally]:
     return state, SuspectTally(state.partitions())
 
 
-def advice(told: Sequence[Observation]) -> tuple[dict[int, bool | None], list[BrokerId]]:
+def advised(told: Sequence[Observation], **quorum: Any) -> dict[int, RestartAdvice]:
     state, tally = known(told)
-    cluster, brokers = state.clusters[CLUSTER], list(state.brokers.values())
-    safe = {broker.broker: is_safe_to_stop(broker, cluster, tally) for broker in brokers}
-    return safe, restart_order(brokers, cluster, tally)
+    cluster = state.clusters[CLUSTER]._replace(**quorum)
+    return {int(broker): each for broker, each in restart_advice(state.brokers.values(), cluster, tally).items()}
+
+
+def advice(told: Sequence[Observation]) -> tuple[dict[int, bool | None], list[int]]:
+    each = advised(told)
+    placed = sorted((advice.restart_order, broker) for broker, advice in each.items() if advice.restart_order)
+    return {broker: advice.is_safe_to_stop for broker, advice in each.items()}, [broker for _, broker in placed]
 
 
 def test_brokers_with_few_leaders_come_first_and_the_controller_last(story: Story) -> None:
@@ -118,11 +129,104 @@ def test_brokers_with_few_leaders_come_first_and_the_controller_last(story: Stor
     assert advice(story.seen) == ({1: True, 2: True, 3: True}, [3, 1, 2])
 
 
-def test_a_broker_whose_loss_would_stop_writes_is_not_safe_and_has_no_place(story: Story) -> None:
+def test_a_broker_whose_loss_would_stop_writes_is_not_safe_and_waits_for_the_one_that_is_behind(story: Story) -> None:
     story.config("2")
     story.snapshot([{"isr": (1, 2)}])
 
-    assert advice(story.seen) == ({1: False, 2: False, 3: True}, [3])
+    assert advice(story.seen) == ({1: False, 2: False, 3: True}, [3, 2, 1])
+    assert advised(story.seen)[2].restart_reason.startswith("only after broker 3 of this order")
+
+    story.later().broker(3, fenced=True)
+    assert advice(story.seen) == ({1: False, 2: False, 3: True}, [])
+    down = "1 partition would go under min ISR: broker 3 must catch up first (down: 3)"
+    assert advised(story.seen)[1].restart_reason.startswith(down)
+
+
+def test_no_broker_of_a_partition_under_its_minimum_is_safe(story: Story) -> None:
+    """Whoever is stopped cannot catch up, and it refuses writes until somebody has."""
+    story.config("3")
+    story.snapshot([{"isr": (1, 2)}, {"replicas": (4, 5, 6), "isr": (4, 5, 6), "leader": 4}], brokers=(1, 2, 3, 7))
+
+    assert advice(story.seen) == ({1: False, 2: False, 3: False, 7: True}, [7])
+    waiting = "1 partition it has a replica of are under min ISR already: wait until they have recovered"
+    assert advised(story.seen)[3].restart_reason.startswith(waiting)
+
+
+def test_what_the_configuration_makes_unavoidable_is_named_and_does_not_empty_the_order(story: Story) -> None:
+    story.config("2")
+    one, two = {"replicas": (1,), "isr": (1,)}, {"replicas": (2, 3), "isr": (2, 3), "leader": 2}
+    story.snapshot([one, two, {"leader": 3}])
+
+    assert advice(story.seen) == ({1: False, 2: False, 3: False}, [1, 2, 3])
+    each = advised(story.seen)
+    assert [(e.unavoidable_offline, e.unavoidable_under_min_isr) for e in each.values()] == [(1, 0), (0, 1), (0, 1)]
+    assert "1 partition with one replica go offline while it is down" in each[1].restart_reason
+    assert "no more replicas than min ISR refuse acks=all writes" in each[2].restart_reason
+
+
+def test_an_eligible_leader_replica_that_is_up_takes_over(story: Story) -> None:
+    story.config("2")
+    story.snapshot([{"isr": (1,), "elr": (2,)}])
+    assert advised(story.seen)[1].would_go_offline == 0
+
+    story.later().broker(2, fenced=True)
+    assert advised(story.seen)[1].would_go_offline == 1
+    assert "and 1 would go offline" in advised(story.seen)[1].restart_reason
+
+
+@pytest.mark.parametrize(
+    ("voters", "caught_up", "safe", "words"),
+    [
+        ((1, 2, 3), (1, 2, 3), {1: True, 2: True, 3: True}, "every partition stays"),
+        ((1, 2, 3), (1, 2), {1: False, 2: False, 3: True}, "only after"),
+        ((1, 8, 9), (1, 8), {1: False, 2: True, 3: True}, "would lose its majority: voter 9 must catch up first"),
+        ((7, 8, 9), (7,), {1: True, 2: True, 3: True}, "every partition stays"),
+        ((1,), (1,), {1: False, 2: True, 3: True}, "the controller quorum of 1 voters has no majority"),
+        ((1, 2, 3), None, {1: None, 2: None, 3: None}, "unknown: which voters"),
+        (None, None, {1: True, 2: True, 3: True}, "whether it has a vote in the controller quorum is unknown"),
+    ],
+)
+def test_a_vote_in_the_controller_quorum_counts(
+    story: Story, voters: Any, caught_up: Any, safe: dict[int, bool | None], words: str
+) -> None:
+    story.config("1")
+    story.snapshot()
+    each = advised(story.seen, quorum_voters=voters, quorum_caught_up=caught_up)
+
+    assert {broker: advice.is_safe_to_stop for broker, advice in each.items()} == safe
+    assert words in each[1].restart_reason
+    is_voter = None if voters is None else 1 in voters
+    assert each[1].is_quorum_voter is is_voter
+
+
+def test_the_newest_report_of_the_voters_counts_and_an_old_one_says_nothing_of_who_has_caught_up(story: Story) -> None:
+    def voters(source: str, at: int, *caught_up: int) -> ControllerObserved:
+        envelope = {**story.envelope(), "source": source, "authority": SourceKind.NONE, "sequence": 0}
+        times = {name: Micros(at) for name in ("occurred_not_before", "occurred_not_after", "collected_at")}
+        return ControllerObserved(
+            **{**envelope, **times}, controller=1, controller_epoch=1, voters=(1, 2, 3), caught_up=caught_up
+        )
+
+    story.config("1")
+    story.snapshot()
+    now = story.now
+    state, _ = known([*story.seen, voters("quorum:a", now + 2, 1, 2), voters("quorum:b", now + 1, 1, 2, 3)])
+    cluster = state.clusters[CLUSTER]
+    assert (cluster.quorum_voters, cluster.quorum_caught_up) == ((1, 2, 3), (1, 2))
+
+    quorum = {"quorum_voters": (1, 2, 3), "quorum_caught_up": (1, 2, 3), "quorum_observed_at": Micros(now)}
+    assert advised(story.seen, **quorum)[1].is_safe_to_stop is True
+    story.later(300).heartbeat()
+    assert advised(story.seen, **quorum)[1].is_safe_to_stop is None
+
+
+def test_random_clusters_by_brute_force() -> None:
+    """All orders of all brokers that are up; ``python -m tests.changes.restart_oracle`` judges as many as asked."""
+    seed = random.SystemRandom().randrange(1 << 32)
+    print(f"python -m tests.changes.restart_oracle --seed {seed} --states 400")
+    judged = judge(400, seed)
+    assert judged.states == 400
+    assert min(judged.empty, judged.partial, judged.unavoidable) > 10
 
 
 def test_a_broker_with_a_partition_of_unknown_minimum_is_neither_safe_nor_unsafe(story: Story) -> None:

@@ -13,7 +13,7 @@ from streaming.contracts.columns import BROKER_COUNTS, CLUSTER_COUNTS, CLUSTER_T
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import ConfigOrigin
 from streaming.contracts.tally import Shape
-from streaming.contracts.totals import seconds_until
+from streaming.contracts.totals import ObservedTime
 from tests.changes.conftest import LAG, Story
 
 if TYPE_CHECKING:
@@ -61,16 +61,19 @@ def counted(told: Sequence[Observation], size: int) -> tuple[ReplicationState, S
     return state, tally
 
 
+NEVER = ObservedTime()
+
+
 def shape_of(partition: PartitionState) -> Shape:
     return Shape(partition.partition == 0, *(getattr(partition, name) for name in Shape._fields[1:]))
 
 
-def told_by(tally: SuspectTally, watermark: Any = None) -> dict[Any, Any]:
+def told_by(tally: SuspectTally, observed: ObservedTime = NEVER) -> dict[Any, Any]:
     """Every number of a tally."""
     brokers = {(b, c.name): tally.of_broker(CLUSTER, BrokerId(b), c.name) for b in range(1, 5) for c in BROKER_COUNTS}
     cluster = {column.name: tally.of_cluster(CLUSTER, column.name) for column in CLUSTER_COUNTS}
     scores = {b: tally.suspect_score(CLUSTER, BrokerId(b)) for b in range(1, 5)}
-    return brokers | cluster | scores | {c.name: tally.total(CLUSTER, c.name, watermark) for c in CLUSTER_TOTALS}
+    return brokers | cluster | scores | {c.name: tally.total(CLUSTER, c.name, observed) for c in CLUSTER_TOTALS}
 
 
 @settings(max_examples=60)
@@ -79,20 +82,20 @@ def test_a_tally_that_follows_the_changes_is_one_that_counts_everything_anew(
     told: list[Observation], size: int
 ) -> None:
     state, tally = counted(told, size)
-    watermark = state.clusters[CLUSTER].authority_watermark
+    observed = state.clusters[CLUSTER].observed
 
-    assert told_by(SuspectTally(state.partitions()), watermark) == told_by(tally, watermark)
+    assert told_by(SuspectTally(state.partitions()), observed) == told_by(tally, observed)
 
 
 @settings(max_examples=60)
 @given(told=stories())
 def test_counts_and_totals_are_those_that_a_person_would_count(told: list[Observation]) -> None:
     state, tally = counted(told, 1)
-    watermark = state.clusters[CLUSTER].authority_watermark
+    observed = state.clusters[CLUSTER].observed
     everything = list(state.partitions())
     live = [partition for partition in everything if not partition.is_deleted]
 
-    numbers = told_by(tally, watermark)
+    numbers = told_by(tally, observed)
 
     assert numbers["partitions"] == len(live)
     assert numbers["topics"] == bool(live)
@@ -103,10 +106,8 @@ def test_counts_and_totals_are_those_that_a_person_would_count(told: list[Observ
     assert numbers[2, "led_partitions"] == sum(it.leader == 2 for it in live)
     assert numbers[2, "in_sync_partitions"] == sum(2 in it.isr for it in live)
     assert numbers["isr_shrinks"] == sum(it.isr_shrinks for it in everything)
-    for name in ("offline", "under_replicated", "under_min_isr"):
-        seconds = [
-            seconds_until(getattr(it, f"{name}_seconds"), getattr(it, f"{name}_since"), watermark) for it in everything
-        ]
+    for name in ("offline", "under_replicated", "under_min_isr", "unknown"):
+        seconds = [observed.seconds_in(it, f"{name}_seconds") for it in everything]
         assert numbers[f"{name}_seconds"] == pytest.approx(sum(seconds), abs=1e-6)
 
 
@@ -133,7 +134,7 @@ def test_an_episode_that_a_brokers_answer_reveals_begins_where_the_authority_was
     (partition,) = state.partitions()
 
     assert partition.under_min_isr_since == story.now
-    assert tally.total(CLUSTER, "under_min_isr_seconds", Micros(story.now + 3_000_000)) == 3.0
+    assert tally.total(CLUSTER, "under_min_isr_seconds", ObservedTime(Micros(story.now + 3_000_000))) == 3.0
 
 
 def test_what_is_at_stake_with_each_broker() -> None:

@@ -15,7 +15,7 @@ from streaming.changes.tally import SuspectTally
 from streaming.changes.tombstones import KEPT, without_expired
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import ClusterId
-from streaming.contracts.totals import COUNTS, SECONDS, TOTALS, durations_until, totals_until
+from streaming.contracts.totals import COUNTS, SECONDS, TOTALS, totals_until
 from streaming.delta.summaries import cluster_rows
 from tests.changes.conftest import LAG, SECOND, Story
 
@@ -136,15 +136,14 @@ def stories(draw: st.DrawFn) -> list[Observation]:
 def test_the_totals_of_a_cluster_are_the_sum_of_all_changes_ever(told: list[Observation], size: int) -> None:
     state, tally, changes = run(told, size)
     (row,) = cluster_rows(state, tally, 1)
-    watermark = state.clusters[CLUSTER].authority_watermark
 
     sums: Counter[str] = Counter()
     for change in changes:
         for name in TOTALS if change.after is not None else ():
             sums[name] += getattr(change.after, name) - (getattr(change.before, name) if change.before else 0)
     for partition in state.partitions():
-        for name, seconds in durations_until(partition, watermark).items():
-            sums[name] += seconds - getattr(partition, name)
+        for name in SECONDS:
+            sums[name] += state.clusters[CLUSTER].observed.seconds_in(partition, name) - getattr(partition, name)
 
     assert {name: row[name] for name in COUNTS} == {name: sums[name] for name in COUNTS}
     assert [row[name] for name in SECONDS] == pytest.approx([sums[name] for name in SECONDS], abs=1e-6)
@@ -169,6 +168,6 @@ def test_the_totals_of_a_topic_are_those_of_its_partitions_with_open_episodes_up
     story.later(4).partition(0, isr=(1, 2, 3), partition_epoch=2, **LAG)
     state, _, _ = run(story.seen)
 
-    totals = totals_until(state.partitions(), state.clusters[CLUSTER].authority_watermark)
+    totals = totals_until(state.partitions(), state.clusters[CLUSTER].observed)
 
     assert (totals["isr_shrinks"], totals["isr_expands"], totals["under_replicated_seconds"]) == (2, 1, 7.0 + 4.0)

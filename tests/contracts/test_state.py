@@ -23,6 +23,7 @@ from streaming.contracts.state import (
     columns_of,
 )
 from streaming.contracts.tables import CLUSTER_STATE_TABLE, PARTITION_CHANGES
+from streaming.contracts.totals import ObservedTime
 from streaming.delta.arrow_types import arrow_type
 from streaming.delta.definitions import arrow_schema, rows_to_arrow
 from streaming.delta.state_rows import min_isr_of, min_isr_rows, states_of, states_to_arrow, structs_of
@@ -98,7 +99,7 @@ def test_the_identity_of_a_state_is_left_out_where_the_row_has_it(kind: Any) -> 
 def test_every_class_of_states_is_tested_here() -> None:
     classes = {each for each in vars(contract).values() if isinstance(each, type) and hasattr(each, "_fields")}
 
-    assert classes == {*STATES, ConfigKey, MinIsr}
+    assert classes == {*STATES, ConfigKey, MinIsr, ObservedTime}
 
 
 @pytest.mark.parametrize("kind", STATES, ids=by_name)

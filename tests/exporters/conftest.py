@@ -170,7 +170,14 @@ class Tables:
         fenced = [{"cause": "fenced", "departures": 1}]
         known = {number: rows.broker(number, is_fenced=number == 3)["broker_after"] for number in (1, 2, 3)}
         advice = {
-            1: {"in_sync_partitions": 1, "would_go_under_min_isr": 0, "is_safe_to_stop": True, "restart_order": 1},
+            1: {
+                "in_sync_partitions": 1,
+                "would_go_under_min_isr": 0,
+                "is_safe_to_stop": True,
+                "restart_order": 1,
+                "unavoidable_offline": 0,
+                "unavoidable_under_min_isr": 2,
+            },
             2: {"in_sync_partitions": 2, "would_go_under_min_isr": 0, "would_go_offline": 1, "is_safe_to_stop": False},
             3: {"in_sync_partitions": 1, "unknown_min_isr_partitions": 1, "would_go_under_min_isr": None},
         }

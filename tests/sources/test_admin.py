@@ -257,6 +257,22 @@ def test_a_lost_connection_ends_in_a_snapshot_that_says_so(
     assert [item.reason for item in of(SnapshotBegin, found)] == [SnapshotReason.HISTORY_LOST]
 
 
+def test_a_poller_that_was_suspended_says_that_it_saw_nothing_meanwhile(
+    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = mock_kafka(1)
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    source = source_of(cluster.bootstrap_servers)
+    until(source, has(Heartbeat))
+    found: list[Observation] = []
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not found:
+        assert time.monotonic() < deadline
+        found += singly(source.poll(Micros(now() + 7_200_000_000)))
+    (begin,) = of(SnapshotBegin, found)
+    assert begin.reason is SnapshotReason.HISTORY_LOST
+
+
 def test_a_corroborator_tells_no_partition(mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
     cluster = mock_kafka(3)
     cluster.create_topic("orders", partitions=2, replicas=3)

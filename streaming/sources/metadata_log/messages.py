@@ -74,11 +74,20 @@ class SnapshotChunk:
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """The fields of a DescribeQuorum response: the leader, and the addresses of the controllers."""
+    """The fields of a DescribeQuorum response: the leader, the addresses of the controllers, and the voters.
+
+    Attributes:
+        error: Kafka's error code, 0 for none.
+        leader: of the quorum.
+        nodes: addresses by node.
+        voters: of each the time up to which it has the leader's log, in milliseconds of the leader's clock; None where
+            the leader has not heard of it. The leader's own time is now; None before version 1 of the request.
+    """
 
     error: int
     leader: Leader
     nodes: dict[int, Address]
+    voters: dict[int, int | None] = field(default_factory=dict)
 
 
 def fetch_request(  # noqa: PLR0913 - the fields of the request
@@ -172,7 +181,11 @@ def read_quorum(response: Any) -> Quorum:  # noqa: ANN401 - as above
         for node in response.nodes or ()
         if node.listeners
     }
-    return Quorum(part.error_code, Leader(part.leader_id, part.leader_epoch), nodes)
+    voters = {
+        voter.replica_id: None if voter.last_caught_up_timestamp < 0 else voter.last_caught_up_timestamp
+        for voter in part.current_voters or ()
+    }
+    return Quorum(part.error_code, Leader(part.leader_id, part.leader_epoch), nodes, voters)
 
 
 def _end(structure: Any) -> LogEnd | None:  # noqa: ANN401 - as above

@@ -12,7 +12,7 @@ from exporters.metrics.exposition import Exposition, ScrapeRequest
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, Refresher
 from streaming.changes.fold import fold
-from streaming.changes.restart_safety import is_safe_to_stop
+from streaming.changes.restart_safety import restart_advice
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.totals import SECONDS
@@ -133,10 +133,12 @@ def test_advice_and_times_of_the_page_are_those_of_the_fold_and_the_lost_brokers
         job.project()
         page = shown(TablesReader(tmp_path), job.now)
         tally, (cluster,) = job.shared.tally, job.state.clusters.values()
+        advised = restart_advice(job.state.brokers.values(), cluster, tally)
         for broker in job.state.brokers.values():
             expected = {
-                "safe_to_stop": is_safe_to_stop(broker, cluster, tally),
-                "would_go_offline_partitions": tally.of_broker("c1", broker.broker, "would_go_offline"),
+                "safe_to_stop": advised[broker.broker].is_safe_to_stop,
+                "restart_order": advised[broker.broker].restart_order,
+                "would_go_offline_partitions": advised[broker.broker].would_go_offline,
                 "would_go_under_min_isr_partitions": tally.of_broker("c1", broker.broker, "would_go_under_min_isr"),
                 "suspect_score": tally.suspect_score(ClusterId("c1"), broker.broker),
             }

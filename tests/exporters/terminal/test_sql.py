@@ -16,7 +16,7 @@ from exporters.read_model.reader import TablesReader
 from exporters.terminal.event_filter import EventFilter
 from exporters.terminal.events import history
 from streaming.contracts.tables import TABLES
-from streaming.contracts.totals import seconds_until
+from streaming.contracts.totals import ObservedTime
 from streaming.delta.definitions import arrow_schema
 from streaming.delta.layouts import create_or_upgrade
 
@@ -85,7 +85,7 @@ def test_time_under_min_isr_agrees_with_the_state(duck: Any, tables: Path) -> No
     for cluster_id, cluster in TablesReader(tables).refresh().clusters.items():
         for topic in cluster.topics.values():
             spent = sum(
-                seconds_until(partition.under_min_isr_seconds, partition.under_min_isr_since, until[cluster_id])
+                ObservedTime(until[cluster_id]).seconds_in(partition, "under_min_isr_seconds")
                 for partition in topic.partitions.values()
             )
             assert seconds[cluster_id, topic.topic] == pytest.approx(spent, abs=1e-6)

@@ -6,6 +6,7 @@ import socket
 import ssl
 import struct
 import threading
+import uuid
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -69,6 +70,7 @@ class Quorum:
     fetch_error: int = 0
     faults: deque[Any] = field(default_factory=deque)
     nodes: dict[int, Node] = field(default_factory=dict)
+    voters: dict[int, int] = field(default_factory=dict)  # node to the time up to which it has the log
     requests: list[Any] = field(default_factory=list)
     tls: ssl.SSLContext | None = None
     login: Any = None  # makes the server's side of a login; without one, nobody needs to log in
@@ -162,9 +164,16 @@ class Node:
         part = topic.PartitionData
         node = DescribeQuorumResponse.Node
         quorum = self.quorum
+        voters = [
+            part.ReplicaState(
+                replica_id=one, replica_directory_id=uuid.UUID(int=one), log_end_offset=0,
+                last_fetch_timestamp=-1, last_caught_up_timestamp=until,
+            )
+            for one, until in quorum.voters.items()
+        ]  # fmt: skip
         described = part(
             partition_index=0, error_code=0, error_message=None, leader_id=quorum.leader, leader_epoch=quorum.epoch,
-            high_watermark=quorum.watermark(), current_voters=[], observers=[],
+            high_watermark=quorum.watermark(), current_voters=voters, observers=[],
         )  # fmt: skip
         nodes = [
             node(node_id=one, listeners=[node.Listener(name="CONTROLLER", host="127.0.0.1", port=other.port)])

@@ -1,0 +1,96 @@
+"""What a partition adds to the counts of its in-sync replicas: what would happen to it if one of them stopped now.
+
+Every in-sync replica has the same effects, so they depend on the partition alone. An effect that depends on other
+brokers names them, and is judged where their state is known (``streaming.changes.restart_safety``). Source: KIP-497,
+KIP-966 (eligible leader replicas), KAFKA-15583 (effective minimum).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+WOULD_GO_OFFLINE: Final = "would_go_offline"
+WOULD_GO_UNDER_MIN_ISR: Final = "would_go_under_min_isr"
+UNKNOWN_MIN_ISR: Final = "unknown_min_isr_partitions"
+UNAVOIDABLE_OFFLINE: Final = "unavoidable_offline"
+UNAVOIDABLE_UNDER_MIN_ISR: Final = "unavoidable_under_min_isr"
+_UNLESS: Final = "would_go_offline_unless"
+_WAITS: Final = "waits_for"
+
+
+class Replicated(Protocol):
+    """What the effects depend on: a state, or the shape of one."""
+
+    @property
+    def replicas(self) -> Collection[int]:
+        """Assigned brokers."""
+
+    @property
+    def isr(self) -> Collection[int]:
+        """In-sync replicas."""
+
+    @property
+    def elr(self) -> Collection[int]:
+        """Eligible leader replicas."""
+
+    @property
+    def min_isr_effective(self) -> int | None:
+        """The minimum, None while unknown."""
+
+    @property
+    def is_offline(self) -> bool:
+        """Nobody leads."""
+
+    @property
+    def is_under_min_isr(self) -> bool | None:
+        """Writes with ``acks=all`` are refused; None while unknown."""
+
+
+class Condition(NamedTuple):
+    """An effect that depends on other brokers.
+
+    Attributes:
+        is_offline: the partition would go offline unless one of the brokers is up: they may lead it. Otherwise it would
+            be lost unless one of them is in sync by then.
+        brokers: the eligible leader replicas, or the replicas that are not in sync.
+    """
+
+    is_offline: bool
+    brokers: frozenset[int]
+
+
+def effects_of_stop(partition: Replicated) -> list[str]:
+    """Name the effects on a partition if any one of its in-sync replicas stopped."""
+    left, minimum = len(partition.isr) - 1, partition.min_isr_effective
+    effects = []
+    if not partition.is_offline and not left:
+        effects.append(_effect(_UNLESS, partition.elr) if partition.elr else WOULD_GO_OFFLINE)
+    if minimum is None:
+        effects.append(UNKNOWN_MIN_ISR)
+    elif left < minimum and not partition.is_under_min_isr:
+        effects.append(WOULD_GO_UNDER_MIN_ISR)
+    # Of an available partition: left is below the minimum by one at most, so one more replica in sync averts the loss.
+    if left < max(1, minimum or 1) and not partition.is_offline and not partition.is_under_min_isr:
+        effects.append(_avoidance(partition))
+    return effects
+
+
+def _avoidance(partition: Replicated) -> str:
+    """Name what averts the loss of an available partition: another replica in sync, or nothing, by configuration."""
+    missing = set(partition.replicas) - set(partition.isr)
+    if missing:
+        return _effect(_WAITS, missing)
+    return UNAVOIDABLE_UNDER_MIN_ISR if len(partition.isr) > 1 else UNAVOIDABLE_OFFLINE
+
+
+def condition(name: str) -> Condition | None:
+    """Read the name of an effect that depends on other brokers; None for any other name."""
+    kind, _, brokers = name.partition("/")
+    return Condition(kind == _UNLESS, frozenset(map(int, brokers.split(",")))) if kind in {_UNLESS, _WAITS} else None
+
+
+def _effect(kind: str, brokers: Collection[int]) -> str:
+    return f"{kind}/{','.join(map(str, sorted(brokers)))}"

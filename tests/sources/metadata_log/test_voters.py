@@ -1,0 +1,56 @@
+"""Who votes in the controller quorum, and who has caught up: asked of a broker, reported when it changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import ControllerObserved, SourceKind
+from streaming.sources.metadata_log.connection import Address
+from streaming.sources.metadata_log.quorum import Bootstrap, dialer
+from streaming.sources.metadata_log.security import from_client
+from streaming.sources.metadata_log.voters import ASKED_EVERY, REPORTED_EVERY, VotersSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+NOW = 1_795_000_000_000
+
+
+@pytest.fixture
+def voters(quorum: Any) -> Callable[[], VotersSource]:
+    quorum.voters = {1: NOW, 2: NOW - 600, 3: NOW - 200}
+    servers = tuple(Address("127.0.0.1", node.port) for node in quorum.nodes.values())
+    return lambda: VotersSource(Bootstrap(servers, dialer(from_client({}))), cluster="main", name="quorum:a")
+
+
+def told(source: VotersSource, now: int) -> list[Any]:
+    reported = source.poll(Micros(now))
+    assert all(isinstance(it, ControllerObserved) and it.authority is SourceKind.NONE for it in reported)
+    return [(it.voters, it.caught_up) for it in reported if isinstance(it, ControllerObserved)]
+
+
+def test_voters_are_reported_when_one_falls_behind_and_every_half_minute(quorum: Any, voters: Any) -> None:
+    source, now = voters(), 0
+    assert told(source, now := now + ASKED_EVERY) == [((1, 2, 3), (1, 2, 3))]
+    assert told(source, now := now + ASKED_EVERY) == []
+    assert told(source, now + 1) == []
+    quorum.voters[3] = NOW - 60_000
+    assert told(source, now := now + ASKED_EVERY) == [((1, 2, 3), (1, 2))]
+    quorum.voters[2] = -1  # the leader has not heard of it
+    assert told(source, now := now + ASKED_EVERY) == [((1, 2, 3), (1,))]
+    assert told(source, now + REPORTED_EVERY) == [((1, 2, 3), (1,))]
+
+
+def test_it_is_unknown_who_has_caught_up_without_a_leader_that_gives_its_time(quorum: Any, voters: Any) -> None:
+    source, now = voters(), 0
+    assert told(source, now := now + ASKED_EVERY)
+    quorum.quorum_error = 14
+    assert told(source, now := now + ASKED_EVERY) == [((1, 2, 3), None)]
+    quorum.quorum_error, quorum.voters[1] = 0, -1
+    assert told(source, now := now + ASKED_EVERY) == []
+    quorum.voters[1] = NOW
+    assert told(source, now := now + ASKED_EVERY) == [((1, 2, 3), (1, 2, 3))]
