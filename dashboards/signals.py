@@ -276,6 +276,9 @@ PARTITION_UNDER_MIN_ISR_SECONDS: Final = _partition(
     kind=SignalType.COUNTER,
     unit=Unit.SECONDS,
 )
+PARTITION_OFFLINE_SECONDS: Final = _partition(
+    "Offline time", "partition_offline_seconds_total", "Seconds without a leader.", kind=SignalType.COUNTER
+)
 REPLICA_IN_SYNC: Final = Signal(
     name="Replica in sync",
     meaning="1 while the broker is in the ISR of the partition.",

@@ -33,7 +33,7 @@ def offline(settings: AlertSettings) -> Rule:
     return rule(
         name,
         "page",
-        or_as_before(name, f"{count} > 0", settings),
+        or_as_before(name, f"{count} > 0\nor ({_flapping(signals.PARTITION_OFFLINE_SECONDS, settings)})", settings),
         "Partitions of {{ $labels.cluster }} are offline: neither reads nor writes",
         f"Cluster {{{{ $labels.cluster }}}}: {number(signals.OFFLINE.now(THIS_CLUSTER))} partitions have no leader"
         f"{_if_stale()}. Topics: {_topics(signals.TOPIC_OFFLINE)}. {_causes(settings)}",
@@ -46,17 +46,23 @@ def under_min_isr(settings: AlertSettings) -> Rule:
     """Page for partitions that refuse writes: for a minute, or again and again."""
     name = "KafkaUnderMinIsr"
     count = partitions_in(signals.UNDER_MIN_ISR, signals.TOPIC_UNDER_MIN_ISR, settings)
+    seconds = signals.PARTITION_UNDER_MIN_ISR_SECONDS
+    worst = number(_longest(seconds, settings, settings.flapping_window, THIS_CLUSTER))
     missing = f"{signals.REPLICA_IN_SYNC.now(THIS_CLUSTER)} == 0"
     refusing = f"{signals.PARTITION_UNDER_MIN_ISR.now(THIS_CLUSTER)} == 1"
     brokers = f"count by (broker) (({missing}) and on (cluster, topic, partition) ({refusing}))"
     return rule(
         name,
         "page",
-        or_as_before(name, "\n".join((f"{count} > 0", f"or ({_flapping(settings)})")), settings),
+        or_as_before(
+            name,
+            "\n".join((f"{count} > 0", f"or ({_flapping(seconds, settings)})")),
+            settings,
+        ),
         "Partitions of {{ $labels.cluster }} refuse writes: under min ISR",
         f"Cluster {{{{ $labels.cluster }}}}: {number(signals.UNDER_MIN_ISR.now(THIS_CLUSTER))} partitions are under "
         f"min ISR now (producers with acks=all are refused){_if_stale()}; the worst was so for "
-        f"{number(_longest(settings, settings.flapping_window, THIS_CLUSTER))} s of {settings.flapping_window}. "
+        f"{worst} s of {settings.flapping_window}. "
         f"Topics: {_topics(signals.TOPIC_UNDER_MIN_ISR)}. Brokers missing from these ISRs: "
         f"{top(brokers, '{{ .Labels.broker }} ({{ .Value }})')}. {_causes(settings)}",
         settings,
@@ -65,11 +71,11 @@ def under_min_isr(settings: AlertSettings) -> Rule:
     )
 
 
-def _flapping(settings: AlertSettings) -> str:
-    """Return the clusters with a partition that was under min ISR for long in sum, and was so just now."""
+def _flapping(seconds: Signal, settings: AlertSettings) -> str:
+    """Return the clusters with a partition that was in a state for long in sum, and was so just now."""
     return (
-        f"{_longest(settings, settings.flapping_window)} > {settings.flapping_seconds} "
-        f"and on (cluster) {_longest(settings, settings.flapping_until)} > 0"
+        f"{_longest(seconds, settings, settings.flapping_window)} > {settings.flapping_seconds} "
+        f"and on (cluster) {_longest(seconds, settings, settings.flapping_until)} > 0"
     )
 
 
@@ -149,11 +155,10 @@ def _of_collector(signal: Signal, matcher: str) -> str:
     return f"min by (cluster, collector) ({renamed})"
 
 
-def _longest(settings: AlertSettings, window: str, scope: Scope = EVERYWHERE) -> str:
-    """Return the seconds under min ISR, within a window, of the partition of a cluster that has most of them."""
+def _longest(seconds: Signal, settings: AlertSettings, window: str, scope: Scope = EVERYWHERE) -> str:
+    """Return the seconds in a state, within a window, of the partition of a cluster that has most of them."""
     excluded = (f"topic!~{quoted(settings.excluded_topics)}",) if settings.excluded_topics else ()
-    seconds = signals.PARTITION_UNDER_MIN_ISR_SECONDS.series(scope, *excluded)
-    return f"max by (cluster) (increase({seconds}[{window}]))"
+    return f"max by (cluster) (increase({seconds.series(scope, *excluded)}[{window}]))"
 
 
 def _topics(signal: Signal) -> str:
