@@ -15,6 +15,7 @@ from streaming.contracts.events import Cause
 from streaming.contracts.health import effective_min_isr
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicPartition
 from streaming.sources.simulated.fault import Action, Fault
+from tests.judge.trouble import LINGER_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -183,7 +184,7 @@ class _Account:
     def _moved(self, step: Step) -> Iterator[int]:
         """Find who changed a partition without removing anybody from its ISR."""
         for place, one in enumerate(self.play.troubles):
-            if step.at < one.begin or step.topic not in one.topics:
+            if step.at < one.begin - LINGER_SECONDS or step.topic not in one.topics:
                 continue
             is_move = step.cause is Cause.REASSIGNMENT and one.kind in {"reassignment", "decommission"}
             is_election = step.cause is Cause.PREFERRED_ELECTION and one.kind == "preferred_election"
@@ -250,7 +251,7 @@ def effects_of(play: Play) -> Effects:
 
 def explains(one: Trouble, step: Step, broker: BrokerId) -> bool:
     """Return whether a fault may be why a step removed a broker."""
-    if step.at < one.begin:
+    if step.at < one.begin - LINGER_SECONDS:
         return False
     if step.cause is Cause.REASSIGNMENT:
         return one.kind in {"reassignment", "decommission"} and step.topic in one.topics

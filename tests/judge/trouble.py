@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId
 
 NEVER: Final = math.inf
+LINGER_SECONDS: Final = 0.05
+"""A controller that lingers gives a batch the time of its first record, which may be older than what ended up in it."""
 
 
 class Absence(NamedTuple):
@@ -80,7 +82,7 @@ class Trouble:
     def was_stopped(self, broker: BrokerId, moment: float, grace: float) -> bool:
         """Return whether an order explains that a broker is away: stopped, and not yet back for so many seconds."""
         return any(
-            absence.broker == broker and absence.stopped <= moment <= absence.started + grace
+            absence.broker == broker and absence.stopped - LINGER_SECONDS <= moment <= absence.started + grace
             for absence in self.absences
         )
 
