@@ -69,8 +69,8 @@ class BusSettings:
 class TablesSettings:
     """The Delta tables and their retention.
 
-    ``history_days`` applies to the append-only tables, 0 keeps everything; files that were replaced are kept for
-    ``reader_minutes``, for readers that have opened an older version.
+    ``history_days`` applies to the append-only tables and to closed incidents, 0 keeps all changes and events; files
+    that were replaced are kept for ``reader_minutes``, for readers that have opened an older version.
     """
 
     directory: str = ".isrwatch/tables"

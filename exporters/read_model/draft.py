@@ -5,22 +5,26 @@ A draft is what ``streaming.delta.state_reader`` reads a state into.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from exporters.read_model.cluster_draft import ClusterDraft
 from exporters.read_model.snapshot import ClusterIncidents, ClusterSnapshot, ReplicationSnapshot
 from streaming.contracts.state import ClusterState, PartitionState
+from streaming.delta.closed_incidents import expired_counts
 from streaming.delta.state_rows import states_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
+    from deltalake import DeltaTable
 
     from exporters.read_model.snapshot import EventRow
     from streaming.contracts.identifiers import BrokerId, ClusterId
     from streaming.contracts.state import BrokerState, SourceState
+    from streaming.delta.closed_incidents import IncidentCounts
     from streaming.delta.state_reader import Minima
 
 
@@ -32,6 +36,7 @@ class SnapshotDraft:
     drafts: dict[str, ClusterDraft] = field(default_factory=dict)
     events: list[EventRow] = field(default_factory=list)
     incidents: Mapping[str, ClusterIncidents] | None = None
+    expired_incidents: IncidentCounts = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         """Keep the incidents until others are put."""
@@ -70,6 +75,10 @@ class SnapshotDraft:
     def add_isr_removals(self, cluster_id: ClusterId, cluster: str, broker: BrokerId, cause: str, count: int) -> None:
         """Count removals of a broker from ISRs."""
         self.cluster(cluster_id, cluster).add_isr_removals(broker, cause, count)
+
+    def count_expired_incidents(self, table: DeltaTable) -> None:
+        """Take over how many closed incidents of each cluster the table does not hold any more."""
+        self.expired_incidents = expired_counts(table, {*self.last.clusters, *self.drafts})
 
     def put_incidents(self, incidents: Mapping[str, ClusterIncidents] | None) -> None:
         """Take over those of every cluster; a cluster that is not named has none, None is unknown of all."""

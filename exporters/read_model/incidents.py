@@ -11,6 +11,7 @@ from streaming.delta.arrow_values import columns_of, rows_as
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from deltalake import DeltaTable
 
     from exporters.read_model.draft import SnapshotDraft
 
@@ -34,9 +35,16 @@ class IncidentRow(NamedTuple):
     is_over: bool
 
 
+def count_expired_incidents(draft: SnapshotDraft, table: DeltaTable) -> None:
+    """Take over how many closed incidents of each cluster the table does not hold any more."""
+    draft.count_expired_incidents(table)
+
+
 def put_incidents(draft: SnapshotDraft, rows: pa.Table) -> None:
     """Take over the whole of ``incidents``; of those that are closed no more is read than what counts them."""
     over: dict[str, Counter[str]] = defaultdict(Counter)
+    for (cluster_id, incident_class), count in draft.expired_incidents.items():
+        over[cluster_id][incident_class] += count
     still_open: dict[str, list[Row]] = defaultdict(list)
     for index, row in enumerate(rows_as(IncidentRow, columns_of(rows, IncidentRow._fields), rows.num_rows)):
         if row.closed_at is None:

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from exporters.read_model.advice import ADVICE_COLUMNS, TIMES_COLUMNS, drop_advice, drop_times, put_advice, put_times
-from exporters.read_model.incidents import INCIDENT_COLUMNS, IS_OVER_SELECTED, drop_incidents, put_incidents
+from exporters.read_model.incidents import (
+    INCIDENT_COLUMNS,
+    IS_OVER_SELECTED,
+    count_expired_incidents,
+    drop_incidents,
+    put_incidents,
+)
 from exporters.read_model.samples import (
     drop_broker_metrics,
     drop_lags,
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
+    from deltalake import DeltaTable
 
     from exporters.read_model.draft import SnapshotDraft
     from streaming.contracts.columns import Table
@@ -49,12 +56,14 @@ class SideContent:
         put: takes over all its rows.
         drop: forgets what was taken over, of every cluster.
         selected: what is read of each row, in SQL; "" is every column.
+        put_log: takes over what is in its log beside the rows, before them.
     """
 
     definition: Table
     put: Callable[[SnapshotDraft, pa.Table], None]
     drop: Callable[[SnapshotDraft], None]
     selected: str = ""
+    put_log: Callable[[SnapshotDraft, DeltaTable], None] = lambda _draft, _table: None
 
 
 SIDE_CONTENTS: Final = (
@@ -63,7 +72,13 @@ SIDE_CONTENTS: Final = (
     SideContent(SOURCE_PROGRESS, put_progress, drop_lags),
     SideContent(CLUSTER_STATE_TABLE, put_times, drop_times, quoted(TIMES_COLUMNS)),
     SideContent(BROKER_STATE_TABLE, put_advice, drop_advice, quoted(ADVICE_COLUMNS)),
-    SideContent(INCIDENTS, put_incidents, drop_incidents, f"{quoted(INCIDENT_COLUMNS)}, {IS_OVER_SELECTED}"),
+    SideContent(
+        INCIDENTS,
+        put_incidents,
+        drop_incidents,
+        f"{quoted(INCIDENT_COLUMNS)}, {IS_OVER_SELECTED}",
+        count_expired_incidents,
+    ),
 )
 
 
@@ -114,6 +129,7 @@ class SideTable:
                 raise IsrwatchError(f"the table {self._path} is gone; bring back the whole folder of the tables")
             return False
         selected = self._content.selected or quoted(self._content.definition.column_names())
+        self._content.put_log(draft, table)
         self._content.put(draft, query(table, f"SELECT {selected} FROM rows"))  # noqa: S608 - names of our own columns
         self._version, self._was_there = table.version(), True
         return True

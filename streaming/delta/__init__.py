@@ -11,6 +11,7 @@ Access:
 - ``layout_2_expired``          what that step adds where history had expired
 - ``table_lock``                which process may write; errors of the disk as errors for the user
 - ``writer``                    one writer per table: commits exactly on the version it knows; the loser of a race stops
+- ``file_exchange``             data files exchanged for others in one commit
 - ``compaction``                small files of a day into larger ones, at exactly the next version
 - ``durable``                   what has reached the disk; what a power cut may have taken is cut off
 - ``rollback``                  derived tables that are ahead of the change log
@@ -43,6 +44,7 @@ Writing:
 - ``isr_reconciliation_table``  ISR changes that brokers counted, compared with those recorded
 - ``incidents``                 the ``incidents`` table
 - ``cluster_contexts``          what incidents need of each cluster when they start
+- ``closed_incidents``          how long closed incidents stay, and the counts of those that do not
 - ``incident_rows``             rows of ``partition_changes`` for incidents, and incidents as rows
 - ``quarantine``                unparseable records, with the reason
 - ``quarantine_rows``           which of them are kept whole, and the counts of the others

@@ -6,7 +6,6 @@ loser of a race stops (see ``writer``). Positions say what was applied (see ``po
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -68,6 +67,7 @@ class ChangeLog:
         self._table = create_or_upgrade(directory, PARTITION_CHANGES)
         self._writer = Writer(self._table)
         self._applied = StoredPositions(self._table)
+        self._clock = policy.clock
         expire = partial(expire_changes, directory)
         path = directory / PARTITION_CHANGES.name
         self._maintenance = AppendMaintenance(self._table, path, self._writer, expire, policy)
@@ -138,7 +138,7 @@ class ChangeLog:
         """
         # The version is certain before the commit: the writer commits at exactly this version or not at all.
         expected = self.version + 1
-        committed_at = time.time_ns() // 1000
+        committed_at = self._clock()
         info = {ONLY_SOURCES: "true"} if only_sources else None
         moved = self._applied.transactions(positions, log_ids)
         counts = {_UNREPORTED + source: count for source, count in unreported.items()}

@@ -1,22 +1,17 @@
 """Compaction of an append-only table: small files of a day into larger ones, at exactly the next version or not at all.
 
 delta-rs' own ``optimize.compact`` looks for no conflict and tries again: of two writers that compact the same files,
-both commit, and every row is there twice. So the files are written beside the table, in its layout and with its
-statistics, and one commit without retries exchanges them.
+both commit, and every row is there twice. So the files are exchanged by one commit without retries.
 """
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, unquote
 
 import pyarrow as pa
-from deltalake import WriterProperties, write_deltalake
-from deltalake.transaction import AddAction, RemoveAction
 
-from streaming.delta.definitions import STATISTICS_PROPERTY
-from streaming.delta.storage import adopt_file, new_scratch, read_file
+from streaming.delta.file_exchange import exchange_files
+from streaming.delta.storage import read_file
 from streaming.delta.table_log import actions_of, files_added
 
 if TYPE_CHECKING:
@@ -27,7 +22,6 @@ if TYPE_CHECKING:
 
 _PARTITION: Final = "date"
 _ROW_BYTES: Final = 1024  # a compressed row with long lists; most take a tenth
-_FILES: Final = WriterProperties(compression="ZSTD")
 
 
 def compact(
@@ -48,29 +42,11 @@ def compact(
     bins = list(_bins(table, target))
     if not bins:
         return
-    schema, scratch = pa.schema(table.schema().to_arrow()), new_scratch(path)
-    statistics = {STATISTICS_PROPERTY: table.metadata().configuration.get(STATISTICS_PROPERTY)}
+    schema = pa.schema(table.schema().to_arrow())
     rows_of = dict(_kept_by_file(path, kept))
-    added: list[AddAction] = []
-    for number, files in enumerate(bins):
-        write_deltalake(
-            str(scratch), _rows_of(path, files, rows_of, schema), mode="append", partition_by=[_PARTITION],
-            writer_properties=_FILES, configuration=statistics if number == 0 else None,
-        )  # fmt: skip
-        adds = (action["add"] for action in actions_of(scratch, number) if "add" in action)
-        added += [_adopted(scratch, path, add) for add in adds]
-    moment = int(time.time() * 1000)
-    removed = [
-        RemoveAction(file["path"], False, moment, file["size_bytes"], {_PARTITION: _day(file)})
-        for files in bins
-        for file in files
-    ]
-    version = int(table.version()) + 1
-    actions: list[AddAction | RemoveAction] = [*added, *removed]
-    table.create_write_transaction(
-        actions, mode="append", schema=table.schema(), partition_by=[_PARTITION], commit_properties=properties
-    )
-    table.load_as_version(version)  # not the newest one: whoever commits right behind is another writer
+    merged = (_rows_of(path, files, rows_of, schema) for files in bins)
+    removed = [file for files in bins for file in files]
+    exchange_files(table, merged, removed, properties, is_new_data=False)
 
 
 def _bins(table: DeltaTable, target: int) -> Iterator[list[dict[str, Any]]]:
@@ -118,15 +94,3 @@ def _rows_of(path: Path, files: list[dict[str, Any]], kept: Mapping[str, pa.Tabl
             rows = rows.append_column(_PARTITION, pa.repeat(day, rows.num_rows))
         parts.append(rows)
     return pa.concat_tables(parts, promote_options="permissive").select(schema.names).cast(schema)
-
-
-def _adopted(scratch: Path, path: Path, add: dict[str, Any]) -> AddAction:
-    adopt_file(scratch, path, unquote(add["path"]))
-    return AddAction(
-        path=quote(unquote(add["path"]), safe="/="),
-        size=add["size"],
-        partition_values=add["partitionValues"],
-        modification_time=add["modificationTime"],
-        data_change=False,
-        stats=add["stats"],
-    )

@@ -12,6 +12,7 @@ Readers ignore compaction (``dataChange`` is false). Depends on no row.
 from __future__ import annotations
 
 import datetime as dt
+import math
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +43,11 @@ SECONDS_BETWEEN_SWEEPS: Final = 60.0
 SECONDS_BETWEEN_EXPIRIES: Final = 3600.0
 
 
+def wall_clock() -> int:
+    """Return the time in UTC microseconds."""
+    return time.time_ns() // 1000
+
+
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
     """How long history and old files are retained.
@@ -49,10 +55,12 @@ class RetentionPolicy:
     Attributes:
         days: of history, by the column ``date``; 0 for all.
         reader_minutes: how long the files of older versions stay, for readers that have opened one.
+        clock: the time in UTC microseconds, by which history expires.
     """
 
     days: int = 0
     reader_minutes: float = 10.0
+    clock: Callable[[], int] = wall_clock
 
 
 KEEP_ALL: Final = RetentionPolicy()
@@ -146,18 +154,21 @@ class AppendMaintenance(Maintenance):
         super().__init__(table, path, policy)
         self._writer, self._expire = writer, expire
         writer.keep_rows()
-        self._expired = -SECONDS_BETWEEN_EXPIRIES
+        self._expired_at = -math.inf
 
     def _round(self) -> None:
         is_large = self._commits % (COMMITS_BETWEEN_ROUNDS * ROUNDS_BETWEEN_LARGE) == 0
         target = LARGE_BYTES if is_large else SMALL_BYTES
         self._writer.tidy(partial(compact, self._table, self._path, target, self._writer.take_kept()))
-        if self._policy.days and time.monotonic() - self._expired >= SECONDS_BETWEEN_EXPIRIES:
-            self.expire_history(dt.datetime.now(dt.UTC).date() - dt.timedelta(days=self._policy.days))
+        now = self._policy.clock() / 1e6
+        is_recent = 0 <= now - self._expired_at < SECONDS_BETWEEN_EXPIRIES  # a clock may be set back
+        if self._policy.days and not is_recent:
+            self._expired_at = now
+            today = dt.datetime.fromtimestamp(now, dt.UTC).date()
+            self.expire_history(today - dt.timedelta(days=self._policy.days))
         super()._round()
 
     def expire_history(self, before: dt.date) -> None:
         """Delete the days before a given one, if there are any."""
-        self._expired = time.monotonic()
         if any(day["date"] < before.isoformat() for day in self._table.partitions()):
             self._expire(self._table, self._writer, before)

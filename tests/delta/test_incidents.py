@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,10 +11,15 @@ from deltalake import DeltaTable
 
 from streaming.changes.remembered_incidents import IncidentGaps
 from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.delta import incidents
 from streaming.delta.change_reader import ChangeReader
+from streaming.delta.closed_incidents import retained
+from streaming.delta.incident_rows import SCHEMA, incident_row
 from streaming.delta.incidents import IncidentsTable
-from streaming.delta.queries import read_all
+from streaming.delta.queries import query, read_all
+from streaming.delta.storage import read_file
 from streaming.delta.table_log import BEFORE_FIRST
+from streaming.delta.writer import OVERWRITE, Writer
 from streaming.errors import TableRefused
 
 if TYPE_CHECKING:
@@ -104,3 +110,121 @@ def test_who_writes_second_is_refused(truth: Path) -> None:
 
     with pytest.raises(TableRefused, match="another job writes"):
         second.apply(added(truth))
+
+
+SHORT = IncidentGaps(usual=2_000_000, rolling=2_000_000)
+DAY = 86_400_000_000
+
+
+def files(directory: Path) -> dict[str, list[str | None]]:
+    """What the rows of each file carry."""
+    path = directory / "incidents"
+    names = DeltaTable(str(path)).get_add_actions()["path"].to_pylist()
+    return {name: read_file(path, name)["carried"].to_pylist() for name in names}
+
+
+def test_what_is_final_is_appended_and_only_what_is_open_is_written_again(
+    truth: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.delta.incidents.FILES_BEFORE_MERGING", 10**6)
+    table = IncidentsTable(truth, SHORT)
+    before: dict[str, list[str | None]] = {}
+    finals = 0
+    for one in added(truth):
+        table.apply([one])
+        now = files(truth)
+        is_open = [name for name, carried in now.items() if any(carried)]
+        assert len(is_open) <= 1
+        assert all(all(now[name]) for name in is_open), "beside what is open nothing final is written"
+        assert all(any(before[name]) for name in before.keys() - now.keys()), "and no final one is written again"
+        finals = max(finals, len(now) - len(is_open))
+        before = now
+
+    assert finals >= 2
+    assert len({row["incident_id"] for row in rows(truth)}) == len(rows(truth))
+
+
+def test_however_often_files_are_merged_and_the_query_starts_the_incidents_are_the_same(
+    truth: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tmp_path_factory.mktemp("whole")
+    (whole / PARTITION_CHANGES.name).symlink_to((truth / PARTITION_CHANGES.name).resolve())
+    IncidentsTable(whole, SHORT).apply(added(whole))
+    monkeypatch.setattr("streaming.delta.incidents.FILES_BEFORE_MERGING", 3)
+
+    for number, one in enumerate(added(truth)):
+        if number % 5 == 0:
+            table = IncidentsTable(truth, SHORT)
+        table.apply([one])
+        assert len(files(truth)) <= 4
+
+    assert rows(truth) == rows(whole)
+
+
+def test_a_table_in_which_final_incidents_lie_beside_open_ones_goes_on(truth: Path) -> None:
+    """As older programs wrote it."""
+    some = added(truth)
+    table = IncidentsTable(truth, SHORT)
+    for one in some[: len(some) // 2]:
+        table.apply([one])
+    expected, version = rows(truth), table.version
+    mixed = DeltaTable(str(truth / "incidents"))
+    together = query(mixed, "SELECT * FROM rows").cast(SCHEMA)
+    Writer(mixed).write(together, OVERWRITE, {PARTITION_CHANGES.name: version})
+    assert {bool(row["carried"]) for row in expected} == {True, False}
+
+    table = IncidentsTable(truth, SHORT)
+    table.apply(some)
+    again = IncidentsTable(truth, SHORT)
+
+    assert again.version == table.version
+    assert {row["incident_id"] for row in rows(truth)} >= {row["incident_id"] for row in expected}
+    assert len([name for name, carried in files(truth).items() if any(carried) and not all(carried)]) == 0
+
+
+def test_an_incident_is_written_out_once_per_batch_not_once_per_version(
+    truth: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: Counter[str] = Counter()
+
+    def counting(incident: Any, *told: Any, may_go_on: bool) -> dict[str, Any]:
+        written[incident.incident_id] += 1
+        return incident_row(incident, *told, may_go_on=may_go_on)
+
+    monkeypatch.setattr(incidents, "incident_row", counting)
+    IncidentsTable(truth, IncidentGaps()).apply(added(truth))
+
+    assert set(written.values()) == {1}
+
+
+def closed(number: int, cluster_id: str = "c", merged_into: str | None = None) -> dict[str, Any]:
+    at = number * DAY
+    values: dict[str, Any] = {field.name: [] if pa.types.is_list(field.type) else 0 for field in SCHEMA}
+    return values | {
+        "incident_id": f"{cluster_id}{number}", "cluster_id": cluster_id, "cluster": cluster_id, "summary": "",
+        "incident_class": "broker_loss", "opened_at": at, "updated_at": at, "closed_at": at,
+        "merged_into": merged_into, "carried": None,
+    }  # fmt: skip
+
+
+def test_closed_incidents_stay_for_the_days_of_history_and_are_counted_afterwards() -> None:
+    table = pa.Table.from_pylist([closed(1), closed(2, merged_into="c1"), closed(3), closed(9)], schema=SCHEMA)
+
+    stay, expired = retained(table, 5, 9 * DAY)
+
+    assert stay["incident_id"].to_pylist() == ["c9"]
+    assert expired == {("c", "broker_loss"): 2}, "what became part of another one was never counted"
+
+
+def test_where_history_stays_for_ever_the_newest_closed_incidents_of_each_cluster_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("streaming.delta.closed_incidents.NEWEST_RETAINED", 2)
+    table = pa.Table.from_pylist(
+        [closed(n, c) for n in (5, 1, 3) for c in ("c", "d")] + [closed(1, "e")], schema=SCHEMA
+    )
+
+    stay, expired = retained(table, 0, 10_000 * DAY)
+
+    assert sorted(stay["incident_id"].to_pylist()) == ["c3", "c5", "d3", "d5", "e1"]
+    assert expired == {("c", "broker_loss"): 1, ("d", "broker_loss"): 1}

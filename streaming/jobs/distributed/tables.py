@@ -6,7 +6,6 @@ read and written by Spark. The folder of the tables is one that driver and execu
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere in Spark
@@ -45,7 +44,7 @@ class DistributedTable:
         self.definition, self.path = table, directory / table.name
         self._table = create_or_upgrade(directory, table)
         self._maintenance = Maintenance(self._table, self.path, policy)
-        self._days = policy.days
+        self._policy = policy
         self._appended = 0
 
     def version(self) -> int:
@@ -84,7 +83,7 @@ class DistributedTable:
 
     def condense_refused(self) -> None:
         """Merge the rows of ``quarantine`` into few, when it is due. They are few, so the driver does."""
-        condense(self._table, Writer(self._table), self._days, time.time_ns() // 1000)
+        condense(self._table, Writer(self._table), self._policy.days, self._policy.clock())
 
     def compact(self, spark: SparkSession) -> None:
         """Count one append; compact small files when it is due, which adds a version."""

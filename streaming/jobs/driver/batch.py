@@ -30,7 +30,7 @@ from streaming.delta.change_rows import changes_to_arrow
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.projections import Projections
 from streaming.delta.quarantine import Quarantine
-from streaming.jobs.applied import Applied, Stopwatch, count_reasons, now
+from streaming.jobs.applied import Applied, Stopwatch, count_reasons
 from streaming.jobs.driver.decoded_batch import decode_batch
 from streaming.jobs.driver.repeated_blocks import RepeatedBlocks
 from streaming.runtime.garbage import collected_after
@@ -72,6 +72,7 @@ class ReplicationBatch:
         Raises:
             TableRefused: a table is not ours, or newer than this program.
         """
+        self._clock = policy.clock
         self._change_log = ChangeLog(directory, policy)
         self._quarantine = Quarantine(directory, Channel.REPLICATION, policy)
         self.projections = Projections(directory, policy)
@@ -148,7 +149,7 @@ class ReplicationBatch:
         self.shared.state.load(set(_topics_of(decoded.observations, self.shared.state.topic_ids)))
         folded = without_expired(self.shared.state, fold(self.shared.state, decoded.observations))
         watch.lap("fold")
-        self._quarantine.add(decoded.refused, now())
+        self._quarantine.add(decoded.refused, Micros(self._clock()))
         self._refused.update(record.source for record in decoded.refused)
         if decoded.positions:
             unreported = set(self._refused)

@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts import sample_tables as tables
+from streaming.contracts.identifiers import Micros
 from streaming.contracts.samples import (
     BrokerMetricObserved,
     GroupOffsetsObserved,
@@ -22,7 +23,7 @@ from streaming.delta.isr_reconciliation_table import ReconciliationTable
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.newest import NewestRows
 from streaming.delta.quarantine import Quarantine
-from streaming.jobs.applied import Applied, Stopwatch, count_reasons, now
+from streaming.jobs.applied import Applied, Stopwatch, count_reasons
 from streaming.jobs.driver.decoded_batch import fresh_rows, newest_log_ids, newest_positions
 from streaming.jobs.driver.sample_sources import SampleSources
 from streaming.jobs.driver.samples import read_samples
@@ -65,7 +66,7 @@ class NewestBatch:
         Raises:
             TableRefused: a table is not ours, or newer than this program.
         """
-        self._channel = channel
+        self._channel, self._clock = channel, policy.clock
         self._rows = {
             kind: NewestRows(directory, table, policy) for kind, table in TABLE_OF.items() if kind.channel is channel
         }
@@ -128,7 +129,7 @@ class NewestBatch:
         fresh = fresh_rows(rows, self)
         samples = read_samples(fresh, self._rows, self._channel)
         watch.lap("decode")
-        refused = self._quarantine.add(samples.refused, now())
+        refused = self._quarantine.add(samples.refused, Micros(self._clock()))
         positions, log_ids = newest_positions(fresh), newest_log_ids(fresh)
         counts = {kind: len(table) for kind, table in samples.columns.items()}
         if any(counts.values()):

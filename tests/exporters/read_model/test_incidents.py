@@ -12,8 +12,9 @@ from exporters.web.api import JsonApi, query_of
 from streaming.contracts.incidents import IncidentClass
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.change_reader import ChangeReader
+from streaming.delta.maintenance import RetentionPolicy
 from streaming.jobs.driver.incidents import IncidentsBatch
-from tests.plugins.played import play
+from tests.plugins.played import START, play
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,3 +110,21 @@ def test_what_the_incidents_of_a_scenario_become_is_told_and_the_count_only_grow
     assert was_open.keys() == {IncidentClass.BROKER_LOSS}
     assert closed == sorted(closed)
     assert (closed[0], closed[-1]) == (0, len(read_incidents(tmp_path)))
+
+
+def test_the_count_never_goes_back_though_closed_incidents_expire(tmp_path: Path) -> None:
+    name = "rolling_restart_unclean"
+    play(tmp_path, name, seconds=100)
+    versions = ChangeReader(tmp_path / PARTITION_CHANGES.name).poll()
+    now = START
+    batch = IncidentsBatch(tmp_path, 2.0, 2.0, RetentionPolicy(days=7, clock=lambda: now))
+    reader = TablesReader(tmp_path)
+    closed: list[int] = []
+    for number, (_, changes) in enumerate(versions):
+        now = START if number < 2 * len(versions) / 3 else START + 8 * 86_400 * SECOND
+        batch.apply(changes)
+        closed.append(counts(reader, CLOSED, name).total())
+
+    assert closed == sorted(closed)
+    assert closed[-1] > len([row for row in read_incidents(tmp_path) if row["closed_at"] and not row["merged_into"]])
+    assert counts(TablesReader(tmp_path), CLOSED, name).total() == closed[-1]

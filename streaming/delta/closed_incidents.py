@@ -1,0 +1,69 @@
+"""Closed incidents: how long they stay in ``incidents``, and how many there were of those that do not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming.contracts.incidents import IncidentClass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from deltalake import DeltaTable
+
+NEWEST_RETAINED: Final = 1000
+"""So many closed incidents of a cluster stay where history is retained for ever; it is the changes that are."""
+_MICROS_PER_DAY: Final = 86_400_000_000
+_TIME: Final = pa.timestamp("us", tz="UTC")
+
+IncidentCounts = Counter[tuple[str, str]]
+"""(cluster id, class) to a number of incidents; those that became part of another one do not count."""
+
+
+def retained(closed: pa.Table, days: int, now: int) -> tuple[pa.Table, IncidentCounts]:
+    """Return the closed incidents that stay, and the counts of the others.
+
+    Args:
+        closed: rows of ``incidents``.
+        days: of history that is retained; 0: the newest ``NEWEST_RETAINED`` of each cluster stay.
+        now: in UTC microseconds.
+    """
+    if days:
+        stays = pc.greater_equal(closed["closed_at"], pa.scalar(now - days * _MICROS_PER_DAY, _TIME))
+    else:
+        order = pc.sort_indices(closed, [("closed_at", "descending"), ("incident_id", "ascending")])
+        seen: Counter[str] = Counter()
+        newest = set()
+        cluster_ids = closed["cluster_id"].to_pylist()
+        for index in order.to_pylist():
+            seen[cluster_ids[index]] += 1
+            if seen[cluster_ids[index]] <= NEWEST_RETAINED:
+                newest.add(index)
+        stays = pa.chunked_array([pa.array([index in newest for index in range(len(closed))], pa.bool_())])
+    gone = closed.filter(pc.and_(pc.invert(stays), pc.is_null(closed["merged_into"])))
+    counts = zip(gone["cluster_id"].to_pylist(), gone["incident_class"].to_pylist(), strict=True)
+    return closed.filter(stays), Counter(counts)
+
+
+def expired_counts(table: DeltaTable, cluster_ids: Iterable[str]) -> IncidentCounts:
+    """Read how many closed incidents of clusters have expired from the table."""
+    counts = {
+        (each, kind.value): table.transaction_version(_name(each, kind))
+        for each in cluster_ids
+        for kind in IncidentClass
+    }
+    return Counter({key: int(count) for key, count in counts.items() if count})
+
+
+def counted(table: DeltaTable, expired: IncidentCounts) -> dict[str, int]:
+    """Return the transactions that add what expires now to what has expired before."""
+    before = expired_counts(table, {cluster_id for cluster_id, _ in expired})
+    return {_name(*key): count + before[key] for key, count in expired.items()}
+
+
+def _name(cluster_id: str, incident_class: str) -> str:
+    return f"expired/{incident_class}/{cluster_id}"
