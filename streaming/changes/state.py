@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from streaming.changes.listed import ListedPartitions
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
-from streaming.contracts.observations import SourceKind
+from streaming.contracts.observations import ConfigOrigin, SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, ConfigKey, MinIsr, PartitionState, SourceState
 
 if TYPE_CHECKING:
@@ -153,8 +153,11 @@ class ReplicationState:
         del self.mutable_topic(key)[partition.partition]
         if not self.topics[key]:
             del self.topics[key]
-            if self.topic_ids.get((partition.cluster_id, partition.topic)) == partition.topic_id:
-                del self.topic_ids[partition.cluster_id, partition.topic]
+            named = partition.cluster_id, partition.topic
+            if self.topic_ids.get(named) in (None, partition.topic_id):  # no other topic has its name now
+                self.topic_ids.pop(named, None)
+                for origin in ConfigOrigin:
+                    self.min_isr.pop(ConfigKey(*named, origin), None)
 
     def watch(self, source: SourceState) -> None:
         """Move the watermarks of a source's cluster up to what that source has seen."""

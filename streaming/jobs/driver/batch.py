@@ -18,6 +18,7 @@ from streaming.changes.state import ReplicationState
 from streaming.changes.tombstones import without_expired
 from streaming.contracts.blocks import PartitionsBlock
 from streaming.contracts.events import Subject
+from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import (
     CauseRevised,
     Channel,

@@ -1,0 +1,69 @@
+"""What a year would leave behind, in small: after two weeks every table has as many rows as after one.
+
+``tests/benchmarks/year.py`` is the same with a year, sizes of a real cluster, and what it costs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from streaming.delta import maintenance
+from streaming.delta.quarantine_rows import KEPT_RECORDS
+from tests.benchmarks.year import GROWS_FOR_EVER, Size, Year
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WEEK = 7
+SMALL = {
+    "days": 2 * WEEK, "second": WEEK, "partitions": 120, "brokers": 6, "incidents": 6, "topics": 4, "groups": 140,
+    "refused": 2 * KEPT_RECORDS,
+}  # fmt: skip
+
+
+def sizes_after_each_week(directory: Path, size: Size, restarts: int) -> list[dict[str, int]]:
+    """Rows by table, and what the job remembers of topics."""
+    year, sizes = Year(directory, size), []
+    for number in range(size.days):
+        year.day(number)
+        if number % restarts == restarts - 1:
+            year.open()
+        if number % WEEK == WEEK - 1:
+            state = year.replication.shared.state
+            remembered = {"minima": len(state.min_isr), "topics": len(list(state.topic_keys()))}
+            tables = [each for each in directory.iterdir() if DeltaTable.is_deltatable(str(each))]
+            sizes.append(remembered | {each.name: DeltaTable(str(each)).count() for each in tables})
+    return sizes
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "COMMITS_BETWEEN_ROUNDS", 1)
+    monkeypatch.setattr(maintenance, "SECONDS_BETWEEN_SWEEPS", 0.0)
+    monkeypatch.setattr("streaming.delta.closed_incidents.NEWEST_RETAINED", 20)
+    monkeypatch.setattr("streaming.delta.quarantine.FILES_BEFORE_CONDENSING", 4)
+
+
+def growth(sizes: list[dict[str, int]]) -> dict[str, float]:
+    one, other = sizes
+    return {name: other[name] / max(1, one[name]) for name in other}
+
+
+@pytest.mark.parametrize("restarts", [5, 1000])
+def test_with_days_of_history_nothing_grows(tmp_path: Path, restarts: int) -> None:
+    sizes = sizes_after_each_week(tmp_path, Size(**SMALL, history_days=3), restarts)
+
+    assert {name: ratio for name, ratio in growth(sizes).items() if ratio > 1.3} == {}
+    assert sizes[1]["minima"] <= 3 * SMALL["topics"], "of topics that are remembered for two days"
+    assert sizes[1]["quarantine"] <= KEPT_RECORDS + 4
+
+
+def test_without_only_changes_and_events_grow(tmp_path: Path) -> None:
+    sizes = sizes_after_each_week(tmp_path, Size(**SMALL, history_days=0), 1000)
+
+    grown = {name: ratio for name, ratio in growth(sizes).items() if ratio > 1.3}
+    assert set(grown) == set(GROWS_FOR_EVER)
+    assert max(grown.values()) < 2.3
