@@ -199,7 +199,7 @@ def test_an_incident_is_written_out_once_per_batch_not_once_per_version(
 
 def closed(number: int, cluster_id: str = "c", merged_into: str | None = None) -> dict[str, Any]:
     at = number * DAY
-    values: dict[str, Any] = {field.name: [] if pa.types.is_list(field.type) else 0 for field in SCHEMA}
+    values: dict[str, Any] = {field.name: None if field.nullable else 0 for field in SCHEMA}
     return values | {
         "incident_id": f"{cluster_id}{number}", "cluster_id": cluster_id, "cluster": cluster_id, "summary": "",
         "incident_class": "broker_loss", "opened_at": at, "updated_at": at, "closed_at": at,
