@@ -153,11 +153,11 @@ class ReplicationState:
         del self.mutable_topic(key)[partition.partition]
         if not self.topics[key]:
             del self.topics[key]
-            named = partition.cluster_id, partition.topic
-            if self.topic_ids.get(named) in (None, partition.topic_id):  # no other topic has its name now
-                self.topic_ids.pop(named, None)
+            name = partition.cluster_id, partition.topic
+            if self.topic_ids.get(name) in (None, partition.topic_id):  # no other topic has its name now
+                self.topic_ids.pop(name, None)
                 for origin in ConfigOrigin:
-                    self.min_isr.pop(ConfigKey(*named, origin), None)
+                    self.min_isr.pop(ConfigKey(*name, origin), None)
 
     def watch(self, source: SourceState) -> None:
         """Move the watermarks of a source's cluster up to what that source has seen."""
