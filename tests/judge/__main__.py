@@ -122,9 +122,13 @@ def _all(path: Path, wanted: list[int], kinds: tuple[str, ...], given: argparse.
 
 @contextmanager
 def closing_at_once(pool: ProcessPoolExecutor) -> Iterator[None]:
-    """End the processes of a pool, too, when this one is stopped: what was not begun is not played."""
+    """End the processes of a pool, too, when this one is stopped: what they play is lost, what was played is not."""
     try:
         yield
+    except BaseException:
+        for process in list(pool._processes.values()):
+            process.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
