@@ -18,6 +18,7 @@ from streaming.contracts.blocks import PartitionsBlock, PartitionsChanged, Parti
 from streaming.contracts.codec import encode
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.fields import FIELDS, KINDS, plain_types
+from streaming.contracts.maintenance import LONGEST_LEASE
 from streaming.contracts.observations import (
     END_OF_TIME,
     SCHEMA_VERSION,
@@ -63,6 +64,8 @@ _NAMED: Mapping[str, st.SearchStrategy[Any]] = {
     "group": _NAME,
     "cluster_id": _NAME,
     "source": _NAME,
+    "lease": _NAME,
+    "lease_until": st.integers(0, LONGEST_LEASE),
     "topic_id": _NAME,
     "authority": st.sampled_from(SourceKind),
     "origin": st.sampled_from(ConfigOrigin),

@@ -15,6 +15,8 @@ The fold:
 - ``partitions``              one partition: accept or drop an observation; next state, health, durations
 - ``partition_events``        the events of one partition step, and the totals they add to
 - ``brokers``                 one broker: accept or drop an observation; next state and events
+- ``maintenance``             planned work on a broker: what a record and the time make of its leases
+- ``maintenance_steps``       the same, written into a draft
 - ``primary_source``          which source orders the partitions of a cluster
 - ``min_isr``                 the effective ``min.insync.replicas`` of a topic
 - ``clock_skew``              the time of an observation whose source has a wrong clock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from streaming.changes.maintenance import with_return
 from streaming.contracts.events import EventKind
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState
@@ -42,10 +43,12 @@ def next_broker(before: BrokerState | None, observed: BrokerObserved) -> BrokerS
         # A broker lists the brokers it takes for alive: that is all that a poll reports.
         reported["is_fenced"] = False
     offset = observed.metadata_offset
-    return current._replace(
-        **reported,
-        is_registered=observed.registered,
-        broker_metadata_offset=current.broker_metadata_offset if offset is None or observed.in_snapshot else offset,
+    return with_return(
+        current._replace(
+            **reported,
+            is_registered=observed.registered,
+            broker_metadata_offset=current.broker_metadata_offset if offset is None or observed.in_snapshot else offset,
+        )
     )
 
 

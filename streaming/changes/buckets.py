@@ -19,6 +19,7 @@ from streaming.changes.unchanged_run import UnchangedRun
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import ClusterId, Micros, Offset
+from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import (
     BrokerObserved,
     CauseRevised,
@@ -61,6 +62,7 @@ _AUDIENCES: Final[dict[type[Observation], Audience]] = {
     CauseRevised: Audience.OWNER,
     TopicRemoved: Audience.OWNER,
     BrokerObserved: Audience.CLUSTER,
+    MaintenanceObserved: Audience.CLUSTER,
     ControllerObserved: Audience.CLUSTER,
     SnapshotBegin: Audience.EVERY_BUCKET,
     SnapshotEnd: Audience.EVERY_BUCKET,

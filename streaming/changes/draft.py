@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streaming.changes.change import Change
     from streaming.changes.listed import ListedPartitions
     from streaming.contracts.blocks import PartitionsObserved
-    from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
+    from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
     from streaming.contracts.observations import Observation
     from streaming.contracts.state import BrokerState, ConfigKey, MinIsr, PartitionState
 
@@ -30,6 +30,7 @@ class Draft:
         self.dropped: list[Observation] = []
         self.first_of_shape: dict[tuple[Any, ...], PartitionState] = {}
         self.primary_before = SourceKind.NONE  # before the observation that is being applied
+        self.next_lapse: dict[ClusterId, Micros | None] = {}
 
     def partition(self, cluster_id: ClusterId, topic_id: TopicId, number: int) -> PartitionState | None:
         """Look one partition up."""

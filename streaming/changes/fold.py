@@ -25,6 +25,7 @@ from streaming.changes.cluster_steps import (
     source_changes,
 )
 from streaming.changes.draft import Draft
+from streaming.changes.maintenance_steps import announced, lapse_leases
 from streaming.changes.min_isr import CLUSTER_DEFAULT, KEY, UNSET, is_news, outdated, reported_minimum
 from streaming.changes.partition_events import with_event_ids
 from streaming.changes.primary_source import SILENCE, has_passed, may_order
@@ -33,6 +34,7 @@ from streaming.changes.unchanged_run import UnchangedRun
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
 from streaming.contracts.events import EventKind, Evidence, Subject
 from streaming.contracts.identifiers import BrokerId
+from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import (
     BrokerObserved,
     CauseRevised,
@@ -85,6 +87,7 @@ def fold(state: ReplicationState, observations: Iterable[Observation]) -> Folded
             change_primary_source(first, draft)
         _apply(first, draft)
         advance(observed, draft)
+        lapse_leases(observed, draft)
     draft.changes.extend(source_changes(draft, last))
     return Folded(tuple(draft.changes), draft.touched, tuple(draft.dropped))
 
@@ -158,6 +161,11 @@ def _(observed: BrokerObserved, draft: Draft) -> None:
         draft.drop(observed)
     elif after != before:
         broker_stepped(before, after, observed, draft)
+
+
+@_apply.register
+def _(observed: MaintenanceObserved, draft: Draft) -> None:
+    announced(observed, draft)
 
 
 @_apply.register

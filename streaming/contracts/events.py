@@ -44,6 +44,11 @@ class EventKind(StrEnum):
     UNREGISTERED = "unregistered"
     CONTROLLER_CHANGE = "controller_change"
     AUTHORITY_CHANGE = "authority_change"
+    MAINTENANCE_BEGAN = "maintenance_began"
+    MAINTENANCE_EXTENDED = "maintenance_extended"
+    MAINTENANCE_ENDED = "maintenance_ended"
+    MAINTENANCE_LAPSED = "maintenance_lapsed"
+    MAINTENANCE_OVERRAN = "maintenance_overran"
 
 
 class Cause(StrEnum):

@@ -6,6 +6,7 @@ from dataclasses import MISSING, fields
 from typing import Final
 
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
+from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import (
     BrokerObserved,
     CauseRevised,
@@ -50,6 +51,7 @@ KINDS: Final[dict[str, type[Observation]]] = {
         BrokerMetricObserved,
         BrokerOffsetsObserved,
         BrokerMetricsObserved,
+        MaintenanceObserved,
     )
 }
 

@@ -20,7 +20,7 @@ from streaming.errors import Quarantined
 
 # The newest format of a record that this program reads. A record carries the format in which its kind appeared, so a
 # program that is too old for one stops there, and not before.
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 END_OF_TIME: Final = 253_402_300_800_000_000  # year 10000, where dates end
 
 

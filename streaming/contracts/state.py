@@ -103,6 +103,14 @@ class BrokerState(NamedTuple):
     port: Annotated[int | None, "port of its first listener"] = None
     log_dirs: Annotated[tuple[str, ...] | None, "online log directories"] = None
     broker_metadata_offset: Annotated[Offset | None, "metadata log offset of its last change"] = None
+    # Invariant: these three are set together, while a lease holds (streaming.changes.maintenance).
+    maintenance_since: Annotated[Micros | None, "planned work on it was announced to begin then; null for none"] = None
+    maintenance_until: Annotated[Micros | None, "and to end then, at the latest"] = None
+    maintenance_why: Annotated[str | None, "the reason that was given"] = None
+    maintenance_overran_at: Annotated[Micros | None, "planned work ended then and it was not back; null if it is"] = (
+        None
+    )
+    maintenance_leases: Annotated[str | None, "leases that the job needs to continue with, as JSON"] = None
 
 
 class ClusterState(NamedTuple):

@@ -16,6 +16,7 @@ from streaming.changes.min_isr import KEY
 from streaming.changes.state import ReplicationState
 from streaming.changes.unchanged_run import UnchangedRun
 from streaming.contracts.events import Cause, Evidence, Subject
+from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import (
     BrokerObserved,
     ConfigObserved,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 SOURCES = {
     "admin:a": SourceKind.POLL,
     "config:a": SourceKind.NONE,
+    "maintenance:a": SourceKind.NONE,
     "metadata_log:a": SourceKind.METADATA_LOG,
     "metadata_log:b": SourceKind.METADATA_LOG,
 }
@@ -84,8 +86,14 @@ def histories(draw: st.DrawFn) -> list[Observation]:
 
 
 @st.composite
-def _told(draw: st.DrawFn, envelope: dict[str, Any]) -> Observation:
+def _told(draw: st.DrawFn, envelope: dict[str, Any]) -> Observation:  # noqa: PLR0911 - one per kind
     kind = draw(st.sampled_from([*["partition"] * 8, "removed", "broker", "controller", "config", "beat", "snapshot"]))
+    if envelope["source"].startswith("maintenance"):
+        lasts = draw(st.sampled_from([0, 1, 60, 600])) * 1_000_000
+        return MaintenanceObserved(
+            **envelope, broker=draw(st.integers(1, 3)), lease=draw(st.sampled_from("xy")), why="w",
+            lease_until=max(0, envelope["occurred_not_after"] + lasts), is_renewal=draw(st.booleans()),
+        )  # fmt: skip
     topic, life = draw(st.sampled_from(TOPICS)), draw(st.sampled_from([1, 1, 1, 2]))
     if kind == "partition":
         isr = draw(st.sampled_from([(1, 2, 3), (1, 2), (2,)]))

@@ -1,0 +1,187 @@
+"""Planned work on a broker: the leases announced for it, and what each record and the time make of them. Pure.
+
+A lease holds from the record that announced it up to its end, both by the clock of that record, and lapses when the
+watermark of the primary source passes its end: never by a clock here, so a job that was stopped meanwhile comes to the
+same result. A lease does not reach back: what happened before its record is not planned.
+
+Invariant: of one lease the newest record counts, whatever the order in which the records of several sources are
+applied, and a lease that was ended never holds again. One that lapsed does if it is renewed, from then on.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streaming.contracts.events import EventKind
+from streaming.contracts.identifiers import Micros
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from streaming.contracts.identifiers import BrokerId
+    from streaming.contracts.maintenance import MaintenanceObserved
+    from streaming.contracts.state import BrokerState
+
+# A lease that is over is remembered for a day, so that a record of it that arrives late does not begin it again.
+_REMEMBERED: Final = 86_400_000_000
+
+
+MaintenanceEvent = tuple[EventKind, "BrokerId | None", "str | None"]
+"""An event before it has an id: kind, broker, detail."""
+
+
+class Lease(NamedTuple):
+    """One lease of one broker. Times are UTC microseconds.
+
+    Attributes:
+        lease: its id.
+        since: when it began to hold.
+        at: time of its newest record.
+        until: when it lapses, by that record.
+        why: the reason that was given.
+        ended_at: when it was ended; then it never holds again.
+        is_open: neither ended nor lapsed.
+    """
+
+    lease: str
+    since: Micros
+    at: Micros
+    until: Micros
+    why: str
+    ended_at: Micros | None = None
+    is_open: bool = True
+
+    @property
+    def end(self) -> Micros:
+        """When it lapses or was ended, whichever is first."""
+        return self.until if self.ended_at is None else min(self.until, self.ended_at)
+
+
+def leases_of(broker: BrokerState) -> tuple[Lease, ...]:
+    """Return every lease of a broker, also those that are over but still remembered, oldest first."""
+    stored = broker.maintenance_leases
+    return () if stored is None else tuple(Lease(*each) for each in json.loads(stored))
+
+
+def announce(
+    before: BrokerState, observed: MaintenanceObserved, watermark: Micros | None
+) -> tuple[BrokerState, list[MaintenanceEvent]] | None:
+    """Apply one record.
+
+    Args:
+        before: the broker.
+        observed: the record.
+        watermark: that of the primary source; leases that were over long before it are forgotten.
+
+    Returns:
+        the broker after it and the events; None where the record is older than the lease, or of one that was ended.
+    """
+    leases = {lease.lease: lease for lease in leases_of(before)}
+    current = leases.get(observed.lease)
+    step = _first(observed) if current is None else _next(current, observed)
+    if step is None:
+        return None
+    lease, kind = step
+    leases[lease.lease] = lease
+    after = _with_leases(before, leases, watermark)
+    if lease.is_open:
+        after = after._replace(maintenance_overran_at=None)
+    text = f"{lease.why}; until {_shown(lease.until)}" + f" ({observed.announced_by})" * bool(observed.announced_by)
+    return after, [] if kind is None else [(kind, before.broker, text)]
+
+
+def lapse(before: BrokerState, watermark: Micros) -> tuple[BrokerState, Micros, list[MaintenanceEvent]] | None:
+    """Close the leases that the watermark has passed.
+
+    Work overran if the broker is down and no other lease holds: then it is not planned any more.
+
+    Returns:
+        the broker after it, when the last of them lapsed and the events; None if none lapsed.
+    """
+    leases = {lease.lease: lease for lease in leases_of(before)}
+    over = [lease for lease in leases.values() if lease.is_open and lease.until < watermark]
+    if not over:
+        return None
+    leases |= {lease.lease: lease._replace(is_open=False) for lease in over}
+    last = max(lease.until for lease in over)
+    is_overrun = is_down(before) and not any(lease.is_open for lease in leases.values())
+    after = _with_leases(before, leases, watermark)
+    if is_overrun:
+        after = after._replace(maintenance_overran_at=last)
+    kind = EventKind.MAINTENANCE_OVERRAN if is_overrun else EventKind.MAINTENANCE_LAPSED
+    return after, last, [(kind, before.broker, f"{lease.why}; until {_shown(lease.until)}") for lease in over]
+
+
+def is_down(broker: BrokerState) -> bool:
+    """Return whether a broker is out of service, or about to be, as far as its source can see."""
+    return not broker.is_registered or bool(broker.is_fenced) or bool(broker.is_shutting_down)
+
+
+def with_return(broker: BrokerState) -> BrokerState:
+    """Clear the overrun of a broker that is back."""
+    if broker.maintenance_overran_at is None or is_down(broker):
+        return broker
+    return broker._replace(maintenance_overran_at=None)
+
+
+def is_planned(broker: BrokerState | None, moment: Micros) -> bool:
+    """Return whether a lease of this broker held at a moment."""
+    return broker is not None and any(lease.since <= moment <= lease.end for lease in leases_of(broker))
+
+
+def next_lapse(brokers: Iterable[BrokerState]) -> Micros | None:
+    """Return when the first open lease of these brokers lapses; None for none."""
+    ends = [
+        lease.until
+        for broker in brokers
+        if broker.maintenance_until is not None
+        for lease in leases_of(broker)
+        if lease.is_open
+    ]
+    return min(ends, default=None)
+
+
+def _first(observed: MaintenanceObserved) -> tuple[Lease, EventKind | None]:
+    at = observed.occurred_not_after
+    lease = Lease(observed.lease, at, at, observed.lease_until, observed.why)
+    if observed.is_end:  # the record that it ends has not arrived yet, from another source
+        return lease._replace(at=Micros(0), ended_at=at, is_open=False), None
+    return lease, EventKind.MAINTENANCE_BEGAN
+
+
+def _next(current: Lease, observed: MaintenanceObserved) -> tuple[Lease, EventKind | None] | None:
+    at = observed.occurred_not_after
+    if observed.is_end:
+        if current.ended_at is not None and current.ended_at <= at:
+            return None
+        kind = EventKind.MAINTENANCE_ENDED if current.is_open else None
+        return current._replace(ended_at=at, is_open=False), kind
+    if (at, observed.lease_until) <= (current.at, current.until):
+        return None
+    newest = current._replace(at=at, until=observed.lease_until, why=observed.why)
+    if current.ended_at is not None:
+        return newest._replace(since=min(current.since, at)), None
+    if not current.is_open:
+        return newest._replace(since=at, is_open=True), EventKind.MAINTENANCE_BEGAN
+    return newest, None if observed.is_renewal else EventKind.MAINTENANCE_EXTENDED
+
+
+def _with_leases(broker: BrokerState, leases: Mapping[str, Lease], watermark: Micros | None) -> BrokerState:
+    oldest = 0 if watermark is None else watermark - _REMEMBERED
+    kept = sorted(
+        (lease for lease in leases.values() if lease.is_open or max(lease.end, lease.at) >= oldest),
+        key=lambda lease: (lease.since, lease.lease),
+    )
+    held = [lease for lease in kept if lease.is_open]
+    return broker._replace(
+        maintenance_since=min((lease.since for lease in held), default=None),
+        maintenance_until=max((lease.until for lease in held), default=None),
+        maintenance_why="; ".join(dict.fromkeys(lease.why for lease in held)) if held else None,
+        maintenance_leases=json.dumps(kept, separators=(",", ":"), ensure_ascii=False) if kept else None,
+    )
+
+
+def _shown(moment: Micros) -> str:
+    return dt.datetime.fromtimestamp(moment // 1_000_000, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,0 +1,344 @@
+"""Planned work: what the records of a lease and the time make of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.changes.fold import fold
+from streaming.changes.maintenance import is_planned, leases_of
+from streaming.changes.state import ReplicationState
+from streaming.contracts.events import EventKind
+from streaming.contracts.maintenance import LONGEST_LEASE, MaintenanceObserved
+from streaming.contracts.observations import SourceKind
+from streaming.errors import Quarantined
+from tests.changes.conftest import SECOND, START, Story
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streaming.changes.change import Change
+    from streaming.contracts.observations import Observation
+    from streaming.contracts.state import BrokerState
+
+MINUTE = 60
+
+
+class Announcer(Story):
+    """The source of one machine that announces planned work; ``at`` and ``until`` are seconds after the start."""
+
+    def __init__(self, source: str = "maintenance:host-1") -> None:
+        super().__init__(source, SourceKind.NONE)
+
+    def lease(self, at: float, until: float, lease: str = "one", broker: int = 3, **fields: Any) -> MaintenanceObserved:
+        self.now = START + int(at * SECOND)
+        until_micros = START + int(until * SECOND)
+        envelope = self.envelope()
+        told = {"why": "new disk", **fields}
+        observed = MaintenanceObserved(**envelope, broker=broker, lease=lease, lease_until=until_micros, **told)
+        self.add(observed)
+        return observed
+
+    def end(self, at: float, lease: str = "one", **fields: Any) -> MaintenanceObserved:
+        return self.lease(at, at, lease, **fields)
+
+
+@pytest.fixture
+def desk() -> Announcer:
+    return Announcer()
+
+
+def beats(story: Story, *seconds: float) -> list[Observation]:
+    for at in seconds:
+        story.now = START + int(at * SECOND)
+        story.offset += 1
+        story.heartbeat()
+    return story.seen
+
+
+def merged(*seen: Iterable[Observation]) -> list[Observation]:
+    return sorted((item for source in seen for item in source), key=lambda item: item.occurred_not_after)
+
+
+def played(observations: Iterable[Observation]) -> tuple[ReplicationState, list[Change]]:
+    state = ReplicationState()
+    folded = fold(state, observations)
+    state.apply(folded.touched)
+    return state, list(folded.changes)
+
+
+def broker_of(state: ReplicationState, broker: int = 3) -> BrokerState:
+    return state.brokers["cluster-1", broker]  # type: ignore[index]
+
+
+def events(changes: Iterable[Change]) -> list[tuple[str, int | None]]:
+    names = {kind for kind in EventKind if kind.startswith("maintenance")}
+    return [(event.event, event.event_broker) for change in changes for event in change.events if event.event in names]
+
+
+def kinds(changes: Iterable[Change]) -> list[str]:
+    return [event.removeprefix("maintenance_") for event, _ in events(changes)]
+
+
+def test_an_announcement_is_an_event_and_a_state_until_the_watermark_passes_its_end(
+    story: Story, desk: Announcer
+) -> None:
+    story.snapshot()
+    desk.lease(10, 10 + 30 * MINUTE, announced_by="ann@host-1")
+    state, changes = played(merged(beats(story, 20, 30), desk.seen))
+    broker = broker_of(state)
+    assert (broker.maintenance_since, broker.maintenance_until, broker.maintenance_why) == (
+        START + 10 * SECOND,
+        START + (10 + 30 * MINUTE) * SECOND,
+        "new disk",
+    )
+    (began,) = [event for change in changes for event in change.events]
+    assert (began.event, began.event_broker) == (EventKind.MAINTENANCE_BEGAN, 3)
+    assert began.detail == "new disk; until 2023-11-14 22:43:30Z (ann@host-1)"
+    assert broker_of(state, 2).maintenance_until is None
+
+    over, more = played(merged(beats(story, 3 * MINUTE * 60), desk.seen))
+    assert kinds(more) == ["began", "lapsed"]
+    assert broker_of(over)[-5:-1] == (None, None, None, None)
+
+
+def test_the_lapse_is_dated_to_the_end_of_the_lease_whatever_moved_the_watermark(story: Story, desk: Announcer) -> None:
+    story.snapshot()
+    desk.lease(10, 60)
+    (lapsed,) = [
+        change
+        for change in played(merged(beats(story, 20, 500), desk.seen))[1]
+        if any(event.event == EventKind.MAINTENANCE_LAPSED for event in change.events)
+    ]
+    assert lapsed.observation.occurred_not_after == START + 60 * SECOND
+    assert lapsed.events[0].event_id == f"cluster-1/broker/3/maintenance/lapse/{START + 60 * SECOND}/maintenance_lapsed"
+
+
+@pytest.mark.parametrize("down", [{"fenced": True}, {"in_controlled_shutdown": True}, {"registered": False}])
+def test_work_that_runs_out_while_the_broker_is_down_overran_until_the_broker_is_back(
+    story: Story, desk: Announcer, down: dict[str, bool]
+) -> None:
+    story.snapshot()
+    desk.lease(10, 60)
+    story.later(20).broker(3, **down)
+    beats(story, 61)
+    state, changes = played(merged(story.seen, desk.seen))
+    assert kinds(changes) == ["began", "overran"]
+    assert broker_of(state).maintenance_overran_at == START + 60 * SECOND
+    assert broker_of(state).maintenance_until is None
+
+    story.later(20).broker(3, broker_epoch=9)
+    assert broker_of(played(merged(story.seen, desk.seen))[0]).maintenance_overran_at is None
+
+
+def test_a_lease_is_ended_early_for_good_also_while_a_command_still_renews_it(story: Story, desk: Announcer) -> None:
+    story.snapshot()
+    desk.lease(10, 70)
+    other = Announcer("maintenance:host-2")
+    other.end(40)
+    desk.lease(50, 110, is_renewal=True)
+    state, changes = played(merged(beats(story, 20, 60, 200), desk.seen, other.seen))
+    assert kinds(changes) == ["began", "ended"]
+    assert broker_of(state).maintenance_until is None
+    assert [is_planned(broker_of(state), START + at * SECOND) for at in (9, 10, 40, 41)] == [False, True, True, False]
+
+
+def test_a_renewal_is_no_event_an_extension_is_one_and_both_move_the_end(story: Story, desk: Announcer) -> None:
+    story.snapshot()
+    desk.lease(10, 70)
+    desk.lease(30, 90, is_renewal=True)
+    desk.lease(40, 300)
+    state, changes = played(merged(beats(story, 20, 100), desk.seen))
+    assert kinds(changes) == ["began", "extended"]
+    assert (broker_of(state).maintenance_since, broker_of(state).maintenance_until) == (
+        START + 10 * SECOND,
+        START + 300 * SECOND,
+    )
+
+
+def test_a_command_that_ends_shortens_its_lease_to_a_tail(story: Story, desk: Announcer) -> None:
+    story.snapshot()
+    desk.lease(10, 130)
+    desk.lease(20, 50, is_renewal=True)
+    state, changes = played(merged(beats(story, 45, 51), desk.seen))
+    assert kinds(changes) == ["began", "lapsed"]
+    assert broker_of(state).maintenance_until is None
+
+
+def test_a_renewal_after_the_lapse_begins_anew_and_does_not_cover_the_time_between(
+    story: Story, desk: Announcer
+) -> None:
+    story.snapshot()
+    desk.lease(10, 60)
+    desk.lease(200, 260, is_renewal=True)
+    state, changes = played(merged(beats(story, 100, 210), desk.seen))
+    assert kinds(changes) == ["began", "lapsed", "began"]
+    assert broker_of(state).maintenance_since == START + 200 * SECOND
+    assert not is_planned(broker_of(state), START + 150 * SECOND)
+
+
+def test_a_lease_announced_late_does_not_reach_back(story: Story, desk: Announcer) -> None:
+    story.snapshot()
+    story.later(20).broker(3, fenced=True)
+    desk.lease(60, 600)
+    state, _ = played(merged(beats(story, 100), desk.seen))
+    assert not is_planned(broker_of(state), START + 20 * SECOND)
+    assert is_planned(broker_of(state), START + 60 * SECOND)
+
+
+def test_two_leases_of_one_broker_hold_until_the_later_end_and_ending_one_leaves_the_other(
+    story: Story, desk: Announcer
+) -> None:
+    story.snapshot()
+    other = Announcer("maintenance:host-2")
+    desk.lease(10, 100)
+    other.lease(20, 60, lease="two", why="new cable")
+    both, _ = played(merged(beats(story, 30), desk.seen, other.seen))
+    assert broker_of(both).maintenance_why == "new disk; new cable"
+    assert broker_of(both).maintenance_until == START + 100 * SECOND
+    desk.end(40)
+    one, changes = played(merged(beats(story, 50), desk.seen, other.seen))
+    assert (broker_of(one).maintenance_until, broker_of(one).maintenance_why) == (START + 60 * SECOND, "new cable")
+    assert kinds(changes) == ["began", "began", "ended"]
+
+
+def test_work_overran_only_when_no_other_lease_holds(story: Story, desk: Announcer) -> None:
+    story.snapshot()
+    desk.lease(10, 40)
+    desk.lease(11, 80, lease="two")
+    story.later(20).broker(3, fenced=True)
+    _, changes = played(merged(beats(story, 41, 81), desk.seen))
+    assert kinds(changes) == ["began", "began", "lapsed", "overran"]
+
+
+def test_a_lease_of_a_broker_that_nobody_reported_is_dropped(story: Story, desk: Announcer) -> None:
+    story.snapshot()
+    dropped = desk.lease(10, 60, broker=9)
+    state = ReplicationState()
+    folded = fold(state, merged(story.seen, desk.seen))
+    assert folded.dropped == (dropped,)
+    assert not [change for change in folded.changes if change.events]
+
+
+def test_another_registration_of_the_broker_keeps_its_lease(story: Story, desk: Announcer) -> None:
+    story.snapshot()
+    desk.lease(10, 600)
+    story.later(20).broker(3, broker_epoch=9)
+    state, _ = played(merged(story.seen, desk.seen))
+    assert broker_of(state).maintenance_until == START + 600 * SECOND
+
+
+def test_what_is_over_is_forgotten_after_a_day(story: Story, desk: Announcer) -> None:
+    day = 24 * 60 * MINUTE
+    story.snapshot()
+    desk.lease(10, 60)
+    beats(story, 100, 2 * day)
+    desk.lease(2 * day + 5, 2 * day + 60, lease="two")
+    state, _ = played(merged(story.seen, desk.seen))
+    assert [lease.lease for lease in leases_of(broker_of(state))] == ["two"]
+
+
+def test_a_lease_without_an_id_or_too_long_is_refused(desk: Announcer) -> None:
+    with pytest.raises(Quarantined, match="at most 7 days"):
+        desk.lease(10, 11 + LONGEST_LEASE / SECOND)
+    with pytest.raises(Quarantined, match="lease is empty"):
+        desk.lease(10, 11, lease="")
+
+
+# ------------------------------------------------------------------ any history of leases
+
+
+@st.composite
+def announcements(draw: st.DrawFn) -> list[list[Observation]]:
+    """What up to three machines say: leases begun, renewed, extended and ended, each in its own order."""
+    said: list[list[Observation]] = []
+    for number in range(draw(st.integers(1, 3))):
+        desk, now = Announcer(f"maintenance:host-{number}"), 1.0
+        for _ in range(draw(st.integers(1, 8))):
+            now += draw(st.sampled_from([1, 5, 30, 90]))
+            lasts = draw(st.sampled_from([0, 0, 10, 60, 300]))
+            lease = draw(st.sampled_from(["one", "two", f"own-{number}"]))
+            desk.lease(now, now + lasts, lease, draw(st.integers(2, 3)), is_renewal=draw(st.booleans()))
+        said.append(desk.seen)
+    return said
+
+
+def log() -> list[Observation]:
+    story = Story()
+    story.snapshot()
+    return beats(story, *range(5, 1_200, 5))
+
+
+@given(announcements(), st.randoms(use_true_random=False))
+def test_any_interleaving_and_repetition_of_the_machines_leads_to_the_same_leases(
+    said: list[list[Observation]], dice: Any
+) -> None:
+    """Each keeps its own order. The log is applied before or after; it only decides when what is over is closed."""
+    queues = [[*each] for each in said]
+    mixed: list[Observation] = []
+    while any(queues):
+        queue = dice.choice([each for each in queues if each])
+        mixed.append(queue.pop(0))
+        if dice.random() < 0.2:
+            mixed.append(dice.choice(mixed))
+    in_time = merged(*said)
+    first, rest = log()[:6], log()[6:]
+    expected, _ = played([*first, *in_time, *rest])
+    found, changes = played([*first, *mixed, *rest])
+    for broker in (2, 3):
+        assert over(broker_of(found, broker)) == over(broker_of(expected, broker))
+    ids = [event.event_id for change in changes for event in change.events]
+    assert len(ids) == len(set(ids))
+
+
+def over(broker: BrokerState) -> tuple[Any, ...]:
+    """What does not depend on the order in which records of one moment arrived."""
+    until = {lease.lease: (lease.end, lease.ended_at) for lease in leases_of(broker)}
+    return (broker.maintenance_until, until)
+
+
+@given(announcements(), st.lists(st.integers(0, 300), max_size=4))
+def test_cut_into_batches_anywhere_and_restored_from_the_state_between_it_is_the_same(
+    said: list[list[Observation]], cuts: list[int]
+) -> None:
+    history = merged(log(), *said)
+    whole, changes = played(history)
+    state, pieces = ReplicationState(), list[Any]()
+    bounds = sorted({0, len(history), *(cut for cut in cuts if cut < len(history))})
+    for lower, upper in pairwise(bounds):
+        folded = fold(state, history[lower:upper])
+        state.apply(folded.touched)
+        pieces += folded.changes
+    assert state.brokers == whole.brokers
+    assert events(pieces) == events(changes)
+
+
+@given(announcements())
+def test_planned_is_exactly_what_lies_within_a_record_and_the_end_that_it_gave(said: list[list[Observation]]) -> None:
+    """Against an account of its own: the newest record of each lease before a moment decides about the moment."""
+    records = [item for item in merged(*said) if isinstance(item, MaintenanceObserved)]
+    state, _ = played([*log()[:6], *records])
+    broker = broker_of(state)
+    for item in records:
+        if item.broker == 3:
+            assert not is_planned(broker, records[0].occurred_not_after - 1)
+            own = [each for each in records if each.lease == item.lease and each.broker == 3]
+            end = next((each.occurred_not_after for each in own if each.is_end), None)
+            last = next(lease for lease in leases_of(broker) if lease.lease == item.lease)
+            assert last.ended_at == end
+            assert end is not None or last.until == own[-1].lease_until
+
+
+def test_a_repeated_record_changes_nothing(story: Story, desk: Announcer) -> None:
+    story.snapshot()
+    record = desk.lease(10, 60)
+    again = [replace(record, sequence=5), record]
+    once, changes = played([*story.seen, record])
+    twice, more = played([*story.seen, record, *again])
+    assert once.brokers == twice.brokers
+    assert events(changes) == events(more)
