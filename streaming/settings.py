@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DRIVER: Final = "driver"
 DISTRIBUTED: Final = "distributed"
+_LONGEST_LEASE_HOURS: Final = 168
 
 # Old key, or key and value -> the rest of the error message, with what to write now.
 RENAMED: Final[dict[str, str]] = {
@@ -104,6 +105,19 @@ class ExportSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceSettings:
+    """Planned work, as ``isrwatch maintenance`` announces it.
+
+    The lease of a running command holds for ``lease_seconds`` after each renewal, and for ``tail_seconds`` after the
+    command ended. No lease lasts longer than ``max_hours``.
+    """
+
+    max_hours: float = 12.0
+    lease_seconds: float = 120.0
+    tail_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that can be configured."""
 
@@ -113,6 +127,7 @@ class Settings:
     tables: TablesSettings = field(default_factory=TablesSettings)
     job: JobSettings = field(default_factory=JobSettings)
     export: ExportSettings = field(default_factory=ExportSettings)
+    maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
 
 
 def load(path: Path | None) -> Settings:
@@ -179,7 +194,7 @@ def _checked(settings: Settings) -> Settings:
     ):
         if value not in choices:
             raise ConfigurationError(f"{key} is {value!r}; use one of {', '.join(choices)}")
-    for name in ("collect", "export", "job"):
+    for name in ("collect", "export", "job", "maintenance"):
         section = getattr(settings, name)
         for item in fields(section):
             if item.name.endswith("_seconds"):
@@ -194,6 +209,9 @@ def _checked(settings: Settings) -> Settings:
     ):
         if not least <= number < math.inf:  # not "number < least", which no NaN is
             raise ConfigurationError(f"{key} is {number}; it must be at least {least}, and finite")
+    hours = settings.maintenance.max_hours
+    if not 0 < hours <= _LONGEST_LEASE_HOURS:
+        raise ConfigurationError(f"maintenance.max_hours is {hours}; it must be above 0 and at most 168, a week")
     return settings
 
 

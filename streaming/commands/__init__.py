@@ -6,6 +6,9 @@ needs neither Spark nor Java. This file contains the names and one-line help tex
 - ``collect``          ``isrwatch collect``
 - ``job``              ``isrwatch job``
 - ``jars``             ``isrwatch jars``
+- ``maintenance``      ``isrwatch maintenance``
+- ``maintenance_clusters``  the clusters, brokers and leases that it can be about
+- ``maintenance_lease``  announces planned work, and holds a lease while a command runs
 - ``simulate``         ``isrwatch simulate``
 - ``simulate_output``  a simulated timeline as text and as JSON
 - ``simulate_swarm``   ``isrwatch simulate --swarm`` and ``--presets``
@@ -80,6 +83,11 @@ COMMANDS: Final[dict[str, Command]] = {
     "incidents": Command(
         target="exporters.terminal.incidents_command:incidents",
         help="Show incidents: one line per incident, however many partitions it affected.",
+        extra="export",
+    ),
+    "maintenance": Command(
+        target="streaming.commands.maintenance:maintenance",
+        help="Announce planned work on brokers, so that what it causes is not reported as a failure.",
         extra="export",
     ),
     "tables": Command(

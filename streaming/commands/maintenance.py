@@ -1,0 +1,226 @@
+"""``isrwatch maintenance``: announce planned work on brokers, end it, or run a command under a lease."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from streaming import settings as configuration
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.commands.maintenance_clusters import WatchedCluster
+    from streaming.contracts.state import BrokerState
+    from streaming.settings import Settings
+
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_DURATION: Final = re.compile(r"(\d+)([smhd])")
+_SECOND: Final = 1_000_000
+# A clock that is off by more makes a lease begin or end at the wrong moment.
+MAX_SKEW: Final = 60 * _SECOND
+
+
+def maintenance(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND ...]", help="Run this command and hold a lease for it.")
+    ] = None,
+    *,
+    broker: Annotated[list[int] | None, typer.Option(help="Broker id; may be repeated.")] = None,
+    lasts: Annotated[
+        str | None,
+        typer.Option("--for", metavar="DURATION", help="How long it may take: 90s, 30m, 2h. With a command: at most."),
+    ] = None,
+    why: Annotated[str | None, typer.Option(help="The reason, for whoever looks at the events.")] = None,
+    extend: Annotated[bool, typer.Option("--extend", help="Let work that is announced last longer.")] = False,
+    end: Annotated[bool, typer.Option("--end", help="End it early.")] = False,
+    cluster: Annotated[str | None, typer.Option(help="Name or id of the cluster, where there are several.")] = None,
+    bus: Annotated[Path | None, typer.Option(help="Bus directory; default: bus.directory.")] = None,
+    tables: Annotated[
+        Path | None, typer.Option(help="Directory of the Delta tables; default: tables.directory.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
+) -> None:
+    """Announce planned work on brokers; without --broker, list what is announced.
+
+    While it lasts, what these brokers explain is planned: they may stop, leave ISRs and come back without an alert.
+    Nothing else is: offline partitions, unclean elections, lost records and other brokers are reported as ever. If a
+    broker is not back when the time is over, its work overran, and what it explains is not planned any more.
+
+    Announce it before you begin: what happened before is not planned.
+
+    Example: isrwatch maintenance --broker 3 --for 30m --why "new disk"
+
+    Better, because it ends when the work does: isrwatch maintenance --broker 3 --why upgrade -- ./restart-broker 3
+
+    The lease of a command is renewed while it runs, holds for a minute more (maintenance.tail_seconds), and lapses when
+    this machine crashes. The exit code is that of the command.
+
+    End it early: isrwatch maintenance --broker 3 --end
+
+    On another machine: the same configuration file, and the bus folder; the tables are read where they are there.
+    """
+    from streaming.commands.maintenance_clusters import chosen_brokers, chosen_cluster, watched_clusters
+
+    settings = configuration.load(config)
+    folder = bus or Path(settings.bus.directory)
+    clusters = watched_clusters(folder, tables or Path(settings.tables.directory))
+    if not broker:
+        if command or end or extend or lasts or why:
+            raise ConfigurationError("name the brokers with --broker, for example --broker 3")
+        _list(clusters, cluster)
+        return
+    chosen = chosen_cluster(clusters, cluster)
+    brokers = chosen_brokers(chosen, broker)
+    _check_clock(chosen)
+    if end:
+        _end(folder, brokers)
+    elif command:
+        raise typer.Exit(_run(folder, brokers, settings, command, why=why, lasts=lasts))
+    else:
+        _announce(folder, brokers, settings, why=why, lasts=lasts, extend=extend)
+
+
+def duration(text: str, settings: Settings) -> int:
+    """Read a duration as microseconds.
+
+    Raises:
+        ConfigurationError: it is none, or longer than allowed.
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None or not int(match[1]):
+        raise ConfigurationError(f"--for is {text!r}; write a number and s, m, h or d, for example 30m")
+    seconds, longest = int(match[1]) * _SECONDS[match[2]], settings.maintenance.max_hours
+    if seconds > longest * 3_600:
+        raise ConfigurationError(
+            f"--for {text} is longer than maintenance.max_hours ({longest:g}): announce less and extend it, or raise "
+            "the key"
+        )
+    return seconds * _SECOND
+
+
+def _announce(
+    bus: Path, brokers: Sequence[BrokerState], settings: Settings, *, why: str | None, lasts: str | None, extend: bool
+) -> None:
+    from streaming.changes.maintenance import leases_of
+    from streaming.commands.maintenance_lease import Announcer, new_lease
+
+    if lasts is None:
+        raise ConfigurationError("say how long it may take with --for, for example --for 30m, or run a command: -- ...")
+    micros = duration(lasts, settings)
+    if extend:
+        leases = [(one, lease) for one in brokers for lease in leases_of(_in_maintenance(one)) if lease.is_open]
+        reason = why or next(lease.why for _, lease in leases)
+        announcer = Announcer(bus, reason)
+        announcer.publish([(one, lease.lease) for one, lease in leases], announcer.now() + micros)
+    else:
+        _refuse_overlap(brokers)
+        announcer = Announcer(bus, _reason(why))
+        lease = new_lease()
+        announcer.publish([(one, lease) for one in brokers], announcer.now() + micros)
+    _say(f"{_names(brokers)}: planned work until {_shown(announcer.now() + micros)}")
+
+
+def _end(bus: Path, brokers: Sequence[BrokerState]) -> None:
+    from streaming.changes.maintenance import leases_of
+    from streaming.commands.maintenance_lease import Announcer
+
+    leases = [(one, lease) for one in brokers for lease in leases_of(_in_maintenance(one)) if lease.is_open]
+    announcer = Announcer(bus, next(lease.why for _, lease in leases))
+    announcer.publish([(one, lease.lease) for one, lease in leases], 0)
+    _say(f"{_names(brokers)}: planned work ended")
+
+
+def _run(
+    bus: Path, brokers: Sequence[BrokerState], settings: Settings, command: Sequence[str], **options: str | None
+) -> int:
+    from streaming.commands.maintenance_lease import Announcer, CannotRun, HeldLease, run_under
+
+    _refuse_overlap(brokers)
+    longest = options["lasts"]
+    micros = int(settings.maintenance.max_hours * 3_600) * _SECOND if longest is None else duration(longest, settings)
+    announcer = Announcer(bus, _reason(options["why"]))
+    try:
+        return run_under(HeldLease(announcer, brokers, settings.maintenance, micros, _say), command)
+    except CannotRun as error:
+        _say(str(error))
+        return error.exit_code
+
+
+def _reason(why: str | None) -> str:
+    if not why or not why.strip():
+        raise ConfigurationError('say why with --why, for example --why "new disk"')
+    return why.strip()
+
+
+def _refuse_overlap(brokers: Sequence[BrokerState]) -> None:
+    for one in brokers:
+        if _is_held(one):
+            raise ConfigurationError(
+                f"broker {one.broker} is in maintenance until {_shown(one.maintenance_until or 0)} "
+                f"({one.maintenance_why}): let it last longer with --extend, or end it with --end"
+            )
+
+
+def _in_maintenance(one: BrokerState) -> BrokerState:
+    if not _is_held(one):
+        raise ConfigurationError(f"no planned work is announced for broker {one.broker}: there is nothing to change")
+    return one
+
+
+def _is_held(one: BrokerState) -> bool:
+    return one.maintenance_until is not None and one.maintenance_until > time.time_ns() // 1_000
+
+
+def _check_clock(cluster: WatchedCluster) -> None:
+    """Refuse a clock that is behind that of the collector; of one that is ahead, one cannot be sure."""
+    if cluster.collected_at is None:
+        return
+    ahead = time.time_ns() // 1_000 - cluster.collected_at
+    if ahead < -MAX_SKEW:
+        raise ConfigurationError(
+            f"the clock of this machine is {-ahead // _SECOND} s behind that of the collector of {cluster.name}: "
+            "correct it, or the work would count as over too early"
+        )
+    if ahead > MAX_SKEW:
+        _say(
+            f"the newest observation of {cluster.name} is {ahead // _SECOND} s old: nothing watches it at the moment, "
+            "or the clock of this machine is ahead"
+        )
+
+
+def _list(clusters: Sequence[WatchedCluster], wanted: str | None) -> None:
+    lines = [
+        f"{cluster.name}  broker {one.broker}  until {_shown(one.maintenance_until or 0)}  {one.maintenance_why}"
+        if _is_held(one)
+        else f"{cluster.name}  broker {one.broker}  overran at {_shown(one.maintenance_overran_at or 0)}"
+        for cluster in clusters
+        if wanted is None or wanted in {cluster.name, cluster.cluster_id}
+        for _, one in sorted(cluster.brokers.items())
+        if _is_held(one) or one.maintenance_overran_at is not None
+    ]
+    for line in lines:
+        typer.echo(line)
+    if not lines:
+        _say("no planned work is announced")
+
+
+def _names(brokers: Sequence[BrokerState]) -> str:
+    return ("broker " if len(brokers) == 1 else "brokers ") + ", ".join(str(one.broker) for one in brokers)
+
+
+def _shown(moment: int) -> str:
+    return dt.datetime.fromtimestamp(moment // _SECOND, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _say(line: str) -> None:
+    """Print a line on stderr: coloured on a terminal, plain in a pipe."""
+    Console(stderr=True).print(Text.assemble(("isrwatch maintenance: ", "dim"), line), soft_wrap=True)
