@@ -1,0 +1,274 @@
+"""``isrwatch maintenance`` as a user runs it: from the bus and the command line to rows and state, without Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner
+
+from streaming.bus.directory import DirectoryPublisher, DirectoryReader
+from streaming.commands import app
+from streaming.contracts.codec import decode
+from streaming.contracts.maintenance import MaintenanceObserved
+from streaming.contracts.observations import Channel
+from streaming.delta.queries import read_all
+from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.streams.bus_rows import SCHEMA
+from tests.changes.conftest import SECOND, Story
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from click.testing import Result
+
+PATIENCE = 60.0
+WHY = ("--why", "new disk")
+
+
+def watch(bus: Path, *, ahead: float = 0.0, cluster: str = "orders-eu", cluster_id: str = "cluster-1") -> Story:
+    """A collector has reported a cluster of three brokers just now."""
+    story = Story(f"metadata_log:{cluster_id}")
+    story.now = time.time_ns() // 1_000 + int(ahead * SECOND)
+    story.snapshot()
+    publish(bus, story, cluster=cluster, cluster_id=cluster_id)
+    return story
+
+
+def publish(bus: Path, story: Story, **fields: str) -> None:
+    from dataclasses import replace  # noqa: PLC0415
+
+    publisher = DirectoryPublisher(bus, segment_bytes=1 << 20)
+    publisher.publish([replace(item, **fields) for item in story.seen])
+    publisher.close()
+    story.seen = []
+
+
+def frames(bus: Path) -> list[dict[str, Any]]:
+    reader = DirectoryReader(bus)
+    return [
+        {"source": source, "position": item.position, "payload": item.payload, "damage": None}
+        for source, end in reader.end_positions(Channel.REPLICATION).items()
+        for item in reader.read(Channel.REPLICATION, source, 0, end)
+    ]
+
+
+def records(bus: Path) -> list[MaintenanceObserved]:
+    seen = (decode(frame["payload"]) for frame in frames(bus))
+    return [item for item in seen if isinstance(item, MaintenanceObserved)]
+
+
+def apply(bus: Path, tables: Path) -> None:
+    """What the job in the execution mode driver makes of the bus."""
+    batch = ReplicationBatch(tables)
+    batch.apply(pa.Table.from_pylist(frames(bus), schema=SCHEMA))
+    batch.projections.project(batch.shared)
+
+
+def rows(tables: Path, name: str) -> list[dict[str, Any]]:
+    return read_all(DeltaTable(str(tables / name))).to_pylist()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., Result]:
+    def invoke(*words: str) -> Result:
+        where = ("--bus", str(tmp_path / "bus"), "--tables", str(tmp_path / "tables"))
+        before, split, command = words, (), ()
+        if "--" in words:
+            at = words.index("--")
+            before, split, command = words[:at], ("--",), words[at + 1 :]
+        return CliRunner().invoke(app, ["maintenance", *where, *before, *split, *command], prog_name="isrwatch")
+
+    return invoke
+
+
+def sentence(result: Result, code: int = 2) -> str:
+    assert result.exit_code == code, result.output
+    assert result.output.count("\n") == 1, "one sentence"
+    return result.output.strip()
+
+
+def test_an_announcement_reaches_the_truth_the_events_and_the_state_of_the_broker(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    bus, tables = tmp_path / "bus", tmp_path / "tables"
+    story = watch(bus)
+    result = run("--broker", "3", "--broker", "2", "--for", "30m", *WHY)
+    assert (result.exit_code, "brokers 3, 2: planned work until" in result.output) == (0, True), result.output
+    story.now = time.time_ns() // 1_000
+    story.heartbeat()
+    publish(bus, story)
+    apply(bus, tables)
+
+    changed = [row for row in rows(tables, "partition_changes") if row["events"] and row["subject"] == "broker"]
+    assert sorted((row["broker"], row["events"][0]["event"]) for row in changed) == [
+        (2, "maintenance_began"),
+        (3, "maintenance_began"),
+    ]
+    events = [row for row in rows(tables, "replication_events") if row["event"] == "maintenance_began"]
+    assert sorted(row["event_broker"] for row in events) == [2, 3]
+    assert events[0]["detail"].startswith("new disk; until ")
+    state = {row["broker"]: row for row in rows(tables, "broker_state")}
+    assert (state[1]["maintenance_until"], state[3]["maintenance_why"]) == (None, "new disk")
+    assert state[3]["maintenance_until"] - state[3]["maintenance_since"] == pytest.approx(1_800 * SECOND, abs=1_000)
+    assert run().output.startswith("orders-eu  broker 2  until ")
+
+
+def test_work_is_extended_and_ended_also_before_the_job_has_applied_it(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    watch(tmp_path / "bus")
+    run("--broker", "3", "--for", "30m", *WHY)
+    assert "let it last longer with --extend, or end it" in sentence(run("--broker", "3", "--for", "1h", *WHY))
+    assert run("--broker", "3", "--for", "2h", "--extend").exit_code == 0
+    assert run("--broker", "3", "--end").exit_code == 0
+    first, extended, ended = records(tmp_path / "bus")
+    assert {first.lease} == {extended.lease, ended.lease}
+    assert extended.lease_until - first.lease_until > 5_000 * SECOND
+    assert (ended.is_end, ended.why) == (True, "new disk")
+    assert "nothing to change" in sentence(run("--broker", "3", "--end"))
+    assert "no planned work is announced" in run().output
+
+
+def test_a_command_runs_under_a_lease_that_is_renewed_and_ends_with_a_tail_and_passes_on_its_exit_code(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    watch(tmp_path / "bus")
+    config = tmp_path / "isrwatch.toml"
+    config.write_text("[maintenance]\nlease_seconds = 0.6\ntail_seconds = 5\n")
+    slow = (sys.executable, "-c", "import time, sys; time.sleep(1.5); sys.exit(7)")
+    result = run("--config", str(config), "--broker", "3", "--why", "upgrade", "--", *slow)
+    assert result.exit_code == 7, result.output
+    began, *renewals, last = records(tmp_path / "bus")
+    assert not began.is_renewal
+    assert len(renewals) >= 2
+    assert all(item.is_renewal and item.lease == began.lease for item in (*renewals, last))
+    assert last.lease_until - last.occurred_not_after == pytest.approx(5 * SECOND, abs=1_000)
+    times = [item.occurred_not_after for item in (began, *renewals, last)]
+    assert times == sorted(times)
+
+
+def test_a_command_that_cannot_be_run_ends_its_lease_at_once(run: Callable[..., Result], tmp_path: Path) -> None:
+    watch(tmp_path / "bus")
+    result = run("--broker", "3", *WHY, "--", "no-such-command-anywhere")
+    assert (result.exit_code, "cannot run no-such-command-anywhere" in result.output) == (127, True)
+    began, ended = records(tmp_path / "bus")
+    assert (began.is_end, ended.is_end, ended.lease) == (False, True, began.lease)
+
+
+def started(tmp_path: Path, *command: str) -> subprocess.Popen[bytes]:
+    options = ("--bus", str(tmp_path / "bus"), "--tables", str(tmp_path / "tables"), "--broker", "3", *WHY)
+    config = tmp_path / "isrwatch.toml"
+    config.write_text("[maintenance]\nlease_seconds = 1.2\ntail_seconds = 3\n")
+    words = [
+        sys.executable,
+        "-m",
+        "streaming.commands",
+        "maintenance",
+        "--config",
+        str(config),
+        *options,
+        "--",
+        *command,
+    ]
+    return subprocess.Popen(words)
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_lease_whose_holder_is_killed_is_not_renewed_any_more_and_lapses(tmp_path: Path) -> None:
+    bus = tmp_path / "bus"
+    watch(bus)
+    holder = started(tmp_path, "sleep", "2")
+    wait_for(lambda: len(records(bus)) >= 2)
+    holder.kill()
+    holder.wait()
+    seen = records(bus)
+    assert seen[-1].lease_until - seen[-1].occurred_not_after == pytest.approx(1.2 * SECOND, abs=1_000)
+    time.sleep(1.0)
+    assert records(bus) == seen
+
+
+def test_sigterm_is_passed_on_to_the_command_and_the_lease_ends_with_its_tail(tmp_path: Path) -> None:
+    bus = tmp_path / "bus"
+    watch(bus)
+    holder = started(tmp_path, "sleep", "60")
+    wait_for(lambda: len(records(bus)) >= 2)  # renewed: the command runs
+    os.kill(holder.pid, signal.SIGTERM)
+    assert holder.wait(PATIENCE) == 128 + signal.SIGTERM
+    last = records(bus)[-1]
+    assert last.lease_until - last.occurred_not_after == pytest.approx(3 * SECOND, abs=1_000)
+
+
+def test_a_lease_is_not_renewed_beyond_its_longest_time(run: Callable[..., Result], tmp_path: Path) -> None:
+    watch(tmp_path / "bus")
+    config = tmp_path / "isrwatch.toml"
+    config.write_text("[maintenance]\nlease_seconds = 0.6\ntail_seconds = 60\n")
+    slow = (sys.executable, "-c", "import time; time.sleep(2)")
+    result = run("--config", str(config), "--broker", "3", *WHY, "--for", "1s", "--", *slow)
+    assert "has reached its longest time" in result.output
+    seen = records(tmp_path / "bus")
+    assert max(item.lease_until for item in seen) - seen[0].occurred_not_after == pytest.approx(SECOND, abs=SECOND / 10)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--broker", "9", "--for", "30m", *WHY), "cluster orders-eu has no broker 9; its brokers are: 1, 2, 3"),
+        (
+            ("--broker", "3", "--for", "30m", *WHY, "--cluster", "x"),
+            "there is no cluster x; the clusters are: orders-eu",
+        ),
+        (("--broker", "3", "--for", "13h", *WHY), "--for 13h is longer than maintenance.max_hours (12)"),
+        (("--broker", "3", "--for", "soon", *WHY), "write a number and s, m, h or d"),
+        (("--broker", "3", "--for", "30m"), 'say why with --why, for example --why "new disk"'),
+        (("--broker", "3", *WHY), "say how long it may take with --for"),
+        (("--broker", "3", "--end"), "no planned work is announced for broker 3"),
+        (("--broker", "3", "--for", "1h", "--extend"), "no planned work is announced for broker 3"),
+        (("--for", "30m", *WHY), "name the brokers with --broker"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_announces_nothing(
+    run: Callable[..., Result], tmp_path: Path, words: tuple[str, ...], expected: str
+) -> None:
+    watch(tmp_path / "bus")
+    assert expected in sentence(run(*words))
+    assert records(tmp_path / "bus") == []
+
+
+def test_a_clock_that_is_behind_the_collectors_is_refused_and_one_that_may_be_ahead_is_warned_of(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    watch(tmp_path / "bus", ahead=300)
+    assert "s behind that of the collector of orders-eu: correct it" in sentence(
+        run("--broker", "3", "--for", "1h", *WHY)
+    )
+    watch(tmp_path / "other", ahead=-300)
+    result = run("--bus", str(tmp_path / "other"), "--broker", "3", "--for", "1h", *WHY)
+    assert (result.exit_code, "s old: nothing watches it" in result.output) == (0, True)
+
+
+def test_of_several_clusters_one_must_be_named(run: Callable[..., Result], tmp_path: Path) -> None:
+    watch(tmp_path / "bus")
+    watch(tmp_path / "bus", cluster="orders-us", cluster_id="cluster-2")
+    assert "there are several clusters" in sentence(run("--broker", "3", "--for", "1h", *WHY))
+    assert run("--broker", "3", "--for", "1h", *WHY, "--cluster", "orders-us").exit_code == 0
+    (record,) = records(tmp_path / "bus")
+    assert (record.cluster_id, record.cluster) == ("cluster-2", "orders-us")
+
+
+def test_without_any_cluster_the_sentence_says_what_to_start(run: Callable[..., Result]) -> None:
+    assert "start isrwatch collect first" in sentence(run("--broker", "3", "--for", "1h", *WHY))
