@@ -29,44 +29,52 @@ _SECOND: Final = 1_000_000
 MAX_SKEW: Final = 60 * _SECOND
 
 
+_Command = Annotated[
+    list[str] | None, typer.Argument(metavar="-- COMMAND", help="Run this command and hold a lease for it.")
+]
+_Broker = Annotated[list[int] | None, typer.Option(help="Broker id; may be repeated.")]
+_For = Annotated[
+    str | None,
+    typer.Option("--for", metavar="DURATION", help="How long it may take: 90s, 30m, 2h. With a command: at most."),
+]
+_Why = Annotated[str | None, typer.Option(help="The reason, for whoever looks at the events.")]
+_Extend = Annotated[bool, typer.Option("--extend", help="Let work that is announced last longer.")]
+_End = Annotated[bool, typer.Option("--end", help="End it early.")]
+_Cluster = Annotated[str | None, typer.Option(help="Name or id of the cluster, where there are several.")]
+_Bus = Annotated[Path | None, typer.Option(help="Bus directory; default: bus.directory.")]
+_Tables = Annotated[Path | None, typer.Option(help="Directory of the Delta tables; default: tables.directory.")]
+_Config = Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")]
+
+
 def maintenance(
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND ...]", help="Run this command and hold a lease for it.")
-    ] = None,
+    command: _Command = None,
     *,
-    broker: Annotated[list[int] | None, typer.Option(help="Broker id; may be repeated.")] = None,
-    lasts: Annotated[
-        str | None,
-        typer.Option("--for", metavar="DURATION", help="How long it may take: 90s, 30m, 2h. With a command: at most."),
-    ] = None,
-    why: Annotated[str | None, typer.Option(help="The reason, for whoever looks at the events.")] = None,
-    extend: Annotated[bool, typer.Option("--extend", help="Let work that is announced last longer.")] = False,
-    end: Annotated[bool, typer.Option("--end", help="End it early.")] = False,
-    cluster: Annotated[str | None, typer.Option(help="Name or id of the cluster, where there are several.")] = None,
-    bus: Annotated[Path | None, typer.Option(help="Bus directory; default: bus.directory.")] = None,
-    tables: Annotated[
-        Path | None, typer.Option(help="Directory of the Delta tables; default: tables.directory.")
-    ] = None,
-    config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
+    broker: _Broker = None,
+    lasts: _For = None,
+    why: _Why = None,
+    extend: _Extend = False,
+    end: _End = False,
+    cluster: _Cluster = None,
+    bus: _Bus = None,
+    tables: _Tables = None,
+    config: _Config = None,
 ) -> None:
     """Announce planned work on brokers; without --broker, list what is announced.
 
-    While it lasts, what these brokers explain is planned: they may stop, leave ISRs and come back without an alert.
-    Nothing else is: offline partitions, unclean elections, lost records and other brokers are reported as ever. If a
-    broker is not back when the time is over, its work overran, and what it explains is not planned any more.
+    While it lasts, what these brokers explain is planned: they may stop, leave ISRs and come back. Nothing else is:
+    offline partitions, unclean elections, lost records and other brokers are reported as ever. If a broker is not back
+    when the time is over, its work overran, and what it explains is not planned any more.
 
-    Announce it before you begin: what happened before is not planned.
+    Announce it first: what happened before is not planned.
 
     Example: isrwatch maintenance --broker 3 --for 30m --why "new disk"
 
     Better, because it ends when the work does: isrwatch maintenance --broker 3 --why upgrade -- ./restart-broker 3
 
     The lease of a command is renewed while it runs, holds for a minute more (maintenance.tail_seconds), and lapses when
-    this machine crashes. The exit code is that of the command.
+    this machine crashes. The exit code is that of the command. It works on every machine that shares the bus folder.
 
     End it early: isrwatch maintenance --broker 3 --end
-
-    On another machine: the same configuration file, and the bus folder; the tables are read where they are there.
     """
     from streaming.commands.maintenance_clusters import chosen_brokers, chosen_cluster, watched_clusters
 
@@ -197,13 +205,13 @@ def _check_clock(cluster: WatchedCluster) -> None:
         )
 
 
-def _list(clusters: Sequence[WatchedCluster], wanted: str | None) -> None:
+def _list(clusters: Sequence[WatchedCluster], name_or_id: str | None) -> None:
     lines = [
         f"{cluster.name}  broker {one.broker}  until {_shown(one.maintenance_until or 0)}  {one.maintenance_why}"
         if _is_held(one)
         else f"{cluster.name}  broker {one.broker}  overran at {_shown(one.maintenance_overran_at or 0)}"
         for cluster in clusters
-        if wanted is None or wanted in {cluster.name, cluster.cluster_id}
+        if name_or_id is None or name_or_id in {cluster.name, cluster.cluster_id}
         for _, one in sorted(cluster.brokers.items())
         if _is_held(one) or one.maintenance_overran_at is not None
     ]

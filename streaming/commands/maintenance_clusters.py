@@ -59,7 +59,7 @@ def watched_clusters(bus: Path, tables: Path) -> list[WatchedCluster]:
     return sorted(clusters.values(), key=lambda cluster: cluster.name)
 
 
-def chosen_cluster(clusters: Sequence[WatchedCluster], wanted: str | None) -> WatchedCluster:
+def chosen_cluster(clusters: Sequence[WatchedCluster], name_or_id: str | None) -> WatchedCluster:
     """Return the cluster of a name or id; without one, the only one.
 
     Raises:
@@ -70,27 +70,29 @@ def chosen_cluster(clusters: Sequence[WatchedCluster], wanted: str | None) -> Wa
             "no cluster has been observed yet: start isrwatch collect first, or point bus.directory (--bus) at its bus"
         )
     names = ", ".join(cluster.name for cluster in clusters)
-    matching = [cluster for cluster in clusters if wanted is None or wanted in {cluster.name, cluster.cluster_id}]
+    matching = [
+        cluster for cluster in clusters if name_or_id is None or name_or_id in {cluster.name, cluster.cluster_id}
+    ]
     if not matching:
-        raise ConfigurationError(f"there is no cluster {wanted}; the clusters are: {names}")
+        raise ConfigurationError(f"there is no cluster {name_or_id}; the clusters are: {names}")
     if len(matching) > 1:
         ids = ", ".join(f"{cluster.name} ({cluster.cluster_id})" for cluster in matching)
         raise ConfigurationError(f"there are several clusters: {ids}; name one by its id with --cluster")
     return matching[0]
 
 
-def chosen_brokers(cluster: WatchedCluster, wanted: Iterable[int]) -> list[BrokerState]:
+def chosen_brokers(cluster: WatchedCluster, numbers: Iterable[int]) -> list[BrokerState]:
     """Return brokers by their ids.
 
     Raises:
         ConfigurationError: the cluster has no such broker.
     """
     by_id = {int(number): broker for number, broker in cluster.brokers.items()}
-    for number in wanted:
+    for number in numbers:
         if number not in by_id:
-            known = ", ".join(map(str, sorted(by_id))) or "not known yet"
-            raise ConfigurationError(f"cluster {cluster.name} has no broker {number}; its brokers are: {known}")
-    return [by_id[number] for number in dict.fromkeys(wanted)]
+            existing = ", ".join(map(str, sorted(by_id))) or "not known yet"
+            raise ConfigurationError(f"cluster {cluster.name} has no broker {number}; its brokers are: {existing}")
+    return [by_id[number] for number in dict.fromkeys(numbers)]
 
 
 def _stored_brokers(tables: Path) -> list[BrokerState]:
