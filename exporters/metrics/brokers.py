@@ -121,6 +121,18 @@ BROKER_METRICS: Final = (
         samples=_of_broker(lambda broker: None if broker.log_dirs is None else len(broker.log_dirs)),
     ),
     ClusterMetric(
+        name=f"{_PREFIX}maintenance",
+        labels=LABELS,
+        help="1 while planned work on the broker is announced and its time is not over.",
+        samples=_of_broker(lambda broker: flag(broker.maintenance_until is not None)),
+    ),
+    ClusterMetric(
+        name=f"{_PREFIX}maintenance_overrun",
+        labels=LABELS,
+        help="1 while the broker is not back although the time of planned work on it is over.",
+        samples=_of_broker(lambda broker: flag(broker.maintenance_overran_at is not None)),
+    ),
+    ClusterMetric(
         name=f"{_PREFIX}led_partitions",
         labels=LABELS,
         help="Partitions that the broker leads.",

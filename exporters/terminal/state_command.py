@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -32,6 +33,8 @@ from exporters.terminal.state_view import (
     cluster_row,
     columns_as_fields,
     freshness_columns,
+    has_maintenance,
+    maintenance,
     partition_fields,
     partition_rows,
     partition_style,
@@ -208,6 +211,7 @@ def _brokers(output: RowOutput, selection: StateSelection) -> None:
     fields = (
         Field("broker", text("broker"), is_number=True),
         Field("state", text("broker_state")),
+        *([Field("maintenance", partial(maintenance, output.clock))] if any(map(has_maintenance, rows)) else []),
         *columns_as_fields(name for name in shown if name not in _IN_WORDS),
         *((Field("restart", text("restart_reason")),) if selection.is_now else ()),
     )

@@ -58,7 +58,7 @@ def restart_advice(
     stops = {broker.broker: _stop_of(broker, names.get(broker.broker, {})) for broker in brokers}
     up = frozenset(stop.broker.broker for stop in stops.values() if stop.is_up)
     order = _order(stops, cluster, up)
-    return {
+    advice = {
         number: RestartAdvice(
             would_go_offline=stop.goes_offline(up),
             is_safe_to_stop=stop.is_safe(cluster, up),
@@ -70,6 +70,29 @@ def restart_advice(
         )
         for number, stop in stops.items()
     }
+    return _beside_planned_work(advice, stops)
+
+
+def _beside_planned_work(
+    advice: dict[BrokerId, RestartAdvice], stops: dict[BrokerId, _Stop]
+) -> dict[BrokerId, RestartAdvice]:
+    """Withhold the advice to stop a broker while planned work may take another one, which is up, down at any moment.
+
+    Once that one is down, the counts are without it.
+    """
+    announced = {number for number, stop in stops.items() if stop.is_up and stop.broker.maintenance_until is not None}
+    result: dict[BrokerId, RestartAdvice] = {}
+    for number, each in advice.items():
+        others = sorted(announced - {number})
+        place = None if each.restart_order is None else 1 if announced else each.restart_order
+        result[number] = each._replace(restart_order=None if others else place)
+        if others and (each.is_safe_to_stop or each.restart_order):
+            names = ("broker " if len(others) == 1 else "brokers ") + ", ".join(map(str, others))
+            result[number] = result[number]._replace(
+                is_safe_to_stop=None if each.is_safe_to_stop is None else False,
+                restart_reason=f"no: planned work on {names} is announced, which may go down; wait until it is over",
+            )
+    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from streaming.changes.restart_safety import RestartAdvice, restart_advice
 from streaming.changes.state import ReplicationState
 from streaming.changes.tally import SuspectTally, contributions_with_blame
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros
+from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import ControllerObserved, SourceKind
 from streaming.sources.image import ClusterImage
 from tests.changes.conftest import Story
@@ -127,6 +128,21 @@ def test_brokers_with_few_leaders_come_first_and_the_controller_last(story: Stor
     story.snapshot([{"leader": 1}, {"leader": 1}, {"leader": 3}])
 
     assert advice(story.seen) == ({1: True, 2: True, 3: True}, [3, 1, 2])
+
+
+def test_while_another_broker_may_go_down_for_planned_work_only_that_one_is_safe(story: Story) -> None:
+    story.config("1")
+    story.snapshot([{}])
+    envelope = {**story.envelope(), "source": "maintenance:a", "authority": SourceKind.NONE, "sequence": 1}
+    until = Micros(story.now + 600_000_000)
+    lease = MaintenanceObserved(**envelope, broker=BrokerId(3), lease="l", lease_until=until, why="disk")
+    assert advice([*story.seen, lease]) == ({1: False, 2: False, 3: True}, [3])
+    assert advised([*story.seen, lease])[1].restart_reason.startswith("no: planned work on broker 3 is announced")
+
+    story.later().broker(3, fenced=True)
+    story.partition(isr=(1, 2), partition_epoch=1)
+    safe, order = advice([*story.seen[:-2], lease, *story.seen[-2:]])
+    assert (safe[1], safe[2], order) == (True, True, [2, 1])
 
 
 def test_a_broker_whose_loss_would_stop_writes_is_not_safe_and_waits_for_the_one_that_is_behind(story: Story) -> None:

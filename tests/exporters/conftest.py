@@ -101,6 +101,8 @@ class Rows:
     def broker(self, number: int, at: int = START, **after: Any) -> dict[str, Any]:
         flags = {"is_registered": True, "is_fenced": False, "is_shutting_down": number == 3, "log_dirs": ["dir-1"]}
         known = {**flags, "rack": f"r{number}", "host": "127.0.0.1", "port": 9091}
+        planned = {"maintenance_since": START, "maintenance_until": START + 600 * SECOND, "maintenance_why": "new disk"}
+        known |= {2: planned, 3: {"maintenance_overran_at": START}}.get(number, {})
         return self.change("broker", at, broker=number, broker_after={**known, "port": 9090 + number, **after})
 
     def cluster_row(self, at: int = START, **after: Any) -> dict[str, Any]:
