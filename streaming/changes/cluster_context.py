@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streaming.changes.configured_times import ConfiguredTimes
+from streaming.changes.maintenance import Lease, decode_leases
 from streaming.contracts.identifiers import NO_LEADER
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class ClusterContext:
     in_sync: Counter[tuple[int, int]] = field(default_factory=Counter)
     """(leader, follower in its ISR) to the number of partitions."""
     controller: int = NO_LEADER
+    leases: dict[int, tuple[Lease, ...]] = field(default_factory=dict)
+    """Of brokers for which planned work was announced."""
 
     def add_in_sync(self, in_sync: Iterable[tuple[int, int, int]]) -> None:
         """Count partitions of which there is no single row: leader, follower in its ISR, how many."""
@@ -42,6 +45,22 @@ class ClusterContext:
         """Follow a step of a broker."""
         self.racks[row.broker] = row.rack
         (self.up.add if row.is_up else self.up.discard)(row.broker)
+        self.set_leases(row.broker, row.leases)
+
+    def set_leases(self, broker: int, leases: str | None) -> None:
+        """Set the leases of a broker, as its state has them."""
+        if leases:
+            self.leases[broker] = decode_leases(leases)
+        else:
+            self.leases.pop(broker, None)
+
+    def is_planned(self, brokers: Iterable[int], moment: int) -> bool:
+        """Return whether planned work on every one of these brokers was announced for a moment."""
+        return all(any(lease.holds(moment) for lease in self.leases.get(broker, ())) for broker in brokers)
+
+    def held(self, moment: int) -> frozenset[int]:
+        """Return the brokers for which planned work was announced for a moment."""
+        return frozenset(broker for broker in self.leases if self.is_planned((broker,), moment))
 
     def follows_others(self, follower: int, leader: int) -> bool:
         """Return whether a broker is in the ISR of partitions that yet another broker leads."""

@@ -190,10 +190,11 @@ class Incident:
         for tally in self.tallies:
             tally.now = 0
 
-    def pass_time(self, moment: int, times: ConfiguredTimes) -> bool:
+    def pass_time(self, moment: int, times: ConfiguredTimes, held: frozenset[int] = frozenset()) -> bool:
         """Advance to a moment; return whether that alone may change the class.
 
-        A broker that was stopped has to come back: within the time of a restart, or three times the longest one here.
+        A broker that was stopped has to come back: within the time of a restart, or three times the longest one here,
+        unless planned work on it is announced (``held``).
         """
         turns = (down.back_at - down.at for down in self.downs if down.planned and down.back_at is not None)
         until = max(times.restart, *(3 * turn for turn in turns), 0)
@@ -202,7 +203,7 @@ class Incident:
             down.broker
             for down in self.downs
             if down.planned and down.back_at is None and moment - down.at > until and down.broker in missing
-        }
+        } - held
         is_new = not late <= self.overdue
         self.overdue |= late
         return is_new or (self.episode is not None and self.episode.pass_time(moment, times))

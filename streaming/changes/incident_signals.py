@@ -48,8 +48,9 @@ class ChangeRow(NamedTuple):
     """What incidents need of one row of ``partition_changes``. Times are UTC microseconds.
 
     Of a partition: identity and cause, ISR and leader, and its health afterwards. Of a broker: its events, its rack,
-    and whether it is registered and not fenced. Of a cluster: its controller. Of a source: its time alone. Of the
-    partitions of a first full report together (subject ``BASELINE``): leader, follower in its ISR, and how often.
+    whether it is registered and not fenced, and the leases of planned work on it. Of a cluster: its controller. Of a
+    source: its time alone. Of the partitions of a first full report together (subject ``BASELINE``): leader, follower
+    in its ISR, and how often.
     """
 
     version: int
@@ -83,6 +84,7 @@ class ChangeRow(NamedTuple):
     is_up: bool = False
     controller: int = NO_LEADER
     in_sync: tuple[tuple[int, int, int], ...] = ()
+    leases: str = ""
 
     @property
     def gone(self) -> tuple[BrokerId, ...]:

@@ -26,8 +26,8 @@ from streaming.changes.incident_bounds import (
     incident_blaming,
     was_controller,
 )
-from streaming.changes.incident_signals import BASELINE, UNRELATED, ChangeRow, Family
-from streaming.changes.planned_work import end_of_broker, family_of
+from streaming.changes.incident_signals import BASELINE, FAMILY_OF, UNRELATED, ChangeRow, Family
+from streaming.changes.planned_work import announced, end_of_broker, family_of
 from streaming.changes.remembered_incidents import RememberedIncidents
 from streaming.changes.suspects import removal_suspects
 from streaming.contracts.events import EventKind, Subject
@@ -66,7 +66,8 @@ class IncidentFold:
         """
         self._incidents.changed = {}
         for row in rows:
-            self._incidents.pass_time(row, self.times(row.cluster_id))
+            context = self.contexts[row.cluster_id]
+            self._incidents.pass_time(row, context.times, context.held(row.time))
             self._follow(row)
             _STEPS.get(row.subject, _nothing)(self, row)
         return list(self._incidents.changed.values())
@@ -92,8 +93,10 @@ class IncidentFold:
 
     def partition(self, row: ChangeRow) -> None:
         """Apply a step of a partition."""
-        family = family_of(row)
+        family, context = family_of(row), self.contexts[row.cluster_id]
         gone, held_by = row.gone, None
+        if family is not None and gone and context.is_planned(gone, row.time):
+            family = announced(family)
         if family is Family.MOVE:
             self._move(row)
         elif family is not None and gone:
@@ -142,6 +145,8 @@ class IncidentFold:
             incident.disks.update(gone)
         elif family is Family.UNCLEAN:
             incident.unclean_left.update(gone)
+        elif FAMILY_OF.get(row.cause or "") is Family.LAG:  # announced, and still up
+            incident.planned.update(gone)
         else:
             for broker in gone:
                 self._record_down(incident, broker, family, row)
@@ -189,8 +194,18 @@ class IncidentFold:
         for event in row.events:
             if event in (EventKind.REGISTERED, EventKind.UNFENCED, EventKind.UNREGISTERED):
                 self._broker_up(row, restarted=event == EventKind.REGISTERED, left=event == EventKind.UNREGISTERED)
+            elif event == EventKind.MAINTENANCE_OVERRAN:
+                self._overran(row)
             elif (family := end_of_broker(event, row)) is not None:
-                self._broker_down(family, row)
+                is_announced = self.contexts[row.cluster_id].is_planned((row.broker,), row.time)
+                self._broker_down(announced(family) if is_announced else family, row)
+
+    def _overran(self, row: ChangeRow) -> None:
+        """Escalate: the time of planned work on a broker is over, and it is not back."""
+        for incident in self._incidents.of(row):
+            if incident.closed_at is None and incident.down_now(row.broker) is not None:
+                incident.overdue.add(row.broker)
+                self._incidents.record(incident, row)
 
     def _broker_down(self, family: Family, row: ChangeRow) -> None:
         """Apply the end of a broker, or of one of its disks, to an incident that is open: alone it touches nothing."""

@@ -58,10 +58,18 @@ class Lease(NamedTuple):
         """When it lapses or was ended, whichever is first."""
         return self.until if self.ended_at is None else min(self.until, self.ended_at)
 
+    def holds(self, moment: int) -> bool:
+        """Return whether it held at a moment."""
+        return self.since <= moment <= self.end
+
 
 def leases_of(broker: BrokerState) -> tuple[Lease, ...]:
     """Return every lease of a broker, also those that are over but still remembered, oldest first."""
-    stored = broker.maintenance_leases
+    return decode_leases(broker.maintenance_leases)
+
+
+def decode_leases(stored: str | None) -> tuple[Lease, ...]:
+    """Read the leases of a broker from its state."""
     return () if stored is None else tuple(Lease(*each) for each in json.loads(stored))
 
 
@@ -128,7 +136,7 @@ def with_return(broker: BrokerState) -> BrokerState:
 
 def is_planned(broker: BrokerState | None, moment: Micros) -> bool:
     """Return whether a lease of this broker held at a moment."""
-    return broker is not None and any(lease.since <= moment <= lease.end for lease in leases_of(broker))
+    return broker is not None and any(lease.holds(moment) for lease in leases_of(broker))
 
 
 def next_lapse(brokers: Iterable[BrokerState]) -> Micros | None:

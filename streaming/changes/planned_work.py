@@ -1,13 +1,14 @@
 """What counts as planned: the one place that decides it. Pure.
 
-Planned is proven, part by part: a removal is, if the metadata log proves a controlled shutdown or shows a reassignment;
-a broker's end is, if it was shutting down. An incident is, if each of its parts was, the stopped brokers came back, and
-no partition refused writes or lost its leader by a stop.
+Planned is proven, part by part: a removal is, if the metadata log proves a controlled shutdown or shows a reassignment,
+or if planned work on each removed broker was announced before; a broker's end is, if it was shutting down, or if its
+work was announced. An incident is, if each of its parts was, the stopped brokers came back, and no partition refused
+writes or lost its leader by a stop.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streaming.changes.incident_signals import FAMILY_OF, ChangeRow, Family
 from streaming.contracts.events import EventKind, Evidence
@@ -17,10 +18,22 @@ if TYPE_CHECKING:
     from streaming.changes.incident import BrokerAbsence, Incident
 
 
+_ANNOUNCED: Final = frozenset({Family.LAG, Family.LOSS})
+
+
 def family_of(row: ChangeRow) -> Family | None:
     """Return what a partition's step is evidence of, None if it is of no trouble."""
     family = FAMILY_OF.get(row.cause or "")
     return Family.LOSS if family is Family.PLANNED and row.evidence != Evidence.PROVEN else family
+
+
+def announced(family: Family) -> Family:
+    """Return what trouble of a broker is evidence of while planned work on it is announced.
+
+    An unclean election is never planned, nor is a lost directory. Whether partitions went offline or refused writes is
+    judged with the incident.
+    """
+    return Family.PLANNED if family in _ANNOUNCED else family
 
 
 def end_of_broker(event: str, row: ChangeRow) -> Family | None:

@@ -42,11 +42,14 @@ class RememberedIncidents:
         """Return the incidents of a row's cluster."""
         return self._by_cluster.get(row.cluster_id, [])
 
-    def pass_time(self, row: ChangeRow, times: ConfiguredTimes) -> None:
-        """Advance the incidents of a cluster to the time of a row: some close, some escalate, some are final."""
+    def pass_time(self, row: ChangeRow, times: ConfiguredTimes, held: frozenset[int] = frozenset()) -> None:
+        """Advance the incidents of a cluster to the time of a row: some close, some escalate, some are final.
+
+        ``held``: brokers for which planned work is announced; they may stay away for as long as that.
+        """
         incidents, forgotten = self.of(row), False
         for incident in incidents:
-            if incident.closed_at is None and incident.pass_time(row.time, times):
+            if incident.closed_at is None and incident.pass_time(row.time, times, held):
                 self.mark_changed(incident, row)
             quiet = row.time - incident.updated_at
             if incident.is_under_way or quiet <= self._gaps.usual:

@@ -36,6 +36,8 @@ def read_contexts(directory: Path) -> dict[str, ClusterContext]:
         context.racks[row["broker"]] = row["rack"] or ""
         if row["is_registered"] and not row["is_fenced"]:
             context.up.add(row["broker"])
+    for row in _rows(directory, BROKER_STATE_TABLE, ("cluster_id", "broker", "maintenance_leases")):
+        contexts[row["cluster_id"]].set_leases(row["broker"], row["maintenance_leases"])
     partitions = _read(directory, PARTITION_STATE_TABLE, ("cluster_id", "leader", "isr", "is_deleted"))
     if partitions is not None:
         existing = partitions.filter(pc.invert(partitions["is_deleted"])).combine_chunks()
@@ -51,5 +53,7 @@ def _rows(directory: Path, table: Table, columns: tuple[str, ...]) -> list[dict[
 
 
 def _read(directory: Path, table: Table, columns: tuple[str, ...]) -> pa.Table | None:
-    opened = open_table(directory / table.name)  # of any layout: these columns were in the first one
-    return None if opened is None else query(opened, f"SELECT {quoted(columns)} FROM rows")  # noqa: S608 - our columns
+    opened = open_table(directory / table.name)  # of any layout: what an older one lacks has no value yet
+    if opened is None or not {field.name for field in opened.schema().fields}.issuperset(columns):
+        return None
+    return query(opened, f"SELECT {quoted(columns)} FROM rows")  # noqa: S608 - our columns

@@ -105,6 +105,7 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "rack": _filled(broker("rack"), ""),
         "is_up": _filled(pc.invert(is_down), value=False),
         "controller": _filled(cluster("controller"), NO_LEADER),
+        "leases": _filled(broker("maintenance_leases"), ""),
     }
 
 

@@ -1,0 +1,116 @@
+"""What planned work on a broker makes of an incident, and what it never does: faults played, leases announced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.changes.fold import fold
+from streaming.changes.remembered_incidents import IncidentGaps
+from streaming.changes.state import ReplicationState
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
+from streaming.contracts.maintenance import MaintenanceObserved
+from streaming.contracts.observations import Channel, SourceKind
+from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.incident_rows import rows_of
+from streaming.sources.simulated import SimulatedSource
+from streaming.sources.simulated.scenario_file import scenario_from
+from tests.changes.test_incidents import SECOND, START, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.changes.incident_signals import ChangeRow
+
+Fault = tuple[float, str, dict[str, Any]]
+Announcement = tuple[float, float, int]
+"""From when until when, seconds, and of which broker."""
+
+
+def played(
+    faults: Sequence[Fault], seconds: int, leases: Sequence[Announcement], **topic: Any
+) -> tuple[ChangeRow, ...]:
+    """Play faults on six brokers while planned work is announced; the rows of the change log."""
+    plan = {"name": "orders", "partitions": 18, "replication_factor": 3, "min_insync_replicas": 2, **topic}
+    document = {
+        "description": "faults of a test", "brokers": [1, 2, 3, 4, 5, 6], "duration": seconds, "repeat": False,
+        "constants": {
+            "replica_lag_time_max_ms": 10_000, "broker_session_timeout_ms": 6_000,
+            "leader_imbalance_check_interval_ms": 15_000, "eligible_leader_replicas": False,
+        },
+        "topics": [{"records_per_second": 10, **plan}],
+        "faults": [{"at": at, "action": action, **fields} for at, action, fields in faults],
+    }  # fmt: skip
+    source = SimulatedSource(
+        scenario_from("test", document), seed=1, cluster_id=ClusterId("c"), cluster="c", name="metadata_log:c",
+        epoch=Micros(START),
+    )  # fmt: skip
+    seen = [it for it in source.poll(Micros(START + seconds * SECOND - 1)) if it.channel is Channel.REPLICATION]
+    announced = [
+        MaintenanceObserved(
+            cluster_id=ClusterId("c"), cluster="c", source="maintenance:host", authority=SourceKind.NONE,
+            sequence=number, occurred_not_before=at, occurred_not_after=at, collected_at=at, broker=BrokerId(broker),
+            lease=f"lease-{number}", lease_until=Micros(START + int(until * SECOND)), why="new disk",
+        )
+        for number, (begin, until, broker) in enumerate(leases, start=1)
+        if (at := Micros(START + int(begin * SECOND)))
+    ]  # fmt: skip
+    merged = sorted([*seen, *announced], key=lambda it: it.occurred_not_after)
+    return tuple(rows_of(changes_to_arrow(fold(ReplicationState(), merged).changes), 1))
+
+
+def named(rows: Sequence[ChangeRow]) -> list[tuple[str, list[int]]]:
+    table = table_of([rows], IncidentGaps()).values()
+    standing = sorted((row for row in table if row["merged_into"] is None), key=lambda row: row["opened_at"])
+    return [(row["incident_class"], [each["broker"] for each in row["suspects"]]) for row in standing]
+
+
+def crash(broker: int, at: float, seconds: float) -> list[Fault]:
+    return [(at, "kill", {"broker": broker}), (at + seconds, "start", {"broker": broker})]
+
+
+def test_a_crash_of_a_broker_whose_work_is_announced_is_planned_and_without_the_announcement_a_loss() -> None:
+    faults = crash(3, 30, 20)
+
+    assert named(played(faults, 120, [(20, 100, 3)])) == [("controlled_shutdown", [3])]
+    assert named(played(faults, 120, [])) == [("broker_loss", [3])]
+
+
+def test_of_another_broker_it_is_not_planned() -> None:
+    assert named(played(crash(5, 30, 20), 120, [(20, 100, 3)])) == [("broker_loss", [5])]
+
+
+def test_a_crash_of_another_broker_meanwhile_is_a_loss_beside_it_or_makes_it_one() -> None:
+    found = named(played([*crash(3, 30, 60), *crash(5, 60, 20)], 160, [(20, 150, 3)]))
+
+    assert ("broker_loss", [5]) in [(kind, [broker for broker in suspects if broker == 5]) for kind, suspects in found]
+
+
+def test_what_happened_before_the_announcement_is_not_planned() -> None:
+    assert named(played(crash(3, 30, 30), 120, [(45, 100, 3)])) == [("broker_loss", [3])]
+
+
+def test_a_broker_that_is_not_back_when_the_time_is_over_is_lost_then_and_not_before() -> None:
+    rows = played([(30, "kill", {"broker": 3})], 200, [(20, 120, 3)])
+    before = tuple(row for row in rows if row.time < START + 119 * SECOND)
+
+    assert named(before) == [("controlled_shutdown", [3])]
+    assert named(rows) == [("broker_loss", [3])]
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        {"replication_factor": 1, "min_insync_replicas": 1},
+        {"replication_factor": 2, "min_insync_replicas": 2},
+    ],
+)
+def test_partitions_that_go_offline_or_refuse_writes_are_never_planned(topic: dict[str, int]) -> None:
+    assert named(played(crash(3, 30, 20), 120, [(20, 100, 3)], **topic)) == [("unsafe_shutdown", [3])]
+
+
+def test_a_long_work_is_not_overdue_while_its_lease_holds() -> None:
+    rows = played(crash(3, 30, 1_500), 1_600, [(20, 1_590, 3)], partitions=3)
+
+    assert named(rows) == [("controlled_shutdown", [3])]
