@@ -59,7 +59,7 @@ PARTITION_CHANGES: Final = Table(
     key=("cluster_id", "topic_id", "partition"),
     partitioned_by=("date",),
     append_only=True,
-    layout=3,
+    layout=4,
 )
 
 REPLICATION_EVENTS: Final = Table(
@@ -116,7 +116,7 @@ BROKER_STATE_TABLE: Final = Table(
         *AS_OF,
     ),
     key=("cluster_id", "broker"),
-    layout=2,
+    layout=3,
 )  # fmt: skip
 
 CLUSTER_STATE_TABLE: Final = Table(
