@@ -21,6 +21,7 @@ from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import ClusterId, Micros, Offset
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import (
+    CLUSTER_TIMES,
     BrokerObserved,
     CauseRevised,
     ConfigObserved,
@@ -74,6 +75,8 @@ _OF_OWNER: Final = (PartitionObserved, CauseRevised, TopicRemoved)
 def audience(observed: Observation) -> Audience:
     """Return who must get an observation whole; a configuration concerns its topic, or all of them."""
     if isinstance(observed, ConfigObserved):
+        if observed.key in CLUSTER_TIMES:
+            return Audience.CLUSTER
         return Audience.OWNER_AND_CLUSTER if observed.topic else Audience.EVERY_BUCKET
     return _AUDIENCES[type(observed)]
 

@@ -62,6 +62,11 @@ class ClusterContext:
         """Return the brokers for which planned work was announced for a moment."""
         return frozenset(broker for broker in self.leases if self.is_planned((broker,), moment))
 
+    def cluster(self, row: ChangeRow) -> None:
+        """Follow a step of the cluster."""
+        self.controller = row.controller
+        self.times = self.times.configured(row.lag_millis, row.session_millis)
+
     def follows_others(self, follower: int, leader: int) -> bool:
         """Return whether a broker is in the ISR of partitions that yet another broker leads."""
         return any(

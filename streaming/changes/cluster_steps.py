@@ -9,7 +9,7 @@ from streaming.changes.change import Change, Event
 from streaming.changes.partition_events import with_event_ids
 from streaming.changes.primary_source import has_reported
 from streaming.contracts.events import EventKind, Subject
-from streaming.contracts.observations import SourceKind
+from streaming.contracts.observations import CLUSTER_TIMES, SourceKind
 
 QUORUM_REPEATED: Final = 60_000_000
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from streaming.changes.draft import Draft
     from streaming.changes.partition_events import PendingEvent
-    from streaming.contracts.observations import ControllerObserved, Observation, SnapshotEnd
+    from streaming.contracts.observations import ConfigObserved, ControllerObserved, Observation, SnapshotEnd
     from streaming.contracts.state import BrokerState, ClusterState, SourceState
 
 
@@ -58,6 +58,16 @@ def quorum_stepped(observed: ControllerObserved, draft: Draft) -> None:
         return
     after = cluster._replace(quorum_voters=observed.voters, quorum_caught_up=observed.caught_up, quorum_observed_at=at)
     cluster_stepped(after, observed, draft, ())
+
+
+def configure_time(observed: ConfigObserved, draft: Draft) -> None:
+    """Set a configured time of the cluster, one of ``CLUSTER_TIMES``; what is no number is not known."""
+    cluster, column = draft.cluster(observed), CLUSTER_TIMES[observed.key]
+    is_time = observed.value is not None and observed.value.isdecimal()
+    configured: dict[str, Any] = {column: int(observed.value or 0)} if is_time else {}
+    after = cluster._replace(**configured)
+    if after != cluster:
+        cluster_stepped(after, observed, draft, ())
 
 
 def broker_stepped(before: BrokerState | None, after: BrokerState, observed: Observation, draft: Draft) -> None:

@@ -21,6 +21,13 @@ class ConfiguredTimes(NamedTuple):
     registration: int = 60 * _SECOND
     """``initial.broker.registration.timeout.ms``: how long a broker that starts may take to register."""
 
+    def configured(self, lag_millis: int | None, session_millis: int | None) -> ConfiguredTimes:
+        """Return the times with those that brokers have reported; 0 and None are not reported."""
+        return self._replace(
+            replica_lag_time=(lag_millis or 0) * 1_000 or self.replica_lag_time,
+            broker_session=(session_millis or 0) * 1_000 or self.broker_session,
+        )
+
     @property
     def rejoined_at_once(self) -> int:
         """Return the time within which a healthy follower rejoins an ISR: a failed fetch and one that waits, twice."""

@@ -20,6 +20,7 @@ from streaming.changes.cluster_steps import (
     broker_stepped,
     change_primary_source,
     cluster_stepped,
+    configure_time,
     quorum_stepped,
     sequence_gap,
     source_changes,
@@ -36,6 +37,7 @@ from streaming.contracts.events import EventKind, Evidence, Subject
 from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import (
+    CLUSTER_TIMES,
     BrokerObserved,
     CauseRevised,
     ConfigObserved,
@@ -196,6 +198,9 @@ def _(observed: ControllerObserved, draft: Draft) -> None:
 
 @_apply.register
 def _(observed: ConfigObserved, draft: Draft) -> None:
+    if observed.key in CLUSTER_TIMES:
+        configure_time(observed, draft)
+        return
     is_log = observed.origin is ConfigOrigin.LOG
     if observed.key != KEY or (is_log and not may_order(draft.cluster(observed), observed)):
         draft.drop(observed)

@@ -83,6 +83,8 @@ class ChangeRow(NamedTuple):
     rack: str = ""
     is_up: bool = False
     controller: int = NO_LEADER
+    lag_millis: int = 0
+    session_millis: int = 0
     in_sync: tuple[tuple[int, int, int], ...] = ()
     leases: str = ""
 

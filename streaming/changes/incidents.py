@@ -241,7 +241,7 @@ class IncidentFold:
             incident = self._incidents.open_standalone(Family.CONTROLLER, row)
             incident.controllers.add(abs(context.controller))  # the model's have negative addresses
             self._incidents.record(incident, row)
-        context.controller = row.controller
+        context.cluster(row)
 
     # ------------------------------------------------------------------ which incident
 

@@ -105,6 +105,13 @@ class Observation:
         )
 
 
+CLUSTER_TIMES: Final = {
+    "replica.lag.time.max.ms": "replica_lag_time_max_ms",
+    "broker.session.timeout.ms": "broker_session_timeout_ms",
+}
+"""Configured times of all brokers: Kafka's key to the column of ``cluster_state``."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionObserved(Observation):
     """The state of one partition after a step, or in a snapshot or poll.
@@ -216,7 +223,10 @@ class ControllerObserved(Observation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigObserved(Observation):
-    """A configuration that matters to replication. ``topic`` "" is the cluster's default; ``value`` None unsets."""
+    """A configuration that matters to replication. ``topic`` "" is the cluster's default; ``value`` None unsets.
+
+    ``key`` is ``min.insync.replicas``, or of the cluster one of ``CLUSTER_TIMES``.
+    """
 
     kind: ClassVar[str] = "config"
 

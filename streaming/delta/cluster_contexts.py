@@ -28,16 +28,19 @@ if TYPE_CHECKING:
 def read_contexts(directory: Path) -> dict[str, ClusterContext]:
     """Read the context of every cluster by its id; a table that is not there yet adds nothing."""
     contexts: dict[str, ClusterContext] = {}
-    for row in _rows(directory, CLUSTER_STATE_TABLE, ("cluster_id", "controller")):
-        controller = NO_LEADER if row["controller"] is None else row["controller"]
-        contexts.setdefault(row["cluster_id"], ClusterContext()).controller = controller
-    for row in _rows(directory, BROKER_STATE_TABLE, ("cluster_id", "broker", "rack", "is_registered", "is_fenced")):
+    times = ("replica_lag_time_max_ms", "broker_session_timeout_ms")
+    for row in _rows(directory, CLUSTER_STATE_TABLE, ("cluster_id", "controller", *times)):
+        context = contexts.setdefault(row["cluster_id"], ClusterContext())
+        context.controller = NO_LEADER if row["controller"] is None else row["controller"]
+        context.times = context.times.configured(*(row.get(name) for name in times))
+    of_broker = ("cluster_id", "broker", "rack", "is_registered", "is_fenced", "maintenance_leases")
+    for row in _rows(directory, BROKER_STATE_TABLE, of_broker):
         context = contexts.setdefault(row["cluster_id"], ClusterContext())
         context.racks[row["broker"]] = row["rack"] or ""
         if row["is_registered"] and not row["is_fenced"]:
             context.up.add(row["broker"])
-    for row in _rows(directory, BROKER_STATE_TABLE, ("cluster_id", "broker", "maintenance_leases")):
-        contexts[row["cluster_id"]].set_leases(row["broker"], row["maintenance_leases"])
+        if (leases := row.get("maintenance_leases")) is not None:
+            context.set_leases(row["broker"], leases)
     partitions = _read(directory, PARTITION_STATE_TABLE, ("cluster_id", "leader", "isr", "is_deleted"))
     if partitions is not None:
         existing = partitions.filter(pc.invert(partitions["is_deleted"])).combine_chunks()
@@ -53,7 +56,8 @@ def _rows(directory: Path, table: Table, columns: tuple[str, ...]) -> list[dict[
 
 
 def _read(directory: Path, table: Table, columns: tuple[str, ...]) -> pa.Table | None:
-    opened = open_table(directory / table.name)  # of any layout: what an older one lacks has no value yet
-    if opened is None or not {field.name for field in opened.schema().fields}.issuperset(columns):
+    opened = open_table(directory / table.name)  # of any layout: its own query may not have upgraded it yet
+    if opened is None:
         return None
-    return query(opened, f"SELECT {quoted(columns)} FROM rows")  # noqa: S608 - our columns
+    existing = {field.name for field in opened.schema().fields}
+    return query(opened, f"SELECT {quoted(name for name in columns if name in existing)} FROM rows")  # noqa: S608 - ours

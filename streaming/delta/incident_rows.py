@@ -106,6 +106,8 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "is_up": _filled(pc.invert(is_down), value=False),
         "controller": _filled(cluster("controller"), NO_LEADER),
         "leases": _filled(broker("maintenance_leases"), ""),
+        "lag_millis": _filled(cluster("replica_lag_time_max_ms"), 0),
+        "session_millis": _filled(cluster("broker_session_timeout_ms"), 0),
     }
 
 

@@ -1,4 +1,4 @@
-"""The effective ``min.insync.replicas`` of every topic, including static broker defaults (DescribeConfigs).
+"""The effective ``min.insync.replicas`` of every topic, and the times of a broker (DescribeConfigs).
 
 Depends on confluent-kafka's admin client and the contracts.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from streaming.contracts.observations import ConfigObserved, ConfigOrigin, Observation
+from streaming.contracts.observations import CLUSTER_TIMES, ConfigObserved, ConfigOrigin, Observation
 from streaming.sources.admin_refusals import missing_permission
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class ConfigsRound:
     _responses: dict[ConfigResource, Future[dict[str, ConfigEntry]]] = field(default_factory=dict)
     _reported: dict[str, str | None] = field(default_factory=dict)
     _deleted: list[str] = field(default_factory=list)
+    _times: dict[str, str | None] = field(default_factory=dict)
 
     def ask(self, client: AdminClient, view: ClusterView, now: Micros, *, everything: bool) -> None:
         """Request the configuration of every topic, unless a response is outstanding.
@@ -57,6 +58,10 @@ class ConfigsRound:
         self._reported = (
             {} if everything else {name: self._reported[name] for name in view.topics if name in self._reported}
         )
+        self._times = {} if everything else self._times
+        if view.brokers:
+            broker = ConfigResource(ResourceType.BROKER, str(min(view.brokers)))  # alike in all
+            self._responses |= client.describe_configs([broker], request_timeout=self.seconds)
         names = list(view.topics)
         for start in range(0, len(names), _BATCH):
             resources = [ConfigResource(ResourceType.TOPIC, name) for name in names[start : start + _BATCH]]
@@ -73,16 +78,20 @@ class ConfigsRound:
             return []
         responses, self._responses, self._client = self._responses, {}, None
         deleted, self._deleted = self._deleted, []
-        changed = [*((topic, None) for topic in deleted), *self._changed(responses)]
+        brokers = {
+            resource: response for resource, response in responses.items() if resource.restype == ResourceType.BROKER
+        }
+        topics = {resource: response for resource, response in responses.items() if resource not in brokers}
+        changed = [*((topic, _KEY, None) for topic in deleted), *self._changed(topics), *self._changed_times(brokers)]
         window = {"occurred_not_before": self._requested_at, "occurred_not_after": max(self._requested_at, now)}
         return [
-            ConfigObserved(**{**envelope, **window}, topic=topic, key=_KEY, value=value, origin=ConfigOrigin.DESCRIBE)
-            for topic, value in changed
+            ConfigObserved(**{**envelope, **window}, topic=topic, key=key, value=value, origin=ConfigOrigin.DESCRIBE)
+            for topic, key, value in changed
         ]
 
     def _changed(
         self, responses: dict[ConfigResource, Future[dict[str, ConfigEntry]]]
-    ) -> Iterator[tuple[str, str | None]]:
+    ) -> Iterator[tuple[str, str, str | None]]:
         for resource, future in responses.items():
             failure = future.exception()
             if failure is not None:
@@ -92,4 +101,16 @@ class ConfigsRound:
             value = None if entry is None else entry.value
             if resource.name not in self._reported or self._reported[resource.name] != value:
                 self._reported[resource.name] = value
-                yield resource.name, value
+                yield resource.name, _KEY, value
+
+    def _changed_times(
+        self, responses: dict[ConfigResource, Future[dict[str, ConfigEntry]]]
+    ) -> Iterator[tuple[str, str, str | None]]:
+        """Give the times of a broker that changed; without the permission Kafka's defaults are assumed."""
+        for future in responses.values():
+            entries = {} if future.exception() is not None else future.result()
+            for key in CLUSTER_TIMES:
+                value = entries[key].value if key in entries else None
+                if value is not None and self._times.get(key) != value:
+                    self._times[key] = value
+                    yield "", key, value

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streaming.changes.incidents import IncidentFold
 from streaming.changes.remembered_incidents import IncidentGaps
 from tests.changes.test_incident_bounds import SIX, THREE, Fault, of, played, proven_late
 from tests.changes.test_incidents import SECOND, START, table_of
@@ -179,3 +180,14 @@ def test_severity_consequence_and_next_step_say_what_clients_notice() -> None:
     assert told(lost) == [("warning", "writes go on with fewer copies", start)]
     assert told(refused) == [("critical", "acks=all writers of 1 topic fail", start)]
     assert told(leaderless)[0][:2] == ("critical", "partitions of 1 topic cannot be written or read")
+
+
+def test_the_times_of_incidents_are_those_that_the_cluster_reports() -> None:
+    rows = played([], 20, lag_millis=2500)
+    incidents = IncidentFold(IncidentGaps())
+
+    incidents.fold(rows)
+
+    times = incidents.times("c")
+    assert (times.replica_lag_time, times.broker_session) == (2_500_000, 6_000_000)
+    assert (times.fetch_backoff, times.registration) == (1_000_000, 60_000_000), "nobody has reported these"

@@ -6,7 +6,9 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
-from streaming.contracts.identifiers import ClusterId, Micros
+from confluent_kafka.admin import ResourceType
+
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import SourceKind
 from streaming.sources.admin_configs import ConfigsRound
 from streaming.sources.admin_view import ClusterView
@@ -15,14 +17,16 @@ from streaming.sources.admin_view import ClusterView
 class Client:
     """Answers at once, with the minima it was given."""
 
-    def __init__(self, minima: dict[str, str]) -> None:
-        self.minima = minima
+    def __init__(self, minima: dict[str, str], times: dict[str, str] | None = None) -> None:
+        self.minima, self.times = minima, times or {}
 
     def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
         answers: dict[Any, Future[Any]] = {}
         for resource in resources:
             answers[resource] = Future()
-            answers[resource].set_result({"min.insync.replicas": SimpleNamespace(value=self.minima[resource.name])})
+            is_broker = resource.restype == ResourceType.BROKER
+            values = self.times if is_broker else {"min.insync.replicas": self.minima[resource.name]}
+            answers[resource].set_result({key: SimpleNamespace(value=value) for key, value in values.items()})
         return answers
 
 
@@ -53,3 +57,22 @@ def test_the_minimum_of_a_topic_that_is_gone_is_unset_so_that_its_next_life_does
     assert told(asked, {"payments": "1"}) == []
     assert told(asked, {"orders": "2", "payments": "1"}) == [("orders", "2")]
     assert sorted(told(asked, {})) == [("orders", None), ("payments", None)]
+
+
+def test_the_times_of_a_broker_are_reported_when_they_change() -> None:
+    asked = ConfigsRound(1.0)
+    view = ClusterView(ClusterId("c"), 1, {BrokerId(3): ("host", 9092)}, {})
+    envelope = {
+        "cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL, "collected_at": Micros(2)
+    }  # fmt: skip
+
+    def reported(times: dict[str, str]) -> list[tuple[str, str, str | None]]:
+        client: Any = Client({}, times)
+        asked.ask(client, view, Micros(1), everything=False)
+        seen: list[Any] = asked.take(envelope, Micros(2))
+        return [(observed.topic, observed.key, observed.value) for observed in seen]
+
+    lag, session = ("", "replica.lag.time.max.ms", "30000"), ("", "broker.session.timeout.ms", "9000")
+    assert reported({"replica.lag.time.max.ms": "30000", "broker.session.timeout.ms": "9000"}) == [lag, session]
+    assert reported({"replica.lag.time.max.ms": "30000", "broker.session.timeout.ms": "9000"}) == []
+    assert reported({}) == [], "without an answer the last one holds"

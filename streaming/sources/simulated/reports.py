@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import ClusterId, Micros, Offset
-from streaming.contracts.observations import SourceKind
+from streaming.contracts.observations import CLUSTER_TIMES, ConfigObserved, ConfigOrigin, SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved, offsets_in_blocks
 from streaming.contracts.samples import (
     GroupOffsetsObserved,
@@ -81,6 +81,17 @@ class Reports:
             for led in [broker.leadership.led.get(key)]
         ]
         return [*offsets_in_blocks(samples)]
+
+    def times(self, now: Micros) -> list[Observation]:
+        """Give the configured times, as a broker answers DescribeConfigs to the reader of the metadata log."""
+        envelope = {**self._envelope(now), "authority": SourceKind.METADATA_LOG}
+        constants = self._simulated.constants
+        return [
+            ConfigObserved(
+                **envelope, topic="", key=key, value=str(getattr(constants, column)), origin=ConfigOrigin.DESCRIBE
+            )
+            for key, column in CLUSTER_TIMES.items()
+        ]
 
     def _leader_ends(self) -> dict[TopicPartition, Offset]:
         """Give where the log of each leader ends; of two that believe they lead, the one of the later leader epoch."""

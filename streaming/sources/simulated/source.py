@@ -70,6 +70,7 @@ class SimulatedSource:
         self._trace.clear()
         agenda = self._simulation.agenda
         agenda.at(WARM_UP_MS, lambda: self._snapshot(SnapshotReason.START))
+        agenda.at(WARM_UP_MS, lambda: self._report(self._reports.times))
         agenda.every(SNAPSHOT_MS, WARM_UP_MS + SNAPSHOT_MS, lambda: self._snapshot(SnapshotReason.PERIODIC))
         for report in (
             self._reports.offsets,
