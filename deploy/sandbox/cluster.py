@@ -15,7 +15,7 @@ from deploy.sandbox import classes
 from deploy.sandbox.admin import Admin
 from deploy.sandbox.dump import DumpedRecord, dump_metadata_log
 from deploy.sandbox.node import Node
-from deploy.sandbox.plan import FIRST_CONTROLLER, Plan, formatted, random_id, write_plan
+from deploy.sandbox.plan import Plan, formatted, random_id, write_plan
 from deploy.sandbox.properties import HOST
 from deploy.sandbox.proxy import ReplicationProxy
 from deploy.sandbox.waiting import wait_until
@@ -185,14 +185,16 @@ class Sandbox:
         if done.returncode != 0:
             raise ConfigurationError(f"{name} failed: {(done.stderr or done.stdout).strip()}")
 
-    def read_metadata_log(self, controller: int = FIRST_CONTROLLER) -> bytes:
-        """Return the bytes of all segments of a controller's metadata log."""
-        segments = sorted((self._node(controller).data / "__cluster_metadata-0").glob("*.log"))
+    def read_metadata_log(self, controller: int | None = None) -> bytes:
+        """Return the bytes of all segments of the metadata log of a controller; by default the first one's."""
+        segments = sorted(
+            (self._node(controller or self.controller_ids[0]).data / "__cluster_metadata-0").glob("*.log")
+        )
         return b"".join(segment.read_bytes() for segment in segments)
 
-    def dump_metadata_log(self, controller: int = FIRST_CONTROLLER) -> list[DumpedRecord]:
-        """Decode a controller's metadata log with Kafka's own tool."""
-        return dump_metadata_log(self._java(128), self._node(controller).data)
+    def dump_metadata_log(self, controller: int | None = None) -> list[DumpedRecord]:
+        """Decode the metadata log of a controller, by default the first one's, with Kafka's own tool."""
+        return dump_metadata_log(self._java(128), self._node(controller or self.controller_ids[0]).data)
 
     def _node(self, node: int) -> Node:
         if node not in self._nodes:

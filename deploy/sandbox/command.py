@@ -36,6 +36,9 @@ def up(
     *,
     brokers: Annotated[int, typer.Option(min=1, max=9, help="Number of brokers; their ids are 1, 2, ...")] = 3,
     controllers: Annotated[int, typer.Option(min=1, max=5, help="Number of controllers: 101, 102, ...")] = 1,
+    combined: Annotated[
+        bool, typer.Option("--combined", help="The controllers are the first brokers, not nodes of their own.")
+    ] = False,
     root: Root = DEFAULT_ROOT,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A property of all nodes; repeatable.")
@@ -56,7 +59,11 @@ def up(
             )
     else:
         plan = plan_cluster(
-            brokers=brokers, controllers=controllers, properties=_pairs(settings or []), jmx_config=jmx_config
+            brokers=brokers,
+            controllers=controllers,
+            properties=_pairs(settings or []),
+            jmx_config=jmx_config,
+            combined=combined,
         )
     _fetch(with_agent=plan.jmx_config is not None)
     sandbox = Sandbox(plan, root)
@@ -76,7 +83,8 @@ def status(root: Root = DEFAULT_ROOT) -> None:
     sandbox = _opened(root)
     table = Table("node", "role", "address", "process")
     for node, ports in sandbox.plan.ports().items():
-        role = "broker" if node in sandbox.broker_ids else "controller"
+        roles = {"broker": sandbox.broker_ids, "controller": sandbox.controller_ids}
+        role = ", ".join(name for name, nodes in roles.items() if node in nodes)
         table.add_row(str(node), role, f"127.0.0.1:{ports.client}", sandbox.state(node))
     console.print(table)
     console.print(f"Bootstrap servers: {sandbox.bootstrap_servers}", soft_wrap=True)

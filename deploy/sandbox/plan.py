@@ -63,16 +63,19 @@ def plan_cluster(  # noqa: PLR0913 - all are keywords
     heap_megabytes: int = 256,
     jmx_config: Path | None = None,
     proxy: bool = False,
+    combined: bool = False,
 ) -> Plan:
     """Plan a new cluster: brokers 1, 2, ..., controllers 101, 102, ..., free ports.
 
-    ``jmx_config`` adds the Prometheus JMX exporter to every broker, ``proxy`` a proxy between the brokers.
+    ``jmx_config`` adds the Prometheus JMX exporter to every broker, ``proxy`` a proxy between the brokers. With
+    ``combined`` the controllers are no nodes of their own: the first brokers are controllers, too.
     """
     free = _free_ports(brokers * _PORTS_OF_A_BROKER + controllers)
+    first = 1 if combined else FIRST_CONTROLLER
     return Plan(
         cluster_id=random_id(),
         brokers={number: _ports(free, proxied=proxy) for number in range(1, brokers + 1)},
-        controllers={FIRST_CONTROLLER + number: Ports(client=next(free)) for number in range(controllers)},
+        controllers={first + number: Ports(client=next(free)) for number in range(controllers)},
         properties=dict(properties or {}),
         node_properties={node: dict(own) for node, own in (node_properties or {}).items()},
         heap_megabytes=heap_megabytes,

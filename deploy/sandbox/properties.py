@@ -69,7 +69,14 @@ def node_properties(
         **_SHORT_TIMEOUTS,
         **_PREDICTABLE,
     }
-    return common | (_broker(brokers[node_id]) if node_id in brokers else _controller(controllers[node_id]))
+    roles = []
+    if node_id in brokers:
+        roles.append(_broker(brokers[node_id]))
+    if node_id in controllers:
+        roles.append(_controller(controllers[node_id]))
+    # A node of both roles has the listeners of both; it advertises those of the broker.
+    together = {key: ",".join(role[key] for role in roles) for key in ("process.roles", "listeners")}
+    return common | roles[0] | together
 
 
 def _broker(ports: Ports) -> dict[str, str]:

@@ -20,10 +20,7 @@ from itertools import groupby
 from pathlib import Path
 
 from tests.drill.faults import FAULTS, suspects
-from tests.drill.stage import DEFAULTS, DrillStage
-
-GAP_SECONDS = 8
-GAP_OF_DEFAULTS = 20
+from tests.drill.stage import DrillStage
 
 
 def micros() -> int:
@@ -34,10 +31,10 @@ def drilled(name: str, stage: DrillStage) -> str:
     """Play one fault and print what was told of it; return what is wrong with that."""
     fault, began = FAULTS[name], micros()
     stage.wait_full()
-    fault.act(stage)
+    chosen = fault.act(stage)
     stage.wait_quiet()
     rows = stage.incidents(began, micros())
-    wrong = fault.wrong(rows)
+    wrong = fault.wrong(rows, chosen)
     told = "; ".join(f"{row['incident_class']} {sorted(suspects(row))}" for row in rows) or "nothing"
     print(f"{'WRONG' if wrong else 'right'}  {name}: {told}{f' ({wrong})' if wrong else ''}", flush=True)
     for row in rows:
@@ -56,14 +53,12 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # through every finally: nothing stays behind
     directory = given.keep or Path(tempfile.mkdtemp(prefix="drill-"))
     wrong = []
-    for number, (is_default, names) in enumerate(
-        groupby(given.faults.split(","), key=lambda name: FAULTS[name].timeouts is DEFAULTS)
-    ):
-        timeouts, gap = FAULTS[name := next(names)].timeouts, GAP_OF_DEFAULTS if is_default else GAP_SECONDS
+    turns = groupby(given.faults.split(","), key=lambda name: FAULTS[name].cluster)
+    for number, (cluster, names) in enumerate(turns):
         folder = directory / str(number)
         folder.mkdir(parents=True)
-        with DrillStage(folder, timeouts, gap) as stage:
-            wrong += [each for each in (name, *names) if drilled(each, stage)]
+        with DrillStage(folder, cluster) as stage:
+            wrong += [name for name in names if drilled(name, stage)]
     if not given.keep:
         shutil.rmtree(directory, ignore_errors=True)
     told = f", told as something else: {', '.join(wrong)}" if wrong else ", each told as what it was"

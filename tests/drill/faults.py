@@ -6,37 +6,43 @@ import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.incidents import IncidentClass
-from tests.drill.stage import BROKERS, DEFAULTS, DISK_BROKER, SHORT
+from tests.drill.stage import BROKERS, COMBINED, DEFAULTS, DISK_BROKER, SHORT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from tests.drill.stage import DrillStage
+    from tests.drill.stage import DrillCluster, DrillStage
 
 Told = tuple[IncidentClass, frozenset[int]]
 """Class and suspects."""
+CHOSEN: Final = -1
+"""Among suspects: the broker that the stage has chosen."""
 
 
 class Fault(NamedTuple):
     """One fault.
 
     Attributes:
-        act: does it to a cluster that is whole, and returns when the cluster is whole again.
+        act: does it to a cluster that is whole, and returns when the cluster is whole again: the broker that it chose,
+            if it did.
         expected: what has to be told, each once; an empty set of suspects: whoever is named is right.
         allowed: classes that may be told beside it, of brokers that nothing else is expected of.
-        timeouts: of the cluster it happens to.
+        cluster: which it happens to.
     """
 
-    act: Callable[[DrillStage], None]
+    act: Callable[[DrillStage], int | None]
     expected: tuple[Told, ...] = ()
     allowed: frozenset[IncidentClass] = frozenset()
-    timeouts: Mapping[str, str] = SHORT
+    cluster: DrillCluster = SHORT
 
-    def wrong(self, rows: list[dict[str, Any]]) -> str:
+    def wrong(self, rows: list[dict[str, Any]], chosen: int | None = None) -> str:
         """Return what is wrong with the incidents that were told; empty when nothing is."""
         told = [(IncidentClass(row["incident_class"]), suspects(row)) for row in rows]
-        missing = list(self.expected)
-        to_blame = frozenset().union(*(brokers for _, brokers in self.expected))
+        missing = [
+            (kind, frozenset(chosen if broker == CHOSEN else broker for broker in brokers))
+            for kind, brokers in self.expected
+        ]
+        to_blame = frozenset().union(*(brokers for _, brokers in missing))
         for kind, brokers in told:
             match = next((each for each in missing if each[0] is kind and each[1] in (brokers, frozenset())), None)
             if match is not None:
@@ -92,15 +98,14 @@ def two_brokers(stage: DrillStage) -> None:
     stage.wait_full()
 
 
-def controller_and_broker(stage: DrillStage) -> None:
-    """The active controller and a broker die in the same moment."""
-    controller = stage.controller()
-    stage.sandbox.kill(controller)
-    stage.sandbox.kill(5)
-    stage.wait_left(5)
-    stage.sandbox.start(controller)
-    stage.sandbox.start(5)
+def controller_and_broker(stage: DrillStage) -> int:
+    """The node that is the active controller and a broker dies."""
+    active = stage.controller()
+    stage.sandbox.kill(active)
+    stage.wait_left(active)
+    stage.sandbox.start(active)
     stage.wait_full()
+    return active
 
 
 def hung_broker(stage: DrillStage) -> None:
@@ -163,9 +168,6 @@ FAULTS: Final[dict[str, Fault]] = {
         frozenset({IncidentClass.CONTROLLED_SHUTDOWN, IncidentClass.ROLLING_RESTART}),
     ),
     "two_brokers": Fault(two_brokers, ((_LOSS, frozenset({2, 3})),)),
-    "controller_and_broker": Fault(
-        controller_and_broker, ((_LOSS, frozenset({5})),), frozenset({IncidentClass.CONTROLLER_FAILOVER})
-    ),
     "preferred_elections": Fault(preferred_elections),
     "hung_broker": Fault(hung_broker, ((_LOSS, frozenset({2})),)),
     "one_link": Fault(one_link, _LINK),
@@ -177,5 +179,6 @@ FAULTS: Final[dict[str, Fault]] = {
     "decommission": Fault(
         decommission, ((IncidentClass.REASSIGNMENT, frozenset()),), frozenset({IncidentClass.CONTROLLED_SHUTDOWN})
     ),
-    "slow_link": Fault(slow_link, _LINK, timeouts=DEFAULTS),
+    "controller_and_broker": Fault(controller_and_broker, ((_LOSS, frozenset({CHOSEN})),), cluster=COMBINED),
+    "slow_link": Fault(slow_link, _LINK, cluster=DEFAULTS),
 }

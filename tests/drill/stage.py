@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from deploy.sandbox.cluster import Sandbox
 from deploy.sandbox.plan import plan_cluster, random_id
@@ -14,7 +14,7 @@ from deploy.sandbox.writer import TopicWriter
 from tests.plugins.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
 
@@ -24,13 +24,35 @@ ORDERS, PAYMENTS = "orders", "payments"
 TOPICS: Final = {ORDERS: 12, PAYMENTS: 6}
 REPLICATION_FACTOR: Final = 3
 DISK_BYTES: Final = 256 << 20
-SHORT: Final = {"broker.session.timeout.ms": "4000", "replica.lag.time.max.ms": "6000"}
-DEFAULTS: Final = {
-    "broker.session.timeout.ms": "9000",
-    "broker.heartbeat.interval.ms": "2000",
-    "replica.lag.time.max.ms": "30000",
-}
-"""Kafka's own defaults, which the sandbox shortens otherwise."""
+
+
+class DrillCluster(NamedTuple):
+    """How a cluster is set up.
+
+    Attributes:
+        timeouts: properties of Kafka.
+        gap_seconds: after so long without trouble an incident is closed; turns of a rolling restart may be three times
+            as far apart.
+        combined: the controllers are brokers, too.
+    """
+
+    timeouts: tuple[tuple[str, str], ...]
+    gap_seconds: int = 8
+    combined: bool = False
+
+
+_SHORT: Final = (("broker.session.timeout.ms", "4000"), ("replica.lag.time.max.ms", "6000"))
+SHORT: Final = DrillCluster(_SHORT)
+COMBINED: Final = DrillCluster(_SHORT, combined=True)
+DEFAULTS: Final = DrillCluster(
+    timeouts=(
+        ("broker.session.timeout.ms", "9000"),
+        ("broker.heartbeat.interval.ms", "2000"),
+        ("replica.lag.time.max.ms", "30000"),
+    ),
+    gap_seconds=20,
+)
+"""Kafka's own timeouts, which the sandbox shortens otherwise."""
 
 
 class DrillStage:
@@ -38,19 +60,25 @@ class DrillStage:
 
     Args:
         directory: empty; everything lies in it.
-        timeouts: ``SHORT`` or ``DEFAULTS``.
-        gap_seconds: after so long without trouble an incident is closed; turns of a rolling restart may be three times
-            as far apart.
+        cluster: how the cluster is set up.
     """
 
-    def __init__(self, directory: Path, timeouts: Mapping[str, str], gap_seconds: int) -> None:
-        self.gap_seconds = gap_seconds
+    def __init__(self, directory: Path, cluster: DrillCluster) -> None:
+        self.gap_seconds = cluster.gap_seconds
+        timeouts = dict(cluster.timeouts)
         self.lag_seconds = int(timeouts["replica.lag.time.max.ms"]) / 1000
         self.session_seconds = int(timeouts["broker.session.timeout.ms"]) / 1000
         self.disk = directory / "disk"
         root = directory / "sandbox"
         own = {DISK_BROKER: {"log.dirs": f"{root / f'node-{DISK_BROKER}' / 'data'},{self.disk}"}}
-        plan = plan_cluster(brokers=len(BROKERS), controllers=3, properties=timeouts, node_properties=own, proxy=True)
+        plan = plan_cluster(
+            brokers=len(BROKERS),
+            controllers=3,
+            properties=timeouts,
+            node_properties=own,
+            proxy=True,
+            combined=cluster.combined,
+        )
         self.sandbox = Sandbox(plan, root)
         self.pipeline = Pipeline(directory)
         self._stack = ExitStack()
@@ -139,9 +167,12 @@ class DrillStage:
 
     def controller(self) -> int:
         """Return the active controller."""
-        (row,) = self.pipeline.rows("cluster_state")
-        active: int = row["controller"]
-        return active
+
+        def active() -> list[int]:
+            return [row["controller"] for row in self.pipeline.rows("cluster_state") if row["controller"] is not None]
+
+        (controller,) = self.pipeline.eventually(active, "an active controller")
+        return int(controller)
 
     def partitions(self) -> Iterator[tuple[str, int]]:
         """Iterate over the partitions that the drill has made."""

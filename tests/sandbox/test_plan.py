@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import socket
+from typing import TYPE_CHECKING
 
 import pytest
 
 from deploy.sandbox import plan
 from deploy.sandbox.plan import Plan, plan_cluster
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def ports_of(planned: Plan) -> list[int]:
@@ -37,3 +41,18 @@ def test_a_plan_keeps_away_from_the_ports_of_a_cluster_whose_nodes_are_partly_do
 
         for _ in range(50):
             assert not set(ports_of(plan_cluster(proxy=True))) & set(running)
+
+
+def test_a_combined_node_is_a_broker_and_a_voter(tmp_path: Path) -> None:
+    planned = plan_cluster(brokers=4, controllers=3, proxy=True, combined=True)
+
+    roles = {node: planned.properties_of(node, tmp_path)["process.roles"] for node in planned.ports()}
+    assert roles == {1: "broker,controller", 2: "broker,controller", 3: "broker,controller", 4: "broker"}
+    properties = planned.properties_of(1, tmp_path)
+    assert [listener.partition(":")[0] for listener in properties["listeners"].split(",")] == [
+        "CLIENT",
+        "REPLICATION",
+        "CONTROLLER",
+    ]
+    assert "CONTROLLER" not in properties["advertised.listeners"]
+    assert len(set(ports_of(planned))) == len(ports_of(planned))
