@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections import defaultdict
+from contextlib import suppress
 from inspect import CO_OPTIMIZED
 from itertools import pairwise
 from types import CodeType, FunctionType
@@ -56,7 +57,14 @@ class ForkedTrials:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try each fault, several at once."""
-        items = {item.nodeid: item for item in session.items}
+        try:
+            self._try_all({item.nodeid: item for item in session.items})
+        finally:
+            for trial in self._running:
+                trial.end()
+        return True
+
+    def _try_all(self, items: Mapping[str, pytest.Item]) -> None:
         functions = functions_by_file()
         gc.freeze()  # the forks share what there is, and their collectors need not look through it
         for fault in self._faults:
@@ -73,7 +81,6 @@ class ForkedTrials:
                 longest = self._selection.longest(tests)
                 self._running.append(Trial(fault, [items[test] for test in tests], code, longest))
         self._wait_for(0, items)
-        return True
 
     def _wait_for(self, count: int, items: Mapping[str, pytest.Item]) -> None:
         """Wait until no more than so many trials run, and report those that ended."""
@@ -108,10 +115,16 @@ class Trial:
     def has_ended(self) -> bool:
         """Return whether the tests have ended; ends them if they take too long."""
         if time.monotonic() > self._deadline:
-            os.killpg(self._pid, signal.SIGKILL)
+            self.end()
         pid, status = os.waitpid(self._pid, os.WNOHANG)
         self._status = status if pid else None
         return bool(pid)
+
+    def end(self) -> None:
+        """End the tests, and what they have started."""
+        os.kill(self._pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it may not have a group of its own yet
+            os.killpg(self._pid, signal.SIGKILL)
 
     def seen_by(self) -> str:
         """Return the test that failed, or why the tests ended otherwise; empty if all passed."""
