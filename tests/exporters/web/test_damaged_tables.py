@@ -140,7 +140,7 @@ def put_again(tables: Tables, name: str) -> None:
     tables.put(name, *rows, as_of=1)
 
 
-@pytest.mark.parametrize(("name", "damage"), PAIRS, ids=str)
+@pytest.mark.parametrize(("name", "damage"), PAIRS, ids=lambda value: getattr(value, "__name__", value))
 def test_a_side_table_damaged_before_the_start_costs_its_own_series_only(
     live_tables: Tables, name: str, damage: Callable[[Path], None]
 ) -> None:
@@ -178,7 +178,9 @@ def test_a_state_table_damaged_before_the_start_is_rebuilt_from_the_changes(
 
 
 @pytest.mark.parametrize(
-    ("name", "damage"), list(zip(SERIES_OF, [data_gone, log_entry_torn, log_is_a_file] * 2, strict=True)), ids=str
+    ("name", "damage"),
+    list(zip(SERIES_OF, [data_gone, log_entry_torn, log_is_a_file] * 2, strict=True)),
+    ids=lambda value: getattr(value, "__name__", value),
 )
 def test_a_side_table_damaged_at_run_time_is_left_out_and_comes_back(
     live_tables: Tables, name: str, damage: Callable[[Path], None], tmp_path: Path
