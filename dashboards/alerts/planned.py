@@ -1,4 +1,7 @@
-"""What is planned, and so no reason for an alert: causes of ISR removals, and brokers that were stopped on purpose.
+"""What is planned, and so no reason for an alert.
+
+That is: causes of ISR removals, brokers that were stopped on purpose, and those for which planned work was announced
+(``isrwatch maintenance``).
 
 Partitions that are offline or under min ISR, lost records and unclean elections are never planned.
 """
@@ -21,13 +24,15 @@ DOWN: Final = (
 STOPPED_ON_PURPOSE: Final = f"({signals.BROKER_SHUTTING_DOWN.now()} == 1)"
 """Brokers that shut down in a controlled way and have not registered since, by cluster and broker."""
 
-# What was announced, by cluster and broker. A condition is added here, not in each alert.
-_ANNOUNCED: Final[tuple[str, ...]] = ()
 
+def unannounced(condition: str, within: str = "") -> str:
+    """Leave out brokers for which planned work is announced; the condition has the labels cluster and broker.
 
-def unannounced(condition: str) -> str:
-    """Leave out brokers for which work was announced; the condition has the labels cluster and broker."""
-    return "\n".join((condition, *(f"unless on (cluster, broker) {announced}" for announced in _ANNOUNCED)))
+    A condition that looks back says how far (``within``): what it counts may have happened during work that is over.
+    """
+    announced = signals.BROKER_MAINTENANCE
+    past = f"max by (cluster, broker) (max_over_time({announced.series()}[{within}]))"
+    return f"{condition}\nunless on (cluster, broker) ({past if within else announced.now()} == 1)"
 
 
 def unplanned(condition: str) -> str:

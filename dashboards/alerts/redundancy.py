@@ -86,7 +86,10 @@ def isr_flapping(settings: AlertSettings) -> Rule:
     return rule(
         "KafkaIsrFlapping",
         "ticket",
-        f"sum_over_time((({left}) > bool 0)[{settings.flaps_window}:{settings.flaps_step}]) >= {settings.flaps}",
+        unannounced(
+            f"sum_over_time((({left}) > bool 0)[{settings.flaps_window}:{settings.flaps_step}]) >= {settings.flaps}",
+            within=settings.flaps_window,
+        ),
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} leaves ISRs again and again",
         "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} left in-sync replicas in {{ $value }} spells "
         f"of {settings.flaps_step} within {settings.flaps_window}. {suspects()}",
@@ -100,7 +103,7 @@ def isr_shrink(settings: AlertSettings) -> Rule:
     return rule(
         "KafkaIsrShrink",
         "info",
-        unannounced(f"{left} > 0"),
+        unannounced(f"{left} > 0", within=settings.removals_window),
         "Broker {{ $labels.broker }} of {{ $labels.cluster }} left ISRs: {{ $labels.cause }}",
         "Broker {{ $labels.broker }} of cluster {{ $labels.cluster }} left in-sync replicas, cause "
         '{{ $labels.cause }}: about {{ $value | printf "%.0f" }} ISR removals '

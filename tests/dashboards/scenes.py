@@ -57,7 +57,14 @@ def healthy(cluster: str = "prod") -> dict[str, str]:
             f"source_behind_bytes{{{own}, {source}}}": always(0),
         }
     for broker in BROKERS:
-        values = {"fenced": 0, "registered": 1, "shutting_down": 0, "hosted_partitions": 100, "online_log_dirs": 2}
+        values = {
+            "fenced": 0,
+            "registered": 1,
+            "shutting_down": 0,
+            "hosted_partitions": 100,
+            "online_log_dirs": 2,
+            "maintenance": 0,
+        }
         values |= {"missing_from_isr_partitions": 0, "missing_at_min_isr_partitions": 0}
         series |= {f'broker_{name}{{{own}, broker="{broker}"}}': always(value) for name, value in values.items()}
         for cause in ISR_REMOVAL_CAUSES:

@@ -118,6 +118,22 @@ SCENES = {
     "a crashed broker with partitions at min ISR": Scene(
         lost_broker(10, 210), {14: {NOTE}, 16: {NOTE, LOST}, LATE: {LOST, DOWN, MISSING}, 212: set()}
     ),
+    "a broker that is down while planned work on it is announced": Scene(
+        lost_broker(10, 210) | {broker("maintenance"): from_minute(8, 1, until=230)},
+        {12: set(), 16: set(), LATE: set(), 232: set()},
+    ),
+    "a broker that is not back when the time of its planned work is over": Scene(
+        lost_broker(10, 210) | {broker("maintenance"): from_minute(8, 1, until=100)},
+        {60: set(), 101: set(), LATE: {LOST, DOWN, MISSING}},
+    ),
+    "planned work on another broker silences nothing": Scene(
+        lost_broker(10, 210) | {broker("maintenance", 2): always(1)}, {16: {NOTE, LOST}, LATE: {LOST, DOWN, MISSING}}
+    ),
+    "planned work never hides partitions that are offline": Scene(
+        lost_broker(10, 210)
+        | {broker("maintenance"): always(1), f"cluster_offline_partitions{{{PROD}}}": from_minute(10, 4, until=210)},
+        {11.5: {OFFLINE}, LATE: {OFFLINE}},
+    ),
     "a crashed broker of which nothing is at min ISR": Scene(
         lost_broker(10, 210, at_min=0), {16: {NOTE}, LATE: {DOWN, MISSING}, 212: set()}
     ),
