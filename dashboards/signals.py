@@ -197,9 +197,7 @@ BROKER_REGISTERED: Final = _broker(
 BROKER_SHUTTING_DOWN: Final = _broker(
     "Stopped on purpose", "broker_shutting_down", "1 from a controlled shutdown of the broker until it registers again."
 )
-BROKER_MAINTENANCE: Final = _broker(
-    "In maintenance", "broker_maintenance", "1 while planned work on the broker is announced and its time is not over."
-)
+BROKER_MAINTENANCE: Final = _broker("In maintenance", "broker_maintenance", "1 while planned work on it is announced.")
 ONLINE_LOG_DIRS: Final = _broker(
     "Online log directories", "broker_online_log_dirs", "Log directories that the broker can use."
 )

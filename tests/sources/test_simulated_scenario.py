@@ -93,3 +93,12 @@ def test_the_reference_names_every_key_and_every_action() -> None:
     keys = {item.name for table in tables for item in fields(table)}
     assert {str(action) for action in Action} - named == set()
     assert keys - named - {"incidents"} == set()
+
+
+def test_a_scenario_with_clients_is_played_beside_another_one_with_its_own_topics() -> None:
+    both = load_scenario("broker_loss+consumer_groups+hanging_transaction")
+    names = {topic.name for topic in both.topics}
+    assert [group.name for group in both.groups] == ["billing", "shipping"]
+    assert both.producers
+    assert all(set(group.topics) <= names for group in both.groups)
+    assert {producer.topic for producer in both.producers} <= names

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streaming.errors import ConfigurationError
-from streaming.sources.simulated.scenario import Scenario, TopicPlan, Truth
+from streaming.sources.simulated.scenario import GroupPlan, ProducerPlan, Scenario, TopicPlan, Truth
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def combined(scenarios: Sequence[Scenario]) -> Scenario:
-    """Play scenarios together: all their brokers, topics and faults, for as long as the longest.
+    """Play scenarios together: all their brokers, topics, clients and faults, for as long as the longest.
 
     A topic name that several of them use is prefixed by the scenario's name. The constants are those of the first.
 
@@ -35,6 +35,8 @@ def combined(scenarios: Sequence[Scenario]) -> Scenario:
         repeat=all(scenario.repeat for scenario in scenarios),
         constants=scenarios[0].constants,
         topics=tuple(topic for scenario in scenarios for topic in _topics(scenario, scenarios)),
+        producers=tuple(plan for scenario in scenarios for plan in _producers(scenario, scenarios)),
+        groups=tuple(plan for scenario in scenarios for plan in _groups(scenario, scenarios)),
         faults=tuple(fault for scenario in scenarios for fault in _faults(scenario, scenarios)),
         truth=_truth(scenarios),
     )
@@ -60,6 +62,16 @@ def _topics(of: Scenario, scenarios: Sequence[Scenario]) -> Iterator[TopicPlan]:
     """Give its topics; they stay on its own brokers."""
     for plan in of.topics:
         yield replace(plan, name=_name(plan.name, of, scenarios), brokers=plan.brokers or of.brokers)
+
+
+def _producers(of: Scenario, scenarios: Sequence[Scenario]) -> Iterator[ProducerPlan]:
+    for plan in of.producers:
+        yield replace(plan, topic=_name(plan.topic, of, scenarios))
+
+
+def _groups(of: Scenario, scenarios: Sequence[Scenario]) -> Iterator[GroupPlan]:
+    for plan in of.groups:
+        yield replace(plan, topics=tuple(_name(topic, of, scenarios) for topic in plan.topics))
 
 
 def _faults(of: Scenario, scenarios: Sequence[Scenario]) -> Iterator[Fault]:
