@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 
 def with_damaged_log(table: Path) -> None:
-    max((table / "_delta_log").glob("*.json")).write_text("{")
+    """Damage the newest entry, and take away the checkpoint that may hold the same."""
+    newest = max((table / "_delta_log").glob("*.json"))
+    newest.write_text("{")
+    newest.with_suffix(".checkpoint.parquet").unlink(missing_ok=True)
+    (table / "_delta_log" / "_last_checkpoint").unlink(missing_ok=True)
 
 
 def with_damaged_files(table: Path) -> None:
