@@ -13,6 +13,8 @@ from streaming.contracts.state import BrokerState, ClusterState, ConfigKey, MinI
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from streaming.contracts.identifiers import Offset
+
 TopicKey = tuple[ClusterId, TopicId]
 BrokerKey = tuple[ClusterId, BrokerId]
 SourceKey = tuple[ClusterId, str]
@@ -157,7 +159,14 @@ class ReplicationState:
             if self.topic_ids.get(name) in (None, partition.topic_id):  # no other topic has its name now
                 self.topic_ids.pop(name, None)
                 for origin in ConfigOrigin:
-                    self.min_isr.pop(ConfigKey(*name, origin), None)
+                    self._forget_min_isr(ConfigKey(*name, origin), partition.metadata_offset)
+
+    def _forget_min_isr(self, key: ConfigKey, deleted_at: Offset | None) -> None:
+        """Forget a configured minimum, unless the log has set it after the topic was deleted: for the next one."""
+        minimum = self.min_isr.get(key)
+        offset = None if minimum is None else minimum.offset
+        if offset is None or deleted_at is None or offset <= deleted_at:
+            self.min_isr.pop(key, None)
 
     def watch(self, source: SourceState) -> None:
         """Move the watermarks of a source's cluster up to what that source has seen."""

@@ -113,19 +113,25 @@ def test_a_topic_that_comes_back_under_its_id_after_that_is_new_and_its_first_li
 
 @st.composite
 def stories(draw: st.DrawFn) -> list[Observation]:
-    """A log of days: topics come, suffer, go, and sometimes come back under their id."""
+    """A log of days: topics come, suffer, go, and sometimes come back under their id; their configuration with them."""
     story = Story()
     story.config("2")
     story.snapshot([{}])
+    is_gone = False
     acts = st.lists(st.sampled_from(["shrink", "expand", "stop", "remove", "wait", "rest"]), max_size=14)
     for epoch, what in enumerate(draw(acts), start=1):
         story.later(draw(st.integers(1, 9)))
         steps = {"shrink": ((1,), 1), "expand": ((1, 2, 3), 1), "stop": ((1,), -1)}
         if what in steps:
             isr, leader = steps[what]
+            if is_gone:
+                story.config("2")
+            is_gone = False
             story.partition(isr=isr, leader=leader, partition_epoch=epoch, leader_epoch=epoch, **LAG)
         elif what == "remove":
             story.removed()
+            story.config(None)
+            is_gone = True
         else:
             story.later(DAY * (1.5 if what == "rest" else 0.3)).heartbeat()
     return story.seen
