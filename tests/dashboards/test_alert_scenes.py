@@ -287,7 +287,7 @@ BROKEN: dict[str, tuple[str, str, str]] = {
     "a stopped broker counts as lost": (
         "broker_shutting_down) == 1",
         "broker_shutting_down) == 2",
-        "a controlled rolling restart",
+        "a broker that was stopped on purpose and never returns",
     ),
     "flapping is forgotten": (
         "[30m])) > 90",
