@@ -35,7 +35,8 @@ MAIN = Path(__file__).parents[2] / "deploy" / "spark" / "main.py"
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
 SCENARIOS = ("broker_loss", "topic_recreated", "rolling_restart")
-UNEQUAL = {"as_of_version", "quarantined_at", "version", "ordinal", "committed_at"}  # when and in which commit
+# When and in which commit; and each of the two buses has logs of its own.
+UNEQUAL = {"as_of_version", "quarantined_at", "version", "ordinal", "committed_at", "log_id"}
 DERIVED = (
     "replication_events", "partition_state", "broker_state", "cluster_state", "source_progress", "quarantine",
     "replica_offsets", "group_offsets", "log_directories", "quorum_members", "transactions", "broker_metrics",
