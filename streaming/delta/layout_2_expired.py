@@ -71,14 +71,21 @@ class ExpiredStates:
 
     def _read(self, directory: Path, table: Table, subject: Subject, struct: str) -> None:
         kind = _CHANGES.field(struct).type
-        names = dict.fromkeys((*(name for name in _IDENTITY if name in table.column_names()), *_names(kind)))
         opened = open_table(directory / table.name)
         if opened is None:
             return
+        present = {field.name for field in opened.schema().fields}  # it may lack the columns of later layouts
+        names = dict.fromkeys(name for name in (*_IDENTITY, *_names(kind)) if name in present)
         where = f"channel = '{Channel.REPLICATION}'" if table is SOURCE_PROGRESS else "true"
         rows = query(opened, f"SELECT {quoted(names)} FROM rows WHERE {where}").combine_chunks()  # noqa: S608 - our own names
         state = pa.StructArray.from_arrays(
-            [rows[field.name].combine_chunks().cast(field.type) for field in kind], fields=list(kind)
+            [
+                rows[field.name].combine_chunks().cast(field.type)
+                if field.name in names
+                else pa.nulls(rows.num_rows, field.type)
+                for field in kind
+            ],
+            fields=list(kind),
         )
         constant = {
             "date": self._day, "version": as_of_version(opened), "committed_at": self._midnight,
