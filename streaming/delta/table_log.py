@@ -180,9 +180,11 @@ def written_by(path: Path, version: int) -> Iterator[Path]:
 
 
 def _removed_by(path: Path, version: int) -> dict[str, float]:
-    actions = actions_of(path, version)
-    removed = [unquote(action["remove"]["path"]) for action in actions if "remove" in action]
-    return dict.fromkeys(removed, _entry(path, version).stat().st_mtime) if removed else {}
+    with suppress(FileNotFoundError):  # another writer of the table may delete the same entry meanwhile
+        committed = _entry(path, version).stat().st_mtime
+        actions = actions_of(path, version)
+        return {unquote(action["remove"]["path"]): committed for action in actions if "remove" in action}
+    return {}
 
 
 def _number(file: Path) -> int:

@@ -15,6 +15,7 @@ from streaming.contracts.observations import Channel
 from streaming.contracts.state import SourceLag
 from streaming.contracts.tables import PARTITION_CHANGES, PARTITION_STATE_TABLE, REPLICATION_EVENTS
 from streaming.delta import maintenance as upkeep
+from streaming.delta import table_log
 from streaming.delta.change_log import ChangeLog
 from streaming.delta.change_reader import ChangeReader, rows_between
 from streaming.delta.history import expire_changes
@@ -205,6 +206,24 @@ def test_without_a_checkpoint_nothing_of_the_log_goes(tmp_path: Path) -> None:
 
     assert newest_checkpoint(path) is None
     assert versions_in_log(path) == [0, 1, 2, 3]
+
+
+def test_another_writer_may_delete_the_same_entries_of_the_log_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, path = ChangeLog(tmp_path), tmp_path / PARTITION_CHANGES.name
+    commit(log, tmp_path, times=CHECKPOINT_EVERY + 1)
+    actions_of = table_log.actions_of
+
+    def outrun(path: Path, version: int) -> list[dict[str, Any]]:
+        actions = actions_of(path, version)
+        (path / "_delta_log" / f"{version:020}.json").unlink(missing_ok=True)
+        return [*actions, {"remove": {"path": "a-file"}}]
+
+    monkeypatch.setattr(table_log, "actions_of", outrun)
+
+    assert set(delete_log_before(path, log.version)) == {"a-file"}
+    assert versions_in_log(path)[0] == newest_checkpoint(path)
 
 
 @pytest.mark.usefixtures("often")
