@@ -3,21 +3,33 @@
 A broker that is missing from an ISR is usually the one in trouble. The exception: a leader that stalled for longer than
 ``replica.lag.time.max.ms`` believes, when it resumes, that its followers stopped fetching, and expels healthy ones. The
 source gives that the cause ``leader_stall``; then the leader is to blame, not the followers that it expelled.
+
+A broker that is missing by an order is to blame for nothing: while it is down by a controlled shutdown, while planned
+work on it is announced, and until it has caught up again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
 
+from streaming.changes.maintenance import is_down
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import NO_LEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable, Mapping
 
     from streaming.contracts.identifiers import BrokerId
-    from streaming.contracts.state import PartitionState
+    from streaming.contracts.state import BrokerState, PartitionState
     from streaming.contracts.tally import Shape
+
+
+class Suspicion(NamedTuple):
+    """Who may be to blame for one shrunk ISR; ``by_order``: its last change was by a controlled shutdown."""
+
+    suspects: tuple[BrokerId, ...]
+    by_order: bool
 
 
 def removal_suspects(
@@ -57,13 +69,46 @@ def partition_suspects(after: PartitionState | Shape) -> tuple[BrokerId, ...]:
     return removal_suspects(missing, after.leader, after.last_cause)[0] if missing else ()
 
 
+def scores(suspected: Mapping[Suspicion, int], brokers: Iterable[BrokerState]) -> dict[BrokerId, float]:
+    """Return the score of each broker of a cluster (see ``score``); of one that is missing by an order it is 0.
+
+    Args:
+        suspected: how many partitions are shrunk with each suspicion.
+        brokers: every broker of the cluster.
+    """
+    by_id = {broker.broker: broker for broker in brokers}
+    blamed: Counter[BrokerId] = Counter()
+    alone: Counter[BrokerId] = Counter()
+    shrunk = 0
+    for suspicion, count in suspected.items():
+        guilty = [broker for broker in suspicion.suspects if not _is_ordered(by_id.get(broker), suspicion)]
+        shrunk += count if guilty else 0
+        for broker in guilty:
+            blamed[broker] += count
+            alone[broker] += count if len(guilty) == 1 else 0
+    return {broker: score(blamed[broker], alone[broker], shrunk) for broker in by_id}
+
+
+def _is_ordered(broker: BrokerState | None, suspicion: Suspicion) -> bool:
+    """Return whether a broker is missing from an ISR by an order that is not overrun.
+
+    The cause of the last change proves a stop of whoever is missing alone, and of whoever is back and catches up. One
+    that is down beside others was stopped if its registration says so.
+    """
+    if broker is None or broker.maintenance_overran_at is not None:
+        return False
+    if broker.maintenance_until is not None or (broker.is_shutting_down and is_down(broker)):
+        return True
+    return suspicion.by_order and (len(suspicion.suspects) == 1 or not is_down(broker))
+
+
 def score(blamed_for: int, blamed_alone_for: int, shrunk: int) -> float:
     """Return how much of all shrunk partitions a broker explains: coverage times exclusivity, 0 to 1.
 
     Args:
         blamed_for: shrunk partitions that the broker is blamed for, alone or with others.
         blamed_alone_for: those among them that nobody else is blamed for.
-        shrunk: all shrunk partitions of the cluster.
+        shrunk: all shrunk partitions of the cluster that anybody is blamed for.
 
     Returns:
         1.0 where every shrunk partition lacks this broker and no other; 0.0 where nothing is shrunk, where the broker

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Final
 
 from streaming.changes.listed import ListedPartitions, counted
-from streaming.changes.suspects import partition_suspects, score
+from streaming.changes.suspects import Suspicion, partition_suspects, scores
+from streaming.contracts.events import Cause
 from streaming.contracts.tally import Contribution, Shape, Tally, contributions
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from streaming.changes.state import ReplicationState
     from streaming.contracts.identifiers import BrokerId, ClusterId
+    from streaming.contracts.state import BrokerState
+
+_SUSPECTED: Final = "suspected/"
 
 
 def contributions_with_blame(partition: Shape) -> list[Contribution]:
-    """List the counts that a partition is one of, the brokers that are blamed for its shrunk ISR included."""
+    """List the counts that a partition is one of, and, of a shrunk ISR, who is suspected together."""
     counts = contributions(partition)
     if partition.is_deleted or len(partition.isr) >= len(partition.replicas):
         return counts
-    suspects = partition_suspects(partition)
-    if suspects:
-        counts.append((None, "blamed"))
-    for broker in suspects:
-        counts.append((broker, "blamed"))
-        if len(suspects) == 1:
-            counts.append((broker, "blamed_alone"))
+    if suspects := partition_suspects(partition):
+        counts.append((None, _name_of(Suspicion(suspects, partition.last_cause == Cause.CONTROLLED_SHUTDOWN))))
     return counts
+
+
+def _name_of(suspicion: Suspicion) -> str:
+    """Return a name for the partitions of which the same is suspected: counts have names, in every execution mode."""
+    return _SUSPECTED + json.dumps(suspicion)
 
 
 class SuspectTally(Tally):
@@ -43,10 +50,11 @@ class SuspectTally(Tally):
             for number, after in () if isinstance(partitions, ListedPartitions) else partitions.items():
                 self.replace(before.get(number), after)
 
-    def suspect_score(self, cluster_id: ClusterId, broker: BrokerId) -> float:
-        """Return how much a broker explains of every ISR that is shrunk now, 0 to 1 (see ``suspects.score``)."""
-        return score(
-            self.of_broker(cluster_id, broker, "blamed"),
-            self.of_broker(cluster_id, broker, "blamed_alone"),
-            self.of_cluster(cluster_id, "blamed"),
-        )
+    def suspect_scores(self, cluster_id: ClusterId, brokers: Iterable[BrokerState]) -> dict[BrokerId, float]:
+        """Return how much each broker explains of every ISR that is shrunk now, 0 to 1 (see ``suspects.scores``)."""
+        suspected = {
+            Suspicion(tuple(who), by_order): count
+            for name, count in self.with_prefix(cluster_id, _SUSPECTED).items()
+            for who, by_order in (json.loads(name.removeprefix(_SUSPECTED)),)
+        }
+        return scores(suspected, brokers)

@@ -194,6 +194,11 @@ class Tally:
         """Return one count of a cluster."""
         return self._counted()[cluster_id][None, name]
 
+    def with_prefix(self, cluster_id: ClusterId, prefix: str) -> dict[str, int]:
+        """Return the counts of a cluster whose names begin alike, those that are 0 left out."""
+        counts = self._counted()[cluster_id].items()
+        return {name: value for (broker, name), value in counts if broker is None and value and name.startswith(prefix)}
+
     def total(self, cluster_id: ClusterId, name: str, observed: ObservedTime) -> int | float:
         """Return one total of ``contracts.totals`` over a cluster; seconds with what is open up to the watermark.
 

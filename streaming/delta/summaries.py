@@ -55,9 +55,9 @@ def _advice(state: ReplicationState, tally: SuspectTally) -> dict[BrokerKey, dic
     advice: dict[BrokerKey, dict[str, Any]] = {}
     for cluster in state.clusters.values():
         brokers = [broker for broker in state.brokers.values() if broker.cluster_id == cluster.cluster_id]
+        scores = tally.suspect_scores(cluster.cluster_id, brokers)
         for broker, advised in restart_advice(brokers, cluster, tally).items():
-            score = tally.suspect_score(cluster.cluster_id, broker)
-            advice[cluster.cluster_id, broker] = {**advised._asdict(), "suspect_score": score}
+            advice[cluster.cluster_id, broker] = {**advised._asdict(), "suspect_score": scores[broker]}
     return advice
 
 

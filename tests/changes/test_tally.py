@@ -10,11 +10,15 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.changes.tally import SuspectTally, contributions_with_blame
 from streaming.contracts.columns import BROKER_COUNTS, CLUSTER_COUNTS, CLUSTER_TOTALS
+from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import ConfigOrigin
+from streaming.contracts.state import BrokerState
 from streaming.contracts.tally import Shape
 from streaming.contracts.totals import ObservedTime
 from tests.changes.conftest import LAG, Story
+from tests.changes.test_maintenance import Announcer
+from tests.changes.test_revised_causes import proof
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,11 +72,14 @@ def shape_of(partition: PartitionState) -> Shape:
     return Shape(partition.partition == 0, *(getattr(partition, name) for name in Shape._fields[1:]))
 
 
+BROKERS = [BrokerState(cluster_id=CLUSTER, cluster="orders-eu", broker=BrokerId(broker)) for broker in range(1, 5)]
+
+
 def told_by(tally: SuspectTally, observed: ObservedTime = NEVER) -> dict[Any, Any]:
     """Every number of a tally."""
     brokers = {(b, c.name): tally.of_broker(CLUSTER, BrokerId(b), c.name) for b in range(1, 5) for c in BROKER_COUNTS}
     cluster = {column.name: tally.of_cluster(CLUSTER, column.name) for column in CLUSTER_COUNTS}
-    scores = {b: tally.suspect_score(CLUSTER, BrokerId(b)) for b in range(1, 5)}
+    scores: dict[Any, Any] = {**tally.suspect_scores(CLUSTER, BROKERS)}
     return brokers | cluster | scores | {c.name: tally.total(CLUSTER, c.name, observed) for c in CLUSTER_TOTALS}
 
 
@@ -161,8 +168,88 @@ def test_the_broker_that_every_shrunk_isr_lacks_is_the_suspect() -> None:
     story.snapshot([{}, {}, {}])
     for number, isr in enumerate([(1, 2), (1, 2), (1,)]):
         story.later().partition(number, isr=isr, partition_epoch=1, **LAG)
-    _, tally = counted(story.seen, 1)
 
-    scores = [tally.suspect_score(CLUSTER, BrokerId(broker)) for broker in (1, 2, 3)]
+    assert scored(story) == {1: 0.0, 2: 0.0, 3: pytest.approx(2 / 3)}
 
-    assert scores == [0.0, 0.0, pytest.approx(2 / 3)]
+
+def scored(*stories: Story) -> dict[int, float]:
+    """The scores after what several sources have told, however the batches were cut and the partitions spread."""
+    told = sorted((seen for story in stories for seen in story.seen), key=lambda seen: seen.occurred_not_after)
+    (state, tally), (_, singly) = counted(told, len(told)), counted(told, 1)
+    spread = SuspectTally()
+    for partition in state.partitions():
+        for entry in SuspectTally([partition]).entries():
+            spread.add(entry)
+    each = [one.suspect_scores(CLUSTER, state.brokers.values()) for one in (tally, singly, spread)]
+    assert each[0] == each[1] == each[2]
+    return {**each[0]}
+
+
+STOPPED = {"cause": Cause.CONTROLLED_SHUTDOWN, "evidence": Evidence.PROVEN}
+FENCED = {"cause": Cause.FENCED, "evidence": Evidence.PROVEN}
+
+
+def test_a_planned_restart_scores_nothing_until_the_broker_has_caught_up() -> None:
+    story = Story()
+    story.snapshot([{}, {}])
+    story.later().broker(3, in_controlled_shutdown=True)
+    for number in (0, 1):
+        story.partition(number, isr=(1, 2), partition_epoch=1, **STOPPED)
+    stopping = scored(story)
+    story.later().broker(3, fenced=True)
+    fenced = scored(story)
+    story.later().broker(3, broker_epoch=9, fenced=False, in_controlled_shutdown=False)
+
+    assert stopping == fenced == scored(story) == {1: 0.0, 2: 0.0, 3: 0.0}
+
+
+def test_a_stop_that_was_proven_afterwards_scores_nothing() -> None:
+    story = Story()
+    story.snapshot([{}])
+    story.later().partition(isr=(1, 2), partition_epoch=1, **FENCED)
+    removed_at = story.offset
+    story.broker(3, fenced=True)
+    assert scored(story)[3] == 1.0
+
+    story.later().add(proof(story, removed_at))
+
+    assert scored(story)[3] == 0.0
+
+
+def test_a_crash_is_to_blame_alone_also_where_another_broker_is_being_restarted() -> None:
+    story = Story()
+    story.snapshot([{}, {}, {}])
+    story.later().broker(3, fenced=True)
+    for number in (0, 1):
+        story.partition(number, isr=(1, 2), partition_epoch=1, **FENCED)
+    story.later().broker(2, in_controlled_shutdown=True)
+    for number, isr in enumerate([(1,), (1,), (1, 3)]):
+        story.partition(number, isr=isr, partition_epoch=2, **STOPPED)
+
+    assert scored(story) == {1: 0.0, 2: 0.0, 3: 1.0}
+
+
+def test_a_broker_that_crashes_after_its_restart_is_to_blame_again() -> None:
+    story = Story()
+    story.snapshot([{}])
+    story.later().broker(3, in_controlled_shutdown=True)
+    story.partition(isr=(1, 2), partition_epoch=1, **STOPPED)
+    story.later().broker(3, broker_epoch=9, fenced=False, in_controlled_shutdown=False)
+    story.later().partition(partition_epoch=2, cause=Cause.EXPAND, evidence=Evidence.PROVEN)
+    story.later().broker(3, broker_epoch=9, fenced=True)
+    story.partition(isr=(1, 2), partition_epoch=3, **FENCED)
+
+    assert scored(story)[3] == 1.0
+
+
+def test_announced_work_scores_nothing_while_it_lasts_and_counts_when_it_overruns() -> None:
+    story, desk = Story(), Announcer()
+    story.snapshot([{}])
+    desk.lease(at=0.5, until=60, broker=3)
+    story.later().broker(3, fenced=True)
+    story.partition(isr=(1, 2), partition_epoch=1, **FENCED)
+    assert scored(story, desk)[3] == 0.0
+
+    story.later(120).heartbeat()
+
+    assert scored(story, desk)[3] == 1.0

@@ -134,13 +134,14 @@ def test_advice_and_times_of_the_page_are_those_of_the_fold_and_the_lost_brokers
         page = shown(TablesReader(tmp_path), job.now)
         tally, (cluster,) = job.shared.tally, job.state.clusters.values()
         advised = restart_advice(job.state.brokers.values(), cluster, tally)
+        scores = tally.suspect_scores(ClusterId("c1"), job.state.brokers.values())
         for broker in job.state.brokers.values():
             expected = {
                 "safe_to_stop": advised[broker.broker].is_safe_to_stop,
                 "restart_order": advised[broker.broker].restart_order,
                 "would_go_offline_partitions": advised[broker.broker].would_go_offline,
                 "would_go_under_min_isr_partitions": tally.of_broker("c1", broker.broker, "would_go_under_min_isr"),
-                "suspect_score": tally.suspect_score(ClusterId("c1"), broker.broker),
+                "suspect_score": scores[broker.broker],
             }
             labels = (("broker", str(broker.broker)), ("cluster", "demo"))
             told = {name: page.get((f"kafka_replication_broker_{name}", labels)) for name in expected}
@@ -151,6 +152,22 @@ def test_advice_and_times_of_the_page_are_those_of_the_fold_and_the_lost_brokers
             of_cluster = page[f"kafka_replication_cluster_{name}_total", (("cluster", "demo"),)]
             assert of_cluster == pytest.approx(partitions, abs=1e-5)
     assert suspects == {"2", "3"}
+
+
+def test_a_rolling_restart_has_no_suspect_at_any_time_and_none_after_the_job_starts_again(tmp_path: Path) -> None:
+    job = Job(tmp_path, "rolling_restart")
+    shrunk = 0
+    for second in range(1, 64):
+        job.batch()
+        if second % 9:
+            continue
+        job.project()
+        page = shown(TablesReader(tmp_path), job.now)
+        shrunk += page["kafka_replication_cluster_under_replicated_partitions", (("cluster", "demo"),)] > 0
+        assert {value for (name, _), value in page.items() if name.endswith("broker_suspect_score")} == {0.0}
+        again = Projections(tmp_path).recover(job.shared.version)
+        assert set(again.tally.suspect_scores(ClusterId("c1"), again.state.brokers.values()).values()) == {0.0}
+    assert shrunk > 1
 
 
 def test_changes_are_read_at_once_however_seldom_the_tables_are_checked(tmp_path: Path) -> None:
