@@ -20,7 +20,9 @@ from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.fields import FIELDS, KINDS, plain_types
 from streaming.contracts.maintenance import LONGEST_LEASE
 from streaming.contracts.observations import (
+    DISKLESS,
     END_OF_TIME,
+    MIN_ISR,
     SCHEMA_VERSION,
     ConfigOrigin,
     Observation,
@@ -182,7 +184,7 @@ def streams(draw: st.DrawFn) -> list[Observation]:
     sources = [Story(), Story("metadata_log:b"), Story("admin:a", SourceKind.POLL)]
     isr, epoch = [(1, 2, 3)] * 3, [0] * 3
     mixed: list[Observation] = []
-    for number in draw(st.lists(st.integers(0, 10), min_size=1, max_size=10)):
+    for number in draw(st.lists(st.integers(0, 11), min_size=1, max_size=10)):
         story = sources[number % 3]
         story.later(draw(st.sampled_from([0, 1, 40, 70])))
         if number < 7:
@@ -191,6 +193,10 @@ def streams(draw: st.DrawFn) -> list[Observation]:
             story.snapshot([{"isr": isr[n], "leader": isr[n][0], "partition_epoch": seen[n]} for n in range(there)])
         elif number == 10:
             story.removed()
+        elif number == 11:
+            is_log, key = story.authority is SourceKind.METADATA_LOG, draw(st.sampled_from([MIN_ISR, DISKLESS]))
+            value = draw(st.sampled_from([None, "true" if key == DISKLESS else "2"]))
+            story.config(value, ConfigOrigin.LOG if is_log else ConfigOrigin.DESCRIBE, key=key)
         else:
             which = draw(st.integers(0, 2))
             isr[which], epoch[which] = draw(st.sampled_from([(1, 2, 3), (1, 2), (2,)])), epoch[which] + 1

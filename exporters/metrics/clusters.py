@@ -111,6 +111,11 @@ CLUSTER_METRICS: Final = (
         "Partitions not led by their preferred leader, the first of their replicas.",
         _in_state(health.OFF_PREFERRED_LEADER),
     ),
+    _gauge(
+        "diskless_partitions",
+        "Partitions of diskless topics, whose ISR means nothing (KIP-1150): no count of unhealthy ones has them.",
+        _in_state(health.DISKLESS),
+    ),
     _gauge("brokers", "Registered brokers.", ClusterSnapshot.registered_brokers),
     _gauge("fenced_brokers", "Registered brokers that are fenced; absent while unknown.", _fenced),
     _gauge(

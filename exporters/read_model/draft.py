@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, ClusterId
     from streaming.contracts.state import BrokerState, SourceState
     from streaming.delta.closed_incidents import IncidentCounts
-    from streaming.delta.state_reader import Minima
+    from streaming.delta.state_reader import Configs
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class SnapshotDraft:
             draft = self.drafts[cluster_id] = ClusterDraft(last or ClusterSnapshot(cluster=empty))
         return draft
 
-    def put_cluster(self, cluster: ClusterState, _minima: Minima) -> None:
+    def put_cluster(self, cluster: ClusterState, _configs: Configs) -> None:
         """Take over a cluster."""
         self.cluster(cluster.cluster_id, cluster.cluster).put_cluster(cluster)
 

@@ -125,9 +125,8 @@ class PartitionCounts:
         count = self.states.get(state, 0)
         if state not in health.BY_MINIMUM:
             return count
-        return health.known_by_minimum(
-            count, self.states.get(health.PARTITIONS, 0), self.states.get(health.UNKNOWN_MIN_ISR, 0)
-        )
+        with_isr = self.states.get(health.PARTITIONS, 0) - self.states.get(health.DISKLESS, 0)
+        return health.known_by_minimum(count, with_isr, self.states.get(health.UNKNOWN_MIN_ISR, 0))
 
 
 class BrokerAdvice(NamedTuple):

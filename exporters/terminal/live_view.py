@@ -11,7 +11,7 @@ from rich.text import Text
 
 from exporters.read_model.snapshot import SECOND
 from streaming.contracts.events import EventKind
-from streaming.contracts.health import AT_MIN_ISR, OFFLINE, PARTITIONS, UNDER_MIN_ISR, UNDER_REPLICATED
+from streaming.contracts.health import AT_MIN_ISR, DISKLESS, OFFLINE, PARTITIONS, UNDER_MIN_ISR, UNDER_REPLICATED
 from streaming.contracts.identifiers import NO_LEADER
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ STATES: Final = {
     AT_MIN_ISR: "at min ISR",
     UNDER_MIN_ISR: "under min ISR",
     OFFLINE: "offline",
+    DISKLESS: "diskless",
 }
 EVENT_STYLES: Final = {
     EventKind.UNCLEAN_ELECTION: "bold red",
@@ -129,6 +130,8 @@ def heading(cluster: ClusterSnapshot, now: int) -> Text:
     text.append("  no data yet" if age is None else f"  data age {age:.1f} s", style="dim")
     for state, label in STATES.items():
         count = cluster.counts.states.get(state, 0)
+        if state == DISKLESS and not count:  # few clusters have any
+            continue
         text.append(f"  {label} ")
         text.append(f"{count:,}", style=STATE_STYLES.get(state, "bold") if count else "green")
     return text

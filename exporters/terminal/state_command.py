@@ -44,7 +44,7 @@ from exporters.terminal.state_view import (
 from exporters.terminal.time_parsing import Clock, span
 from exporters.terminal.unreadable import Unreadable
 from exporters.terminal.versions import as_of as version_as_of
-from streaming.contracts.health import PARTITIONS
+from streaming.contracts.health import DISKLESS, PARTITIONS
 from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.contracts.state import BrokerState
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_STATE_TABLE, SOURCE_PROGRESS
@@ -192,7 +192,9 @@ def _partitions(output: RowOutput, selection: StateSelection) -> None:
 
 def _clusters(output: RowOutput, selection: StateSelection) -> None:
     rows = [row for _, row in selection.clusters]
-    states = (f"{state}_partitions" for state in live_view.STATES if state != PARTITIONS)
+    states = [f"{state}_partitions" for state in live_view.STATES if state not in {PARTITIONS, DISKLESS}]
+    if any(row["diskless_partitions"] for row in rows):
+        states.append("diskless_partitions")
     names = ("controller", "brokers", PARTITIONS, *states, "isr_shrinks", "leader_changes", "unclean_elections")
     leading = (Field("cluster", text("cluster")), Field("data age", text("data_age_seconds"), is_number=True))
     output.print(rows, (*leading, *columns_as_fields(names)), _columns(rows), _stale)

@@ -14,6 +14,7 @@ from exporters.terminal.event_filter import matches_topic
 from exporters.terminal.output import UNKNOWN, Field
 from exporters.terminal.time_parsing import SECOND, span
 from streaming.contracts.health import (
+    DISKLESS,
     OFFLINE,
     PARTITIONS,
     UNDER_MIN_ISR,
@@ -132,6 +133,8 @@ def health(partition: PartitionState) -> str:
     worst, _ = _severity(partition)
     if worst < len(UNHEALTHY):
         return UNHEALTHY[worst]
+    if partition.is_diskless:
+        return DISKLESS
     return UNKNOWN_MIN_ISR if partition.is_under_min_isr is None else "healthy"
 
 
@@ -139,7 +142,7 @@ def _severity(partition: PartitionState) -> tuple[int, int]:
     """Return a sort key, worst first: the rank of the worst state, then the most missing replicas."""
     states = states_of(partition)
     worst = next((rank for rank, state in enumerate(UNHEALTHY) if state in states), len(UNHEALTHY))
-    return worst, -len(set(partition.replicas) - set(partition.isr))
+    return worst, 0 if partition.is_diskless else -len(set(partition.replicas) - set(partition.isr))
 
 
 def _freshness(cluster: ClusterSnapshot, now: int, stale_after_seconds: float) -> dict[str, Any]:
@@ -206,10 +209,15 @@ def partition_fields(watermarks: dict[str, int | None]) -> tuple[Field, ...]:
         Field("for", lasting, is_number=True),
         Field("leader", lambda row: "none" if row["leader"] < 0 else str(row["leader"]), is_number=True),
         Field("ISR", lambda row: text("isr")(row) or "empty"),
-        Field("missing", lambda row: ",".join(str(broker) for broker in row["replicas"] if broker not in row["isr"])),
+        Field("missing", lambda row: ",".join(map(str, _missing(row)))),
         Field("min ISR", text("min_isr_effective"), is_number=True),
         Field("last cause", cause),
     )
+
+
+def _missing(row: Row) -> list[int]:
+    """List the assigned brokers that are not in the ISR, if that means anything."""
+    return [] if row["is_diskless"] else [broker for broker in row["replicas"] if broker not in row["isr"]]
 
 
 def partition_style(row: Row) -> str:

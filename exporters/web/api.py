@@ -30,6 +30,7 @@ STATES: Final = (
     health.OFFLINE,
     health.OFF_PREFERRED_LEADER,
     health.UNKNOWN_MIN_ISR,
+    health.DISKLESS,
 )
 
 

@@ -18,7 +18,8 @@ The fold:
 - ``maintenance``             planned work on a broker: what a record and the time make of its leases
 - ``maintenance_steps``       the same, written into a draft
 - ``primary_source``          which source orders the partitions of a cluster
-- ``min_isr``                 the effective ``min.insync.replicas`` of a topic
+- ``topic_configs``           what is configured for a topic: its ``min.insync.replicas``, whether it is diskless
+- ``config_steps``            the steps of configurations, written into a draft
 - ``clock_skew``              the time of an observation whose source has a wrong clock
 - ``merging``                 in which order the observations of several sources are folded
 - ``unchanged_run``           a run of observations that repeat the current state, as one value

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streaming.contracts.events import Cause, EventKind, Evidence, Subject
     from streaming.contracts.identifiers import BrokerId
     from streaming.contracts.observations import Observation
-    from streaming.contracts.state import BrokerState, ClusterState, ConfigKey, MinIsr, PartitionState, SourceState
+    from streaming.contracts.state import BrokerState, ClusterState, ConfigKey, ConfigValue, PartitionState, SourceState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Change:
     """One accepted step, or those of all partitions that one block of the first full report lists.
 
     ``observation`` gives identity, time and source. Exactly one of ``after``, ``listed``, ``broker_after``,
-    ``cluster_after``, ``source_after`` is set, according to the subject. ``min_isr`` holds the configured minima that
+    ``cluster_after``, ``source_after`` is set, according to the subject. ``configs`` holds the configured values that
     a cluster's change brought.
     """
 
@@ -51,7 +51,7 @@ class Change:
     listed: ListedPartitions | None = None
     broker_after: BrokerState | None = None
     cluster_after: ClusterState | None = None
-    min_isr: tuple[tuple[ConfigKey, MinIsr], ...] = ()
+    configs: tuple[tuple[ConfigKey, ConfigValue], ...] = ()
     source_after: SourceState | None = None
 
     @property

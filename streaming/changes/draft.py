@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streaming.contracts.blocks import PartitionsObserved
     from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
     from streaming.contracts.observations import Observation
-    from streaming.contracts.state import BrokerState, ConfigKey, MinIsr, PartitionState
+    from streaming.contracts.state import BrokerState, ConfigKey, ConfigValue, PartitionState
 
 
 class Draft:
@@ -99,13 +99,13 @@ class Draft:
         ours = (observed.cluster_id, observed.source)
         return [merged[key] for key in sorted(merged) if key[0] == observed.cluster_id and key != ours]
 
-    def min_isr(self, key: ConfigKey) -> MinIsr | None:
-        """Look one configured minimum up."""
-        return self.touched.min_isr.get(key) or self._before.min_isr.get(key)
+    def config(self, key: ConfigKey) -> ConfigValue | None:
+        """Look one configured value up."""
+        return self.touched.configs.get(key) or self._before.configs.get(key)
 
-    def min_isr_keys(self) -> list[ConfigKey]:
-        """List what is known of configured minima, in a stable order."""
-        return sorted({**self._before.min_isr, **self.touched.min_isr})
+    def config_keys(self) -> list[ConfigKey]:
+        """List the configured values of all clusters, in a stable order."""
+        return sorted({**self._before.configs, **self.touched.configs})
 
     def put_partition(self, state: PartitionState) -> None:
         """Remember the new state of a partition."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from streaming.changes import partitions
 from streaming.changes.brokers import next_broker
-from streaming.changes.change import Change, Folded
+from streaming.changes.change import Folded
 from streaming.changes.clock_skew import with_plausible_time
 from streaming.changes.cluster_steps import (
     advance,
@@ -20,28 +20,25 @@ from streaming.changes.cluster_steps import (
     broker_stepped,
     change_primary_source,
     cluster_stepped,
-    configure_time,
     quorum_stepped,
     sequence_gap,
     source_changes,
 )
+from streaming.changes.config_steps import configured
 from streaming.changes.draft import Draft
 from streaming.changes.maintenance_steps import announced, lapse_leases
-from streaming.changes.min_isr import CLUSTER_DEFAULT, KEY, UNSET, is_news, outdated, reported_minimum
 from streaming.changes.partition_events import with_event_ids
-from streaming.changes.primary_source import SILENCE, has_passed, may_order
-from streaming.changes.steps import appeared, listed, reconfigured, revised, stepped, vanished
+from streaming.changes.primary_source import SILENCE, may_order
+from streaming.changes.steps import appeared, listed, revised, stepped, vanished
 from streaming.changes.unchanged_run import UnchangedRun
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
-from streaming.contracts.events import EventKind, Evidence, Subject
+from streaming.contracts.events import EventKind, Evidence
 from streaming.contracts.identifiers import BrokerId
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import (
-    CLUSTER_TIMES,
     BrokerObserved,
     CauseRevised,
     ConfigObserved,
-    ConfigOrigin,
     ControllerObserved,
     Observation,
     PartitionObserved,
@@ -198,29 +195,7 @@ def _(observed: ControllerObserved, draft: Draft) -> None:
 
 @_apply.register
 def _(observed: ConfigObserved, draft: Draft) -> None:
-    if observed.key in CLUSTER_TIMES:
-        configure_time(observed, draft)
-        return
-    is_log = observed.origin is ConfigOrigin.LOG
-    if observed.key != KEY or (is_log and not may_order(draft.cluster(observed), observed)):
-        draft.drop(observed)
-        return
-    key, minimum = reported_minimum(observed)
-    if not is_news(minimum, draft.min_isr(key)):
-        return
-    if any(has_passed(other, minimum.offset) for other in draft.other_sources(observed)):
-        return
-    minima = {key: minimum, **dict.fromkeys(outdated(key, minimum, draft.min_isr_keys()), UNSET)}
-    draft.touched.min_isr.update(minima)
-    cluster = draft.cluster(observed)
-    draft.put_cluster(cluster)
-    draft.changes.append(
-        Change(subject=Subject.CLUSTER, observation=observed, cluster_after=cluster, min_isr=tuple(minima.items()))
-    )
-    is_default = observed.topic == CLUSTER_DEFAULT
-    ids_of_topic = draft.topic_named(observed.cluster_id, observed.topic)
-    for topic_id in list(draft.topic_ids(observed.cluster_id)) if is_default else ids_of_topic:
-        reconfigured(topic_id, observed, draft)
+    configured(observed, draft)
 
 
 @_apply.register

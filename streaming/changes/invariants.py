@@ -19,7 +19,9 @@ _UNCLEAN = frozenset({Cause.UNCLEAN_ELECTION, Cause.LAST_KNOWN_LEADER})
 
 
 def violations(before: PartitionState | None, after: PartitionState, cause: Cause | None) -> Iterator[str]:
-    """Yield every rule that this step breaks, one short sentence each."""
+    """Yield every rule that this step breaks, one short sentence each; of a diskless partition brokers make them up."""
+    if after.is_diskless:
+        return
     yield from _of_state(after)
     if before is not None and not before.is_deleted:
         yield from _of_step(before, after, cause)

@@ -28,17 +28,27 @@ class IsrStep(NamedTuple):
 
 
 def isr_step(before: PartitionState, after: PartitionState) -> IsrStep:
-    """Return who left the ISR and who joined it."""
+    """Return who left the ISR and who joined it; nobody where the ISR means nothing."""
     was, now = before.isr, after.isr
-    if was == now:
+    if was == now or after.is_diskless:
         return IsrStep()
     return IsrStep(
         tuple([broker for broker in was if broker not in now]), tuple([broker for broker in now if broker not in was])
     )
 
 
+def is_leader_changed(before: PartitionState, after: PartitionState) -> bool:
+    """Return whether another broker leads, or none; every broker leads a diskless partition."""
+    return before.leader != after.leader and not after.is_diskless
+
+
 def is_unclean(before: PartitionState, after: PartitionState, cause: Cause | None) -> bool:
-    """Return whether the step elected a leader uncleanly: its cause says so, or the leader began to recover."""
+    """Return whether the step elected a leader uncleanly: its cause says so, or the leader began to recover.
+
+    No record can be lost with the leader of a diskless partition.
+    """
+    if after.is_diskless:
+        return False
     return cause in _UNCLEAN or (after.leader_recovering and not before.leader_recovering)
 
 
@@ -62,7 +72,7 @@ def events_between(
 
 
 def _of_leader(before: PartitionState, after: PartitionState, cause: Cause | None) -> Iterator[PendingEvent]:
-    if before.leader != after.leader:
+    if is_leader_changed(before, after):
         yield EventKind.LEADER_CHANGE, None if after.leader == NO_LEADER else after.leader, None
     if is_unclean(before, after, cause):
         yield EventKind.UNCLEAN_ELECTION, after.leader, None
@@ -110,7 +120,7 @@ def updated_totals(
     return {
         "isr_shrinks": before.isr_shrinks + bool(isr.left),
         "isr_expands": before.isr_expands + bool(isr.joined),
-        "leader_changes": before.leader_changes + (before.leader != after.leader),
+        "leader_changes": before.leader_changes + is_leader_changed(before, after),
         "unclean_elections": before.unclean_elections + is_unclean(before, after, cause),
         "missed_changes": before.missed_changes + missed,
         "change_number": before.change_number + 1,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from streaming.changes.topic_configs import TopicConfig
 from streaming.contracts import health
 from streaming.contracts.blocks import FIELDS_IN_BLOCK
 from streaming.contracts.identifiers import NO_LEADER
@@ -115,7 +116,7 @@ def missed_between(before: PartitionState | None, observed: PartitionObserved) -
     return max(0, observed.partition_epoch - before.partition_epoch - 1)
 
 
-def first_state(observed: PartitionObserved, min_isr: int | None) -> PartitionState:
+def first_state(observed: PartitionObserved, config: TopicConfig) -> PartitionState:
     """Return the state of a new partition."""
     state = PartitionState(
         cluster_id=observed.cluster_id,
@@ -125,14 +126,14 @@ def first_state(observed: PartitionObserved, min_isr: int | None) -> PartitionSt
         leader_epoch=observed.leader_epoch,
         **_reported_values(observed),
     )
-    return with_health(state, min_isr, observed.occurred_not_after)
+    return with_health(state, config, observed.occurred_not_after)
 
 
-def next_state(before: PartitionState, observed: PartitionObserved, min_isr: int | None) -> PartitionState:
+def next_state(before: PartitionState, observed: PartitionObserved, config: TopicConfig) -> PartitionState:
     """Return the state after an observation, with health and durations; ``updated_totals`` are added to it."""
     epoch = observed.leader_epoch if observed.leader_epoch is not None else before.leader_epoch
     state = before._replace(**_reported_values(observed), leader_epoch=epoch, is_deleted=False)
-    return with_health(state, min_isr, observed.occurred_not_after)
+    return with_health(state, config, observed.occurred_not_after)
 
 
 def _reported_values(observed: PartitionObserved) -> dict[str, Any]:
@@ -141,23 +142,25 @@ def _reported_values(observed: PartitionObserved) -> dict[str, Any]:
     return {name: getattr(observed, name) for name in names}
 
 
-def with_health(state: PartitionState, min_isr: int | None, at: Micros) -> PartitionState:
+def with_health(state: PartitionState, config: TopicConfig, at: Micros) -> PartitionState:
     """Return a state with its health derived; episodes begin or end at ``at``."""
-    effective = health.effective_min_isr(min_isr, state.replicas)
-    is_offline = health.is_offline(state.leader) and not state.is_deleted
-    is_under = health.is_under_replicated(state.replicas, state.isr, state.adding_replicas) and not state.is_deleted
-    is_under_min = False if state.is_deleted else health.is_under_min_isr(effective, state.isr)
+    effective = health.effective_min_isr(config.min_isr, state.replicas)
+    counts = not state.is_deleted and not config.is_diskless
+    is_offline = counts and health.is_offline(state.leader)
+    is_under = counts and health.is_under_replicated(state.replicas, state.isr, state.adding_replicas)
+    is_under_min = health.is_under_min_isr(effective, state.isr) if counts else False
     offline = _episode(state.offline_since, state.offline_seconds, is_offline, at)
     under = _episode(state.under_replicated_since, state.under_replicated_seconds, is_under, at)
     under_min = _episode(state.under_min_isr_since, state.under_min_isr_seconds, bool(is_under_min), at)
     return state._replace(
-        min_isr_configured=min_isr,
+        min_isr_configured=config.min_isr,
         min_isr_effective=effective,
         is_offline=is_offline,
         is_under_replicated=is_under,
         is_under_min_isr=is_under_min,
-        is_at_min_isr=False if state.is_deleted else health.is_at_min_isr(effective, state.isr),
-        is_off_preferred_leader=health.is_off_preferred_leader(state.replicas, state.leader),
+        is_at_min_isr=health.is_at_min_isr(effective, state.isr) if counts else False,
+        is_off_preferred_leader=counts and health.is_off_preferred_leader(state.replicas, state.leader),
+        is_diskless=config.is_diskless and not state.is_deleted,
         offline_since=offline[0],
         offline_seconds=offline[1],
         under_replicated_since=under[0],
@@ -221,4 +224,4 @@ def deleted(before: PartitionState, at: Micros, offset: Offset | None) -> Partit
         metadata_offset=offset if offset is not None else before.metadata_offset,
         metadata_index=0,
     )
-    return with_health(gone, before.min_isr_configured, at)
+    return with_health(gone, TopicConfig(before.min_isr_configured), at)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, Protocol
 
 from streaming.changes.listed import ListedPartitions
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
-from streaming.contracts.observations import ConfigOrigin, SourceKind
-from streaming.contracts.state import BrokerState, ClusterState, ConfigKey, MinIsr, PartitionState, SourceState
+from streaming.contracts.observations import DISKLESS, MIN_ISR, ConfigOrigin, SourceKind
+from streaming.contracts.state import BrokerState, ClusterState, ConfigKey, ConfigValue, PartitionState, SourceState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -53,7 +54,7 @@ class ReplicationState:
     brokers: dict[BrokerKey, BrokerState] = field(default_factory=dict)
     clusters: dict[ClusterId, ClusterState] = field(default_factory=dict)
     sources: dict[SourceKey, SourceState] = field(default_factory=dict)
-    min_isr: dict[ConfigKey, MinIsr] = field(default_factory=dict)
+    configs: dict[ConfigKey, ConfigValue] = field(default_factory=dict)
     stored: Stored | None = None
 
     def topic(self, key: TopicKey) -> Mapping[int, PartitionState]:
@@ -105,7 +106,7 @@ class ReplicationState:
         self.brokers.update(touched.brokers)
         expired = [tombstone for cluster in touched.clusters.values() for tombstone in self._put_cluster(cluster)]
         self.sources.update(touched.sources)
-        self.min_isr.update(touched.min_isr)
+        self.configs.update(touched.configs)
         return expired
 
     def _put_cluster(self, cluster: ClusterState) -> list[PartitionState]:
@@ -120,8 +121,8 @@ class ReplicationState:
             self._forget(partition)
         return expired
 
-    def put_cluster(self, cluster: ClusterState, minima: Iterable[tuple[ConfigKey, MinIsr]] = ()) -> None:
-        """Set a cluster, and the configured minima that its row carries.
+    def put_cluster(self, cluster: ClusterState, configs: Iterable[tuple[ConfigKey, ConfigValue]] = ()) -> None:
+        """Set a cluster, and the configured values that its row carries.
 
         Its watermarks stay where they are newer: what a source has reported since may have been read before this row.
         """
@@ -129,7 +130,7 @@ class ReplicationState:
         for source in self.sources.values():  # the row may be the first that says which of them is the primary one
             if source.cluster_id == cluster.cluster_id:
                 self.watch(source)
-        self.min_isr.update(minima)
+        self.configs.update(configs)
 
     def put_broker(self, broker: BrokerState) -> None:
         """Set a broker."""
@@ -158,15 +159,15 @@ class ReplicationState:
             name = partition.cluster_id, partition.topic
             if self.topic_ids.get(name) in (None, partition.topic_id):  # no other topic has its name now
                 self.topic_ids.pop(name, None)
-                for origin in ConfigOrigin:
-                    self._forget_min_isr(ConfigKey(*name, origin), partition.metadata_offset)
+                for origin, configuration in product(ConfigOrigin, (MIN_ISR, DISKLESS)):
+                    self._forget_config(ConfigKey(*name, origin, configuration), partition.metadata_offset)
 
-    def _forget_min_isr(self, key: ConfigKey, deleted_at: Offset | None) -> None:
-        """Forget a configured minimum, unless the log has set it after the topic was deleted: for the next one."""
-        minimum = self.min_isr.get(key)
-        offset = None if minimum is None else minimum.offset
+    def _forget_config(self, key: ConfigKey, deleted_at: Offset | None) -> None:
+        """Forget a configured value, unless the log has set it after the topic was deleted: for the next one."""
+        config = self.configs.get(key)
+        offset = None if config is None else config.offset
         if offset is None or deleted_at is None or offset <= deleted_at:
-            self.min_isr.pop(key, None)
+            self.configs.pop(key, None)
 
     def watch(self, source: SourceState) -> None:
         """Move the watermarks of a source's cluster up to what that source has seen."""

@@ -9,8 +9,8 @@ from streaming.changes import partitions
 from streaming.changes.change import Change
 from streaming.changes.invariants import violations
 from streaming.changes.listed import ListedPartitions
-from streaming.changes.min_isr import configured_min_isr
 from streaming.changes.partition_events import IsrStep, events_between, isr_step, updated_totals, with_event_ids
+from streaming.changes.topic_configs import topic_config
 from streaming.contracts.blocks import shape_of
 from streaming.contracts.events import Cause, EventKind, Evidence, Subject
 from streaming.contracts.observations import ConfigOrigin, Observation
@@ -29,8 +29,8 @@ AnyObservation = TypeVar("AnyObservation", bound=Observation)
 
 def appeared(before: PartitionState | None, observed: PartitionObserved, draft: Draft) -> None:
     """Add a partition that is new (created, or observed for the first time), or that exists again."""
-    minimum = configured_min_isr(draft.min_isr, observed.cluster_id, observed.topic)
-    after = partitions.first_state(observed, minimum)
+    config = topic_config(draft.config, observed.cluster_id, observed.topic)
+    after = partitions.first_state(observed, config)
     after = after._replace(unobserved_micros=draft.cluster(observed).unobserved_micros)
     observed = _since_last_observation(observed, draft)
     is_baseline = observed.in_snapshot and not draft.cluster(observed).has_baseline
@@ -70,16 +70,16 @@ def listed(block: PartitionsObserved, draft: Draft) -> None:
     Nothing is known of what was before, so there is no event and no cause. All that differs between two partitions of
     one shape is what identifies them, and their epochs.
     """
-    minimum = configured_min_isr(draft.min_isr, block.cluster_id, block.topic)
+    config = topic_config(draft.config, block.cluster_id, block.topic)
     observed = _since_last_observation(block, draft)
     of_report = (block.cluster_id, block.cluster, block.authority, block.occurred_not_after, block.metadata_offset)
     shapes = []
     for row in block.rows():
-        shape = (of_report, minimum, *shape_of(row))
+        shape = (of_report, config, *shape_of(row))
         first = draft.first_of_shape.get(shape)
         if first is None:
             single = block.observation(row)
-            first = partitions.first_state(single, minimum)._replace(**_cause_columns(None, None, single))
+            first = partitions.first_state(single, config)._replace(**_cause_columns(None, None, single))
             first = first._replace(unobserved_micros=draft.cluster(observed).unobserved_micros)
             draft.first_of_shape[shape] = first
         shapes.append(first)
@@ -99,8 +99,7 @@ def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -
         if not _is_gap_of_all(cluster):
             base = partitions.with_unobserved_gap(base, last_seen, observed.occurred_not_after)
         observed = replace(observed, occurred_not_before=min(last_seen, observed.occurred_not_before))
-    minimum = configured_min_isr(draft.min_isr, observed.cluster_id, observed.topic)
-    after = partitions.next_state(base, observed, minimum)
+    after = partitions.next_state(base, observed, topic_config(draft.config, observed.cluster_id, observed.topic))
     cause, evidence = observed.cause, observed.evidence
     if cause is None:
         cause, evidence = Cause.UNKNOWN, Evidence.INFERRED
@@ -205,13 +204,14 @@ def _cause_columns(cause: Cause | None, evidence: Evidence | None, observed: Obs
 
 
 def reconfigured(topic_id: TopicId, observed: ConfigObserved, draft: Draft) -> None:
-    """Apply a new configured minimum to the partitions of a topic; where it stays the same, there is no change."""
+    """Apply a new configuration to the partitions of a topic; where it stays the same, there is no change."""
     for before in draft.partitions_of(observed.cluster_id, topic_id):
-        minimum = configured_min_isr(draft.min_isr, before.cluster_id, before.topic)
-        if before.is_deleted or minimum == before.min_isr_configured:
+        config = topic_config(draft.config, before.cluster_id, before.topic)
+        if before.is_deleted or config == (before.min_isr_configured, before.is_diskless):
             continue
         base = partitions.settled(before, draft.cluster(observed))
-        after = partitions.with_health(base, minimum, _effective_from(before, observed, draft))
+        after = partitions.with_health(base, config, _effective_from(before, observed, draft))
+        is_first_minimum = before.min_isr_configured is None and before.is_diskless == after.is_diskless
         after = after._replace(change_number=before.change_number + 1, changed_at=before.changed_at)
         draft.put_partition(after)
         draft.changes.append(
@@ -220,9 +220,9 @@ def reconfigured(topic_id: TopicId, observed: ConfigObserved, draft: Draft) -> N
                 observation=observed,
                 cause=Cause.CONFIG,
                 evidence=Evidence.PROVEN,
-                is_baseline=before.min_isr_configured is None,
+                is_baseline=is_first_minimum,
                 events=()
-                if before.min_isr_configured is None
+                if is_first_minimum
                 else with_event_ids(_identity(after), events_between(before, after, IsrStep(), Cause.CONFIG, 0)),
                 before=before,
                 after=after,

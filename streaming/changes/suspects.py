@@ -59,10 +59,10 @@ def partition_suspects(after: PartitionState | Shape) -> tuple[BrokerId, ...]:
 
     Returns:
         The assigned brokers that are missing, in the order of assignment; the leader where it expelled them because it
-        had stalled itself. None for a full ISR and for a deleted partition. A replica that a reassignment adds is not
-        missing before it has caught up, and one that it removes does not count.
+        had stalled itself. None for a full ISR, for a deleted and for a diskless partition. A replica that a
+        reassignment adds is not missing before it has caught up, and one that it removes does not count.
     """
-    if after.is_deleted:
+    if after.is_deleted or after.is_diskless:
         return ()
     moving = {*after.adding_replicas, *after.removing_replicas}
     missing = tuple(broker for broker in after.replicas if broker not in after.isr and broker not in moving)

@@ -65,7 +65,7 @@ PARTITION_IDENTITY: Final = (
 
 # What the partitions of one broker add up to.
 BROKER_COUNTS: Final = (
-    Column("led_partitions", "long", "partitions it leads"),
+    Column("led_partitions", "long", "partitions it leads; none of these counts has diskless ones"),
     Column("hosted_partitions", "long", "partitions it has a replica of"),
     Column("in_sync_partitions", "long", "partitions whose ISR has it"),
     Column("under_min_isr_partitions", "long", "partitions it has a replica of that are under min ISR"),
@@ -112,6 +112,7 @@ CLUSTER_COUNTS: Final = (
     Column("offline_partitions", "long", "partitions without a leader"),
     Column("off_preferred_leader_partitions", "long", "partitions that their first replica does not lead"),
     Column("reassigning_partitions", "long", "partitions whose replicas are being moved"),
+    Column("diskless_partitions", "long", "partitions whose ISR means nothing (KIP-1150)"),
 )
 
 # What all partitions of a cluster ever counted, deleted topics included. Seconds are counted up to the watermark of the
@@ -203,3 +204,10 @@ TOPIC_MIN_ISR: Final = Column("topic_min_isr", [(
     Column("min_isr", "int", "min.insync.replicas"),
     Column("offset", "long", "metadata log offset that set it"),
 )], 'configured minima per topic; the topic "" is the default of the cluster')  # fmt: skip
+
+DISKLESS_TOPICS: Final = Column("diskless_topics", [(
+    Column("topic", "string", "topic name"),
+    Column("origin", "string", "log or describe"),
+    Column("is_diskless", "boolean", "diskless.enable; null: not set any more"),
+    Column("offset", "long", "metadata log offset that set it"),
+)], "topics for which diskless.enable is or was set (KIP-1150)")  # fmt: skip

@@ -1,7 +1,7 @@
 """When a partition is healthy: Kafka's own definitions, each stated once.
 
 Source: ``Partition.isUnderReplicated``, ``isUnderMinIsr``, ``isAtMinIsr`` of Apache Kafka; KIP-352 (original replica
-count during a reassignment), KIP-427 (at min ISR), KAFKA-15583 (effective minimum).
+count during a reassignment), KIP-427 (at min ISR), KAFKA-15583 (effective minimum), KIP-1150 (diskless topics).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ UNKNOWN_MIN_ISR: Final = "unknown_min_isr"
 OFFLINE: Final = "offline"
 OFF_PREFERRED_LEADER: Final = "off_preferred_leader"
 REASSIGNING: Final = "reassigning"
+DISKLESS: Final = "diskless"
 STATES: Final = (
     PARTITIONS,
     UNDER_REPLICATED,
@@ -32,6 +33,7 @@ STATES: Final = (
     OFFLINE,
     OFF_PREFERRED_LEADER,
     REASSIGNING,
+    DISKLESS,
 )
 
 
@@ -69,6 +71,10 @@ class Health(Protocol):
     @property
     def is_off_preferred_leader(self) -> bool:
         """Somebody other than the first replica leads."""
+
+    @property
+    def is_diskless(self) -> bool:
+        """Its records are in an object store (KIP-1150): its ISR means nothing."""
 
 
 def replication_factor(replicas: Collection[int], adding_replicas: Collection[int]) -> int:
@@ -110,16 +116,20 @@ def is_off_preferred_leader(replicas: tuple[int, ...], leader: int) -> bool:
 
 
 def states_of(partition: Health) -> tuple[str, ...]:
-    """Name the states that a live partition is in; every one is in ``partitions``."""
+    """Name the states that a live partition is in; every one is in ``partitions``.
+
+    Neither ISR nor leader of a diskless one says whether it can be read and written, so it is healthy by none of them.
+    """
     reported = (
         (PARTITIONS, True),
         (UNDER_REPLICATED, partition.is_under_replicated),
         (UNDER_MIN_ISR, partition.is_under_min_isr),
         (AT_MIN_ISR, partition.is_at_min_isr),
-        (UNKNOWN_MIN_ISR, partition.min_isr_effective is None),
+        (UNKNOWN_MIN_ISR, partition.min_isr_effective is None and not partition.is_diskless),
         (OFFLINE, partition.is_offline),
         (OFF_PREFERRED_LEADER, partition.is_off_preferred_leader),
         (REASSIGNING, bool(partition.adding_replicas or partition.removing_replicas)),
+        (DISKLESS, partition.is_diskless),
     )
     return tuple([name for name, holds in reported if holds])
 
@@ -129,7 +139,13 @@ BY_MINIMUM: Final = frozenset({UNDER_MIN_ISR, AT_MIN_ISR})
 
 
 def known_by_minimum(count: int, partitions: int, unknown: int) -> int | None:
-    """Return a count that needs the minimum; None while the minimum of every partition is unknown."""
+    """Return a count that needs the minimum; None while the minimum of every one of them is unknown.
+
+    Args:
+        count: what was counted.
+        partitions: how many there are, diskless ones left out.
+        unknown: of how many of them the minimum is unknown.
+    """
     return None if 0 < partitions == unknown else count
 
 

@@ -21,6 +21,11 @@ from streaming.errors import Quarantined
 # The newest format of a record that this program reads. A record carries the format in which its kind appeared, so a
 # program that is too old for one stops there, and not before.
 SCHEMA_VERSION: Final = 3
+MIN_ISR: Final = "min.insync.replicas"
+# Of a topic, "true": its records are in an object store that every broker reads and writes, so no replica of it can
+# fall behind, and its ISR means nothing (KIP-1150). Apache Kafka 4.3 does not know it; Inkless does, and renamed it.
+DISKLESS: Final = "diskless.enable"
+DISKLESS_KEYS: Final = (DISKLESS, "inkless.enable")
 END_OF_TIME: Final = 253_402_300_800_000_000  # year 10000, where dates end
 
 
@@ -46,6 +51,11 @@ class SnapshotReason(StrEnum):
     START = "start"
     PERIODIC = "periodic"
     HISTORY_LOST = "history_lost"
+
+
+def is_true(value: str | None) -> bool:
+    """Read a flag of a configuration as Kafka does."""
+    return value is not None and value.strip().lower() == "true"
 
 
 class ConfigOrigin(StrEnum):
@@ -225,7 +235,7 @@ class ControllerObserved(Observation):
 class ConfigObserved(Observation):
     """A configuration that matters to replication. ``topic`` "" is the cluster's default; ``value`` None unsets.
 
-    ``key`` is ``min.insync.replicas``, or of the cluster one of ``CLUSTER_TIMES``.
+    ``key`` is ``MIN_ISR``, of a topic ``DISKLESS``, or of the cluster one of ``CLUSTER_TIMES``.
     """
 
     kind: ClassVar[str] = "config"

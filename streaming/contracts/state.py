@@ -16,9 +16,9 @@ from functools import cache
 from types import NoneType
 from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
-from streaming.contracts.columns import TOPIC_MIN_ISR, Column
+from streaming.contracts.columns import DISKLESS_TOPICS, TOPIC_MIN_ISR, Column
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros, Offset, TopicId
-from streaming.contracts.observations import ConfigOrigin, SourceKind
+from streaming.contracts.observations import MIN_ISR, ConfigOrigin, SourceKind
 from streaming.contracts.totals import ObservedTime
 
 # A field's plain type follows from its Python type; an int is 32 bits wide unless it says otherwise.
@@ -85,6 +85,8 @@ class PartitionState(NamedTuple):
     metadata_offset: Annotated[Offset | None, "metadata log offset of the last change"] = None
     metadata_index: Annotated[int, "order within that offset"] = 0
     unobserved_micros: Annotated[Long, "cluster_state.unobserved_micros as of the last change (see there)"] = 0
+    # Invariant: such a partition is in no episode, and neither under nor at its min ISR.
+    is_diskless: Annotated[bool, "its records are in an object store (KIP-1150): its ISR means nothing"] = False
 
 
 class BrokerState(NamedTuple):
@@ -214,17 +216,18 @@ class SourceLag(NamedTuple):
 
 
 class ConfigKey(NamedTuple):
-    """Which value of ``min.insync.replicas``: of a topic by name, as one origin reports it."""
+    """Which value: of a topic by name, as one origin reports it, of one configuration."""
 
     cluster_id: ClusterId
     topic: str
     origin: ConfigOrigin
+    key: str = MIN_ISR
 
 
-class MinIsr(NamedTuple):
-    """A configured minimum (None: unset) and the metadata offset that set it."""
+class ConfigValue(NamedTuple):
+    """A configured value (None: unset; a flag is a bool) and the metadata offset that set it."""
 
-    min_isr: int | None
+    value: int | None
     offset: int | None
 
 
@@ -262,6 +265,6 @@ def _plain_type(hint: Any) -> str:  # noqa: ANN401 - any annotation
 
 PARTITION_STATE: Final = columns_of(PartitionState, identity=5)
 BROKER_STATE: Final = columns_of(BrokerState, identity=3)
-CLUSTER_STATE: Final = (*columns_of(ClusterState, identity=2), TOPIC_MIN_ISR)
+CLUSTER_STATE: Final = (*columns_of(ClusterState, identity=2), TOPIC_MIN_ISR, DISKLESS_TOPICS)
 SOURCE_STATE: Final = columns_of(SourceState, identity=4)
 SOURCE_LAG: Final = columns_of(SourceLag)

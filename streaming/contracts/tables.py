@@ -59,7 +59,7 @@ PARTITION_CHANGES: Final = Table(
     key=("cluster_id", "topic_id", "partition"),
     partitioned_by=("date",),
     append_only=True,
-    layout=5,
+    layout=6,
 )
 
 REPLICATION_EVENTS: Final = Table(
@@ -97,7 +97,7 @@ PARTITION_STATE_TABLE: Final = Table(
     comment="The current state of every partition",
     columns=(*CLUSTER, *PARTITION_IDENTITY, *PARTITION_STATE, *AS_OF),
     key=("cluster_id", "topic_id", "partition"),
-    layout=2,
+    layout=3,
 )
 
 BROKER_STATE_TABLE: Final = Table(
@@ -130,7 +130,7 @@ CLUSTER_STATE_TABLE: Final = Table(
         *AS_OF,
     ),
     key=("cluster_id",),
-    layout=3,
+    layout=4,
 )
 
 INCIDENTS: Final = Table(

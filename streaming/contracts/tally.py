@@ -67,6 +67,7 @@ class Shape(NamedTuple):
     is_under_min_isr: bool | None
     is_at_min_isr: bool | None
     is_off_preferred_leader: bool
+    is_diskless: bool
     last_cause: str | None
 
 
@@ -80,6 +81,8 @@ def contributions(partition: Shape) -> list[Contribution]:
     contributions: list[Contribution] = [(None, COLUMN_OF_STATE[state]) for state in health.states_of(partition)]
     if partition.is_first:
         contributions.append((None, "topics"))  # every topic has a partition 0, so it stands for its topic
+    if partition.is_diskless:
+        return contributions  # no broker holds it, so none can lose it
     if partition.leader != NO_LEADER:
         contributions.append((partition.leader, "led_partitions"))
     hosted = ["hosted_partitions"]

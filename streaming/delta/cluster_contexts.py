@@ -41,9 +41,12 @@ def read_contexts(directory: Path) -> dict[str, ClusterContext]:
             context.up.add(row["broker"])
         if (leases := row.get("maintenance_leases")) is not None:
             context.set_leases(row["broker"], leases)
-    partitions = _read(directory, PARTITION_STATE_TABLE, ("cluster_id", "leader", "isr", "is_deleted"))
+    partitions = _read(directory, PARTITION_STATE_TABLE, ("cluster_id", "leader", "isr", "is_deleted", "is_diskless"))
     if partitions is not None:
-        existing = partitions.filter(pc.invert(partitions["is_deleted"])).combine_chunks()
+        is_left_out = partitions["is_deleted"]
+        if "is_diskless" in partitions.column_names:
+            is_left_out = pc.or_(is_left_out, pc.fill_null(partitions["is_diskless"], False))
+        existing = partitions.filter(pc.invert(is_left_out)).combine_chunks()
         columns = (existing[name].combine_chunks() for name in ("cluster_id", "leader", "isr"))
         for cluster_id, in_sync in in_sync_of(*columns).items():
             contexts.setdefault(cluster_id, ClusterContext()).add_in_sync(in_sync)

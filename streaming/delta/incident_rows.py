@@ -45,21 +45,29 @@ def rows_of(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
     is_source = pc.equal(changes["subject"], Subject.SOURCE)
     is_bystander = pc.and_(is_source, pc.equal(changes["authority"], SourceKind.NONE))
     is_first = pc.and_(changes["is_baseline"], pc.equal(changes["subject"], Subject.PARTITION))
-    fresh = changes.filter(pc.invert(pc.or_(is_first, is_bystander))).combine_chunks()
+    is_left_out = pc.or_(is_bystander, _is_of_diskless(changes))
+    fresh = changes.filter(pc.invert(pc.or_(is_first, is_left_out))).combine_chunks()
     columns = {"version": [version] * fresh.num_rows, "in_sync": repeat((), fresh.num_rows), **_columns(fresh)}
     yield from _baselines(changes.filter(is_first), version)
     yield from map(ChangeRow._make, zip(*(columns[name] for name in ChangeRow._fields), strict=True))
+
+
+def _is_of_diskless(changes: pa.Table) -> pa.Array:
+    """Return, per row, whether it is of a partition that was and is diskless: its ISR and leader mean nothing."""
+    before, after = (_struct(changes[name])("is_diskless") for name in ("before", "after"))
+    return pc.and_(pc.fill_null(before, True), pc.fill_null(after, False))
 
 
 def _baselines(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
     if not changes.num_rows:
         return
     after = _struct(changes["after"])
+    isr = _isr(after)
     clusters = {key: (name, time) for key, name, time in zip(
         changes["cluster_id"].to_pylist(), changes["cluster"].to_pylist(),
         changes["occurred_not_after"].cast(pa.int64()).to_pylist(), strict=True,
     )}  # fmt: skip
-    for key, in_sync in in_sync_of(changes["cluster_id"].combine_chunks(), after("leader"), after("isr")).items():
+    for key, in_sync in in_sync_of(changes["cluster_id"].combine_chunks(), after("leader"), isr).items():
         name, time = clusters[key]
         yield ChangeRow(version, key, name, BASELINE, time, time, in_sync=in_sync)
 
@@ -96,12 +104,12 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "leader_before": _filled(before("leader"), NO_LEADER),
         "leader": _filled(after("leader"), NO_LEADER),
         "replicas": _tuples(after("replicas")),
-        "isr": _tuples(after("isr")),
+        "isr": _tuples(_isr(after)),
         "is_moving": is_moving.to_pylist(),
         **{name: _filled(after(name), value=False) for name in _FLAGS},
         "broker": _filled(changes["broker"], -1),
         "is_shutting_down": _filled(broker("is_shutting_down"), value=False),
-        "isr_before": _tuples(before("isr")),
+        "isr_before": _tuples(_isr(before)),
         "rack": _filled(broker("rack"), ""),
         "is_up": _filled(pc.invert(is_down), value=False),
         "controller": _filled(cluster("controller"), NO_LEADER),
@@ -113,6 +121,12 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
 
 def _struct(column: pa.ChunkedArray) -> Callable[[str], pa.Array]:
     return lambda name: pc.struct_field(column.combine_chunks(), name)
+
+
+def _isr(state: Callable[[str], pa.Array]) -> pa.Array:
+    """Return ISRs, none of a partition that is diskless."""
+    isr = state("isr")
+    return pc.if_else(pc.fill_null(state("is_diskless"), False), pa.scalar(None, isr.type), isr)
 
 
 def _lengths(lists: pa.Array) -> pa.Array:

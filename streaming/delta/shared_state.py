@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import BrokerId, ClusterId
     from streaming.contracts.state import BrokerState, ClusterState, SourceState
-    from streaming.delta.state_reader import AsOf, Minima
+    from streaming.delta.state_reader import AsOf, Configs
 
 IsrRemovals = Counter[tuple[str, int, str]]
 """(cluster id, broker, cause) to how often the broker was removed from an ISR."""
@@ -63,7 +63,7 @@ class SharedState:
                 brokers=copy(self.state.brokers),
                 clusters=copy(self.state.clusters),
                 sources=copy(self.state.sources),
-                min_isr=copy(self.state.min_isr),
+                configs=copy(self.state.configs),
             )
             return frozen, self.tally.copy(), self.version
 
@@ -101,9 +101,9 @@ class Recovered:
         keys = new.select(["cluster_id", "topic_id"]).group_by(["cluster_id", "topic_id"]).aggregate([])
         self._state.load([(row["cluster_id"], row["topic_id"]) for row in keys.to_pylist()])
 
-    def put_cluster(self, cluster: ClusterState, minima: Minima) -> None:
-        """Set a cluster, and the configured minima that its row carries."""
-        self._state.put_cluster(cluster, minima)
+    def put_cluster(self, cluster: ClusterState, configs: Configs) -> None:
+        """Set a cluster, and the configured values that its row carries."""
+        self._state.put_cluster(cluster, configs)
 
     def put_broker(self, broker: BrokerState) -> None:
         """Set a broker."""

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from streaming.contracts.events import Cause, Subject
 from streaming.contracts.observations import Channel
-from streaming.contracts.state import BrokerState, ClusterState, ConfigKey, MinIsr, PartitionState, SourceState
+from streaming.contracts.state import BrokerState, ClusterState, ConfigKey, ConfigValue, PartitionState, SourceState
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
     CLUSTER_STATE_TABLE,
@@ -24,7 +24,7 @@ from streaming.contracts.tables import (
 )
 from streaming.delta.arrow_values import last_of_each
 from streaming.delta.queries import open_ours, select
-from streaming.delta.state_rows import min_isr_of, states_of, structs_of
+from streaming.delta.state_rows import CONFIG_COLUMNS, configs_of, states_of, structs_of
 from streaming.delta.table_log import BEFORE_FIRST
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 # Of fewer rows, to choose costs more than to read them all.
 _WORTH_CHOOSING: Final = 500
-Minima = tuple[tuple[ConfigKey, MinIsr], ...]
+Configs = tuple[tuple[ConfigKey, ConfigValue], ...]
 
 
 class StateHolder(Protocol):
     """Receives a state: ``ReplicationState`` in the job, ``SnapshotDraft`` in the exporter."""
 
-    def put_cluster(self, cluster: ClusterState, minima: Minima) -> None:
-        """Set a cluster, and the configured minima that its row carries."""
+    def put_cluster(self, cluster: ClusterState, configs: Configs) -> None:
+        """Set a cluster, and the configured values that its row carries."""
 
     def put_broker(self, broker: BrokerState) -> None:
         """Set a broker."""
@@ -137,18 +137,16 @@ def _after(rows: pa.Table, version: int) -> pa.Table:
     return rows if pc.all(is_after).as_py() else rows.filter(is_after)
 
 
-def _clusters(rows: pa.Table, clusters: Iterable[ClusterState | None]) -> Iterable[tuple[ClusterState, Minima]]:
-    structs = rows["topic_min_isr"].to_pylist()
-    for cluster, minima in zip(clusters, structs, strict=True):
+def _clusters(rows: pa.Table, clusters: Iterable[ClusterState | None]) -> Iterable[tuple[ClusterState, Configs]]:
+    columns = rows.select(list(CONFIG_COLUMNS)).to_pylist()
+    for cluster, configs in zip(clusters, columns, strict=True):
         if cluster is not None:
-            yield cluster, tuple(min_isr_of(cluster.cluster_id, minima))
+            yield cluster, tuple(configs_of(cluster.cluster_id, configs))
 
 
 def _apply_clusters(holder: StateHolder, rows: pa.Table) -> None:
-    minima = pc.struct_field(rows["cluster_after"], "topic_min_isr")
-    for cluster, configured in _clusters(
-        pa.table({"topic_min_isr": minima}), structs_of(ClusterState, rows, "cluster_after")
-    ):
+    columns = {name: pc.struct_field(rows["cluster_after"], name) for name in CONFIG_COLUMNS}
+    for cluster, configured in _clusters(pa.table(columns), structs_of(ClusterState, rows, "cluster_after")):
         holder.put_cluster(cluster, configured)
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from functools import cache
 from itertools import count
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
 
 import pyarrow as pa
 
-from streaming.contracts.observations import ConfigOrigin, SourceKind
-from streaming.contracts.state import ConfigKey, MinIsr
+from streaming.contracts.columns import DISKLESS_TOPICS, TOPIC_MIN_ISR
+from streaming.contracts.observations import DISKLESS, MIN_ISR, ConfigOrigin, SourceKind
+from streaming.contracts.state import ConfigKey, ConfigValue
 from streaming.delta.arrow_values import columns_of, struct_columns
 from streaming.errors import TableUnreadable
 
@@ -120,18 +121,28 @@ def _reader(enum: Any, default: Any) -> Callable[[list[Any]], list[Any]]:  # noq
     return lambda values: [default if value is None else value for value in values] if None in values else values
 
 
-def min_isr_rows(minima: Iterable[tuple[ConfigKey, MinIsr]]) -> list[dict[str, Any]]:
-    """Write configured minima as the structs of ``topic_min_isr``."""
-    return [
-        {"topic": key.topic, "origin": key.origin, "min_isr": minimum.min_isr, "offset": minimum.offset}
-        for key, minimum in minima
-    ]
+# The columns of a cluster with the values of one configuration each: which, and the field with the value.
+CONFIG_COLUMNS: Final = {TOPIC_MIN_ISR.name: (MIN_ISR, "min_isr"), DISKLESS_TOPICS.name: (DISKLESS, "is_diskless")}
 
 
-def min_isr_of(
-    cluster_id: ClusterId, structs: Iterable[Mapping[str, Any]] | None
-) -> Iterator[tuple[ConfigKey, MinIsr]]:
-    """Read the structs of ``topic_min_isr`` of one cluster."""
-    for row in structs or ():
-        key = ConfigKey(cluster_id, row["topic"], ConfigOrigin(row["origin"]))
-        yield key, MinIsr(row["min_isr"], row["offset"])
+def config_columns(configs: Iterable[tuple[ConfigKey, ConfigValue]]) -> dict[str, list[dict[str, Any]]]:
+    """Write configured values as the structs of each of ``CONFIG_COLUMNS``."""
+    rows = list(configs)
+    return {
+        column: [
+            {"topic": key.topic, "origin": key.origin, field: config.value, "offset": config.offset}
+            for key, config in rows
+            if key.key == configuration
+        ]
+        for column, (configuration, field) in CONFIG_COLUMNS.items()
+    }
+
+
+def configs_of(
+    cluster_id: ClusterId, columns: Mapping[str, Iterable[Mapping[str, Any]] | None]
+) -> Iterator[tuple[ConfigKey, ConfigValue]]:
+    """Read the structs of ``CONFIG_COLUMNS`` of one cluster."""
+    for column, (configuration, field) in CONFIG_COLUMNS.items():
+        for row in columns[column] or ():
+            key = ConfigKey(cluster_id, row["topic"], ConfigOrigin(row["origin"]), configuration)
+            yield key, ConfigValue(row[field], row["offset"])

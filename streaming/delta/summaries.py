@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from streaming.changes.restart_safety import restart_advice
 from streaming.contracts.columns import BROKER_ADVICE, BROKER_COUNTS, CLUSTER_COUNTS, CLUSTER_TOTALS
 from streaming.contracts.health import known_by_minimum
-from streaming.delta.state_rows import min_isr_rows
+from streaming.delta.state_rows import config_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,11 +68,11 @@ def cluster_rows(state: ReplicationState, tally: SuspectTally, version: int) -> 
 
 def _cluster_row(cluster: ClusterState, state: ReplicationState, tally: SuspectTally, version: int) -> dict[str, Any]:
     cluster_id = cluster.cluster_id
-    minima = [item for item in sorted(state.min_isr.items()) if item[0].cluster_id == cluster_id]
+    configs = [item for item in sorted(state.configs.items()) if item[0].cluster_id == cluster_id]
     counts = {column.name: tally.of_cluster(cluster_id, column.name) for column in CLUSTER_COUNTS}
     return {
         **cluster._asdict(),
-        "topic_min_isr": min_isr_rows(minima),
+        **config_columns(configs),
         **counts,
         **{name: _by_minimum(name, counts) for name in ("under_min_isr_partitions", "at_min_isr_partitions")},
         **{
@@ -85,4 +85,6 @@ def _cluster_row(cluster: ClusterState, state: ReplicationState, tally: SuspectT
 
 
 def _by_minimum(name: str, counts: Mapping[str, int]) -> int | None:
-    return known_by_minimum(counts[name], counts["partitions"], counts["unknown_min_isr_partitions"])
+    return known_by_minimum(
+        counts[name], counts["partitions"] - counts["diskless_partitions"], counts["unknown_min_isr_partitions"]
+    )

@@ -1,6 +1,6 @@
-"""The effective ``min.insync.replicas`` of every topic, and the times of a broker (DescribeConfigs).
+"""The effective ``min.insync.replicas`` of every topic, whether it is diskless, and the times of a broker.
 
-Depends on confluent-kafka's admin client and the contracts.
+All by DescribeConfigs. Depends on confluent-kafka's admin client and the contracts.
 """
 
 from __future__ import annotations
@@ -8,13 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka.admin import ConfigResource, ResourceType
+from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 
-from streaming.contracts.observations import CLUSTER_TIMES, ConfigObserved, ConfigOrigin, Observation
+from streaming.contracts.observations import (
+    CLUSTER_TIMES,
+    DISKLESS,
+    DISKLESS_KEYS,
+    MIN_ISR,
+    ConfigObserved,
+    ConfigOrigin,
+    Observation,
+    is_true,
+)
 from streaming.sources.admin_refusals import missing_permission
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from concurrent.futures import Future
 
     from confluent_kafka.admin import AdminClient, ConfigEntry
@@ -23,7 +32,7 @@ if TYPE_CHECKING:
     from streaming.errors import ConnectionRefused
     from streaming.sources.admin_view import ClusterView
 
-_KEY: Final = "min.insync.replicas"
+_OWN: Final[object] = ConfigSource.DYNAMIC_TOPIC_CONFIG.value  # as a number, unlike what its type says
 _BATCH: Final = 200  # topics per request: a response has every configuration of each
 
 
@@ -36,8 +45,8 @@ class ConfigsRound:
     _client: AdminClient | None = None  # referenced: a client that is collected may not complete its futures
     _requested_at: Micros | None = None
     _responses: dict[ConfigResource, Future[dict[str, ConfigEntry]]] = field(default_factory=dict)
-    _reported: dict[str, str | None] = field(default_factory=dict)
-    _deleted: list[str] = field(default_factory=list)
+    _reported: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    _deleted: list[tuple[str, str]] = field(default_factory=list)
     _times: dict[str, str | None] = field(default_factory=dict)
 
     def ask(self, client: AdminClient, view: ClusterView, now: Micros, *, everything: bool) -> None:
@@ -53,10 +62,12 @@ class ConfigsRound:
             return
         # The value of a deleted topic is reported as unset, so that it does not apply to a new topic of the same name.
         self._deleted = [
-            name for name, value in self._reported.items() if name not in view.topics and value is not None
+            (name, key)
+            for (name, key), value in self._reported.items()
+            if name not in view.topics and value is not None
         ]
         self._reported = (
-            {} if everything else {name: self._reported[name] for name in view.topics if name in self._reported}
+            {} if everything else {place: value for place, value in self._reported.items() if place[0] in view.topics}
         )
         self._times = {} if everything else self._times
         if view.brokers:
@@ -82,7 +93,11 @@ class ConfigsRound:
             resource: response for resource, response in responses.items() if resource.restype == ResourceType.BROKER
         }
         topics = {resource: response for resource, response in responses.items() if resource not in brokers}
-        changed = [*((topic, _KEY, None) for topic in deleted), *self._changed(topics), *self._changed_times(brokers)]
+        changed = [
+            *((topic, key, None) for topic, key in deleted),
+            *self._changed(topics),
+            *self._changed_times(brokers),
+        ]
         window = {"occurred_not_before": self._requested_at, "occurred_not_after": max(self._requested_at, now)}
         return [
             ConfigObserved(**{**envelope, **window}, topic=topic, key=key, value=value, origin=ConfigOrigin.DESCRIBE)
@@ -97,11 +112,10 @@ class ConfigsRound:
             if failure is not None:
                 self.refusal = missing_permission(failure, "DESCRIBE_CONFIGS", f"topic {resource.name}") or self.refusal
                 continue
-            entry = future.result().get(_KEY)
-            value = None if entry is None else entry.value
-            if resource.name not in self._reported or self._reported[resource.name] != value:
-                self._reported[resource.name] = value
-                yield resource.name, _KEY, value
+            for key, value in _values(future.result()):
+                if (resource.name, key) not in self._reported or self._reported[resource.name, key] != value:
+                    self._reported[resource.name, key] = value
+                    yield resource.name, key, value
 
     def _changed_times(
         self, responses: dict[ConfigResource, Future[dict[str, ConfigEntry]]]
@@ -114,3 +128,16 @@ class ConfigsRound:
                 if value is not None and self._times.get(key) != value:
                     self._times[key] = value
                     yield "", key, value
+
+
+def _values(entries: Mapping[str, ConfigEntry]) -> Iterator[tuple[str, str | None]]:
+    """Give the configurations of a topic that matter here.
+
+    A topic is diskless by its own value: the broker's default is only that of new topics, and not of internal ones.
+    Of brokers that do not know the configuration, as those of Apache Kafka, there is nothing to say.
+    """
+    yield MIN_ISR, entries[MIN_ISR].value if MIN_ISR in entries else None
+    flags = [entries[key] for key in DISKLESS_KEYS if key in entries]
+    if flags:
+        own = (each.value for each in flags if each.source == _OWN)
+        yield DISKLESS, next(filter(is_true, own), None)

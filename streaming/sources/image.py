@@ -6,12 +6,15 @@ the metadata log source of a real cluster and by the simulated source.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.blocks import in_blocks, with_changes_in_blocks
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import ClusterId, Micros, Offset
 from streaming.contracts.observations import (
+    DISKLESS,
+    MIN_ISR,
     Heartbeat,
     Observation,
     SnapshotBegin,
@@ -34,7 +37,6 @@ from streaming.sources.causes_revised import AmbiguousRemoval, AmbiguousRemovals
 from streaming.sources.image_document import state_document, state_from_document
 from streaming.sources.image_observed import observed, partition_observed
 from streaming.sources.image_state import (
-    MIN_ISR,
     BrokerStep,
     CauseRevision,
     ConfigStep,
@@ -143,9 +145,10 @@ class ClusterImage:
         inside = {**common, "in_snapshot": True}
         counts = {topic_id: len(parts) for topic_id, parts in state.partitions.items()}
         settings: list[Effect] = [] if state.controller is None else [state.controller]
-        # An unset min.insync.replicas is reported, too: it may have been unset while no collector was running.
-        configs: dict[tuple[str, str], str | None] = {(topic, MIN_ISR): None for topic in ("", *state.topics.values())}
-        configs |= state.configs
+        # What is unset is reported, too: it may have been unset while no collector was running.
+        configs: dict[tuple[str, str], str | None] = {("", MIN_ISR): None}
+        configs |= dict.fromkeys(product(state.topics.values(), (MIN_ISR, DISKLESS)))
+        configs |= state.reported_configs()
         settings += [ConfigStep(topic, key, value) for (topic, key), value in sorted(configs.items())]
         members: list[Effect] = [BrokerStep(one) for _, one in sorted(state.brokers.items())]
         return [

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Final
 
+from streaming.contracts.observations import DISKLESS, DISKLESS_KEYS, MIN_ISR, is_true
 from streaming.contracts.records import (
     ELR_VERSION,
     METADATA_VERSION,
@@ -33,9 +34,8 @@ from streaming.contracts.records import (
 if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId, Offset, TopicId
 
-MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
-CONFIG_KEYS: Final = frozenset({MIN_ISR, UNCLEAN_ELECTION})
+CONFIG_KEYS: Final = frozenset({MIN_ISR, UNCLEAN_ELECTION, *DISKLESS_KEYS})
 _4_0_IV0: Final = 22  # level of metadata.version
 
 
@@ -111,6 +111,17 @@ class MetadataState:
         value = self.configs.get((topic, UNCLEAN_ELECTION), self.configs.get(("", UNCLEAN_ELECTION)))
         return value == "true"
 
+    def reported_configs(self) -> dict[tuple[str, str], str]:
+        """Return every configuration that is set, as it is reported."""
+        keys = dict.fromkeys((topic, _reported_as(key)) for topic, key in self.configs)
+        return {(topic, key): value for topic, key in keys if (value := self._config(topic, key)) is not None}
+
+    def _config(self, topic: str, key: str) -> str | None:
+        """Return one configuration; one that has two names is true if it is by either."""
+        names = DISKLESS_KEYS if key == DISKLESS else (key,)
+        values = [self.configs[topic, name] for name in names if (topic, name) in self.configs]
+        return next(filter(is_true, values), values[0] if values else None)
+
     def is_4_0(self) -> bool:
         """Return whether the controllers are proven to be of 4.0 or newer; older ones cannot raise these features."""
         return self.features.get(METADATA_VERSION, 0) >= _4_0_IV0 or self.features.get(ELR_VERSION, 0) > 0
@@ -148,10 +159,11 @@ class MetadataState:
             return [_rejected(record, "removal of an unknown topic")]
         del self.partitions[record.topic_id]
         self._ids.pop(topic, None)
-        keys = sorted(key for name, key in self.configs if name == topic)
+        keys = [key for name, key in self.configs if name == topic]
         for key in keys:
             del self.configs[topic, key]
-        return [TopicDeleted(topic, record.topic_id), *(ConfigStep(topic, key, None) for key in keys)]
+        unset = sorted({_reported_as(key) for key in keys})
+        return [TopicDeleted(topic, record.topic_id), *(ConfigStep(topic, key, None) for key in unset)]
 
     @apply.register
     def _(self, record: Partition) -> list[Effect]:
@@ -235,7 +247,8 @@ class MetadataState:
             self.configs.pop((name, record.key), None)
         else:
             self.configs[name, record.key] = record.value
-        return [ConfigStep(name, record.key, record.value)]
+        key = _reported_as(record.key)
+        return [ConfigStep(name, key, self._config(name, key))]
 
     @apply.register
     def _(self, record: FeatureLevel) -> list[Effect]:
@@ -274,6 +287,11 @@ def merge(before: Partition, change: PartitionChange) -> Partition:
         elr=before.elr if change.elr is None else change.elr,
         last_known_elr=before.last_known_elr if change.last_known_elr is None else change.last_known_elr,
     )
+
+
+def _reported_as(key: str) -> str:
+    """Return the name under which a configuration is reported."""
+    return DISKLESS if key in DISKLESS_KEYS else key
 
 
 def _rejected(record: MetadataRecord, reason: str) -> Undecodable:

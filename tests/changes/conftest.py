@@ -126,13 +126,19 @@ class Story:
         self.add(block)
         return block
 
-    def config(self, value: str | None, origin: ConfigOrigin = ConfigOrigin.LOG, topic: str = "orders") -> None:
+    def config(
+        self,
+        value: str | None,
+        origin: ConfigOrigin = ConfigOrigin.LOG,
+        topic: str = "orders",
+        key: str = "min.insync.replicas",
+    ) -> None:
         self.add(
             ConfigObserved(
                 **self.envelope(),
                 metadata_offset=self.offset if origin is ConfigOrigin.LOG else None,
                 topic=topic,
-                key="min.insync.replicas",
+                key=key,
                 value=value,
                 origin=origin,
             )

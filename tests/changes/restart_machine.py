@@ -17,10 +17,12 @@ class Replicated:
     leader: int
     elr: frozenset[int] = frozenset()
     last_known: tuple[int, ...] = ()
+    is_diskless: bool = False
+    """Any broker that is up reads and writes it, whatever its ISR."""
 
     @property
     def is_available(self) -> bool:
-        return self.leader != NO_LEADER and len(self.isr) >= self.minimum
+        return self.is_diskless or (self.leader != NO_LEADER and len(self.isr) >= self.minimum)
 
     def elected(self, up: frozenset[int], *, has_elr: bool) -> Replicated:
         """Elect: the leader if it may go on, else an in-sync replica, else an eligible one, else the last leader."""
@@ -93,7 +95,13 @@ class World:
     def whole(self) -> World:
         """The same cluster with everybody up and in sync: what is lost there is lost by configuration."""
         partitions = tuple(
-            Replicated(each.replicas, each.minimum, frozenset(each.replicas), each.replicas[0])
+            Replicated(
+                each.replicas,
+                each.minimum,
+                frozenset(each.replicas),
+                each.replicas[0],
+                is_diskless=each.is_diskless,
+            )
             for each in self.partitions
         )
         voters = frozenset(self.voters or ())

@@ -1,7 +1,8 @@
 """Restart orders judged by brute force: every order of every broker that is up, played by the controller's own rules.
 
-Random clusters of 3 to 6 brokers in racks, RF 1 to 5, mixed minima, ELR on and off, some brokers down,
-some replicas behind, combined controllers; each broker stopped, started and caught up before the next.
+Random clusters of 3 to 6 brokers in racks, RF 1 to 5, mixed minima, some topics diskless, ELR on and off,
+some brokers down, some replicas behind, combined controllers; each broker stopped, started and caught up before the
+next.
 
     .venv/bin/python -m tests.changes.restart_oracle --states 20000 --seed 1
 """
@@ -16,6 +17,7 @@ from functools import cache
 from streaming.changes.partitions import with_health
 from streaming.changes.restart_safety import RestartAdvice, restart_advice
 from streaming.changes.tally import SuspectTally
+from streaming.changes.topic_configs import TopicConfig
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState
@@ -67,7 +69,8 @@ def random_world(rng: random.Random) -> World:
         )
         replicas = tuple(spread[:factor])
         minimum = min(rng.choice((1, 1, 2, 2, 3, 4)), factor)
-        partitions.append(Replicated(replicas, minimum, frozenset(replicas), replicas[0]))
+        is_diskless = rng.random() < 0.15
+        partitions.append(Replicated(replicas, minimum, frozenset(replicas), replicas[0], is_diskless=is_diskless))
     voters = rng.choice((None, (), tuple(rng.sample(brokers, rng.randint(1, len(brokers))))))
     world = World(brokers, frozenset(brokers), tuple(partitions), rng.random() < 0.5, voters, frozenset(voters or ()))
     for _ in range(rng.choice((0, 1, 1, 2, 3, 5, 8))):
@@ -126,7 +129,7 @@ def _state(number: int, each: Replicated) -> PartitionState:
         CLUSTER, "main", TopicId(f"topic-{number}"), f"topic-{number}", 0, ids(frozenset(each.replicas)), ids(each.isr)
     )
     state = state._replace(elr=ids(each.elr), leader=BrokerId(each.leader))
-    return with_health(state, each.minimum, Micros(1))
+    return with_health(state, TopicConfig(each.minimum, each.is_diskless), Micros(1))
 
 
 def complaints(world: World, advice: dict[int, RestartAdvice]) -> list[str]:
@@ -155,7 +158,7 @@ def complaints(world: World, advice: dict[int, RestartAdvice]) -> list[str]:
 def _complaints_now(world: World, broker: int, advised: RestartAdvice) -> list[str]:
     down = world.stopped(broker)
     offline = sum(
-        was.leader != NO_LEADER and now.leader == NO_LEADER
+        was.leader != NO_LEADER and now.leader == NO_LEADER and not was.is_diskless
         for was, now in zip(world.partitions, down.partitions, strict=True)
     )
     found = []

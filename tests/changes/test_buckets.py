@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from streaming.changes.buckets import CLUSTER_BUCKET, Envelope, Router, owned_changes, owned_drops
 from streaming.changes.fold import fold
-from streaming.changes.min_isr import KEY
 from streaming.changes.state import ReplicationState
 from streaming.changes.unchanged_run import UnchangedRun
 from streaming.contracts.events import Cause, Evidence, Subject
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import (
+    DISKLESS,
+    MIN_ISR,
     BrokerObserved,
     ConfigObserved,
     ConfigOrigin,
@@ -112,8 +113,10 @@ def _told(draw: st.DrawFn, envelope: dict[str, Any]) -> Observation:  # noqa: PL
     if kind == "config":
         is_log = envelope["authority"] is SourceKind.METADATA_LOG
         return ConfigObserved(
-            **envelope, topic=draw(st.sampled_from(["", "", *TOPICS])), key=draw(st.sampled_from([KEY, KEY, "other"])),
-            value=draw(st.sampled_from([None, "1", "2"])), origin=ConfigOrigin.LOG if is_log else ConfigOrigin.DESCRIBE,
+            **envelope, topic=draw(st.sampled_from(["", "", *TOPICS])),
+            key=draw(st.sampled_from([MIN_ISR, MIN_ISR, DISKLESS, DISKLESS, "other"])),
+            value=draw(st.sampled_from([None, "1", "2", "true", "true", "false"])),
+            origin=ConfigOrigin.LOG if is_log else ConfigOrigin.DESCRIBE,
         )  # fmt: skip
     return draw(_markers(envelope)) if kind == "snapshot" else Heartbeat(**envelope)
 
@@ -143,12 +146,12 @@ def part_of(state: ReplicationState, bucket: int) -> ReplicationState:
     """What a bucket knows: its own topics, and everything that is few."""
     part = ReplicationState(clusters=state.clusters, sources=state.sources)
     if bucket == CLUSTER_BUCKET:
-        part.brokers, part.min_isr = state.brokers, state.min_isr
+        part.brokers, part.configs = state.brokers, state.configs
         return part
     names = {topic for topic in TOPICS if 1 + TOPICS.index(topic) % BUCKETS == bucket}
     part.topics = {key: value for key, value in state.topics.items() if next(iter(value.values())).topic in names}
     part.topic_ids = {key: value for key, value in state.topic_ids.items() if key[1] in names}
-    part.min_isr = {key: value for key, value in state.min_isr.items() if key.topic in {"", *names}}
+    part.configs = {key: value for key, value in state.configs.items() if key.topic in {"", *names}}
     return part
 
 

@@ -407,7 +407,7 @@ def test_a_minimum_that_is_removed_from_the_log_makes_unknown_what_a_broker_answ
     story.config("1", ConfigOrigin.DESCRIBE)
     state, _ = run(story.seen, state)
     assert next(state.partitions()).is_under_min_isr is False
-    assert [dict(change.min_isr) for change in changes if change.min_isr][-1].keys() == {
+    assert [dict(change.configs) for change in changes if change.configs][-1].keys() == {
         ConfigKey(ClusterId("cluster-1"), topic, ConfigOrigin.LOG),
         ConfigKey(ClusterId("cluster-1"), "orders", ConfigOrigin.DESCRIBE),
     }

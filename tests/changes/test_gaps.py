@@ -50,7 +50,7 @@ def test_each_gap_is_told_once_and_the_next_snapshot_makes_the_states_good(world
     told, whole = applied(mixed([torn], dice)), applied([log])
 
     assert len(set(gaps_told(told.changes))) == len(gaps_told(told.changes)) == holes
-    assert truth_of(told.state)["min_isr"] == truth_of(whole.state)["min_isr"]
+    assert truth_of(told.state)["configs"] == truth_of(whole.state)["configs"]
     for key, parts in told.state.topics.items():
         for number, it in parts.items():
             true = whole.state.topics[key][number]

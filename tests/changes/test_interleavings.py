@@ -136,7 +136,7 @@ def test_a_poller_changes_nothing_while_it_is_no_further_ahead_of_the_log_than_t
     assert told_of_kafka(both.changes) == told_of_kafka(alone.changes)
     assert both.state.topics == alone.state.topics
     assert both.state.brokers == alone.state.brokers
-    assert both.state.min_isr == alone.state.min_isr
+    assert both.state.configs == alone.state.configs
 
 
 @checked

@@ -11,6 +11,7 @@ from streaming.changes.fold import fold
 from streaming.changes.listed import ListedPartitions, counted
 from streaming.changes.state import ReplicationState
 from streaming.changes.tally import SuspectTally
+from streaming.contracts.observations import DISKLESS
 from tests.blocks import singly
 from tests.changes.conftest import LAG, Story
 
@@ -34,27 +35,35 @@ PARTITIONS = st.lists(
 )
 
 
-def first_report(partitions: list[dict[str, object]], minimum: str | None = None) -> ReplicationState:
+def first_report(
+    partitions: list[dict[str, object]], minimum: str | None = None, *, is_diskless: bool = False
+) -> ReplicationState:
     story, state = Story(), ReplicationState()
     if minimum is not None:
         story.config(minimum)
+    if is_diskless:
+        story.config("true", key=DISKLESS)
     story.snapshot(partitions)
     state.apply(fold(state, story.seen).touched)
     return state
 
 
-@given(PARTITIONS, st.none() | st.sampled_from(["1", "2", "3"]))
+@given(PARTITIONS, st.none() | st.sampled_from(["1", "2", "3"]), st.booleans())
 def test_listed_partitions_are_those_that_would_have_appeared_one_by_one(
-    partitions: list[dict[str, object]], minimum: str | None
+    partitions: list[dict[str, object]],
+    minimum: str | None,
+    is_diskless: bool,  # noqa: FBT001 - drawn
 ) -> None:
     story, alone = Story(), ReplicationState()
     if minimum is not None:
         story.config(minimum)
+    if is_diskless:
+        story.config("true", key=DISKLESS)
     story.snapshot(partitions)
     unnumbered = (replace(observed, sequence=0) for observed in singly(story.seen))
     alone.apply(fold(alone, unnumbered).touched)
 
-    listed = first_report(partitions, minimum).topic(TOPIC)
+    listed = first_report(partitions, minimum, is_diskless=is_diskless).topic(TOPIC)
 
     assert isinstance(listed, ListedPartitions)
     assert dict(listed) == alone.topic(TOPIC)
@@ -70,9 +79,9 @@ def test_a_number_that_was_not_listed_has_no_partition(number: int) -> None:
     assert listed.get(number) is None
 
 
-@given(st.lists(PARTITIONS, min_size=1, max_size=3))
-def test_listed_partitions_are_counted_as_each_would_be(reports: list[list[dict[str, object]]]) -> None:
-    topics = [first_report(partitions).topic(TOPIC) for partitions in reports]
+@given(st.lists(st.tuples(PARTITIONS, st.booleans()), min_size=1, max_size=3))
+def test_listed_partitions_are_counted_as_each_would_be(reports: list[tuple[list[dict[str, object]], bool]]) -> None:
+    topics = [first_report(partitions, is_diskless=diskless).topic(TOPIC) for partitions, diskless in reports]
     each, together = SuspectTally(), SuspectTally()
     for partitions in topics:
         for partition in partitions.values():

@@ -15,6 +15,7 @@ from streaming.changes.tally import SuspectTally
 from streaming.changes.tombstones import KEPT, without_expired
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import ClusterId
+from streaming.contracts.observations import DISKLESS
 from streaming.contracts.totals import COUNTS, SECONDS, TOTALS, totals_until
 from streaming.delta.summaries import cluster_rows
 from tests.changes.conftest import LAG, SECOND, Story
@@ -118,7 +119,9 @@ def stories(draw: st.DrawFn) -> list[Observation]:
     story.config("2")
     story.snapshot([{}])
     is_gone = False
-    acts = st.lists(st.sampled_from(["shrink", "expand", "stop", "remove", "wait", "rest"]), max_size=14)
+    acts = st.lists(
+        st.sampled_from(["shrink", "expand", "stop", "remove", "wait", "rest", "diskless", "replicated"]), max_size=14
+    )
     for epoch, what in enumerate(draw(acts), start=1):
         story.later(draw(st.integers(1, 9)))
         steps = {"shrink": ((1,), 1), "expand": ((1, 2, 3), 1), "stop": ((1,), -1)}
@@ -131,7 +134,10 @@ def stories(draw: st.DrawFn) -> list[Observation]:
         elif what == "remove":
             story.removed()
             story.config(None)
+            story.config(None, key=DISKLESS)
             is_gone = True
+        elif what in {"diskless", "replicated"}:
+            story.config("true" if what == "diskless" else None, key=DISKLESS)
         else:
             story.later(DAY * (1.5 if what == "rest" else 0.3)).heartbeat()
     return story.seen

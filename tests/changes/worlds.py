@@ -21,8 +21,10 @@ from streaming.contracts.codec import encode
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import (
+    DISKLESS,
     BrokerObserved,
     Channel,
+    ConfigObserved,
     Observation,
     PartitionObserved,
     SnapshotBegin,
@@ -82,7 +84,24 @@ def log_of(world: int, cluster_id: str = "c1") -> tuple[Observation, ...]:
     for second in (*sorted(dice.sample(range(1, SECONDS), 3)), SECONDS):
         told += source.poll(Micros(START + second * SECOND))
         source._snapshot(SnapshotReason.PERIODIC)
-    return numbered(it for it in told if it.channel is Channel.REPLICATION and it.authority is not SourceKind.NONE)
+    told = [it for it in told if it.channel is Channel.REPLICATION and it.authority is not SourceKind.NONE]
+    return numbered(_with_diskless(told, dice) if world % 3 == 0 else told)
+
+
+def _with_diskless(told: Iterable[Observation], dice: Random) -> Iterable[Observation]:
+    """Configure some lives of ``clicks`` as diskless, which full reports repeat."""
+    value, is_report = None, False
+    for it in told:
+        is_report = isinstance(it, SnapshotBegin) or (is_report and not isinstance(it, SnapshotEnd))
+        if not isinstance(it, ConfigObserved) or it.topic != "clicks":
+            yield it
+        elif it.key == DISKLESS:
+            yield replace(it, value=value)
+        else:
+            yield it
+            if not is_report:
+                value = "true" if it.value is not None and dice.random() < 0.7 else None
+                yield replace(it, key=DISKLESS, value=value)
 
 
 def _topics() -> Iterable[TopicPlan]:
@@ -229,7 +248,7 @@ def _of_kafka(change: Change) -> tuple[Any, ...]:
     return (
         change.subject, seen.cluster_id, seen.occurred_not_before, seen.occurred_not_after, change.is_baseline,
         change.cause, change.evidence, change.candidates, change.missed, change.left_isr, change.joined_isr,
-        change.events, change.before, change.after, change.broker_after, _steady(change.cluster_after), change.min_isr,
+        change.events, change.before, change.after, change.broker_after, _steady(change.cluster_after), change.configs,
     )  # fmt: skip
 
 
@@ -245,7 +264,7 @@ def truth_of(state: ReplicationState) -> dict[str, Any]:
         "topic_ids": state.topic_ids,
         "brokers": state.brokers,
         "clusters": state.clusters,
-        "min_isr": {key: told.min_isr for key, told in state.min_isr.items()},
+        "configs": {key: told.value for key, told in state.configs.items() if told.value is not None},
     }
 
 

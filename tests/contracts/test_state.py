@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts import state as contract
-from streaming.contracts.observations import ConfigOrigin, SourceKind
+from streaming.contracts.observations import DISKLESS, MIN_ISR, ConfigOrigin, SourceKind
 from streaming.contracts.state import (
     BrokerState,
     ClusterState,
     ConfigKey,
-    MinIsr,
+    ConfigValue,
     PartitionState,
     SourceLag,
     SourceState,
@@ -26,7 +26,14 @@ from streaming.contracts.tables import CLUSTER_STATE_TABLE, PARTITION_CHANGES
 from streaming.contracts.totals import ObservedTime
 from streaming.delta.arrow_types import arrow_type
 from streaming.delta.definitions import arrow_schema, rows_to_arrow
-from streaming.delta.state_rows import min_isr_of, min_isr_rows, states_of, states_to_arrow, structs_of
+from streaming.delta.state_rows import (
+    CONFIG_COLUMNS,
+    config_columns,
+    configs_of,
+    states_of,
+    states_to_arrow,
+    structs_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +106,7 @@ def test_the_identity_of_a_state_is_left_out_where_the_row_has_it(kind: Any) -> 
 def test_every_class_of_states_is_tested_here() -> None:
     classes = {each for each in vars(contract).values() if isinstance(each, type) and hasattr(each, "_fields")}
 
-    assert classes == {*STATES, ConfigKey, MinIsr, ObservedTime}
+    assert classes == {*STATES, ConfigKey, ConfigValue, ObservedTime}
 
 
 @pytest.mark.parametrize("kind", STATES, ids=by_name)
@@ -118,7 +125,8 @@ def test_every_field_survives_within_a_struct_beside_its_identity(column: str, d
     kind, beside = STRUCTS[column]
     states = data.draw(st.lists(st.none() | states_of_class(kind), max_size=5))
     struct = arrow_schema(PARTITION_CHANGES).field(column).type
-    others = {"topic_min_isr": [[] for state in states if state is not None]} if kind is ClusterState else {}
+    no_configs: list[list[Any]] = [[] for state in states if state is not None]
+    others = dict.fromkeys(CONFIG_COLUMNS, no_configs) if kind is ClusterState else {}
     identity = columns_of(kind)[:beside]
     empty: dict[str, Any] = {"string": SourceKind.NONE, "int": 0}  # a row of another subject has a source, too
 
@@ -192,14 +200,18 @@ def test_a_struct_with_a_field_that_no_state_has_is_not_written() -> None:
         states_to_arrow([cluster], pa.struct([("colour", pa.string())]))
 
 
-KEYS = st.builds(ConfigKey, st.just("c"), SCALARS["string"], st.sampled_from(ConfigOrigin))
-MINIMA = st.builds(MinIsr, st.none() | SCALARS["int"], st.none() | SCALARS["long"])
+def configs(key: str, values: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[ConfigKey, ConfigValue]]:
+    keys = st.builds(ConfigKey, st.just("c"), SCALARS["string"], st.sampled_from(ConfigOrigin), st.just(key))
+    return st.tuples(keys, st.builds(ConfigValue, st.none() | values, st.none() | SCALARS["long"]))
 
 
-@given(st.lists(st.tuples(KEYS, MINIMA), max_size=4))
-def test_configured_minima_survive_the_way_to_a_row_and_back(minima: list[tuple[ConfigKey, MinIsr]]) -> None:
-    kind = arrow_schema(CLUSTER_STATE_TABLE).field("topic_min_isr").type
-    (structs,) = pa.array([min_isr_rows(minima)], kind).to_pylist()
+@given(st.lists(configs(MIN_ISR, SCALARS["int"]) | configs(DISKLESS, st.booleans()), max_size=6))
+def test_configured_values_survive_the_way_to_a_row_and_back(values: list[tuple[ConfigKey, ConfigValue]]) -> None:
+    schema = arrow_schema(CLUSTER_STATE_TABLE)
+    columns = {
+        name: pa.array([structs], schema.field(name).type)[0].as_py()
+        for name, structs in config_columns(values).items()
+    }
 
-    assert list(min_isr_of("c", structs)) == minima  # type: ignore[arg-type]  # any text is an id here
-    assert list(min_isr_of("c", None)) == []  # type: ignore[arg-type]  # the same
+    assert sorted(configs_of("c", columns), key=repr) == sorted(values, key=repr)  # type: ignore[arg-type]  # any text is an id
+    assert list(configs_of("c", dict.fromkeys(CONFIG_COLUMNS))) == []  # type: ignore[arg-type]  # the same

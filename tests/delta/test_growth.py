@@ -33,7 +33,7 @@ def sizes_after_each_week(directory: Path, size: Size, restarts: int) -> list[di
             year.open()
         if number % WEEK == WEEK - 1:
             state = year.replication.shared.state
-            remembered = {"minima": len(state.min_isr), "topics": len(list(state.topic_keys()))}
+            remembered = {"minima": len(state.configs), "topics": len(list(state.topic_keys()))}
             tables = [each for each in directory.iterdir() if DeltaTable.is_deltatable(str(each))]
             sizes.append(remembered | {each.name: DeltaTable(str(each)).count() for each in tables})
     return sizes

@@ -131,7 +131,7 @@ def comparable(state: ReplicationState) -> tuple[Any, ...]:
     """All of a state; that a name belonged to a topic that is deleted is not kept over a start."""
     live = {partition.topic_id for partition in state.partitions() if not partition.is_deleted}
     names = {key: topic_id for key, topic_id in state.topic_ids.items() if topic_id in live}
-    return state.topics, names, state.brokers, state.clusters, state.sources, state.min_isr
+    return state.topics, names, state.brokers, state.clusters, state.sources, state.configs
 
 
 def days_of(life: Life) -> list[dt.date]:

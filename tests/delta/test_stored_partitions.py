@@ -145,7 +145,7 @@ def test_a_fold_over_columns_is_a_fold_over_objects(told: list[Observation], siz
         dict(objects.clusters),
         dict(objects.sources),
     )
-    columns.min_isr = dict(objects.min_isr)
+    columns.configs = dict(objects.configs)
 
     for begin in range(half, len(told), size):
         expected, actual = (fold(state, told[begin : begin + size]) for state in (objects, columns))

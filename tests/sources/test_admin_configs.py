@@ -6,10 +6,10 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
-from confluent_kafka.admin import ResourceType
+from confluent_kafka.admin import ConfigSource, ResourceType
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.observations import SourceKind
+from streaming.contracts.observations import DISKLESS, SourceKind
 from streaming.sources.admin_configs import ConfigsRound
 from streaming.sources.admin_view import ClusterView
 
@@ -76,3 +76,50 @@ def test_the_times_of_a_broker_are_reported_when_they_change() -> None:
     assert reported({"replica.lag.time.max.ms": "30000", "broker.session.timeout.ms": "9000"}) == [lag, session]
     assert reported({"replica.lag.time.max.ms": "30000", "broker.session.timeout.ms": "9000"}) == []
     assert reported({}) == [], "without an answer the last one holds"
+
+
+class Inkless:
+    """Answers as a broker that knows diskless topics: each topic's own value, or the default of the broker."""
+
+    def __init__(self, own: dict[str, str | None], default: str = "false", key: str = "diskless.enable") -> None:
+        self.own, self.default, self.key = own, default, key
+
+    def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
+        answers: dict[Any, Future[Any]] = {}
+        for resource in resources:
+            own = self.own[resource.name]
+            source = ConfigSource.STATIC_BROKER_CONFIG if own is None else ConfigSource.DYNAMIC_TOPIC_CONFIG
+            entry = SimpleNamespace(value=self.default if own is None else own, source=source.value)
+            answers[resource] = Future()
+            answers[resource].set_result({self.key: entry})
+        return answers
+
+
+def flags(asked: ConfigsRound, client: Any, *, everything: bool = False) -> dict[str, str | None]:
+    view = ClusterView(ClusterId("c"), 1, {}, {name: {} for name in client.own})
+    asked.ask(client, view, Micros(1), everything=everything)
+    envelope = {
+        "cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL, "collected_at": Micros(2)
+    }  # fmt: skip
+    seen: list[Any] = asked.take(envelope, Micros(2))
+    return {observed.topic: observed.value for observed in seen if observed.key == DISKLESS}
+
+
+def test_a_topic_is_diskless_by_its_own_value_not_by_the_brokers_default_for_new_topics() -> None:
+    asked = ConfigsRound(1.0)
+
+    assert flags(asked, Inkless({"cold": "true", "__consumer_offsets": None}, "true")) == {
+        "cold": "true",
+        "__consumer_offsets": None,
+    }
+    assert flags(asked, Inkless({"cold": "true", "__consumer_offsets": None}, "true")) == {}
+    assert flags(asked, Inkless({"cold": "false"})) == {"cold": None}
+    assert flags(asked, Inkless({"cold": "true"}, key="inkless.enable")) == {"cold": "true"}
+    assert flags(asked, Inkless({}), everything=True) == {"cold": None}, "its next life is another topic"
+
+
+def test_of_brokers_that_do_not_know_diskless_topics_nothing_is_reported() -> None:
+    client: Any = Client({"orders": "2"})
+    client.own = client.minima
+
+    assert flags(ConfigsRound(1.0), client, everything=True) == {}

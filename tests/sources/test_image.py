@@ -15,6 +15,7 @@ from streaming.contracts import observations as seen
 from streaming.contracts.codec import decode, encode
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerEpoch, BrokerId, ClusterId, Micros, Offset, TopicId
+from streaming.contracts.observations import DISKLESS, MIN_ISR
 from streaming.contracts.records import (
     BrokerRegistrationChange,
     ClearElr,
@@ -47,7 +48,6 @@ T = TypeVar("T")
 LOGS = ("one_controller", "controller_failover", "replication_links")
 TOPIC = TopicId("AAAAAAAAAAAAAAAAAAAAAQ")
 NOW = Micros(7)
-MIN_ISR = "min.insync.replicas"
 
 
 def image() -> ClusterImage:
@@ -114,6 +114,8 @@ def test_the_state_at_the_end_of_a_real_log_is_the_known_one(recorded_log: Recor
         ("", MIN_ISR, "1"),
         ("orders", MIN_ISR, "2"),
         ("loose", MIN_ISR, None),
+        ("orders", DISKLESS, None),
+        ("loose", DISKLESS, None),
         ("loose", "unclean.leader.election.enable", "true"),
     } == {(item.topic, item.key, item.value) for item in of(seen.ConfigObserved, snapshot)}
 
@@ -288,6 +290,31 @@ def test_a_deleted_topic_is_gone_with_its_configuration() -> None:
     snapshot = cluster.snapshot(snapshot_id="s", reason=seen.SnapshotReason.START, collected_at=NOW)
     assert [item.kind for item in snapshot] == ["snapshot_begin", "config", "snapshot_end"]
     assert (snapshot[1].topic, snapshot[1].value) == ("", None)
+
+
+def test_a_topic_is_reported_as_diskless_by_either_name_of_the_configuration() -> None:
+    def flag(key: str, value: str | None) -> Config:
+        return Config(resource_type=2, resource_name="orders", key=key, value=value)
+
+    cluster = image()
+    cluster.apply(batch(0, ORDERS, partition()), NOW)
+    records = [
+        flag("inkless.enable", "true"),
+        flag("diskless.enable", "false"),
+        flag("diskless.enable", "TRUE"),
+        flag("inkless.enable", None),
+        flag("diskless.enable", None),
+    ]
+    found = of(seen.ConfigObserved, cluster.apply(batch(3, *records), NOW))
+    assert [(item.topic, item.key) for item in found] == [("orders", DISKLESS)] * 5
+    assert [item.value for item in found] == ["true", "true", "TRUE", "TRUE", None]
+
+    cluster.apply(batch(8, flag("inkless.enable", "true"), flag("diskless.enable", "true")), NOW)
+    snapshot = cluster.snapshot(snapshot_id="s", reason=seen.SnapshotReason.START, collected_at=NOW)
+    configs = [(item.topic, item.key, item.value) for item in of(seen.ConfigObserved, snapshot)]
+    assert configs == [("", MIN_ISR, None), ("orders", DISKLESS, "true"), ("orders", MIN_ISR, None)]
+    gone = of(seen.ConfigObserved, cluster.apply(batch(10, RemoveTopic(topic_id=TOPIC)), NOW))
+    assert [(item.key, item.value) for item in gone] == [(DISKLESS, None)]
 
 
 def test_a_broker_that_is_unregistered_is_gone() -> None:

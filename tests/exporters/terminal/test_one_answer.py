@@ -9,10 +9,14 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
+from exporters.metrics.compression import plain
+from exporters.metrics.exposition import Exposition, ScrapeRequest
 from exporters.read_model.reader import TablesReader
+from exporters.read_model.refresher import ExporterHealth
 from exporters.terminal.groups import group_rows
 from exporters.web.api import JsonApi
 from streaming.commands import app
+from streaming.contracts.observations import DISKLESS
 from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.queries import read_all
@@ -60,3 +64,47 @@ def test_clusters_count_their_registered_brokers_and_leave_unknown_counts_out(tm
     assert {broker["broker"]: broker.get("would_go_under_min_isr") for broker in of_api["brokers"]} == {
         1: None, 2: None, 3: None, 4: 0,
     }  # fmt: skip
+
+
+def test_diskless_topics_are_counted_and_left_out_by_everybody_also_after_a_restart(tmp_path: Path) -> None:
+    story = Story()
+    story.config("2")
+    story.config("true", topic="cold", key=DISKLESS)
+    story.broker(1)
+    story.snapshot([{}])
+    story.later().partition(topic_id="topic-2", topic="cold", isr=(1,), leader=-1)
+    job = ReplicationBatch(tmp_path)
+    job.apply(published(story.seen))
+    job.projections.project(job.shared)
+    before = job.shared
+
+    restarted = ReplicationBatch(tmp_path)  # from the state tables alone
+    assert restarted.shared.state.configs == before.state.configs
+    assert sorted(restarted.shared.tally.entries(), key=repr) == sorted(before.tally.entries(), key=repr)
+    told = len(story.seen)
+    story.later().partition(topic_id="topic-2", topic="cold", isr=(2,), leader=2, partition_epoch=1)
+    restarted.apply(published(story.seen[told:]))
+    assert [each.is_diskless for each in restarted.shared.state.partitions()] == [False, True]
+
+    exposed = plain(
+        Exposition(60.0).render(
+            TablesReader(tmp_path).refresh(), ExporterHealth("1.2.3", 0, 0.0, 0), story.now, ScrapeRequest()
+        )
+    ).decode()
+    assert 'cluster_diskless_partitions{cluster="orders-eu"} 1\n' in exposed
+    assert 'cluster_offline_partitions{cluster="orders-eu"} 0\n' in exposed
+    assert 'partition_under_replicated{cluster="orders-eu",topic="cold",partition="0"} 0\n' in exposed
+    api = JsonApi(TablesReader(tmp_path).refresh(), story.now, 60)
+    (cluster,) = api.clusters()["clusters"]
+    assert {name: cluster["states"][name] for name in ("partitions", "diskless", "under_replicated", "offline")} == {
+        "partitions": 2, "diskless": 1, "under_replicated": 0, "offline": 0,
+    }  # fmt: skip
+
+    def printed(*options: str) -> str:
+        return CliRunner().invoke(app, ["state", "--tables", str(tmp_path), *options]).stdout
+
+    assert "no unhealthy partitions" in printed()
+    (row,) = (line for line in printed("--all").splitlines() if "cold" in line)
+    assert "diskless" in row
+    (row,) = map(json.loads, printed("--clusters", "--format", "json").splitlines())
+    assert (row["diskless_partitions"], row["offline_partitions"]) == (1, 0)
