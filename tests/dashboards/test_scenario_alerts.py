@@ -5,6 +5,7 @@ Twenty minutes of the scenario, scraped every fifteen seconds, under the rules a
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections import defaultdict
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporters.metrics.compression import plain
@@ -66,11 +66,12 @@ def series(name: str, rules: str) -> dict[str, list[str]]:
     read = set(re.findall(r"kafka_replication_\w+", rules))
     values: dict[str, list[str]] = defaultdict(lambda: ["_"] * SCRAPES)
     for number, text in enumerate(scrapes(name)):
-        for family in text_string_to_metric_families(text):
+        # Parsed is what is read: all of it takes most of the test's time.
+        lines = (line for line in text.splitlines(keepends=True) if re.match(r"\w*", line)[0] in read)
+        for family in text_string_to_metric_families("".join(lines)):
             for sample in family.samples:
-                if sample.name in read:
-                    labels = ", ".join(f'{label}="{value}"' for label, value in sample.labels.items())
-                    values[f"{sample.name}{{{labels}}}"][number] = repr(sample.value)
+                labels = ", ".join(f'{label}="{value}"' for label, value in sample.labels.items())
+                values[f"{sample.name}{{{labels}}}"][number] = repr(sample.value)
     return values
 
 
@@ -94,7 +95,7 @@ def test_the_alerts_that_fire_are_those_that_the_scenario_calls_for(
         ],
     }
     document = {"rule_files": ["alerts.yml"], "evaluation_interval": f"{STEP}s", "tests": [test]}
-    (tmp_path / "scene.yml").write_text(yaml.safe_dump(document, width=100_000))
+    (tmp_path / "scene.yml").write_text(json.dumps(document))
     command = ["promtool", "test", "rules", str(tmp_path / "scene.yml")]
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
