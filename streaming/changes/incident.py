@@ -72,6 +72,7 @@ class Incident:
     disks: set[int] = field(default_factory=set)
     downs: list[BrokerAbsence] = field(default_factory=list)
     unclean_left: set[int] = field(default_factory=set)
+    """Who led last before an unclean election, and the lost brokers that could have led."""
     harmed_by: set[int] = field(default_factory=set)
     """Brokers whose removal began to refuse writes, or left nobody to lead."""
     overdue: set[int] = field(default_factory=set)
@@ -114,6 +115,12 @@ class Incident:
     def is_only_lag(self) -> bool:
         """Whether it has shown nothing graver than lag."""
         return self.base is Family.LAG and not self.lost
+
+    @property
+    def only_report(self) -> LagReport | None:
+        """The report of lag if all are of one leader about one follower."""
+        reports = [pair for pair in self.departures if pair[0] != NO_LEADER]
+        return reports[0] if len(reports) == 1 else None
 
     def holds(self, key: TopicPartition, brokers: Iterable[int]) -> bool:
         """Return whether a partition lacks one of these brokers because of this incident."""
@@ -182,7 +189,8 @@ class Incident:
         """Record that a leader expelled followers; return whether the report is the first of its kind."""
         if self.episode is None:
             self.episode = LagEpisode(began=row.time, seen=row.time, follows_others=follows_others)
-        return self.episode.add_report(row.leader, row.left, row.isr, row.time)
+        is_shrunk = (row.topic_id, row.partition) in self.held
+        return self.episode.add_report(row.leader, row.left, row.isr, row.time, is_shrunk=is_shrunk)
 
     def release(self) -> None:
         """Forget the degraded partitions: another incident has taken them over."""

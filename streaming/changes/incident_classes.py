@@ -59,12 +59,15 @@ def _verdict(incident: Incident, times: ConfiguredTimes) -> IncidentClass:
 def suspects_of(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -> dict[int, float]:
     """Return the brokers to blame, each with a score from 0 to 1 (``suspects.score``).
 
-    Who was stopped by an order is named, and to blame for nothing. A lost link is as much one's fault as the other's.
+    Who was stopped by an order is named, and to blame for nothing. A lost link is as much one's fault as the other's,
+    and where one leader removed one follower that follows nobody else, no record shows which of the two is slow.
     """
     suspects = _suspects(incident, kind, times)
     if kind in PLANNED_CLASSES:
         return dict.fromkeys(suspects, 0.0)
-    if kind is IncidentClass.LINK_FAILURE:
+    is_either = kind is IncidentClass.SLOW_FOLLOWER and incident.only_report is not None
+    if is_either or kind is IncidentClass.LINK_FAILURE:
+        suspects = tuple(sorted(incident.only_report or suspects))
         return {broker: 1 / len(suspects) for broker in suspects}
     total = sum(incident.departures.values())
     scores: dict[int, float] = {}
@@ -96,10 +99,10 @@ def _suspects(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -
         return _lag_suspects(incident, kind, times)
     if kind in (IncidentClass.BROKER_LOSS, IncidentClass.RACK_LOSS):
         return tuple(sorted(incident.lost or incident.overdue))
-    if kind is IncidentClass.UNSAFE_SHUTDOWN:
-        return tuple(sorted(incident.planned))
     away = incident.lost | incident.planned
-    return tuple(sorted(away or incident.unclean_left))
+    if kind is IncidentClass.UNCLEAN_ELECTION:
+        away = incident.unclean_left or away
+    return tuple(sorted(incident.planned if kind is IncidentClass.UNSAFE_SHUTDOWN else away))
 
 
 def _lag_suspects(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -> tuple[int, ...]:

@@ -68,14 +68,15 @@ def _written_episode(episode: LagEpisode | None) -> dict[str, Any] | None:
         return None
     values = {item.name: getattr(episode, item.name) for item in fields(episode)}
     spoken = [[*pair, *times] for pair, times in sorted(episode.spoken.items())]
-    return {**values, "spoken": spoken, "kept": sorted(episode.kept)}
+    return {**values, "spoken": spoken, "kept": [[*pair, count] for pair, count in sorted(episode.kept.items())]}
 
 
 def _read_episode(document: dict[str, Any] | None) -> LagEpisode | None:
     if document is None:
         return None
     spoken = {(reporter, follower): (first, last) for reporter, follower, first, last in document["spoken"]}
-    return LagEpisode(**{**document, "spoken": spoken, "kept": {(one, other) for one, other in document["kept"]}})
+    kept = Counter({(one, other): sum(count) or 1 for one, other, *count in document["kept"]})  # older ones: no counts
+    return LagEpisode(**{**document, "spoken": spoken, "kept": kept})
 
 
 def _written_held(incident: Incident) -> list[list[Any]]:

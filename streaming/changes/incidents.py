@@ -144,7 +144,7 @@ class IncidentFold:
         elif family is Family.DISK:
             incident.disks.update(gone)
         elif family is Family.UNCLEAN:
-            incident.unclean_left.update(gone)
+            incident.unclean_left.update(gone, incident.lost.intersection(row.replicas))
         elif FAMILY_OF.get(row.cause or "") is Family.LAG:  # announced, and still up
             incident.planned.update(gone)
         else:

@@ -40,8 +40,9 @@ class LagEpisode:
     seen: int
     spoken: dict[LagReport, tuple[int, int]] = field(default_factory=dict)
     """First and last time of each report."""
-    kept: set[LagReport] = field(default_factory=set)
-    """Pairs of leader and follower that stayed in sync while the leader expelled another one; the smaller id first."""
+    kept: Counter[LagReport] = field(default_factory=Counter)
+    """Pairs of leader and follower that stayed in sync where the leader expelled another one, and in how many ISRs; the
+    smaller id first."""
     torn_at: int | None = None
     """When reports first went both ways between two groups of brokers."""
     rejoined_at: int | None = None
@@ -51,20 +52,32 @@ class LagEpisode:
     follows_others: bool = False
     """Whether the follower of the first report is in the ISR of other leaders."""
 
-    def add_report(self, reporter: int, followers: Iterable[int], isr: Iterable[int], moment: int) -> bool:
-        """Record one shrunk ISR; return whether it is the first of its kind."""
-        pairs = len(self.spoken)
+    def add_report(
+        self, reporter: int, followers: Iterable[int], isr: Iterable[int], moment: int, *, is_shrunk: bool
+    ) -> bool:
+        """Record one shrunk ISR; return whether it shows anything new.
+
+        ``is_shrunk``: it was shrunk before, so whoever leaves it now had been kept there.
+        """
+        is_new = False
         for broker in followers:
             first, _ = self.spoken.get((reporter, broker), (moment, moment))
+            is_new |= (reporter, broker) not in self.spoken
             self.spoken[reporter, broker] = (first, moment)
-        kept = len(self.kept)
-        self.kept.update((min(reporter, broker), max(reporter, broker)) for broker in isr if broker != reporter)
+        changed, step = (followers, -1) if is_shrunk else (isr, 1)
+        for broker in changed:
+            if broker != reporter:
+                pair = (min(reporter, broker), max(reporter, broker))
+                was, self.kept[pair] = self.kept[pair] > 0, self.kept[pair] + step
+                is_new |= was != (self.kept[pair] > 0)
         self.seen = max(self.seen, moment)
         self.removed_again |= self.rejoined_at is not None
-        is_new = (pairs, kept) != (len(self.spoken), len(self.kept))
         if is_new and self.torn_at is None and self.sides():
             self.torn_at = moment
         return is_new
+
+    def _in_sync(self) -> set[LagReport]:
+        return {pair for pair, count in self.kept.items() if count > 0}
 
     def rejoin(self, leader: int, brokers: Iterable[int], moment: int) -> None:
         """Record that followers rejoined an ISR."""
@@ -105,23 +118,33 @@ class LagEpisode:
         return tuple(sorted(broker for broker in reporters if self._has_stalled(broker, times)))
 
     def is_split(self, times: ConfiguredTimes) -> bool:
-        """Return whether all reports are those of one cut, for longer than a leader takes to recover from a stall."""
+        """Return whether all reports are those of one cut, and not those of one leader that recovers from a stall."""
         if self.torn_at is None or self.removed_again or len({frozenset(pair) for pair in self.spoken}) == 1:
             return False
         is_one_cut = self.torn_at - self.began <= times.replica_lag_time
-        is_lasting = (self.rejoined_at or self.seen) - self.torn_at >= times.rejoined_at_once
+        is_about_one = any(all(broker in pair for pair in self.spoken) for broker in next(iter(self.spoken)))
+        is_lasting = not is_about_one or (self.rejoined_at or self.seen) - self.torn_at >= times.rejoined_at_once
         is_one_return = self.rejoined_at is None or self.seen - self.rejoined_at <= self._catching_up(times)
         return is_one_cut and is_lasting and is_one_return and bool(self.sides())
 
     def sides(self) -> tuple[frozenset[int], ...]:
         """Return the two groups of brokers that report only each other, the smaller first; none unless both do."""
-        groups = _connected({broker for pair in (*self.spoken, *self.kept) for broker in pair}, self.kept)
+        groups = self._groups()
         side_of = _coloured(groups, self.spoken)
         ways = {(side_of[reporter], side_of[follower]) for reporter, follower in self.spoken if side_of}
         if len(ways) != 2 or any(one == other for one, other in ways):  # noqa: PLR2004 - there, and back
             return ()
         sides = (frozenset(broker for broker, side in side_of.items() if side == number) for number in (0, 1))
         return tuple(sorted(sides, key=lambda side: (len(side), sorted(side))))
+
+    def _groups(self) -> list[frozenset[int]]:
+        """Return the groups of brokers that keep up with each other, the smallest first."""
+        in_sync = self._in_sync()
+        return _connected({broker for pair in (*self.spoken, *in_sync) for broker in pair}, in_sync)
+
+    def is_torn_in_two(self) -> bool:
+        """Return whether every broker is on one of two sides, and each side reports the other."""
+        return len(self._groups()) == 2 and bool(self.sides())  # noqa: PLR2004 - the sides of a cut
 
     def _is_link(self) -> bool:
         """Return whether two brokers report each other and nobody else, or one the other that follows others well."""
@@ -178,16 +201,19 @@ def merged_episode(one: LagEpisode | None, other: LagEpisode | None) -> LagEpiso
     for pair, (first, last) in other.spoken.items():
         ours = spoken.get(pair, (first, last))
         spoken[pair] = (min(first, ours[0]), max(last, ours[1]))
-    return LagEpisode(
+    merged = LagEpisode(
         began=min(one.began, other.began),
         seen=max(one.seen, other.seen),
         spoken=spoken,
-        kept=one.kept | other.kept,
+        kept=one.kept + other.kept,
         torn_at=_earlier(one.torn_at, other.torn_at),
         rejoined_at=_earlier(one.rejoined_at, other.rejoined_at),
         removed_again=one.removed_again or other.removed_again,
         follows_others=one.follows_others or other.follows_others,
     )
+    if merged.torn_at is None and merged.is_torn_in_two():
+        merged.torn_at = max(one.began, other.began)
+    return merged
 
 
 def _earlier(one: int | None, other: int | None) -> int | None:

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from collections import Counter
+
+from streaming.changes.configured_times import ConfiguredTimes
 from streaming.changes.lag_attribution import LagEpisode, merged_episode
+from streaming.contracts.incidents import IncidentClass
 
 
 def test_an_episode_remembers_when_an_expelled_follower_first_rejoined() -> None:
     episode = LagEpisode(began=10, seen=10)
-    episode.add_report(1, [2], (1, 3), 10)
+    episode.add_report(1, [2], (1, 3), 10, is_shrunk=False)
 
     episode.rejoin(1, [3], 20)
     assert episode.rejoined_at is None, "it was never expelled"
@@ -18,22 +22,27 @@ def test_an_episode_remembers_when_an_expelled_follower_first_rejoined() -> None
 def test_an_episode_remembers_who_stayed_in_sync_whichever_id_is_smaller() -> None:
     episode = LagEpisode(began=10, seen=10)
 
-    episode.add_report(2, [4], (1, 2, 3), 10)
+    episode.add_report(2, [4], (1, 2, 3), 10, is_shrunk=False)
 
-    assert episode.kept == {(1, 2), (2, 3)}
+    assert episode.kept == {(1, 2): 1, (2, 3): 1}
 
 
 def test_a_merged_episode_spans_both_and_keeps_what_happened_first_and_last() -> None:
     one = LagEpisode(
-        began=10, seen=50, spoken={(1, 2): (10, 40), (2, 1): (20, 20)}, kept={(1, 3)}, torn_at=20, rejoined_at=50
+        began=10,
+        seen=50,
+        spoken={(1, 2): (10, 40), (2, 1): (20, 20)},
+        kept=Counter([(1, 3)]),
+        torn_at=20,
+        rejoined_at=50,
     )
     other = LagEpisode(
-        began=15, seen=45, spoken={(1, 2): (15, 45), (3, 1): (30, 30)}, kept={(2, 3)}, rejoined_at=45,
+        began=15, seen=45, spoken={(1, 2): (15, 45), (3, 1): (30, 30)}, kept=Counter([(2, 3)]), rejoined_at=45,
         removed_again=True, follows_others=True,
     )  # fmt: skip
     both = LagEpisode(
-        began=10, seen=50, spoken={(1, 2): (10, 45), (2, 1): (20, 20), (3, 1): (30, 30)}, kept={(1, 3), (2, 3)},
-        torn_at=20, rejoined_at=45, removed_again=True, follows_others=True,
+        began=10, seen=50, spoken={(1, 2): (10, 45), (2, 1): (20, 20), (3, 1): (30, 30)},
+        kept=Counter([(1, 3), (2, 3)]), torn_at=20, rejoined_at=45, removed_again=True, follows_others=True,
     )  # fmt: skip
 
     assert merged_episode(one, other) == both
@@ -46,7 +55,53 @@ def test_a_merged_episode_spans_both_and_keeps_what_happened_first_and_last() ->
 def test_the_sides_of_a_split_are_the_groups_that_report_only_each_other_the_smaller_first() -> None:
     reports = {(1, 3): (10, 10), (3, 1): (11, 11), (1, 4): (12, 12), (4, 1): (13, 13)}
 
-    assert LagEpisode(began=10, seen=20, spoken=reports, kept={(3, 4)}).sides() == (frozenset({1}), frozenset({3, 4}))
+    assert LagEpisode(began=10, seen=20, spoken=reports, kept=Counter([(3, 4)])).sides() == (
+        frozenset({1}),
+        frozenset({3, 4}),
+    )
     assert LagEpisode(began=10, seen=20, spoken={(1, 3): (10, 10)}).sides() == (), "only one of them reports"
     among = {**reports, (3, 4): (14, 14)}
-    assert LagEpisode(began=10, seen=20, spoken=among, kept={(3, 4)}).sides() == (), "within a side"
+    assert LagEpisode(began=10, seen=20, spoken=among, kept=Counter([(3, 4)])).sides() == (), "within a side"
+
+
+def test_who_leaves_an_isr_later_was_not_kept_there() -> None:
+    episode = LagEpisode(began=10, seen=10)
+    episode.add_report(1, [2], (1, 3, 4), 10, is_shrunk=False)
+    episode.add_report(3, [1], (3, 4), 11, is_shrunk=False)
+    assert episode.sides() == (), "3 still follows 1"
+
+    episode.add_report(1, [3], (1, 4), 20, is_shrunk=True)
+    episode.add_report(1, [4], (1,), 21, is_shrunk=True)
+    episode.add_report(2, [1], (2, 3), 22, is_shrunk=False)
+
+    assert episode.sides() == (frozenset({1}), frozenset({2, 3, 4}))
+    assert episode.torn_at == 21
+
+
+def test_reports_of_two_pairs_are_of_one_cut_where_who_keeps_up_leaves_no_third_group() -> None:
+    one, other, apart = LagEpisode(began=10, seen=10), LagEpisode(began=12, seen=12), LagEpisode(began=12, seen=12)
+    one.add_report(4, [3], (4, 2), 10, is_shrunk=False)
+    other.add_report(1, [2], (1, 3), 12, is_shrunk=False)
+    apart.add_report(1, [5], (1, 6), 12, is_shrunk=False)
+
+    cut, links = merged_episode(one, other), merged_episode(one, apart)
+
+    assert cut is not None
+    assert (cut.torn_at, cut.sides()) == (12, (frozenset({1, 3}), frozenset({2, 4})))
+    assert links is not None
+    assert links.torn_at is None
+
+
+def test_a_short_cut_between_groups_is_a_split_but_what_is_about_one_broker_must_last() -> None:
+    of_groups = LagEpisode(began=10, seen=10)
+    of_groups.add_report(1, [2], (1, 3), 10, is_shrunk=False)
+    of_groups.add_report(4, [3], (4, 2), 11, is_shrunk=False)
+    of_one = LagEpisode(began=10, seen=10)
+    of_one.add_report(1, [2], (1, 3), 10, is_shrunk=False)
+    of_one.add_report(2, [3], (2,), 11, is_shrunk=False)
+    for episode in (of_groups, of_one):
+        episode.rejoin(1, [2], 12)
+
+    found = [episode.verdict(ConfiguredTimes()) for episode in (of_groups, of_one)]
+
+    assert found == [IncidentClass.NETWORK_SPLIT, IncidentClass.SLOW_FOLLOWER]
