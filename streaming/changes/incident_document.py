@@ -75,7 +75,9 @@ def _read_episode(document: dict[str, Any] | None) -> LagEpisode | None:
     if document is None:
         return None
     spoken = {(reporter, follower): (first, last) for reporter, follower, first, last in document["spoken"]}
-    kept = Counter({(one, other): sum(count) or 1 for one, other, *count in document["kept"]})  # older ones: no counts
+    kept = Counter(
+        {(one, other): count[0] if count else 1 for one, other, *count in document["kept"]}
+    )  # older ones: no counts
     return LagEpisode(**{**document, "spoken": spoken, "kept": kept})
 
 

@@ -122,8 +122,8 @@ class LagEpisode:
         if self.torn_at is None or self.removed_again or len({frozenset(pair) for pair in self.spoken}) == 1:
             return False
         is_one_cut = self.torn_at - self.began <= times.replica_lag_time
-        is_about_one = any(all(broker in pair for pair in self.spoken) for broker in next(iter(self.spoken)))
-        is_lasting = not is_about_one or (self.rejoined_at or self.seen) - self.torn_at >= times.rejoined_at_once
+        is_lasting = (self.rejoined_at or self.seen) - self.torn_at >= times.rejoined_at_once
+        is_lasting |= not any(self._may_have_stalled(broker, times) for broker in next(iter(self.spoken)))
         is_one_return = self.rejoined_at is None or self.seen - self.rejoined_at <= self._catching_up(times)
         return is_one_cut and is_lasting and is_one_return and bool(self.sides())
 
@@ -149,6 +149,13 @@ class LagEpisode:
     def _is_link(self) -> bool:
         """Return whether two brokers report each other and nobody else, or one the other that follows others well."""
         return len({frozenset(pair) for pair in self.spoken}) == 1 and (len(self.spoken) > 1 or self.follows_others)
+
+    def _may_have_stalled(self, broker: int, times: ConfiguredTimes) -> bool:
+        """Return whether a broker is in every report, and first as the one that was removed."""
+        by = [first for (reporter, _), (first, _) in self.spoken.items() if reporter == broker]
+        against = [first for (_, follower), (first, _) in self.spoken.items() if follower == broker]
+        is_about_it = len(by) + len(against) == len(self.spoken)
+        return is_about_it and (not by or not against or min(by) > min(against) + times.fetch_backoff)
 
     def _has_stalled(self, broker: int, times: ConfiguredTimes) -> bool:
         """Return whether a broker is in every report, last as the reporter, and recovered soon."""

@@ -92,16 +92,17 @@ def test_reports_of_two_pairs_are_of_one_cut_where_who_keeps_up_leaves_no_third_
     assert links.torn_at is None
 
 
-def test_a_short_cut_between_groups_is_a_split_but_what_is_about_one_broker_must_last() -> None:
-    of_groups = LagEpisode(began=10, seen=10)
-    of_groups.add_report(1, [2], (1, 3), 10, is_shrunk=False)
-    of_groups.add_report(4, [3], (4, 2), 11, is_shrunk=False)
-    of_one = LagEpisode(began=10, seen=10)
-    of_one.add_report(1, [2], (1, 3), 10, is_shrunk=False)
-    of_one.add_report(2, [3], (2,), 11, is_shrunk=False)
-    for episode in (of_groups, of_one):
-        episode.rejoin(1, [2], 12)
+def test_a_short_cut_is_a_split_unless_one_broker_may_have_stood_still() -> None:
+    second = 1_000_000
+    of_groups, of_one, of_one_late = (LagEpisode(began=0, seen=0) for _ in range(3))
+    of_groups.add_report(1, [2], (1, 3), 0, is_shrunk=False)
+    of_groups.add_report(4, [3], (4, 2), 2 * second, is_shrunk=False)
+    for episode, late in ((of_one, 0), (of_one_late, 2 * second)):
+        episode.add_report(1, [2], (1, 3), 0, is_shrunk=False)
+        episode.add_report(2, [3], (2,), late, is_shrunk=False)
+    for episode in (of_groups, of_one, of_one_late):
+        episode.rejoin(1, [2], 3 * second - 1)
 
-    found = [episode.verdict(ConfiguredTimes()) for episode in (of_groups, of_one)]
+    found = [episode.verdict(ConfiguredTimes()) for episode in (of_groups, of_one, of_one_late)]
 
-    assert found == [IncidentClass.NETWORK_SPLIT, IncidentClass.SLOW_FOLLOWER]
+    assert found == [IncidentClass.NETWORK_SPLIT, IncidentClass.NETWORK_SPLIT, IncidentClass.LEADER_STALL]

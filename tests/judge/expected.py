@@ -42,6 +42,8 @@ _GONE: Final = frozenset({Cause.FENCED, Cause.RESTART, Cause.UNCLEAN_RESTART})
 _LOSSES: Final = frozenset({"broker_loss", "rack_loss", "unclean_election"})
 _LAG: Final = frozenset({Cause.LAG, Cause.LEADER_STALL})
 _FAILOVER_SECONDS: Final = 15.0
+_SHOWN: Final = 2
+"""Expired sessions of brokers whose stop is proven: what follows two others by as much is one, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,8 @@ def _expected(play: Play, one: Trouble, effect: Effect) -> ExpectedIncident | No
     if outcome is None or outcome.kind is None:
         return None
     must, may = _SUSPECTS[outcome.suspects](play, one, effect)
-    unproven = _unproven(play, one, effect) if outcome.kind in TABLE.planned else frozenset()
+    is_ordered = outcome.kind in TABLE.planned or outcome.kind == "unsafe_shutdown"
+    unproven = _unproven(play, one, effect) if is_ordered else frozenset()
     also = tuple(kind for kind in outcome.also if _ONLY_IF[outcome.only_if](play, one, effect, kind))
     is_benign = outcome.kind in TABLE.planned
     is_disputed = is_benign and bool(effect.beside)
@@ -122,13 +125,29 @@ def _expected(play: Play, one: Trouble, effect: Effect) -> ExpectedIncident | No
 
 
 def _unproven(play: Play, one: Trouble, effect: Effect) -> frozenset[BrokerId]:
-    """Give the brokers that led nothing when they were stopped, and were back before their session ended."""
+    """Give the brokers that led nothing when they were stopped, and whose stop no record proves.
+
+    They were back before their session ended; or no record proves that the controllers keep the session of a stopped
+    broker (4.0), or the log has not yet shown how long a session is.
+    """
     constants = play.scenario.constants
     session = (constants.broker_session_timeout_ms + constants.session_check_ms + constants.start_up_ms) / 1_000
+    shown = [
+        absence.stopped
+        for trouble in play.troubles
+        for absence in trouble.absences
+        if absence.started - absence.stopped > session
+        and (absence.broker in effect.led or any(state.leader == absence.broker for state in play.before.values()))
+    ]
     return frozenset(
         absence.broker
         for absence in one.absences
-        if absence.broker not in effect.led and absence.started - absence.stopped <= session
+        if absence.broker not in effect.led
+        and (
+            absence.started - absence.stopped <= session
+            or not constants.eligible_leader_replicas
+            or sum(stopped < absence.stopped for stopped in shown) < _SHOWN
+        )
     )
 
 
