@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from streaming.contracts.codec import encode
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.observations import CLUSTER_TIMES, SnapshotReason, SourceKind
+from streaming.contracts.observations import CLUSTER_TIMES, DISKLESS, MIN_ISR, SnapshotReason, SourceKind
 from streaming.sources.simulated import Scenario, SimulatedSource, TraceEntry, load_scenario
 from streaming.sources.simulated.fault import Action, Fault
 from streaming.sources.simulated.scenario import Placement, TopicPlan
@@ -91,7 +91,7 @@ def test_the_first_poll_begins_with_a_snapshot_of_everything() -> None:
     assert end.partition_counts == (12, 12)
     assert end.brokers == (1, 2, 3)
     assert len(of_kind(observations, "partition")) == 24
-    assert {config.key for config in of_kind(observations, "config")} == {"min.insync.replicas", *CLUSTER_TIMES}
+    assert {config.key for config in of_kind(observations, "config")} == {MIN_ISR, DISKLESS, *CLUSTER_TIMES}
     assert it.trace() == ()
 
 
