@@ -133,6 +133,26 @@ def test_two_brokers_that_do_not_reach_each_other_have_lost_their_link() -> None
     )  # fmt: skip
 
 
+def test_where_one_leader_alone_removed_a_follower_that_follows_nobody_else_either_may_be_at_fault() -> None:
+    (row,) = standing(played(cut([3], [1], 10, 60), 120, partitions=1, assignments=[[1, 2, 3]]))
+
+    assert (row["incident_class"], row["suspects"]) == (
+        "slow_follower", [{"broker": 1, "score": 0.5}, {"broker": 3, "score": 0.5}],
+    )  # fmt: skip
+    assert row["summary"].startswith("broker 3 could not keep up with broker 1, and one of the two may be at fault")
+
+
+def test_an_unclean_election_blames_who_led_last_and_not_another_broker_that_was_lost_with_it() -> None:
+    faults = [*of("kill", 2, at=10), *of("kill", 1, 5, at=30), *of("start", 2, at=60), *of("start", 1, 5, at=90)]
+
+    rows = played(
+        faults, 140, partitions=2, assignments=[[1, 2], [5, 6]], replication_factor=2, min_insync_replicas=1,
+        unclean_leader_election=True,
+    )  # fmt: skip
+
+    assert ("unclean_election", [1]) in named(rows)
+
+
 def test_clean_stops_in_turn_that_the_log_proves_late_are_one_rolling_restart() -> None:
     leads_nothing = [[1, 2, 3], [1, 3, 2], [2, 1, 4], [2, 4, 1]] * 3
     faults = [*restart("stop", 3, 10, 20), *restart("stop", 4, 60, 20)]
