@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import ClusterId, Micros
-from streaming.contracts.observations import Channel
+from streaming.contracts.observations import DISKLESS, Channel, ConfigObserved, PartitionObserved
 from streaming.contracts.samples import GroupOffsetsObserved, QuorumMemberObserved, ReplicaOffsetsObserved
 from streaming.contracts.tables import QUARANTINE
 from streaming.errors import TableRefused
@@ -48,6 +49,17 @@ def published(observations: Iterable[Observation], start: int = 0) -> list[dict[
     ]
 
 
+def diskless_for_a_while(told: list[Observation]) -> Iterable[Observation]:
+    """Configure the one topic of a story as diskless, and later as replicated again."""
+    (config,) = (it for it in told if isinstance(it, ConfigObserved))
+    for place, value in ((60, None), (20, "true")):
+        at = next(it for it in told[place:] if isinstance(it, PartitionObserved))
+        times = {name: getattr(at, name) for name in ("occurred_not_before", "occurred_not_after", "collected_at")}
+        flag = replace(config, key=DISKLESS, value=value, metadata_offset=at.metadata_offset, **times)
+        told.insert(told.index(at), flag)
+    return (replace(it, sequence=number) for number, it in enumerate(told, start=1))
+
+
 def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
     return spark.createDataFrame(rows, bus_schema())
 
@@ -71,7 +83,7 @@ def project(directory: Path, mode: str) -> None:
 def test_both_modes_write_the_same_changes_and_each_goes_on_after_the_other(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    story = published(long_story(seed=11, steps=80))
+    story = published(diskless_for_a_while(long_story(seed=11, steps=80)))
     story.insert(40, {"source": "metadata_log:a", "position": 10_000, "payload": b"\x00", "damage": "checksum"})
     for position, row in enumerate(story):
         row["position"] = position
@@ -91,6 +103,7 @@ def test_both_modes_write_the_same_changes_and_each_goes_on_after_the_other(
     alone.projections.project(alone.shared)
 
     assert rows(mixed, "partition_changes") == rows(driver, "partition_changes")
+    assert {row["after"]["is_diskless"] for row in rows(mixed, "partition_changes") if row["after"]} == {True, False}
     assert DistributedReplicationBatch(mixed, buckets=3).sources()[0] == alone.sources()[0]
     for table in DERIVED:
         assert rows(mixed, table) == rows(driver, table), table
