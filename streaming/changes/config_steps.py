@@ -39,7 +39,7 @@ def configured(observed: ConfigObserved, draft: Draft) -> None:
         return
     is_removed = is_log and value.value is None
     configs = {key: value, **dict.fromkeys(_outdated(key, draft) if is_removed else (), UNSET)}
-    draft.touched.configs.update(configs)
+    draft.put_configs(configs)
     cluster = draft.cluster(observed)
     draft.put_cluster(cluster)
     draft.changes.append(

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from streaming.changes.state import ReplicationState
+from streaming.changes.topic_configs import topic_config
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import ClusterState, SourceState
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from streaming.changes.change import Change
     from streaming.changes.listed import ListedPartitions
+    from streaming.changes.topic_configs import TopicConfig
     from streaming.contracts.blocks import PartitionsObserved
     from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
     from streaming.contracts.observations import Observation
@@ -30,6 +32,7 @@ class Draft:
         self.dropped: list[Observation] = []
         self.first_of_shape: dict[tuple[Any, ...], PartitionState] = {}
         self.primary_before = SourceKind.NONE  # before the observation that is being applied
+        self._topic_configs: dict[tuple[ClusterId, str], TopicConfig] = {}
         self.next_lapse: dict[ClusterId, Micros | None] = {}
 
     def partition(self, cluster_id: ClusterId, topic_id: TopicId, number: int) -> PartitionState | None:
@@ -102,6 +105,18 @@ class Draft:
     def config(self, key: ConfigKey) -> ConfigValue | None:
         """Look one configured value up."""
         return self.touched.configs.get(key) or self._before.configs.get(key)
+
+    def topic_config(self, cluster_id: ClusterId, topic: str) -> TopicConfig:
+        """Return what is configured for a topic; each of its partitions asks for it with each change."""
+        config = self._topic_configs.get((cluster_id, topic))
+        if config is None:
+            config = self._topic_configs[cluster_id, topic] = topic_config(self.config, cluster_id, topic)
+        return config
+
+    def put_configs(self, configs: Mapping[ConfigKey, ConfigValue]) -> None:
+        """Remember configured values."""
+        self.touched.configs.update(configs)
+        self._topic_configs.clear()
 
     def config_keys(self) -> list[ConfigKey]:
         """List the configured values of all clusters, in a stable order."""

@@ -10,7 +10,6 @@ from streaming.changes.change import Change
 from streaming.changes.invariants import violations
 from streaming.changes.listed import ListedPartitions
 from streaming.changes.partition_events import IsrStep, events_between, isr_step, updated_totals, with_event_ids
-from streaming.changes.topic_configs import topic_config
 from streaming.contracts.blocks import shape_of
 from streaming.contracts.events import Cause, EventKind, Evidence, Subject
 from streaming.contracts.observations import ConfigOrigin, Observation
@@ -29,7 +28,7 @@ AnyObservation = TypeVar("AnyObservation", bound=Observation)
 
 def appeared(before: PartitionState | None, observed: PartitionObserved, draft: Draft) -> None:
     """Add a partition that is new (created, or observed for the first time), or that exists again."""
-    config = topic_config(draft.config, observed.cluster_id, observed.topic)
+    config = draft.topic_config(observed.cluster_id, observed.topic)
     after = partitions.first_state(observed, config)
     after = after._replace(unobserved_micros=draft.cluster(observed).unobserved_micros)
     observed = _since_last_observation(observed, draft)
@@ -70,7 +69,7 @@ def listed(block: PartitionsObserved, draft: Draft) -> None:
     Nothing is known of what was before, so there is no event and no cause. All that differs between two partitions of
     one shape is what identifies them, and their epochs.
     """
-    config = topic_config(draft.config, block.cluster_id, block.topic)
+    config = draft.topic_config(block.cluster_id, block.topic)
     observed = _since_last_observation(block, draft)
     of_report = (block.cluster_id, block.cluster, block.authority, block.occurred_not_after, block.metadata_offset)
     shapes = []
@@ -99,7 +98,7 @@ def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -
         if not _is_gap_of_all(cluster):
             base = partitions.with_unobserved_gap(base, last_seen, observed.occurred_not_after)
         observed = replace(observed, occurred_not_before=min(last_seen, observed.occurred_not_before))
-    after = partitions.next_state(base, observed, topic_config(draft.config, observed.cluster_id, observed.topic))
+    after = partitions.next_state(base, observed, draft.topic_config(observed.cluster_id, observed.topic))
     cause, evidence = observed.cause, observed.evidence
     if cause is None:
         cause, evidence = Cause.UNKNOWN, Evidence.INFERRED
@@ -206,7 +205,7 @@ def _cause_columns(cause: Cause | None, evidence: Evidence | None, observed: Obs
 def reconfigured(topic_id: TopicId, observed: ConfigObserved, draft: Draft) -> None:
     """Apply a new configuration to the partitions of a topic; where it stays the same, there is no change."""
     for before in draft.partitions_of(observed.cluster_id, topic_id):
-        config = topic_config(draft.config, before.cluster_id, before.topic)
+        config = draft.topic_config(before.cluster_id, before.topic)
         if before.is_deleted or config == (before.min_isr_configured, before.is_diskless):
             continue
         base = partitions.settled(before, draft.cluster(observed))

@@ -280,3 +280,20 @@ def test_changes_of_other_topics_do_not_write_the_diskless_ones_again(story: Sto
     written = [row["cluster_after"]["diskless_topics"] for row in rows if row["cluster_after"] is not None]
     assert written
     assert not any(written), "a change carries only what it configures"
+
+
+def test_the_configuration_counts_from_its_place_within_a_batch(story: Story) -> None:
+    story.config("2")
+    story.snapshot([{}])
+    story.later().config("true", key=DISKLESS)
+    story.partition(1, isr=(1,))
+    story.later().config("false", key=DISKLESS)
+    story.later().partition(1, isr=(2,), leader=2, partition_epoch=1, leader_epoch=1, **LAG)
+    state, batch = ReplicationState(), ReplicationState()
+    for observed in story.seen:
+        state.apply(fold(state, [observed]).touched)
+
+    batch.apply(fold(batch, story.seen).touched)
+
+    assert list(batch.partitions()) == list(state.partitions())
+    assert [(each.is_diskless, each.isr_shrinks) for each in batch.partitions()] == [(False, 0), (False, 1)]
