@@ -69,6 +69,8 @@ class Incident:
     lost: set[int] = field(default_factory=set)
     lost_at: int = 0
     planned: set[int] = field(default_factory=set)
+    announced: set[int] = field(default_factory=set)
+    """Of those, the ones that left ISRs while work on them was announced, and not by a clean stop."""
     disks: set[int] = field(default_factory=set)
     downs: list[BrokerAbsence] = field(default_factory=list)
     unclean_left: set[int] = field(default_factory=set)
@@ -266,6 +268,7 @@ class Incident:
         for name in (
             "lost",
             "planned",
+            "announced",
             "disks",
             "unclean_left",
             "harmed_by",

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _SETS: Final = frozenset({
-    "lost", "planned", "disks", "unclean_left", "harmed_by", "overdue", "controllers", "refused", "leaderless",
+    "lost", "planned", "announced", "disks", "unclean_left", "harmed_by", "overdue", "controllers", "refused",
+    "leaderless",
 })  # fmt: skip
 _COUNTERS: Final = frozenset({"blamed", "verdicts", "causes", "counts"})
 

@@ -94,6 +94,8 @@ def _facts(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -
     )
     if kind is IncidentClass.BROKER_LOSS and not incident.lost:
         what = f"{_brokers(suspects)} did not come back from a clean stop"
+    if kind is IncidentClass.CONTROLLED_SHUTDOWN and incident.announced:
+        what = f"planned work on {_brokers(suspects)} was announced"
     if kind is IncidentClass.SLOW_FOLLOWER and incident.only_report is not None:
         leader, follower = incident.only_report
         what = f"broker {follower} could not keep up with broker {leader}, and one of the two may be at fault"

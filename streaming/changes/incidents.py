@@ -93,14 +93,15 @@ class IncidentFold:
 
     def partition(self, row: ChangeRow) -> None:
         """Apply a step of a partition."""
-        family, context = family_of(row), self.contexts[row.cluster_id]
-        gone, held_by = row.gone, None
-        if family is not None and gone and context.is_planned(gone, row.time):
-            family = announced(family)
+        proven, context = family_of(row), self.contexts[row.cluster_id]
+        gone, held_by, family = row.gone, None, proven
+        if proven is not None and gone and context.is_planned(gone, row.time):
+            family = announced(proven)
         if family is Family.MOVE:
             self._move(row)
         elif family is not None and gone:
             held_by = self._removed(family, gone, row)
+            held_by.announced.update(() if family is proven else gone)
         elif row.cause not in UNRELATED:
             if family is Family.PLANNED:
                 self._revise(row)

@@ -66,6 +66,11 @@ def named(rows: Sequence[ChangeRow]) -> list[tuple[str, list[int]]]:
     return [(row["incident_class"], [each["broker"] for each in row["suspects"]]) for row in standing]
 
 
+def summaries(rows: Sequence[ChangeRow]) -> list[str]:
+    table = table_of([rows], IncidentGaps()).values()
+    return [row["summary"].partition(":")[0] for row in table if row["merged_into"] is None]
+
+
 def crash(broker: int, at: float, seconds: float) -> list[Fault]:
     return [(at, "kill", {"broker": broker}), (at + seconds, "start", {"broker": broker})]
 
@@ -75,6 +80,13 @@ def test_a_crash_of_a_broker_whose_work_is_announced_is_planned_and_without_the_
 
     assert named(played(faults, 120, [(20, 100, 3)])) == [("controlled_shutdown", [3])]
     assert named(played(faults, 120, [])) == [("broker_loss", [3])]
+
+
+def test_the_summary_never_calls_a_crash_during_announced_work_a_clean_stop() -> None:
+    stop = [(30, "stop", {"broker": 3}), (50, "start", {"broker": 3})]
+
+    assert summaries(played(crash(3, 30, 20), 120, [(20, 100, 3)])) == ["planned work on broker 3 was announced"]
+    assert summaries(played(stop, 120, [(20, 100, 3)])) == ["broker 3 was stopped cleanly"]
 
 
 def test_of_another_broker_it_is_not_planned() -> None:
