@@ -20,6 +20,7 @@ Polling:
 
 - ``admin``                 polls the brokers, where the metadata log cannot be read
 - ``admin_metadata``        the cluster's metadata, requested by a thread of its own
+- ``admin_clients``         ends each client of librdkafka on a thread of ours
 - ``admin_view``            what one poll shows, and what changed since the one before
 - ``admin_configs``         ``min.insync.replicas`` as the brokers apply it, diskless topics, times of a broker
 - ``admin_offsets``         log positions, requested from each leader separately

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import Micros
+from streaming.sources.admin_clients import AdminClients
 from streaming.sources.admin_topic_ids import TopicIds
 from streaming.sources.admin_view import ClusterView, may_be_stale, read_view
 
@@ -24,6 +25,7 @@ _RECHECK_AFTER: Final = Micros(300_000)  # longer than a healthy broker lags beh
 _MAX_HOLD: Final = Micros(1_000_000)  # how long a view waits for the id of a new topic
 _SLOW_AFTER: Final = Micros(1_000_000)  # then another broker is asked, too
 _MAX_IN_FLIGHT: Final = 4
+_TIMEOUTS_KEPT: Final = 3  # a request waits for a thread for one of them at most, and takes as long
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,8 @@ class MetadataRound:
         name: str,
         seconds: float,
     ) -> None:
-        self.client = connect(bootstrap_servers)
-        self._connect = connect
+        self._clients = AdminClients(connect)
+        self.client = self._clients.made(bootstrap_servers)
         self._addresses = [address.strip() for address in bootstrap_servers.split(",")]
         self._next_address = 0
         self._cluster = cluster
@@ -78,6 +80,8 @@ class MetadataRound:
 
     def ask(self) -> None:
         """Send the request, unless one is in flight; to another broker while the last response may be stale."""
+        used = {self.client, *self._in_flight.values()}
+        self._clients.close_unused(used, monotonic(), int(_TIMEOUTS_KEPT * self._seconds * 1_000_000))
         if not self._in_flight:
             self._deadline = Micros(monotonic() + int(self._seconds * 1_000_000))
             self._submit(self._another() if self._suspects else self.client)
@@ -117,13 +121,16 @@ class MetadataRound:
         return replace(read, view=self._completed(view, before, frozenset(unsettled)))
 
     def close(self) -> None:
-        """Stop the threads; a request in flight ends by its own timeout."""
+        """Stop the threads and close the clients; a request in flight ends by its own timeout."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._clients.close()
 
     def _submit(self, client: AdminClient) -> None:
         self._requested_at = monotonic()
         seconds = (self._deadline - self._requested_at) / 1_000_000
-        self._in_flight[self._threads.submit(self._read, client, seconds)] = client
+        reading = self._threads.submit(self._read, client, seconds)
+        self._in_flight[reading] = client
+        self._clients.is_read_by(client, reading)
 
     def _read(self, client: AdminClient, seconds: float) -> Read:
         began = monotonic()
@@ -173,7 +180,7 @@ class MetadataRound:
     def _another(self) -> AdminClient:
         """Create a client for the next broker."""
         self._next_address += 1
-        return self._connect(self._addresses[self._next_address % len(self._addresses)])
+        return self._clients.made(self._addresses[self._next_address % len(self._addresses)])
 
     def _completed(self, view: ClusterView, before: ClusterView | None, unsettled: frozenset[str]) -> ClusterView:
         """Add the topic ids; a topic whose id is not settled stays as it was before."""

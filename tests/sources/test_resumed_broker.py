@@ -21,6 +21,15 @@ BROKERS = (1, 2, 3)
 ISRS = [(1, 2, 3), (1, 2), (1, 3), (2, 3), (1,), (2,)]
 
 
+class Client(SimpleNamespace):
+    """What is asked of a client of librdkafka; it needs no end."""
+
+    __hash__ = object.__hash__
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+
 class Moment(NamedTuple):
     """The true state of the cluster."""
 
@@ -37,7 +46,7 @@ class Brokers:
 
     def connect(self, addresses: str) -> Any:
         broker = int(addresses.rsplit(":", 1)[1])
-        return SimpleNamespace(
+        return Client(
             list_topics=lambda timeout: self._metadata(broker),  # noqa: ARG005 - as librdkafka names it
             describe_topics=lambda names, request_timeout: {"orders": _done()},  # noqa: ARG005 - the same
         )
