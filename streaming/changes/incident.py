@@ -166,8 +166,6 @@ class Incident:
         """
         key = (row.topic_id, row.partition)
         before = self.held.get(key, HEALTHY)
-        if before is HEALTHY and not missing:
-            return False
         back = row.isr if row.leader != NO_LEADER else ()
         now = still_missing(before.missing, tuple(missing), row.replicas, back)
         states = (row.is_under_replicated, row.is_under_min_isr, row.is_offline)

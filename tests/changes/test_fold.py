@@ -193,6 +193,52 @@ def test_a_broker_that_polls_stop_listing_is_taken_for_fenced(poll: Any) -> None
     assert [event.event for change in changes for event in change.events] == [EventKind.FENCED]
 
 
+def test_a_broker_that_a_full_report_of_the_log_does_not_list_is_unregistered(story: Any) -> None:
+    story.snapshot()
+    story.later().snapshot(brokers=(1, 2), reason=SnapshotReason.HISTORY_LOST)
+
+    state, changes = run(story.seen)
+
+    assert [broker.is_registered for broker in state.brokers.values()] == [True, True, False]
+    assert [event.event for change in changes for event in change.events] == [EventKind.UNREGISTERED]
+
+
+@pytest.mark.parametrize(
+    ("begun", "ended", "event"),
+    [
+        ({"adding_replicas": (4,), "replicas": (1, 2, 3, 4)}, (2, 3, 4), EventKind.REASSIGNMENT_COMPLETED),
+        ({"adding_replicas": (4,), "replicas": (1, 2, 3, 4)}, (1, 2, 3), EventKind.REASSIGNMENT_CANCELLED),
+        ({"removing_replicas": (3,)}, (1, 2), EventKind.REASSIGNMENT_COMPLETED),
+        ({"removing_replicas": (3,)}, (1, 2, 3), EventKind.REASSIGNMENT_COMPLETED),
+    ],
+)
+def test_a_reassignment_is_cancelled_if_what_it_added_is_gone_and_nothing_else_is(
+    story: Story, begun: dict[str, Any], ended: tuple[int, ...], event: EventKind
+) -> None:
+    story.snapshot()
+    story.later().partition(partition_epoch=1, **begun)
+    story.later().partition(partition_epoch=2, replicas=ended, isr=ended, leader=ended[0])
+
+    _, changes = run(story.seen)
+
+    told = [kind for kind in kinds(steps(changes)[-1]) if kind.startswith("reassignment")]
+    assert told == [event]
+
+
+def test_the_voters_of_the_primary_source_come_with_the_controller_and_those_of_another_source_alone(
+    story: Any,
+) -> None:
+    story.controller(101, 1)
+    story.snapshot()
+    story.later().controller(102, 2)
+    primary = replace(story.seen[-1], voters=(101, 102), caught_up=(102,))
+    other = replace(primary, source="quorum:a", authority=SourceKind.NONE, sequence=1, controller=103)
+
+    for told, controller in ((primary, 102), (other, 101)):
+        cluster = run([*story.seen[:-1], told])[0].clusters[ClusterId("cluster-1")]
+        assert (cluster.controller, cluster.quorum_voters) == (controller, (101, 102))
+
+
 def test_a_controller_that_fails_over_is_an_event(story: Any) -> None:
     story.controller(101, 1)
     story.snapshot()
@@ -354,6 +400,7 @@ def test_totals_outlive_a_topic_that_goes_and_comes_back_under_its_id(poll: Any)
     partition = next(state.partitions())
 
     assert (partition.is_deleted, partition.isr_shrinks, partition.under_replicated_seconds) == (False, 1, 10.0)
+    assert partition.change_number == 3, "changes of one id are numbered on: shrunk, deleted, there again"
 
 
 def test_an_older_snapshot_does_not_unregister_a_newer_broker(story: Any) -> None:

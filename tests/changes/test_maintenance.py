@@ -136,6 +136,26 @@ def test_work_that_runs_out_while_the_broker_is_down_overran_until_the_broker_is
     assert broker_of(played(merged(story.seen, desk.seen))[0]).maintenance_overran_at is None
 
 
+def test_work_that_overran_and_is_announced_again_is_planned_again_and_its_end_is_none(
+    story: Story, desk: Announcer
+) -> None:
+    story.snapshot()
+    desk.lease(10, 60)
+    story.later(20).broker(3, fenced=True)
+    beats(story, 61)
+    desk.end(70)
+    assert broker_of(played(merged(story.seen, desk.seen))[0]).maintenance_overran_at == START + 60 * SECOND
+    desk.lease(80, 200, lease="two")
+    assert broker_of(played(merged(story.seen, desk.seen))[0]).maintenance_overran_at is None
+
+
+def test_a_lease_whose_end_arrives_before_its_begin_never_holds(story: Story, desk: Announcer) -> None:
+    story.snapshot()
+    begin, end = desk.lease(10, 60), Announcer("maintenance:host-2").end(10)
+    state, changes = played([*story.seen, end, begin])
+    assert (kinds(changes), broker_of(state).maintenance_until) == ([], None)
+
+
 def test_a_lease_is_ended_early_for_good_also_while_a_command_still_renews_it(story: Story, desk: Announcer) -> None:
     story.snapshot()
     desk.lease(10, 70)

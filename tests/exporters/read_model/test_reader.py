@@ -203,6 +203,8 @@ def test_after_an_error_nothing_is_lost_because_everything_is_read_anew(
     with pytest.raises(OSError, match="disk"):
         reader.refresh()
     assert partitions(reader.snapshot)["orders", 0].isr == (1, 2, 3)
+    assert reader.statuses[0].error is not None
+    assert 0 <= reader.statuses[0].seconds < 60, "what the reading took until it failed"
     monkeypatch.undo()
     assert partitions(reader.refresh())["orders", 0].isr == (1, 3)
     assert reader.snapshot.clusters["id-of-main"].totals.isr_shrinks == 1
