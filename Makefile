@@ -86,8 +86,9 @@ generated: $(RUN_READY) ## render the dashboard and the alerts anew
 
 test: check jars tools ## check, then every test against real Spark, Kafka and Prometheus; no skips, WORKERS=2 at once
 	$(SAY) "Running every test"
+	@# A process of the tests that is aborted ends the run: with another one in its place xdist may wait for ever.
 	@ISRWATCH_NO_SKIPS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
-		--cov --random-order $(ARGS)
+		--max-worker-restart 0 --cov --random-order $(ARGS)
 
 bench: $(DEV_READY) jars ## measure on this machine, and print what was measured
 	@for bench in tests/benchmarks/[a-z]*.py; do \
