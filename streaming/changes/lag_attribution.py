@@ -155,7 +155,7 @@ class LagEpisode:
         by = [first for (reporter, _), (first, _) in self.spoken.items() if reporter == broker]
         against = [first for (_, follower), (first, _) in self.spoken.items() if follower == broker]
         is_about_it = len(by) + len(against) == len(self.spoken)
-        return is_about_it and (not by or not against or min(by) > min(against) + times.fetch_backoff)
+        return is_about_it and (not by or not against or self._is_after_stall(min(against), min(by), times))
 
     def _has_stalled(self, broker: int, times: ConfiguredTimes) -> bool:
         """Return whether a broker is in every report, last as the reporter, and recovered soon."""
@@ -165,8 +165,18 @@ class LagEpisode:
             return False
         if not against:
             return len(by) > 1
-        is_late = max(last for _, last in against) + times.fetch_backoff <= min(first for first, _ in by)
+        is_late = self._is_after_stall(max(last for _, last in against), min(first for first, _ in by), times)
         return is_late and self.seen - max(last for _, last in by) < times.rejoined_at_once
+
+    def _is_after_stall(self, against: int, by: int, times: ConfiguredTimes) -> bool:
+        """Return whether a broker's own reports are those of one that goes on after a stall.
+
+        It finds its followers late, and their fetches waiting for it: they are back before a failed fetch could be
+        tried again, as it would be after a cut.
+        """
+        if self.rejoined_at is not None and self.rejoined_at - by < times.fetch_backoff:
+            return against < by
+        return against + times.fetch_backoff <= by
 
 
 def _connected(brokers: set[int], pairs: Iterable[LagReport]) -> list[frozenset[int]]:

@@ -121,6 +121,23 @@ def test_a_broker_that_its_peers_do_not_reach_is_split_off_with_kafkas_timeouts(
     assert named(rows) == [("network_split", [3])]
 
 
+@pytest.mark.parametrize("seconds", [4.2, 4.6, 5.0])
+@pytest.mark.parametrize("phase", [0.74, 1.11, 1.85, 3.33])
+def test_a_pause_hardly_longer_than_the_lag_time_is_a_stall_and_no_split(seconds: float, phase: float) -> None:
+    faults = [*of("pause", 2, at=10 + phase), *of("resume", 2, at=10 + phase + seconds)]
+
+    rows = played(faults, 60, brokers=THREE, lag_millis=3_000, partitions=6, records_per_second=50)
+
+    assert named(rows) in ([("leader_stall", [2])], [("broker_loss", [2])]), "a session may have ended, too"
+
+
+@pytest.mark.parametrize("seconds", [5.5, 7.0])
+def test_a_cut_of_the_same_length_is_a_split(seconds: float) -> None:
+    rows = played(cut([2], [1, 3], 10.74, 10.74 + seconds), 60, brokers=THREE, lag_millis=3_000, partitions=6)
+
+    assert named(rows) == [("network_split", [2])]
+
+
 def test_a_rack_that_the_other_brokers_do_not_reach_is_one_split() -> None:
     assert named(played(cut([3, 4], [1, 2, 5, 6], 10, 60), 120)) == [("network_split", [3, 4])]
 
