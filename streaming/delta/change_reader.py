@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.definitions import arrow_schema, check_layout
-from streaming.delta.storage import file_path, open_table, read_file
+from streaming.delta.storage import file_path, open_table, read_versions
 from streaming.delta.table_log import BEFORE_FIRST, actions_of, files_added, has_entry, identity_of
 from streaming.errors import IsrwatchError, TableUnreadable
 
@@ -103,15 +103,12 @@ class ChangeReader:
 
     def _rows_of(self, file: str, date: str, upto: int) -> pa.Table:
         try:
-            rows = read_file(self.path, file)
+            rows = read_versions(self.path, file, self.version, upto)
         except FileNotFoundError:
             raise TableUnreadable(
                 f"cannot read the table {self.path}: its data file {file} is missing; bring back the whole folder of "
                 "the tables from one copy"
             ) from None
-        bounds = pc.min_max(rows["version"]).as_py()
-        if rows.num_rows and (bounds["min"] <= self.version or bounds["max"] > upto):
-            rows = rows.filter(pc.and_(pc.greater(rows["version"], self.version), pc.less_equal(rows["version"], upto)))
         if "date" not in rows.column_names:  # Spark writes the partition's value into the file, too
             constant = pa.scalar(date).cast(_SCHEMA.field("date").type)
             rows = rows.append_column("date", pa.repeat(constant, rows.num_rows))

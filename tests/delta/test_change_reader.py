@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +72,7 @@ def test_an_idle_look_opens_no_file_of_the_table(
     reader = ChangeReader(path)
     reader.poll()
     monkeypatch.setattr("streaming.delta.change_reader.open_table", _never)
-    monkeypatch.setattr("streaming.delta.change_reader.read_file", _never)
+    monkeypatch.setattr("streaming.delta.change_reader.read_versions", _never)
     monkeypatch.setattr(DeltaTable, "update_incremental", _never)
 
     assert (reader.poll(), reader.version) == ([], 1)
@@ -86,11 +89,11 @@ def test_only_files_that_can_hold_new_rows_are_read(
         commit(table, topic)
     read: list[str] = []
 
-    def read_file(path: Path, file: str) -> pa.Table:
+    def read_versions(path: Path, file: str, after: int, upto: int) -> pa.Table:
         read.append(file)
-        return storage.read_file(path, file)
+        return storage.read_versions(path, file, after, upto)
 
-    monkeypatch.setattr("streaming.delta.change_reader.read_file", read_file)
+    monkeypatch.setattr("streaming.delta.change_reader.read_versions", read_versions)
 
     assert topics(ChangeReader(path, 2).poll()) == [(3, ["c"])]
     assert len(read) == 1
@@ -311,3 +314,22 @@ def test_a_file_that_holds_its_partition_too_as_spark_writes_it_is_read_the_same
     pq.write_table(expected, file)
 
     assert rows_between(path, 0, 1) == expected
+
+
+def test_the_last_versions_of_a_large_file_are_read_without_all_of_it_in_memory(path: Path, table: DeltaTable) -> None:
+    commit(table, *(f"topic-{number}" for number in range(2_000)))
+    (first,) = table.file_uris()
+    many = pa.concat_tables([pq.ParquetFile(first).read()] * 100)
+    numbers = pa.array(range(many.num_rows), pa.int64())
+    many = many.set_column(many.schema.get_field_index("version"), many.schema.field("version"), numbers)
+    pq.write_table(many, path / "large.parquet")
+    reading = (
+        "import sys; from pathlib import Path; import pyarrow as pa; from streaming.delta.storage import read_versions;"
+        f"rows = read_versions(Path(sys.argv[1]), 'large.parquet', {many.num_rows - 11}, {many.num_rows - 2});"
+        "print(rows['version'].to_pylist(), ';', pa.default_memory_pool().max_memory())"
+    )
+    said = subprocess.run([sys.executable, "-c", reading, path], check=True, capture_output=True, text=True).stdout
+    versions, _, at_most = said.partition(";")
+
+    assert json.loads(versions) == list(range(many.num_rows - 10, many.num_rows - 1))
+    assert int(at_most) < many.nbytes / 3

@@ -93,7 +93,8 @@ def selection_of(checkout: Path, modules: Iterable[str], rooms: Iterable[str], f
     patterns = "".join(f"\n    {module}" for module in modules)
     settings.write_text(f"[run]\ndata_file = {data}\ninclude ={patterns}\n", encoding="utf-8")
     command = [*PYTEST, *NO_SERVICES, *COUNTING, f"--cov-config={settings}", f"--junitxml={report}"]
-    at_once = [f"--numprocesses={workers}", "--dist=loadfile"]
+    # Folders of its own: else pytest first deletes what earlier runs left, which may be gigabytes of tables and logs.
+    at_once = [f"--numprocesses={workers}", "--dist=loadfile", f"--basetemp={folder / 'tmp'}"]
     ran = subprocess.run([*command, *at_once, *rooms], cwd=checkout, check=False, stdout=subprocess.PIPE, text=True)
     if ran.returncode:
         sys.exit(f"{ran.stdout}\nthe tests must pass before faults are put in")
