@@ -183,3 +183,17 @@ def test_the_totals_of_a_topic_are_those_of_its_partitions_with_open_episodes_up
     totals = totals_until(state.partitions(), state.clusters[CLUSTER].observed)
 
     assert (totals["isr_shrinks"], totals["isr_expands"], totals["under_replicated_seconds"]) == (2, 1, 7.0 + 4.0)
+
+
+def test_the_events_of_a_partition_that_exists_again_have_ids_of_their_own() -> None:
+    story = shrunk_and_deleted()
+    story.later().partition(0)
+    story.later().partition(0, isr=(1,), partition_epoch=1, **LAG)
+    story.later().removed()
+
+    _, _, changes = run(story.seen)
+
+    ids = [event.event_id for change in changes for event in change.events]
+    numbers = [change.after.change_number for change in changes if change.after and change.after.partition == 0]
+    assert len(ids) == len(set(ids))
+    assert numbers == sorted(numbers)
