@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 HOME = Path(pyspark.__file__).parent
 ROOT = Path(__file__).parents[2]
 WORKERS = 2
+LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class SparkCluster:
@@ -59,6 +60,7 @@ class SparkCluster:
             [*command, "--webui-port", str(free_port()), *arguments],
             **self.environment(),
             SPARK_DAEMON_MEMORY="256m",
+            SPARK_DAEMON_JAVA_OPTS=LIGHT,
         )
 
     def environment(self) -> dict[str, str]:
@@ -75,6 +77,9 @@ class SparkCluster:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": "2",
+            # Five JVMs live for a minute or two: what a second compiler costs, it does not save.
+            "spark.driver.defaultJavaOptions": LIGHT,
+            "spark.executor.defaultJavaOptions": LIGHT,
         }
         options = [part for key, value in configuration.items() for part in ("--conf", f"{key}={value}")]
         jars = ",".join(map(str, jar_paths(DELTA)))
