@@ -57,6 +57,7 @@ def test_promtool_finds_no_fault_with_the_rule_file(files: dict[str, str], tmp_p
 SHRINK = "kafka_isr_shrink.yml"
 MIN_ISR = "kafka_under_min_isr.yml"
 STALE = "kafka_replication_monitor_stale.yml"
+STALE_FOR_A_DAY = "kafka_replication_monitor_stale_for_a_day.yml"
 QUERY_DOWN = "kafka_replication_job_query_down.yml"
 
 BREAKS = {
@@ -82,7 +83,7 @@ BREAKS = {
     ),
     "stale at a minute sharp": (STALE, r"state_age_seconds\) > 60", "state_age_seconds) >= 60"),
     "the oldest exporter counts": (STALE, r"min by \(cluster\) \(kafka_repl", "max by (cluster) (kafka_repl"),
-    "a cluster that disappeared is forgotten": (STALE, r"\[1d\]\)\)", "[1m]))"),
+    "a cluster that disappeared is forgotten": (STALE_FOR_A_DAY, r"\[1d\]\)\)", "[1m]))"),
     "offsets count as fresh data": (STALE, '{channel="replication"}', ""),
     "a failing query is fine": (QUERY_DOWN, r"\n\s*or min by \(cluster, channel\)[^\n]*", ""),
     "a dead job is fine": (QUERY_DOWN, "source_report_age_seconds) > 60", "source_report_age_seconds) > 1e9"),
