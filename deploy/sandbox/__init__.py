@@ -6,7 +6,6 @@ No containers and no root: a broker is a JVM of this user, listening on 127.0.0.
 - ``plan``        ``plan_cluster``: ids, ports and properties, decided when a cluster is created
 - ``node``        one JVM
 - ``properties``  ``server.properties`` of a node
-- ``classes``     a class-data archive of the JVM, so that nodes start faster
 - ``proxy``       ``ReplicationProxy``: hold, delay or limit the replication link of one follower
 - ``admin``       topics, configurations, elections, reassignments
 - ``writer``      ``TopicWriter``: keeps producing to every partition

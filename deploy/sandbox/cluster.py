@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from deploy.sandbox import classes
 from deploy.sandbox.admin import Admin
 from deploy.sandbox.dump import DumpedRecord, dump_metadata_log
 from deploy.sandbox.node import Node
@@ -21,6 +20,7 @@ from deploy.sandbox.proxy import ReplicationProxy
 from deploy.sandbox.waiting import wait_until
 from deploy.sandbox.watchdog import Watchdog
 from streaming.errors import ConfigurationError
+from streaming.runtime import class_archive
 from streaming.runtime.jars import JMX_AGENT, SANDBOX, jar_paths
 from streaming.runtime.java import find_java
 
@@ -203,10 +203,10 @@ class Sandbox:
 
     def _java(self, heap_megabytes: int, *, record: bool = False) -> list[str | Path]:
         java, jars = find_java(), jar_paths(SANDBOX)
-        archive = classes.archive_path(java, jars)
+        archive = class_archive.archive_path("kafka", java, jars)
         if record and not archive.exists():
             self._archive = archive
-        shared = classes.recording(self._draft) if record and self._archive else classes.using(archive)
+        shared = class_archive.recording(self._draft) if record and self._archive else class_archive.using(archive)
         return [java.executable, f"-Xmx{heap_megabytes}m", *_JVM, *shared, "-cp", ":".join(map(str, jars))]
 
     def _keep_classes(self) -> None:
@@ -217,7 +217,7 @@ class Sandbox:
         with suppress(TimeoutError):
             self._node(broker).signal(signal.SIGTERM)
             self._node(broker).wait_ended(seconds=15)
-            classes.save(self._draft, self._archive)
+            class_archive.save(self._draft, self._archive)
 
     def _launch(self, node: int) -> None:
         # Only a sandbox that this process stops can wait until the archive is written; a JVM with an agent refuses to.

@@ -95,8 +95,9 @@ def _run(settings: JobSettings, places: Places) -> None:
     application = Application(settings, places, _warn)
     _say("starting Spark")
     os.environ.update(java_environment())
+    _stop_on_signal(application)  # before Spark starts: its JVM would live on if Python were interrupted in the middle
     spark = build_session("isrwatch", jars=jar_paths(DELTA, progress=_say))
-    _stop_on_signal(application)
+    _stop_on_signal(application)  # Spark has put its own in their place
     application.start(spark)
     names = ", ".join(query.name for query in application.queries)
     _say(f"running {names}; tables in {places.tables}; Ctrl-C stops it cleanly")

@@ -68,11 +68,12 @@ class Application:
         self._server = _server(settings.listen, self)
 
     def start(self, spark: SparkSession) -> None:
-        """Start the queries, one after the other."""
+        """Start the queries, one after the other; none once a stop is requested."""
         self._spark = spark
         register_sources(spark)
         for query in self.queries:
-            query.start(spark)
+            if not self._stopping.is_set():
+                query.start(spark)
         self.reporter.start()
 
     def problems(self) -> list[str]:

@@ -15,16 +15,18 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from streaming.resources import conf_path
-from streaming.runtime.java import java_environment
+from streaming.runtime import class_archive
+from streaming.runtime.java import find_java, java_environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
 # Set in local mode only: a Spark cluster has its own driver addresses and Java options, and object stores have no
 # atomic rename.
 LOCAL_ONLY: Final = frozenset({
     "spark.driver.bindAddress",
-    "spark.driver.defaultJavaOptions",
+    JAVA_OPTIONS,
     "spark.driver.host",
     "spark.sql.streaming.checkpointFileManagerClass",
 })  # fmt: skip
@@ -55,11 +57,24 @@ def build_session(
     if "PYSPARK_GATEWAY_PORT" in os.environ or SparkContext._jvm is not None:  # noqa: SLF001 - SparkConf asks the same
         SparkContext._ensure_initialized()  # noqa: SLF001 - under spark-submit only its JVM knows the command line
         given = dict(SparkConf().getAll())
+        archived: tuple[str, ...] = ()
     else:
         os.environ.update(java_environment())
         given = defaults_file()
+        archived = class_archive.using(spark_archive())
     unset: dict[str, bool | float | int | str | None] = {**configuration(app_name, given, jars, extra or {})}
+    if JAVA_OPTIONS in unset:
+        unset[JAVA_OPTIONS] = " ".join([str(unset[JAVA_OPTIONS]), *(f'"{option}"' for option in archived)])
     return SparkSession.builder.config(map=unset).getOrCreate()
+
+
+def spark_archive() -> Path:
+    """Return the path of the archive of Spark's classes (``isrwatch jars fetch`` makes it), whether it exists or not.
+
+    Raises:
+        MissingTool: there is no Java that Spark runs on.
+    """
+    return class_archive.archive_path("spark", find_java(), sorted(Path(_find_spark_home(), "jars").glob("*.jar")))
 
 
 def configuration(

@@ -1,7 +1,7 @@
-"""A class data sharing archive of Kafka's classes: a node starts in 1.8 instead of 3 seconds and uses 45 MB less.
+"""Class data sharing archives: Spark starts in half the time, a Kafka node in 1.8 instead of 3 seconds.
 
-The JVM writes the archive at its exit, so the first broker of the first sandbox on a machine does so, and all later
-nodes use it. It is valid for one Java and one set of jars; a JVM that finds it invalid runs without it.
+A JVM writes an archive of the classes it has loaded at its exit, and later ones map it instead of reading, verifying
+and linking them again. It is valid for one Java and one set of jars; a JVM that finds it invalid runs without it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 
     from streaming.runtime.java import Java
 
+KEPT: Final = 3
+"""Archives of one program: each installation of Spark has its own, of 150 MB."""
 _QUIET: Final = "-Xlog:cds*=off"  # no warnings about classes that cannot be archived, or an invalid archive
 
 
-def archive_path(java: Java, jars: Sequence[Path]) -> Path:
-    """Return the path of the archive for a Java and jars, whether it exists or not."""
+def archive_path(name: str, java: Java, jars: Sequence[Path]) -> Path:
+    """Return the path of the archive of a program for a Java and jars, whether it exists or not."""
     release = java.home / "release"
     parts = [str(java.home), release.read_text() if release.exists() else ""]
     parts += [f"{jar} {jar.stat().st_mtime_ns}" for jar in jars]
     fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    return cache_folder() / f"kafka-classes-{fingerprint}.jsa"
+    return cache_folder() / f"{name}-classes-{fingerprint}.jsa"
 
 
 def using(archive: Path) -> tuple[str, ...]:
@@ -47,3 +49,7 @@ def save(draft: Path, archive: Path) -> None:
     beside = archive.with_name(f".{archive.name}.{draft.parent.name}")
     shutil.move(draft, beside)
     beside.replace(archive)
+    program = archive.name.partition("-classes-")[0]
+    others = sorted(archive.parent.glob(f"{program}-classes-*.jsa"), key=lambda each: each.stat().st_mtime_ns)
+    for old in others[:-KEPT]:
+        old.unlink(missing_ok=True)

@@ -1,0 +1,44 @@
+"""``isrwatch job`` as a user runs it: how Spark starts, and that nothing of it is left when it is interrupted."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.commands import spark_classes
+
+if TYPE_CHECKING:
+    from tests.plugins.pipeline import Pipeline
+
+pytest_plugins = ("tests.plugins.pipeline",)
+pytestmark = pytest.mark.spark
+
+
+def left(session: int) -> str:
+    """Name what still runs of a session: the JVM is of that of its Python."""
+    command = ["ps", "-o", "pid=,stat=,args=", "-s", str(session)]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return "\n".join(line for line in listed.splitlines() if " Z" not in line)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.7])
+def test_ctrl_c_while_spark_starts_ends_it_cleanly_and_leaves_nothing(pipeline: Pipeline, seconds: float) -> None:
+    job = pipeline.start("job", "job", *pipeline.job_arguments())
+    pipeline.eventually(lambda: "starting Spark" in job.text() and job.children(), "Spark is started", job)
+    subprocess.run(["sleep", str(seconds)], check=True)
+
+    assert job.stop() == 0, job.text()
+    pipeline.eventually(lambda: not left(job.pid), "everything has ended")
+    assert "stopped; everything applied is in the tables" in job.text()
+    assert "Traceback" not in job.text()
+
+
+def test_a_job_uses_the_archive_of_sparks_classes(pipeline: Pipeline) -> None:
+    archive = spark_classes.archive()
+    job = pipeline.job()
+
+    assert archive is not None
+    assert str(archive) in Path(f"/proc/{job.jvm()}/maps").read_text()
