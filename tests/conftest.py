@@ -28,3 +28,10 @@ pytest_plugins = [
     "tests.plugins.sandbox",
     "tests.plugins.spark",
 ]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put files with slow tests first, so that no process is left with one while the others have nothing to do."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
