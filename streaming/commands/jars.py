@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from streaming.errors import IsrwatchError
 from streaming.resources import conf_path
 from streaming.runtime import jars
 from streaming.runtime.folders import exclusive
@@ -62,12 +63,14 @@ def fetch(
 def _archive_classes(console: Console) -> None:
     from streaming.commands import spark_classes
 
-    with console.status("archiving Spark's classes, once: half a minute"):
-        archive = spark_classes.archive()
-    if archive is None:
-        console.print("Spark's classes could not be archived: a job starts without, in twice the time", soft_wrap=True)
-    else:
-        console.print(f"Spark's classes in {archive}: a job starts in half the time", soft_wrap=True)
+    said = "Spark's classes are not archived, so it starts in twice the time"
+    try:
+        with console.status("archiving Spark's classes, once: a minute"):
+            archive = spark_classes.archive()
+    except (IsrwatchError, OSError) as error:
+        console.print(f"{said}: {error}", soft_wrap=True)
+        return
+    console.print(said if archive is None else f"Spark's classes in {archive}", soft_wrap=True)
 
 
 def _repair(names: tuple[str, ...]) -> int:

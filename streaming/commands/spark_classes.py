@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -31,6 +30,7 @@ def archive() -> Path | None:
 
     Raises:
         MissingTool: there is no Java that Spark runs on.
+        OSError: the archive cannot be written.
     """
     path = spark_archive()
     if not path.exists():
@@ -60,7 +60,7 @@ def _run_job(folder: Path, options: Sequence[str]) -> None:
     job = subprocess.Popen(  # noqa: S603 - ourselves
         command,
         cwd=folder,
-        env={**environment, "JDK_JAVA_OPTIONS": shlex.join(options)},
+        env={**environment, "JDK_JAVA_OPTIONS": " ".join([environment.get("JDK_JAVA_OPTIONS", ""), *options])},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 from pathlib import Path
 
@@ -56,3 +57,19 @@ def test_jars_are_shown_fetched_and_repaired() -> None:
     assert "damaged" in called()
     assert "1 fetched again" in called("fetch")
     assert (jars.jars_folder() / JAR.path).read_bytes() == b"one"
+
+
+def test_without_room_for_the_archive_of_sparks_classes_the_jars_are_there_all_the_same(
+    lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def archive() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    lock.write_text(lockfile.render({jars.DELTA: Group(exact=(JAR,), jars={})}))
+    called("lock")
+    monkeypatch.setattr("streaming.commands.spark_classes.archive", archive)
+
+    said = called("fetch", jars.DELTA)
+
+    assert "1 jars in" in said
+    assert "Spark's classes are not archived, so it starts in twice the time: [Errno 28] No space left" in said
