@@ -142,6 +142,14 @@ def test_a_rack_that_the_other_brokers_do_not_reach_is_one_split() -> None:
     assert named(played(cut([3, 4], [1, 2, 5, 6], 10, 60), 120)) == [("network_split", [3, 4])]
 
 
+def test_the_return_of_a_broker_is_part_of_the_incident_that_waits_for_it() -> None:
+    rows = played(restart("kill", 3, 10, 30), 120, brokers=THREE, partitions=2, assignments=[[1, 2, 3], [2, 3, 1]])
+    back = next(row for row in rows if row.broker == 3 and row.time > START + 40 * SECOND)
+
+    (lost,) = standing(rows)
+    assert set(back.event_ids) <= set(lost["event_ids"])
+
+
 def test_two_brokers_that_do_not_reach_each_other_have_lost_their_link() -> None:
     (row,) = standing(played(cut([3], [1], 10, 60), 120))
 
