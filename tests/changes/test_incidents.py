@@ -108,7 +108,7 @@ def assert_equal(found: list[FoundIncident], truth: list[FoundIncident]) -> None
         assert theirs.end - LAST_CHANGE_WITHIN / SECOND <= ours.end <= theirs.end + 6, (ours, theirs)
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3, 4))])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_incidents_of_a_scenario_are_those_its_truth_names(name: str, seed: int) -> None:
     assert_equal(found_in(name, seed), truth_of(name))
