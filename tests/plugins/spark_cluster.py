@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
+from streaming.jobs.session import JAVA_OPTIONS, measured_configuration
 from streaming.runtime.jars import DELTA, jar_paths
 from streaming.runtime.java import java_environment
 from tests.plugins.local_http import free_port
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 HOME = Path(pyspark.__file__).parent
 ROOT = Path(__file__).parents[2]
 WORKERS = 2
-LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+LIGHT = measured_configuration()[JAVA_OPTIONS]
 
 
 class SparkCluster:
