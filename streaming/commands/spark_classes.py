@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -56,22 +57,26 @@ def _run_job(folder: Path, options: Sequence[str]) -> None:
     """Run a job until every query has written, and wait until its JVM has ended, which holds its output open."""
     places = [part for name in ("bus", "tables", "checkpoint") for part in (f"--{name}", str(folder / name))]
     command = [sys.executable, "-m", "streaming.commands", "job", *places, "--listen", ""]
+    quoted = [f'"{option}"' for option in options]
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
     job = subprocess.Popen(  # noqa: S603 - ourselves
         command,
         cwd=folder,
-        env={**environment, "JDK_JAVA_OPTIONS": " ".join([environment.get("JDK_JAVA_OPTIONS", ""), *options])},
+        env={**environment, "JDK_JAVA_OPTIONS": " ".join([environment.get("JDK_JAVA_OPTIONS", ""), *quoted])},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        start_new_session=True,
     )
     deadline = time.monotonic() + _PATIENCE
-    while job.poll() is None and time.monotonic() < deadline and not _has_committed(folder / "checkpoint"):
-        time.sleep(0.2)
-    job.send_signal(signal.SIGINT)
     try:
-        job.communicate(timeout=_PATIENCE)
-    except subprocess.TimeoutExpired:
-        job.kill()
+        while job.poll() is None and time.monotonic() < deadline and not _has_committed(folder / "checkpoint"):
+            time.sleep(0.2)
+        job.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            job.communicate(timeout=_PATIENCE)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)  # its JVM, too
 
 
 def _has_committed(checkpoint: Path) -> bool:

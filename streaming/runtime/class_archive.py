@@ -49,7 +49,6 @@ def save(draft: Path, archive: Path) -> None:
     beside = archive.with_name(f".{archive.name}.{draft.parent.name}")
     shutil.move(draft, beside)
     beside.replace(archive)
-    program = archive.name.partition("-classes-")[0]
-    others = sorted(archive.parent.glob(f"{program}-classes-*.jsa"), key=lambda each: each.stat().st_mtime_ns)
-    for old in others[:-KEPT]:
+    of_program = archive.parent.glob(f"{archive.name.rpartition('-')[0]}-*.jsa")
+    for old in sorted(of_program, key=lambda each: each.stat().st_mtime_ns)[:-KEPT]:
         old.unlink(missing_ok=True)
