@@ -63,14 +63,12 @@ def fetch(
 def _archive_classes(console: Console) -> None:
     from streaming.commands import spark_classes
 
-    said = "Spark's classes are not archived, so it starts in twice the time"
     try:
         with console.status("archiving Spark's classes, once: a minute"):
-            archive = spark_classes.archive()
+            said = f"Spark's classes in {spark_classes.archive()}"
     except (IsrwatchError, OSError) as error:
-        console.print(f"{said}: {error}", soft_wrap=True)
-        return
-    console.print(said if archive is None else f"Spark's classes in {archive}", soft_wrap=True)
+        said = f"Spark's classes are not archived, so it starts in twice the time: {error}"
+    console.print(said, soft_wrap=True)
 
 
 def _repair(names: tuple[str, ...]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.bus.directory import DirectoryPublisher
 from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.errors import IsrwatchError
 from streaming.jobs.registry import QUERIES
-from streaming.jobs.session import spark_archive
+from streaming.jobs.session import JAVA_OPTIONS, measured_configuration, spark_archive
 from streaming.runtime import class_archive
 from streaming.sources.simulated import SimulatedSource, load_scenario
 
@@ -26,11 +28,16 @@ _PATIENCE: Final = 120.0
 _SIMULATED_SECONDS: Final = 40
 
 
-def archive() -> Path | None:
-    """Return the archive of this Java and this Spark, made if there is none; None if it cannot be made.
+class NotArchived(IsrwatchError):
+    """No archive was made: the job that loads the classes did not run, or its JVM was killed."""
+
+
+def archive() -> Path:
+    """Return the archive of this Java and this Spark, made if there is none.
 
     Raises:
         MissingTool: there is no Java that Spark runs on.
+        NotArchived: the job ended without making one; with its last line.
         OSError: the archive cannot be written.
     """
     path = spark_archive()
@@ -38,9 +45,11 @@ def archive() -> Path | None:
         with tempfile.TemporaryDirectory(prefix="isrwatch-classes-") as folder:
             draft = Path(folder, "classes.jsa")
             _publish(Path(folder, "bus"))
-            _run_job(Path(folder), class_archive.recording(draft))
+            last_line = _run_job(Path(folder), class_archive.recording(draft))
             class_archive.save(draft, path)
-    return path if path.exists() else None
+        if not path.exists():
+            raise NotArchived(last_line)
+    return path
 
 
 def _publish(bus: Path) -> None:
@@ -53,16 +62,21 @@ def _publish(bus: Path) -> None:
     publisher.close()
 
 
-def _run_job(folder: Path, options: Sequence[str]) -> None:
-    """Run a job until every query has written, and wait until its JVM has ended, which holds its output open."""
+def _run_job(folder: Path, options: Sequence[str]) -> str:
+    """Run a job until every query has written, and wait until its JVM has ended, which holds its output open.
+
+    Returns:
+        The last line of its output.
+    """
     places = [part for name in ("bus", "tables", "checkpoint") for part in (f"--{name}", str(folder / name))]
     command = [sys.executable, "-m", "streaming.commands", "job", *places, "--listen", ""]
-    quoted = [f'"{option}"' for option in options]
+    java_options = " ".join([measured_configuration()[JAVA_OPTIONS], *(f'"{option}"' for option in options)])
+    submit = shlex.join(["--conf", f"{JAVA_OPTIONS}={java_options}", "pyspark-shell"])
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
     job = subprocess.Popen(  # noqa: S603 - ourselves
         command,
         cwd=folder,
-        env={**environment, "JDK_JAVA_OPTIONS": " ".join([environment.get("JDK_JAVA_OPTIONS", ""), *quoted])},
+        env={**environment, "PYSPARK_SUBMIT_ARGS": submit},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
@@ -72,8 +86,10 @@ def _run_job(folder: Path, options: Sequence[str]) -> None:
         while job.poll() is None and time.monotonic() < deadline and not _has_committed(folder / "checkpoint"):
             time.sleep(0.2)
         job.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            job.communicate(timeout=_PATIENCE)
+        output, _ = job.communicate(timeout=_PATIENCE)
+        return (output.decode(errors="replace").splitlines() or [""])[-1]
+    except subprocess.TimeoutExpired:
+        return f"its JVM has not ended after {_PATIENCE:.0f} s"
     finally:
         with suppress(ProcessLookupError):
             os.killpg(job.pid, signal.SIGKILL)  # its JVM, too

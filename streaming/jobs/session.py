@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +32,14 @@ LOCAL_ONLY: Final = frozenset({
     "spark.driver.host",
     "spark.sql.streaming.checkpointFileManagerClass",
 })  # fmt: skip
+OF_SUBMIT: Final = {
+    "--master": "spark.master",
+    "--name": "spark.app.name",
+    "--jars": "spark.jars",
+    "--driver-memory": "spark.driver.memory",
+    "--driver-java-options": "spark.driver.extraJavaOptions",
+}
+"""Options of spark-submit for what we set, too."""
 DELTA: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -60,7 +70,7 @@ def build_session(
         archived: tuple[str, ...] = ()
     else:
         os.environ.update(java_environment())
-        given = defaults_file()
+        given = defaults_file() | submit_arguments(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
         archived = class_archive.using(spark_archive())
     unset: dict[str, bool | float | int | str | None] = {**configuration(app_name, given, jars, extra or {})}
     if JAVA_OPTIONS in unset:
@@ -101,6 +111,23 @@ def defaults_file() -> dict[str, str]:
     directory = Path(os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf"))
     defaults = directory / "spark-defaults.conf"
     return parse_properties(defaults.read_text(encoding="utf-8")) if defaults.is_file() else {}
+
+
+def submit_arguments(text: str) -> dict[str, str]:
+    """Read the configuration in arguments of spark-submit; PySpark takes them from ``PYSPARK_SUBMIT_ARGS``.
+
+    >>> submit_arguments("--master local[1] --conf 'spark.app.name=my job' --verbose pyspark-shell")
+    {'spark.app.name': 'my job', 'spark.master': 'local[1]'}
+    """
+    halves = (word.split("=", maxsplit=1 if word.startswith("--") else 0) for word in shlex.split(text))
+    given = {}
+    for option, value in pairwise(chain.from_iterable(halves)):
+        if option in {"--conf", "-c"}:
+            key, _, setting = value.partition("=")
+            given[key] = setting
+        elif option in OF_SUBMIT:
+            given[OF_SUBMIT[option]] = value
+    return given
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -109,15 +109,16 @@ class ChaosStage:
         """Start the job as the schedule says: with other partitions, another trigger, smaller batches."""
         start = self._starts.pop(0) if len(self._starts) > 1 else self._starts[0]
         name = f"job-{len(self.pipeline.programs)}"
-        program = self.pipeline.start(name, *self.job_arguments(start), **self.environment())
+        program = self.pipeline.start(name, *self.job_arguments(start), **self.environment(start))
         self.pipeline.eventually(lambda: "running" in program.text(), "the job runs", program, PATIENCE)
         self.job = program
         return program
 
-    def environment(self) -> dict[str, str]:
+    def environment(self, start: JobStart) -> dict[str, str]:
         """Give a job its Spark configuration, and a clock that ``jump_job_clock`` sets."""
+        spark = f"--master local[{start.tasks}] --conf spark.sql.shuffle.partitions={start.partitions}"
         return {
-            "SPARK_CONF_DIR": str(self.pipeline.directory),
+            "PYSPARK_SUBMIT_ARGS": f"{spark} pyspark-shell",
             "PYTHONPATH": os.pathsep.join((str(CLOCK), str(Path(__file__).parents[2]))),
             "CHAOS_CLOCK": str(self.pipeline.directory / "clock"),
         }
@@ -130,8 +131,6 @@ class ChaosStage:
 
     def job_arguments(self, start: JobStart) -> list[str]:
         directory = self.pipeline.directory
-        spark = f"spark.master local[{start.tasks}]\nspark.sql.shuffle.partitions {start.partitions}\n"
-        (directory / "spark-defaults.conf").write_text(spark)
         (directory / "isrwatch.toml").write_text(
             f"[job]\nbatch_bytes = {start.batch_bytes}\ntrigger_seconds = {start.trigger_seconds}\n"
             f"projection_seconds = {start.projection_seconds}\n"

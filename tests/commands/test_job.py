@@ -41,5 +41,14 @@ def test_a_job_uses_the_archive_of_sparks_classes(pipeline: Pipeline) -> None:
     archive = spark_classes.archive()
     job = pipeline.job()
 
-    assert archive is not None
     assert str(archive) in Path(f"/proc/{job.jvm()}/maps").read_text()
+
+
+def test_no_archive_is_made_of_a_job_that_does_not_run_and_its_last_line_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_classes, "spark_archive", lambda: tmp_path / "spark-classes-0.jsa")
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:NoSuchOption")
+
+    with pytest.raises(spark_classes.NotArchived, match="JAVA"):
+        spark_classes.archive()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.jobs.session import DELTA, configuration, measured_configuration, parse_properties
+from streaming.jobs.session import (
+    DELTA,
+    configuration,
+    measured_configuration,
+    parse_properties,
+    submit_arguments,
+)
 from streaming.resources import conf_path
 
 if TYPE_CHECKING:
@@ -81,6 +88,23 @@ def test_properties_are_read_as_spark_reads_them(text: str, expected: dict[str, 
     assert expected == parse_properties(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("pyspark-shell", {}),
+        ("--master local[1] --name=mine --driver-memory 4g pyspark-shell", {
+            "spark.master": "local[1]", "spark.app.name": "mine", "spark.driver.memory": "4g"}),
+        ("--conf spark.a=b=c -c 'spark.d=e f' --conf=spark.g=h pyspark-shell", {
+            "spark.a": "b=c", "spark.d": "e f", "spark.g": "h"}),
+        ("--driver-java-options '-Da=b -Dc=d' --verbose --jars x.jar", {
+            "spark.driver.extraJavaOptions": "-Da=b -Dc=d", "spark.jars": "x.jar"}),
+    ],
+)  # fmt: skip
+def test_arguments_are_read_as_spark_submit_reads_them(text: str, expected: dict[str, str]) -> None:
+    assert expected == submit_arguments(text)
+
+
 def test_the_reference_files_are_found_in_a_checkout() -> None:
     assert Path(__file__).parents[2] / "conf" == conf_path("log4j2.properties").parent
 
@@ -94,22 +118,28 @@ def test_a_session_has_the_configuration_and_this_python(spark: SparkSession) ->
     assert spark.sparkContext.pythonExec == os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
+SCRIPT = """
+from streaming.jobs.session import build_session
+conf = build_session('isrwatch').sparkContext.getConf()
+for key in ('sql.shuffle.partitions', 'app.name', 'ui.showConsoleProgress', 'master'):
+    print('found', key, conf.get(f'spark.{key}'))
+"""
+GIVEN = ("--conf", "spark.sql.shuffle.partitions=5", "--name", "mine", "--master", "local[1]")
+
+
 @pytest.mark.spark
 @pytest.mark.slow
-def test_spark_submit_and_its_defaults_file_win(tmp_path: Path) -> None:
-    """The command line wins over spark-defaults.conf, which wins over ours."""
+@pytest.mark.parametrize("by", ["spark-submit", "PYSPARK_SUBMIT_ARGS"])
+def test_arguments_of_spark_submit_and_its_defaults_file_win(tmp_path: Path, by: str) -> None:
+    """The arguments win over spark-defaults.conf, which wins over ours."""
     (tmp_path / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 3\nspark.ui.showConsoleProgress true\n")
     script = tmp_path / "main.py"
-    script.write_text(
-        "from streaming.jobs.session import build_session\n"
-        "conf = build_session('isrwatch').sparkContext.getConf()\n"
-        "for key in ('sql.shuffle.partitions', 'app.name', 'ui.showConsoleProgress', 'master'):\n"
-        "    print('found', key, conf.get(f'spark.{key}'))\n"
-    )
-    submit = Path(sys.executable).parent / "spark-submit"
+    script.write_text(SCRIPT)
+    submit = (str(Path(sys.executable).parent / "spark-submit"), *GIVEN)
+    environment = {"PYSPARK_SUBMIT_ARGS": f"{shlex.join(GIVEN)} pyspark-shell"} if by == "PYSPARK_SUBMIT_ARGS" else {}
     ran = subprocess.run(
-        [submit, "--conf", "spark.sql.shuffle.partitions=5", "--name", "mine", "--master", "local[1]", script],
-        env={**os.environ, "SPARK_CONF_DIR": str(tmp_path), "PYSPARK_PYTHON": sys.executable,
+        [*(submit if by == "spark-submit" else [sys.executable]), script],
+        env={**os.environ, **environment, "SPARK_CONF_DIR": str(tmp_path), "PYSPARK_PYTHON": sys.executable,
              "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip
