@@ -165,7 +165,7 @@ class Incident:
             missing: brokers that left because of this incident.
         """
         key = (row.topic_id, row.partition)
-        before = self.held.get(key, HEALTHY)
+        before, harmed = self.held.get(key, HEALTHY), len(self.harmed_by)
         back = row.isr if row.leader != NO_LEADER else ()
         now = still_missing(before.missing, tuple(missing), row.replicas, back)
         states = (row.is_under_replicated, row.is_under_min_isr, row.is_offline)
@@ -178,12 +178,14 @@ class Incident:
                 self.refused.add(row.topic_id)
             if row.is_offline:
                 self.leaderless.add(row.topic_id)
+            if True in states[1:] and now.issuperset(set(row.replicas).difference(back)):
+                self.harmed_by |= now  # nobody else is missing: writes are refused because of it, whatever came before
         if states != before.states:
             for tally, was, is_now in zip(self.tallies, before.states, states, strict=True):
                 tally.move(is_now - was, row.time)
         if self.episode is not None and not self.held:
             self._end_episode(row.time, times)
-        return self.held.get(key, HEALTHY) != before
+        return self.held.get(key, HEALTHY) != before or len(self.harmed_by) > harmed
 
     def add_lag_report(self, row: ChangeRow, *, follows_others: bool) -> bool:
         """Record that a leader expelled followers; return whether the report is the first of its kind."""

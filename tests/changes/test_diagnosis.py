@@ -79,6 +79,17 @@ def test_a_clean_stop_after_which_writes_are_refused_is_not_planned() -> None:
     assert named(rows) == [("unsafe_shutdown", [2])]
 
 
+def test_a_clean_stop_that_alone_keeps_a_partition_under_its_minimum_is_not_planned_whoever_brought_it_there() -> None:
+    topic = {"partitions": 1, "replication_factor": 3, "min_insync_replicas": 3, "assignments": [[1, 2, 3]]}
+
+    def told(return_of_the_lost: int) -> list[tuple[str, list[int]]]:
+        crash = restart("kill", 2, 10, return_of_the_lost - 10)
+        return named(played([*crash, *restart("stop", 1, 40, 60)], 140, **topic))
+
+    assert told(60) == [("broker_loss", [2]), ("unsafe_shutdown", [1])]
+    assert told(120) == [("broker_loss", [2]), ("controlled_shutdown", [1])]
+
+
 def test_a_turn_that_does_not_come_back_is_a_loss_while_nothing_changes() -> None:
     faults = [*restart("stop", 1, 10, 15), *of("stop", 3, at=60)]
 

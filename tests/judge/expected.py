@@ -2,8 +2,8 @@
 
 *Harm* is computed, not labelled. A fault did harm if, by steps that it caused in the model,
 
-- ``refused``: a partition fell under its minimum ISR, so writes with acks=all were refused, whether or not anybody
-  wrote just then;
+- ``refused``: a partition fell under its minimum ISR, or stayed there when only the brokers of this fault were still
+  missing, so writes with acks=all were refused, whether or not anybody wrote just then;
 - ``leaderless``: nobody led a partition for longer than a clean election takes;
 - ``unclean``: a leader was elected that may lack acknowledged records;
 - ``lost``: acknowledged records are gone, as the model's own account of every record says;
@@ -100,7 +100,7 @@ def _expected(play: Play, one: Trouble, effect: Effect) -> ExpectedIncident | No
     if outcome is None or outcome.kind is None:
         return None
     must, may = _SUSPECTS[outcome.suspects](play, one, effect)
-    is_ordered = outcome.kind in TABLE.planned or outcome.kind == "unsafe_shutdown"
+    is_ordered = outcome.kind in TABLE.planned or outcome.kind == "unsafe_shutdown" or outcome.suspects == "away"
     unproven = _unproven(play, one, effect) if is_ordered else frozenset()
     also = tuple(kind for kind in outcome.also if _ONLY_IF[outcome.only_if](play, one, effect, kind))
     is_benign = outcome.kind in TABLE.planned
@@ -112,8 +112,8 @@ def _expected(play: Play, one: Trouble, effect: Effect) -> ExpectedIncident | No
         may = may.union(*pairs_in(effect.reports))
     return ExpectedIncident(
         kinds=(outcome.kind, *also),
-        must=must - unproven,
-        may=may,
+        must=must if outcome.suspects == "away" else must - unproven,
+        may=may | unproven,
         unproven=unproven,
         begin=min(begin, one.begin),
         first=begin,

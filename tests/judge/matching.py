@@ -161,6 +161,8 @@ def _matched(expected: Expectation, told: Sequence[ToldIncident]) -> Verdict:
     for finding in findings:
         if not finding.told:
             _share(finding, findings)
+    for finding in findings:
+        _share_losses(finding, findings)
     return Verdict(findings=findings, extra=list(left.values()))
 
 
@@ -204,3 +206,15 @@ def _share(missed: Finding, findings: Sequence[Finding]) -> None:
                 missed.shared.append(other.expected)
                 other.shared.append(missed.expected)
                 return
+
+
+def _share_losses(finding: Finding, findings: Sequence[Finding]) -> None:
+    """Find another loss of which a broker was told with those of this one, as one incident: both stand for both."""
+    blamed = frozenset[int]().union(*(told.suspects for told in finding.told if told.kind in LOSSES))
+    for other in findings:
+        are_losses = other is not finding and {finding.expected.kind, other.expected.kind} <= LOSSES
+        strangers = blamed - finding.expected.may
+        if are_losses and strangers and strangers <= other.expected.may and other.expected not in finding.shared:
+            finding.told = other.told = [*finding.told, *other.told]
+            finding.shared.append(other.expected)
+            other.shared.append(finding.expected)

@@ -29,6 +29,7 @@ from streaming.sources.simulated.simulation import WARM_UP_MS
 from tests.judge.clusters import drawn_cluster
 from tests.judge.faults import DRAWERS, Stand
 from tests.judge.polled import Poller
+from tests.judge.trouble import LOSE_RECORDS
 
 if TYPE_CHECKING:
     from streaming.changes.change import Change
@@ -48,8 +49,6 @@ TAIL_SECONDS: Final = 80.0
 _LOOK_MS: Final = 100
 _DRAWS: Final = 40
 _POLLED_SHARE: Final = 1 / 12
-_LOSE_RECORDS: Final = frozenset({"unclean", "power_loss", "log_dir"})
-"""The faults by which acknowledged records may be lost: these plays are watched, which takes longer."""
 _ON_EVERYBODY: Final = frozenset({"split", "rack_isolation"})
 
 CauseKey = tuple[str, int, int]
@@ -116,7 +115,7 @@ def played(seed: int, kinds: tuple[str, ...] = ()) -> Play:
             cluster="judged",
             name="metadata_log:judge",
             epoch=Micros(START),
-            watched=not _LOSE_RECORDS.isdisjoint(wanted),
+            watched=not LOSE_RECORDS.isdisjoint(wanted),
         )
         troubles = _troubles(random, source, cluster.scenario, wanted)
         if troubles is not None:

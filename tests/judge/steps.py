@@ -15,10 +15,10 @@ from streaming.contracts.events import Cause
 from streaming.contracts.health import effective_min_isr
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicPartition
 from streaming.sources.simulated.fault import Action, Fault
-from tests.judge.trouble import LINGER_SECONDS
+from tests.judge.trouble import LINGER_SECONDS, LOSE_RECORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from streaming.model.registrations import PartitionRegistration
     from streaming.sources.simulated.truth import TraceEntry
@@ -34,6 +34,8 @@ _BETWEEN: Final = frozenset({"link", "split", "isolation", "rack_isolation"})
 _ALSO_AS_LEADER: Final = frozenset({"pause", "slow_disk"})
 """What is sent to the slow disk of the model waits, fetch requests of its followers, too."""
 _RETURN_SECONDS: Final = 15.0
+_LAGGING_SECONDS: Final = 100.0
+"""Twice the longest ``replica.lag.time.max.ms``, and more: of two faults, one that was repaired before explains less."""
 _PREFERRED_SECONDS: Final = 3.0
 
 
@@ -148,12 +150,14 @@ class _Account:
                 self.effects.of[place].touch(step)
                 del held[broker]
         self._judge(step, blamed, set(held.values()) - blamed)
+        self._judge_what_is_left(step, held)
 
     def _blame(self, step: Step, broker: BrokerId) -> list[int]:
         """Blame the removal of a broker; note who is missing now because of whom."""
         found = [place for place, one in enumerate(self.play.troubles) if explains(one, step, broker)]
-        direct = [place for place in found if broker in self.play.troubles[place].brokers]
-        places = (direct or found)[:1]
+        lasting = [place for place in found if step.at <= self.play.troubles[place].end + _LAGGING_SECONDS]
+        direct = [place for place in lasting or found if broker in self.play.troubles[place].brokers]
+        places = (direct or lasting or found)[:1]
         if not places:
             self.effects.unexplained.append(step)
         for place in places:
@@ -213,6 +217,15 @@ class _Account:
             for place in beside:
                 self.effects.of[place].beside |= harm or {"leaderless"}
 
+    def _judge_what_is_left(self, step: Step, held: Mapping[BrokerId, int]) -> None:
+        """Find who alone keeps a partition under its minimum, whoever brought it there."""
+        least = effective_min_isr(self._minimum(step), step.after.replicas) or 1
+        absent, places = set(step.after.replicas).difference(step.after.isr), set(held.values())
+        if len(step.after.isr) < least and absent == held.keys() and len(places) == 1:
+            effect = self.effects.of[places.pop()]
+            effect.harm.add("refused")
+            effect.unsafe |= absent
+
     def _minimum(self, step: Step) -> int:
         """Give the configured minimum of a topic; an administrator may have changed it."""
         done = [act for one in self.play.troubles for act in one.acts if act.at <= step.at]
@@ -235,8 +248,8 @@ class _Account:
             for place in held.values():
                 self.effects.of[place].last = self.play.seconds
         for loss in self.play.losses:
-            for effect in self.effects.of:
-                if loss.topic_partition in effect.partitions:
+            for one, effect in zip(self.play.troubles, self.effects.of, strict=True):
+                if loss.topic_partition in effect.partitions and one.kind in LOSE_RECORDS:
                     effect.harm.add("lost")
 
 

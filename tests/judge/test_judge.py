@@ -112,6 +112,8 @@ def test_two_losses_at_once_may_be_told_as_one_that_names_all() -> None:
 
     assert judged(both, [told("broker_loss", 1, 2, 3)]).errors == 0
     assert judged(both, [told("broker_loss", 1)]).errors > 0
+    assert judged(both, [told("broker_loss", 1, 2), told("broker_loss", 3)]).errors == 0
+    assert judged(both, [told("broker_loss", 1, 4), told("rack_loss", 2, 3)]).errors > 0
 
 
 def test_of_several_sets_that_are_right_the_one_counts_that_fits() -> None:

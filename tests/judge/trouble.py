@@ -16,6 +16,9 @@ NEVER: Final = math.inf
 LINGER_SECONDS: Final = 0.05
 """A controller that lingers gives a batch the time of its first record, which may be older than what ended up in it."""
 
+LOSE_RECORDS: Final = frozenset({"unclean", "power_loss", "log_dir"})
+"""The faults by which acknowledged records may be lost: these plays are watched, which takes longer."""
+
 
 class Absence(NamedTuple):
     """A broker was stopped on purpose, and started again (``NEVER``: it was not). Seconds of the play."""
