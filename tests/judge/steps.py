@@ -35,7 +35,7 @@ _ALSO_AS_LEADER: Final = frozenset({"pause", "slow_disk"})
 """What is sent to the slow disk of the model waits, fetch requests of its followers, too."""
 _RETURN_SECONDS: Final = 15.0
 _LAGGING_SECONDS: Final = 100.0
-"""Twice the longest ``replica.lag.time.max.ms``, and more: what was repaired before explains no lag of another fault."""
+"""Twice the longest ``replica.lag.time.max.ms``, and more: what was repaired explains no lag of another fault."""
 _PREFERRED_SECONDS: Final = 3.0
 
 
