@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,6 +50,16 @@ def test_crashes_one_after_the_other_are_no_rolling_restart() -> None:
     faults = [*restart("kill", 2, 10, 20), *restart("kill", 4, 110, 20), *restart("kill", 5, 210, 5)]
 
     assert named(played(faults, 300)) == [("broker_loss", [2]), ("broker_loss", [4]), ("broker_loss", [5])]
+
+
+def test_an_incident_counts_its_changes_by_their_causes() -> None:
+    rows = played(restart("kill", 2, 10, 20), 60)
+
+    (row,) = standing(rows)
+
+    counted = {each["cause"]: each["changes"] for each in row["causes"]}
+    assert counted == Counter(each.cause for each in rows if each.cause)
+    assert counted.keys() == {"fenced", "expand", "preferred_election"}
 
 
 def test_brokers_stopped_in_turn_are_a_rolling_restart_and_nobody_is_to_blame() -> None:

@@ -46,6 +46,7 @@ def breaches(told: Iterable[Observation]) -> list[str]:
         ({"leader_epoch": 7}, "leader epoch jumped from 5 to 7 in one change"),
         ({"leader": 2}, "the leader changed from 1 to 2 within the leader epoch 5"),
         ({"partition_epoch": 7, "isr": (1,)}, "it changed, and its epoch 7 did not grow"),
+        ({"partition_epoch": 7, "isr": (1, 2, 3)}, "it changed, and its epoch 7 did not grow"),
         (
             {"leader": 3, "isr": (3,), "leader_epoch": 6},
             "leader 3 was elected from outside ISR and ELR without being called unclean",

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections import Counter
 
 from streaming.changes.configured_times import ConfiguredTimes
-from streaming.changes.lag_attribution import LagEpisode, merged_episode
+from streaming.changes.lag_attribution import LagEpisode, merged_episode, most_blamed
 from streaming.contracts.incidents import IncidentClass
 
 
@@ -106,3 +106,16 @@ def test_a_short_cut_is_a_split_unless_one_broker_may_have_stood_still() -> None
     found = [episode.verdict(ConfiguredTimes()) for episode in (of_groups, of_one, of_one_late)]
 
     assert found == [IncidentClass.NETWORK_SPLIT, IncidentClass.NETWORK_SPLIT, IncidentClass.LEADER_STALL]
+
+
+def test_the_verdict_on_reports_of_one_way_does_not_change_with_time() -> None:
+    episode = LagEpisode(began=0, seen=0)
+    episode.add_report(1, [2], (1, 3), 0, is_shrunk=False)
+
+    assert not episode.pass_time(3_600_000_000, ConfiguredTimes())
+    assert episode.seen == 0
+
+
+def test_of_brokers_in_as_many_reports_the_one_is_blamed_that_left_more_isrs() -> None:
+    assert most_blamed({(1, 2): 3, (2, 3): 1, (3, 1): 1}) == (1, 2), "2, then whom 3 reported"
+    assert most_blamed({(1, 2): 1, (2, 3): 3, (3, 1): 1}) == (2, 3), "3, then whom 1 reported"
