@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.changes.incident_classes import brokers_of
+from streaming.changes.incident_classes import brokers_of, class_of
 from streaming.changes.incident_signals import ChangeRow, Family
 from streaming.changes.lag_attribution import merged_episode
+from streaming.contracts.incidents import IncidentClass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +35,8 @@ def _blames(incident: Incident, family: Family, blamed: frozenset[int], times: C
 
     Lag of a suspect is always explained. Anything graver is explained only of a broker that the incident is about,
     because a leader that stalls removes healthy followers, also within the incident of a broker that was lost before. A
-    planned restart explains a loss, or a failed disk, only of a broker that is down because of it now.
+    planned restart explains a loss, or a failed disk, only of a broker that is down because of it now; a cut only while
+    it lasts, and of a broker that was reported across it, not of one that is merely on that side.
     """
     if family is Family.LAG:
         return not blamed.isdisjoint(incident.blamed)
@@ -42,9 +44,12 @@ def _blames(incident: Incident, family: Family, blamed: frozenset[int], times: C
         return True
     if blamed.isdisjoint(brokers_of(incident, times)):
         return False
-    if incident.base is not Family.PLANNED or family not in (Family.LOSS, Family.DISK):
+    if family not in (Family.LOSS, Family.DISK):
         return True
-    return any(incident.down_now(broker) is not None for broker in blamed)
+    if class_of(incident, times) is IncidentClass.NETWORK_SPLIT:
+        reported = {broker for report in incident.departures for broker in report}
+        return bool(incident.held) and not blamed.isdisjoint(reported)
+    return incident.base is not Family.PLANNED or any(incident.down_now(broker) is not None for broker in blamed)
 
 
 def began_with_lag(incident: Incident, lost: frozenset[int]) -> bool:

@@ -143,6 +143,19 @@ def test_a_broker_that_its_peers_do_not_reach_is_split_off_with_kafkas_timeouts(
     assert named(rows) == [("network_split", [3])]
 
 
+def test_a_broker_that_dies_when_a_cut_was_mended_is_an_incident_of_its_own() -> None:
+    faults = [*cut([1, 2, 3], [4, 5, 6], 13, 43), *restart("kill", 1, 60, 20)]
+
+    assert named(played(faults, 120, partitions=12)) == [("network_split", list(SIX)), ("broker_loss", [1])]
+
+
+def test_a_broker_that_dies_on_one_side_of_a_cut_which_nobody_reported_is_an_incident_of_its_own() -> None:
+    topic = {"partitions": 4, "assignments": [[5, 2, 1], [2, 5, 4], [3, 5, 6], [4, 6, 3]]}
+    faults = [*cut([1, 5], [2, 3, 4, 6], 13, 90), *restart("kill", 1, 60, 40)]
+
+    assert named(played(faults, 140, **topic)) == [("network_split", [1, 5]), ("broker_loss", [1])]
+
+
 @pytest.mark.parametrize("seconds", [4.2, 4.6, 5.0])
 @pytest.mark.parametrize("phase", [0.74, 1.11, 1.85, 3.33])
 def test_a_pause_hardly_longer_than_the_lag_time_is_a_stall_and_no_split(seconds: float, phase: float) -> None:

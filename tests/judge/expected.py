@@ -230,6 +230,11 @@ def _is_one_report(effect: Effect) -> bool:
     return len(followers) == len(leaders) == 1 and not any(report.other_leaders for report in effect.reports)
 
 
+def _are_both_ways(one: Trouble, effect: Effect) -> bool:
+    """Return whether the brokers of a fault removed others for lag, and were removed for it."""
+    return all(any(report[place] in one.brokers for report in effect.reports) for place in (0, 1))
+
+
 def _across(effect: Effect, kind: str) -> bool:
     leaders, followers = ({report[place] for report in effect.reports} for place in (0, 1))
     if kind == "link_failure":
@@ -246,7 +251,9 @@ _ONLY_IF: Final[dict[str, Callable[[Play, Trouble, Effect, str], bool]]] = {
     "led": lambda play, one, _, __: any(state.leader in one.brokers for state in play.before.values()),
     "one_report": lambda _, __, effect, ___: _is_one_report(effect),
     "one_pair": lambda _, __, effect, kind: _across(effect, kind),
-    "one_leader": lambda _, __, effect, ___: len(pairs_in(effect.reports)) == 1,
+    "one_leader_or_both_ways": lambda _, one, effect, kind: (
+        len(pairs_in(effect.reports)) == 1 if kind == "link_failure" else _are_both_ways(one, effect)
+    ),
     "isolated": lambda *_: True,
     "always": lambda *_: True,
 }

@@ -60,7 +60,7 @@ class Finding:
     def kind_right(self) -> bool:
         """Whether every class that was told of it is right."""
         right = {kind for each in (self.expected, *self.shared) for kind in each.kinds}
-        right |= {"broker_loss"} if right & LOSSES and self.shared else set()
+        right |= {"broker_loss", "rack_loss"} if right & LOSSES and self.shared else set()  # all of a rack together
         told = [told for told in self.told if not _is_unproven(self.expected, told)]
         if not any(each.kind in right for each in told) and len(told) == len(self.told):
             return False

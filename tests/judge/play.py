@@ -157,7 +157,8 @@ def _troubles(
     )
     drawn: list[Trouble] = []
     for kind in kinds:
-        trouble = DRAWERS[kind][1](replace(stand, taken=frozenset(b for one in drawn for b in one.brokers)))
+        left = replace(stand, taken=frozenset(b for one in drawn for b in one.brokers))
+        trouble = DRAWERS[kind][1](left) if left.free else None
         if trouble is None:
             return None
         drawn.append(trouble.shifted(_begin(random, drawn)))
