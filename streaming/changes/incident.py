@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.changes.degraded import HEALTHY, DegradedCount, DegradedPartition, TopicPartition, still_missing
 from streaming.changes.incident_signals import ChangeRow, Family
-from streaming.changes.lag_attribution import LagEpisode, LagReport, merged_episode, smaller_side
+from streaming.changes.lag_attribution import LagEpisode, LagReport, merged_episode
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.incidents import IncidentClass
@@ -225,7 +225,7 @@ class Incident:
         episode.seen = max(episode.seen, moment)
         verdict = episode.verdict(times)
         if verdict is IncidentClass.NETWORK_SPLIT:
-            self.cut = smaller_side(episode.sides())
+            self.cut = episode.cut_off()
         self.stalled = tuple(sorted({*self.stalled, *episode.stalled(times)}))
         self.verdicts[verdict] += max(1, episode.seen - episode.began)
 

@@ -109,16 +109,17 @@ def _has_lasting_lag(incident: Incident) -> bool:
 def are_one_split(one: Incident, other: Incident, times: ConfiguredTimes) -> bool:
     """Return whether two open incidents of lag are of one cut, seen from different brokers.
 
-    They began within one lag time, and all reports of both cross between the same two groups of brokers. Either one of
-    them reports both ways, or who keeps up with whom leaves no third group.
+    They began within one lag time, and all reports of both cross between the same two groups of brokers: either one of
+    them reports both ways, or who keeps up with whom leaves no third group. Or they are of links between other brokers.
     """
     mine, theirs = one.episode, other.episode
     if mine is None or theirs is None or not (one.is_only_lag and other.is_only_lag):
         return False
     both = merged_episode(mine, theirs)
-    is_torn = both is not None and both.torn_at is not None
-    is_one_cut = abs(mine.began - theirs.began) <= times.replica_lag_time
-    return is_torn and is_one_cut and both is not None and not both.removed_again and bool(both.sides())
+    if both is None or both.removed_again or abs(mine.began - theirs.began) > times.replica_lag_time:
+        return False
+    are_links = mine.lost_links() > 0 and theirs.lost_links() > 0 and both.lost_links() > 1
+    return are_links or (both.torn_at is not None and bool(both.sides()))
 
 
 def was_controller(incident: Incident, lost: frozenset[int], row: ChangeRow, times: ConfiguredTimes) -> bool:

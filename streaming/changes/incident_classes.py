@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.changes.incident_signals import Family
-from streaming.changes.lag_attribution import most_blamed, smaller_side
+from streaming.changes.lag_attribution import most_blamed
 from streaming.changes.planned_work import class_of_stops
 from streaming.changes.suspects import score
 from streaming.contracts.identifiers import NO_LEADER
@@ -108,7 +108,7 @@ def _suspects(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -
 def _lag_suspects(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -> tuple[int, ...]:
     reports = {pair: count for pair, count in incident.departures.items() if pair[0] != NO_LEADER}
     if kind is IncidentClass.NETWORK_SPLIT:
-        return smaller_side(incident.episode.sides()) if incident.episode is not None else incident.cut
+        return incident.episode.cut_off() if incident.episode is not None else incident.cut
     if kind is IncidentClass.LINK_FAILURE:
         return tuple(sorted({broker for pair in reports for broker in pair}))
     now = incident.episode.stalled(times) if incident.episode is not None else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass, Severity
 
 if TYPE_CHECKING:
@@ -68,7 +69,15 @@ def _next_step(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...
         return "nothing to do" if kind in _HARMLESS else "find out why, before it comes again"
     if kind is IncidentClass.BROKER_LOSS and not incident.lost:
         return f"find out why {_brokers(suspects)} did not come back, and stop no other broker meanwhile"
+    if _is_between(incident, kind, suspects):
+        return f"check the network between {_brokers(suspects)}, and restart nothing meanwhile"
     return _NEXT[kind].format(brokers=_brokers(suspects), rack=incident.rack)
+
+
+def _is_between(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> bool:
+    """Return whether a network split is one between these brokers, and not between them and others."""
+    reports = [pair for pair in incident.departures if pair[0] != NO_LEADER]
+    return kind is IncidentClass.NETWORK_SPLIT and all({*pair} <= {*suspects} for pair in reports)
 
 
 _NEXT: Final = {
@@ -94,6 +103,8 @@ def _facts(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -
     )
     if kind is IncidentClass.BROKER_LOSS and not incident.lost:
         what = f"{_brokers(suspects)} did not come back from a clean stop"
+    if _is_between(incident, kind, suspects):
+        what = f"the network between {_brokers(suspects)} was cut"
     if kind is IncidentClass.CONTROLLED_SHUTDOWN and incident.announced:
         what = f"planned work on {_brokers(suspects)} was announced"
     if kind is IncidentClass.SLOW_FOLLOWER and incident.only_report is not None:

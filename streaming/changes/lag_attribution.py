@@ -5,7 +5,8 @@ Taken together, reports show more:
 
 - a broker in all of them is the suspect;
 - a leader that reports followers only after others reported it, and takes them back at once, had stalled;
-- two that report each other, or of which one keeps up with other leaders, have lost their link;
+- two that report each other, or of which one keeps up with other leaders, have lost their link; several such links
+  that are lost at once are a cut;
 - a cut takes every pair across it within the same lag time, and gives them all back at the same moment; of a slow
   broker some follower rejoins, or is removed again, while others are still missing.
 """
@@ -110,7 +111,7 @@ class LagEpisode:
             return IncidentClass.NETWORK_SPLIT
         if self.stalled(times):
             return IncidentClass.LEADER_STALL
-        return IncidentClass.LINK_FAILURE if self._is_link() else IncidentClass.SLOW_FOLLOWER
+        return IncidentClass.LINK_FAILURE if self.lost_links() else IncidentClass.SLOW_FOLLOWER
 
     def stalled(self, times: ConfiguredTimes) -> tuple[int, ...]:
         """Return the leaders that stood still, by id."""
@@ -119,6 +120,8 @@ class LagEpisode:
 
     def is_split(self, times: ConfiguredTimes) -> bool:
         """Return whether all reports are those of one cut, and not those of one leader that recovers from a stall."""
+        if not self.removed_again and self.lost_links() > 1:
+            return True
         if self.torn_at is None or self.removed_again or len({frozenset(pair) for pair in self.spoken}) == 1:
             return False
         is_one_cut = self.torn_at - self.began <= times.replica_lag_time
@@ -137,6 +140,14 @@ class LagEpisode:
         sides = (frozenset(broker for broker, side in side_of.items() if side == number) for number in (0, 1))
         return tuple(sorted(sides, key=lambda side: (len(side), sorted(side))))
 
+    def cut_off(self) -> tuple[int, ...]:
+        """Return the brokers of the smaller side of a split: of both where they are equal, or nobody knows them."""
+        sides = self.sides()
+        if not sides:
+            return tuple(sorted({broker for pair in self.spoken for broker in pair}))
+        is_tied = len(sides[0]) == len(sides[-1])
+        return tuple(sorted(broker for side in (sides if is_tied else sides[:1]) for broker in side))
+
     def _groups(self) -> list[frozenset[int]]:
         """Return the groups of brokers that keep up with each other, the smallest first."""
         in_sync = self._in_sync()
@@ -146,9 +157,16 @@ class LagEpisode:
         """Return whether every broker is on one of two sides, and each side reports the other."""
         return len(self._groups()) == 2 and bool(self.sides())  # noqa: PLR2004 - the sides of a cut
 
-    def _is_link(self) -> bool:
-        """Return whether two brokers report each other and nobody else, or one the other that follows others well."""
-        return len({frozenset(pair) for pair in self.spoken}) == 1 and (len(self.spoken) > 1 or self.follows_others)
+    def lost_links(self) -> int:
+        """Return how many links are lost, if that is all: no broker has lost two, and keeps up with others.
+
+        One may fail alone. Several that fail within one lag time are a cut through the middle of a large cluster.
+        """
+        pairs = {frozenset(pair) for pair in self.spoken}
+        is_all = len(frozenset().union(*pairs)) == 2 * len(pairs) and (
+            self.follows_others or len(self.spoken) > len(pairs)
+        )
+        return len(pairs) if is_all else 0
 
     def _may_have_stalled(self, broker: int, times: ConfiguredTimes) -> bool:
         """Return whether a broker is in every report, and first as the one that was removed."""
@@ -235,14 +253,6 @@ def merged_episode(one: LagEpisode | None, other: LagEpisode | None) -> LagEpiso
 
 def _earlier(one: int | None, other: int | None) -> int | None:
     return min((moment for moment in (one, other) if moment is not None), default=None)
-
-
-def smaller_side(sides: tuple[frozenset[int], ...]) -> tuple[int, ...]:
-    """Return the brokers of the smaller side of a split: of both sides where they are equal."""
-    if not sides:
-        return ()
-    is_tied = len(sides[0]) == len(sides[-1])
-    return tuple(sorted(broker for side in (sides if is_tied else sides[:1]) for broker in side))
 
 
 def most_blamed(departures: Mapping[LagReport, int]) -> tuple[int, ...]:

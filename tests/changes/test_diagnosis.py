@@ -143,6 +143,24 @@ def test_a_broker_that_its_peers_do_not_reach_is_split_off_with_kafkas_timeouts(
     assert named(rows) == [("network_split", [3])]
 
 
+def test_links_between_different_brokers_that_are_lost_at_once_are_one_cut() -> None:
+    topic = {"partitions": 12, "assignments": [[one, one % 6 + 1, (one + 1) % 6 + 1] for one in [*SIX, *SIX]]}
+    faults = [*cut([1], [2], 13, 60), *cut([4], [5], 13.4, 60)]
+
+    rows = played(faults, 100, **topic)
+    (row,) = standing(rows)
+
+    assert named(rows) == [("network_split", [1, 2, 4, 5])]
+    assert row["summary"].startswith("the network between brokers 1, 2, 4 and 5 was cut: ")
+
+
+def test_links_that_are_lost_one_after_the_other_are_two() -> None:
+    topic = {"partitions": 12, "assignments": [[one, one % 6 + 1, (one + 1) % 6 + 1] for one in [*SIX, *SIX]]}
+    faults = [*cut([1], [2], 13, 60), *cut([4], [5], 40, 90)]
+
+    assert named(played(faults, 130, **topic)) == [("link_failure", [1, 2]), ("link_failure", [4, 5])]
+
+
 def test_a_broker_that_dies_when_a_cut_was_mended_is_an_incident_of_its_own() -> None:
     faults = [*cut([1, 2, 3], [4, 5, 6], 13, 43), *restart("kill", 1, 60, 20)]
 
