@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,13 +48,20 @@ def damage(request: pytest.FixtureRequest) -> Callable[[Path], None]:
     return made
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tables of a job that was stopped."""
-    unpack(tmp_path, settled=True)
-    job = ReplicationBatch(tmp_path / "tables")
+    directory = tmp_path_factory.mktemp("stopped")
+    unpack(directory, settled=True)
+    job = ReplicationBatch(directory / "tables")
     job.projections.project(job.shared)
-    return tmp_path / "tables"
+    return directory / "tables"
+
+
+@pytest.fixture
+def tables(stopped: Path, tmp_path: Path) -> Path:
+    """A copy of them to damage."""
+    return shutil.copytree(stopped, tmp_path / "tables")
 
 
 def test_a_state_of_the_past_needs_the_changes(tables: Path, damage: Callable[[Path], None]) -> None:
