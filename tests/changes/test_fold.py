@@ -217,12 +217,13 @@ def test_a_reassignment_is_cancelled_if_what_it_added_is_gone_and_nothing_else_i
 ) -> None:
     story.snapshot()
     story.later().partition(partition_epoch=1, **begun)
-    story.later().partition(partition_epoch=2, replicas=ended, isr=ended, leader=ended[0])
+    story.later().partition(partition_epoch=2, isr=(1, 2), **begun)
+    story.later().partition(partition_epoch=3, replicas=ended, isr=ended, leader=ended[0])
 
     _, changes = run(story.seen)
 
-    told = [kind for kind in kinds(steps(changes)[-1]) if kind.startswith("reassignment")]
-    assert told == [event]
+    told = [[kind for kind in kinds(step) if kind.startswith("reassignment")] for step in steps(changes)]
+    assert told == [[EventKind.REASSIGNMENT_BEGAN], [], [event]]
 
 
 def test_the_voters_of_the_primary_source_come_with_the_controller_and_those_of_another_source_alone(

@@ -12,10 +12,11 @@ from streaming.changes.change import Change
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.changes.tally import SuspectTally
-from streaming.changes.tombstones import KEPT, without_expired
+from streaming.changes.tombstones import KEPT, due, without_expired
 from streaming.contracts.events import Subject
-from streaming.contracts.identifiers import ClusterId
+from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import DISKLESS
+from streaming.contracts.state import ClusterState
 from streaming.contracts.totals import COUNTS, SECONDS, TOTALS, totals_until
 from streaming.delta.summaries import cluster_rows
 from tests.changes.conftest import LAG, SECOND, Story
@@ -197,3 +198,14 @@ def test_the_events_of_a_partition_that_exists_again_have_ids_of_their_own() -> 
     numbers = [change.after.change_number for change in changes if change.after and change.after.partition == 0]
     assert len(ids) == len(set(ids))
     assert numbers == sorted(numbers)
+
+
+def test_tombstones_expire_when_a_day_begins_of_a_cluster_that_is_known() -> None:
+    day = KEPT
+    before = ClusterState(cluster_id=CLUSTER, cluster="c", has_baseline=True, authority_watermark=Micros(3 * day - 1))
+
+    assert due(before, before._replace(authority_watermark=Micros(3 * day))) == 2 * day
+    assert due(before, before._replace(authority_watermark=Micros(3 * day - 1))) is None
+    assert due(None, before._replace(authority_watermark=Micros(3 * day))) == 2 * day
+    assert due(before, before._replace(authority_watermark=None)) is None
+    assert due(before, before._replace(authority_watermark=Micros(3 * day), has_baseline=False)) is None
