@@ -35,8 +35,9 @@ def _blames(incident: Incident, family: Family, blamed: frozenset[int], times: C
 
     Lag of a suspect is always explained. Anything graver is explained only of a broker that the incident is about,
     because a leader that stalls removes healthy followers, also within the incident of a broker that was lost before. A
-    planned restart explains a loss, or a failed disk, only of a broker that is down because of it now; a cut only while
-    it lasts, and of a broker that was reported across it, not of one that is merely on that side.
+    planned restart explains a loss, or a failed disk, only of a broker that is down because of it now; a cut explains
+    losses only, while it lasts, and of brokers that were reported across it, not of those that are merely on a side. Lag
+    does not explain that somebody stops the broker.
     """
     if family is Family.LAG:
         return not blamed.isdisjoint(incident.blamed)
@@ -44,11 +45,13 @@ def _blames(incident: Incident, family: Family, blamed: frozenset[int], times: C
         return True
     if blamed.isdisjoint(brokers_of(incident, times)):
         return False
+    if family is Family.PLANNED:
+        return not incident.is_only_lag
     if family not in (Family.LOSS, Family.DISK):
         return True
     if class_of(incident, times) is IncidentClass.NETWORK_SPLIT:
         reported = {broker for report in incident.departures for broker in report}
-        return bool(incident.held) and not blamed.isdisjoint(reported)
+        return family is Family.LOSS and bool(incident.held) and not blamed.isdisjoint(reported)
     return incident.base is not Family.PLANNED or any(incident.down_now(broker) is not None for broker in blamed)
 
 

@@ -105,6 +105,8 @@ def _facts(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -
         what = f"{_brokers(suspects)} did not come back from a clean stop"
     if _is_between(incident, kind, suspects):
         what = f"the network between {_brokers(suspects)} was cut"
+    if kind is IncidentClass.UNCLEAN_ELECTION and (others := tuple(sorted(incident.lost.difference(suspects)))):
+        what += f" ({_brokers(others)} {'was' if len(others) == 1 else 'were'} lost, too)"
     if kind is IncidentClass.CONTROLLED_SHUTDOWN and incident.announced:
         what = f"planned work on {_brokers(suspects)} was announced"
     if kind is IncidentClass.SLOW_FOLLOWER and incident.only_report is not None:

@@ -167,6 +167,15 @@ def test_a_broker_that_dies_when_a_cut_was_mended_is_an_incident_of_its_own() ->
     assert named(played(faults, 120, partitions=12)) == [("network_split", list(SIX)), ("broker_loss", [1])]
 
 
+def test_a_slow_broker_that_somebody_stops_was_stopped_all_the_same() -> None:
+    slow: list[Fault] = [(10, "slow_disk", {"broker": 3, "records_per_second": 4}), (65, "mend_disk", {"broker": 3})]
+
+    rows = played([*slow, *restart("stop", 3, 60, 20)], 120, brokers=(1, 2, 3, 4), partitions=12)
+
+    # It had removed its followers, too, so nobody else can lead.
+    assert named(rows) == [("slow_follower", [3]), ("unsafe_shutdown", [3])]
+
+
 def test_a_broker_that_dies_on_one_side_of_a_cut_which_nobody_reported_is_an_incident_of_its_own() -> None:
     topic = {"partitions": 4, "assignments": [[5, 2, 1], [2, 5, 4], [3, 5, 6], [4, 6, 3]]}
     faults = [*cut([1, 5], [2, 3, 4, 6], 13, 90), *restart("kill", 1, 60, 40)]
@@ -229,6 +238,8 @@ def test_an_unclean_election_blames_who_led_last_and_not_another_broker_that_was
     )  # fmt: skip
 
     assert ("unclean_election", [1]) in named(rows)
+    (summary,) = [row["summary"] for row in standing(rows) if row["incident_class"] == "unclean_election"]
+    assert summary.startswith("broker 1 was lost and leaders were elected uncleanly (broker 5 was lost, too): ")
 
 
 def test_clean_stops_in_turn_that_the_log_proves_late_are_one_rolling_restart() -> None:

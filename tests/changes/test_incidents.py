@@ -226,7 +226,7 @@ def test_a_slow_broker_that_is_restarted_cleanly_is_no_turn_of_an_earlier_crash(
 
     found = [row["incident_class"] for row in table_of([rows], IncidentGaps()).values() if row["merged_into"] is None]
 
-    assert found == ["broker_loss", "slow_follower"]
+    assert found == ["broker_loss", "slow_follower", "controlled_shutdown"]
 
 
 def test_brokers_that_lag_before_they_are_lost_together_are_one_incident() -> None:
