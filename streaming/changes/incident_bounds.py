@@ -34,17 +34,22 @@ def _blames(incident: Incident, family: Family, blamed: frozenset[int], times: C
     """Return whether an incident that blames a broker already explains its trouble.
 
     Lag of a suspect is always explained. Anything graver is explained only of a broker that the incident is about,
-    because a leader that stalls removes healthy followers, also within the incident of a broker that was lost before. A
-    planned restart explains a loss, or a failed disk, only of a broker that is down because of it now; a cut explains
-    losses only, while it lasts, and of brokers that were reported across it, not of those that are merely on a side. Lag
-    does not explain that somebody stops the broker.
+    because a leader that stalls removes healthy followers, also within the incident of a broker that was lost before.
     """
     if family is Family.LAG:
         return not blamed.isdisjoint(incident.blamed)
     if family is Family.LOSS and began_with_lag(incident, blamed):
         return True
-    if blamed.isdisjoint(brokers_of(incident, times)):
-        return False
+    return not blamed.isdisjoint(brokers_of(incident, times)) and _may_lead_to(family, incident, blamed, times)
+
+
+def _may_lead_to(family: Family, incident: Incident, blamed: frozenset[int], times: ConfiguredTimes) -> bool:
+    """Return whether what an incident is about may be why its brokers have graver trouble.
+
+    A planned restart explains a loss, or a failed disk, only of a broker that is down because of it now. A cut explains
+    losses only, while it lasts, and of brokers that were reported across it, not of those that are merely on a side.
+    Lag does not explain that somebody stops the broker.
+    """
     if family is Family.PLANNED:
         return not incident.is_only_lag
     if family not in (Family.LOSS, Family.DISK):
