@@ -137,6 +137,7 @@ def test_while_another_broker_may_go_down_for_planned_work_only_that_one_is_safe
     until = Micros(story.now + 600_000_000)
     lease = MaintenanceObserved(**envelope, broker=BrokerId(3), lease="l", lease_until=until, why="disk")
     assert advice([*story.seen, lease]) == ({1: False, 2: False, 3: True}, [3])
+    assert advised([*story.seen, lease])[3].restart_order == 1
     assert advised([*story.seen, lease])[1].restart_reason.startswith("no: planned work on broker 3 is announced")
 
     story.later().broker(3, fenced=True)
@@ -249,6 +250,9 @@ def test_a_broker_with_a_partition_of_unknown_minimum_is_neither_safe_nor_unsafe
     story.snapshot([{"replicas": (1, 2), "isr": (1, 2)}])
 
     assert advice(story.seen) == ({1: None, 2: None, 3: True}, [3])
+    reasons = {number: each.restart_reason for number, each in advised(story.seen).items()}
+    assert reasons[1].startswith("unknown: the min ISR of 1 partition is unknown; ")
+    assert reasons[3].startswith("every partition")
 
 
 def test_a_broker_that_is_on_its_way_down_has_no_place_in_the_order(story: Story) -> None:
