@@ -30,8 +30,8 @@ class IncidentClass(StrEnum):
     LEADER_STALL = "leader_stall"
     """Harmful: a broker stood still for less than a session and then removed healthy followers from ISRs."""
     NETWORK_SPLIT = "network_split"
-    """Harmful: brokers reach the controller but not the brokers of the other side. Suspects: the smaller side; both where
-    they are equal, or unknown. A broker whose disk holds its followers' fetches, too, leaves the same records."""
+    """Harmful: brokers reach the controller but not the brokers of the other side. Suspects: the smaller side; both
+    where they are equal, or unknown. A broker whose disk holds its followers' fetches, too, leaves the same records."""
     LINK_FAILURE = "link_failure"
     """Harmful: exactly two brokers do not reach each other, and both reach all others. Suspects: both."""
     DISK_FAILURE = "disk_failure"
