@@ -20,7 +20,7 @@ from typing import Final
 
 import pytest
 
-from tests.mutants.copied import copy_of_checkout, tried
+from tests.mutants.copied import copy_of_checkout, tried_at_once
 from tests.mutants.faults import RULES, Verdict, difference, drawn_faults
 from tests.mutants.forked import ForkedTrials
 from tests.mutants.selection import NO_SERVICES, UNTIL_ONE_FAILS, selection_of
@@ -57,8 +57,9 @@ def main() -> int:
         print(f"{len(selection.seconds)} tests, {sum(selection.seconds.values()):.0f} s", flush=True)
         forked = ForkedTrials(faults, selection, given.workers, reported)
         pytest.main(["-q", "-p", "no:cacheprovider", *UNTIL_ONE_FAILS, *NO_SERVICES, *ROOMS], plugins=[forked])
-        for fault in forked.imported:
-            reported(tried(fault, selection, copy))
+        more = (copy_of_checkout(Path(folder) / f"checkout-{number}") for number in range(1, given.workers))
+        for verdict in tried_at_once(forked.imported, selection, [copy, *more]):
+            reported(verdict)
     seen = sum(bool(verdict.seen_by) for verdict in verdicts)
     print(f"{seen} of {len(faults)} seen ({seen / len(faults):.0%}), seed {given.seed}")
     return len(verdicts) < len(faults) or seen / len(faults) < ENOUGH

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from tests.mutants.faults import CHECKOUT, Verdict
 from tests.mutants.selection import PYTEST, UNTIL_ONE_FAILS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from tests.mutants.faults import Fault
@@ -23,6 +26,24 @@ def copy_of_checkout(folder: Path) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(CHECKOUT / name, folder / name)
     return folder
+
+
+def tried_at_once(faults: Iterable[Fault], selection: Selection, copies: Sequence[Path]) -> Iterator[Verdict]:
+    """Try faults in several copies of the checkout, each in one of them at a time; give what is done first."""
+    free: SimpleQueue[Path] = SimpleQueue()
+    for copy in copies:
+        free.put(copy)
+
+    def try_one(fault: Fault) -> Verdict:
+        copy = free.get()
+        try:
+            return tried(fault, selection, copy)
+        finally:
+            free.put(copy)
+
+    with ThreadPoolExecutor(len(copies)) as pool:
+        for done in as_completed([pool.submit(try_one, fault) for fault in faults]):
+            yield done.result()
 
 
 def tried(fault: Fault, selection: Selection, copy: Path) -> Verdict:

@@ -96,7 +96,7 @@ def _fault(path: Path, tests: tuple[str, ...], candidate: Candidate) -> Fault | 
 
 
 def what_runs(source: str) -> str | None:
-    """Return what of a module is run, without annotations, protocols and slots; None if it is no Python."""
+    """Return what of a module is run, without annotations, protocols, slots and frozen; None if it is no Python."""
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -119,8 +119,8 @@ class _WithoutAnnotations(ast.NodeTransformer):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST | None:
         for decorator in node.decorator_list:
-            if isinstance(decorator, ast.Call):  # slots save memory, and change nothing else
-                decorator.keywords = [each for each in decorator.keywords if each.arg != "slots"]
+            if isinstance(decorator, ast.Call):  # slots save memory, and mypy sees who writes to what is frozen
+                decorator.keywords = [each for each in decorator.keywords if each.arg not in {"slots", "frozen"}]
         return None if "Protocol" in _names_in(*node.bases) else self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> ast.AST | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 from tests.mutants.conftest import LARGE, RULE, SMALL, fault
-from tests.mutants.copied import tried
+from tests.mutants.copied import tried_at_once
 from tests.mutants.faults import CHECKOUT
 from tests.mutants.forked import PROCESS_ENDED, code_of_fault
 
@@ -87,12 +88,16 @@ def test_a_test_that_fails_without_any_fault_ends_the_trials(project: Path, sele
     assert SMALL in selection.seconds
 
 
-def test_a_fault_outside_of_functions_is_tried_in_a_copy_which_is_as_before_then(
-    project: Path, selection: Selection
+def test_faults_outside_of_functions_are_tried_in_copies_which_are_as_before_then(
+    project: Path, selection: Selection, tmp_path: Path
 ) -> None:
-    assert tried(fault(1, "3", "2"), selection, project).seen_by
-    assert not tried(fault(12, "1", "2"), selection, project).seen_by
-    assert (project / "rule.py").read_text() == RULE
+    copies = [project, shutil.copytree(project, tmp_path / "copy")]
+    faults = [fault(1, "3", "2"), fault(12, "1", "2"), fault(1, "3", "4")]
+
+    verdicts = {verdict.fault: bool(verdict.seen_by) for verdict in tried_at_once(faults, selection, copies)}
+
+    assert [verdicts[each] for each in faults] == [True, False, True]
+    assert {(copy / "rule.py").read_text() for copy in copies} == {RULE}
 
 
 def test_only_a_fault_within_a_live_function_can_be_put_in() -> None:
