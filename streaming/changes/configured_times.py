@@ -34,6 +34,11 @@ class ConfiguredTimes(NamedTuple):
         return 2 * (self.fetch_wait + self.fetch_backoff)
 
     @property
+    def lag_check(self) -> int:
+        """Return how often a leader looks for followers that lag: all leaders report one cut within that time."""
+        return self.replica_lag_time // 2
+
+    @property
     def lost_together(self) -> int:
         """Return the time within which the sessions of brokers end that died at the same moment."""
         return self.broker_session

@@ -118,7 +118,8 @@ def are_one_split(one: Incident, other: Incident, times: ConfiguredTimes) -> boo
     """Return whether two open incidents of lag are of one cut, seen from different brokers.
 
     They began within one lag time, and all reports of both cross between the same two groups of brokers: either one of
-    them reports both ways, or who keeps up with whom leaves no third group. Or they are of links between other brokers.
+    them reports both ways, or who keeps up with whom leaves no third group. Where nobody knows the groups, they began
+    within one check for lag, and are of different pairs of brokers, or go to and fro without one that is in all.
     """
     mine, theirs = one.episode, other.episode
     if mine is None or theirs is None or not (one.is_only_lag and other.is_only_lag):
@@ -126,8 +127,10 @@ def are_one_split(one: Incident, other: Incident, times: ConfiguredTimes) -> boo
     both = merged_episode(mine, theirs)
     if both is None or both.removed_again or abs(mine.began - theirs.began) > times.replica_lag_time:
         return False
-    are_links = mine.lost_links() > 0 and theirs.lost_links() > 0 and both.lost_links() > 1
-    return are_links or (both.torn_at is not None and bool(both.sides()))
+    if both.torn_at is not None and both.sides():
+        return True
+    are_pairs = mine.pairs_apart() > 0 and theirs.pairs_apart() > 0 and both.pairs_apart() > 1
+    return abs(mine.began - theirs.began) <= times.lag_check and (are_pairs or both.is_scattered(times))
 
 
 def was_controller(incident: Incident, lost: frozenset[int], row: ChangeRow, times: ConfiguredTimes) -> bool:

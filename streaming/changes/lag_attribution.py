@@ -5,8 +5,8 @@ Taken together, reports show more:
 
 - a broker in all of them is the suspect;
 - a leader that reports followers only after others reported it, and takes them back at once, had stalled;
-- two that report each other, or of which one keeps up with other leaders, have lost their link; several such links
-  that are lost at once are a cut;
+- two that report each other, or of which one keeps up with other leaders, have lost their link; several pairs
+  at once are a cut;
 - a cut takes every pair across it within the same lag time, and gives them all back at the same moment; of a slow
   broker some follower rejoins, or is removed again, while others are still missing.
 """
@@ -111,7 +111,8 @@ class LagEpisode:
             return IncidentClass.NETWORK_SPLIT
         if self.stalled(times):
             return IncidentClass.LEADER_STALL
-        return IncidentClass.LINK_FAILURE if self.lost_links() else IncidentClass.SLOW_FOLLOWER
+        is_link = self.pairs_apart() == 1 and (len(self.spoken) > 1 or self.follows_others)
+        return IncidentClass.LINK_FAILURE if is_link else IncidentClass.SLOW_FOLLOWER
 
     def stalled(self, times: ConfiguredTimes) -> tuple[int, ...]:
         """Return the leaders that stood still, by id."""
@@ -120,7 +121,7 @@ class LagEpisode:
 
     def is_split(self, times: ConfiguredTimes) -> bool:
         """Return whether all reports are those of one cut, and not those of one leader that recovers from a stall."""
-        if not self.removed_again and self.lost_links() > 1:
+        if not self.removed_again and (self.pairs_apart() > 1 or self.is_scattered(times)):
             return True
         if self.torn_at is None or self.removed_again or len({frozenset(pair) for pair in self.spoken}) == 1:
             return False
@@ -157,16 +158,22 @@ class LagEpisode:
         """Return whether every broker is on one of two sides, and each side reports the other."""
         return len(self._groups()) == 2 and bool(self.sides())  # noqa: PLR2004 - the sides of a cut
 
-    def lost_links(self) -> int:
-        """Return how many links are lost, if that is all: no broker has lost two, and keeps up with others.
+    def pairs_apart(self) -> int:
+        """Return how many pairs of brokers do not reach each other, if no broker is in two of them; else 0.
 
-        One may fail alone. Several that fail within one lag time are a cut through the middle of a large cluster.
+        One pair may have lost its link, or one of the two is slow. Several at once are a cut through a large cluster.
         """
         pairs = {frozenset(pair) for pair in self.spoken}
-        is_all = len(frozenset().union(*pairs)) == 2 * len(pairs) and (
-            self.follows_others or len(self.spoken) > len(pairs)
-        )
-        return len(pairs) if is_all else 0
+        return len(pairs) if len(frozenset().union(*pairs)) == 2 * len(pairs) else 0
+
+    def is_scattered(self, times: ConfiguredTimes) -> bool:
+        """Return whether reports of one moment go to and fro among brokers of which none is in all of them.
+
+        No broker explains that, but a cut does: which leader reports whom depends on who had anything to replicate.
+        """
+        at_once = [pair for pair, (first, _) in self.spoken.items() if first <= self.began + times.lag_check]
+        reporters, followers = ({pair[place] for pair in at_once} for place in (0, 1))
+        return not set.intersection(*map(set, at_once)) and not reporters.isdisjoint(followers)
 
     def _may_have_stalled(self, broker: int, times: ConfiguredTimes) -> bool:
         """Return whether a broker is in every report, and first as the one that was removed."""

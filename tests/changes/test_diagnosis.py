@@ -154,6 +154,24 @@ def test_links_between_different_brokers_that_are_lost_at_once_are_one_cut() -> 
     assert row["summary"].startswith("the network between brokers 1, 2, 4 and 5 was cut: ")
 
 
+@pytest.mark.parametrize("partitions", [12, 24])
+def test_a_cut_is_one_where_its_reports_show_no_sides(partitions: int) -> None:
+    topic = {"partitions": partitions, "replication_factor": 2, "min_insync_replicas": 1}
+
+    assert named(played(cut([1, 2, 3], [4, 5, 6], 13, 43), 90, **topic)) == [("network_split", list(SIX))]
+
+
+def test_two_slow_brokers_are_no_cut() -> None:
+    faults = [
+        *((10.0 + broker, "slow_disk", {"broker": broker, "records_per_second": 4}) for broker in (2, 5)),
+        *((70.0, "mend_disk", {"broker": broker}) for broker in (2, 5)),
+    ]
+
+    kinds = [kind for kind, _ in named(played(faults, 120, partitions=12, records_per_second=5))]
+
+    assert "network_split" not in kinds
+
+
 def test_links_that_are_lost_one_after_the_other_are_two() -> None:
     topic = {"partitions": 12, "assignments": [[one, one % 6 + 1, (one + 1) % 6 + 1] for one in [*SIX, *SIX]]}
     faults = [*cut([1], [2], 13, 60), *cut([4], [5], 40, 90)]
