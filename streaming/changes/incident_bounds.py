@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 
 def incident_blaming(
-    family: Family, blamed: frozenset[int], incidents: Sequence[Incident], times: ConfiguredTimes
+    family: Family, blamed: frozenset[int], incidents: Sequence[Incident], moment: int, times: ConfiguredTimes
 ) -> Incident | None:
     """Return the open incident that blames the same broker: of its own kind first, then the newest."""
     candidates = [
-        incident for incident in incidents if incident.closed_at is None and _blames(incident, family, blamed, times)
+        incident
+        for incident in incidents
+        if incident.closed_at is None and _blames(incident, family, blamed, moment, times)
     ]
     return max(
         candidates,
@@ -30,7 +32,7 @@ def incident_blaming(
     )
 
 
-def _blames(incident: Incident, family: Family, blamed: frozenset[int], times: ConfiguredTimes) -> bool:
+def _blames(incident: Incident, family: Family, blamed: frozenset[int], moment: int, times: ConfiguredTimes) -> bool:
     """Return whether an incident that blames a broker already explains its trouble.
 
     Lag of a suspect is always explained. Anything graver is explained only of a broker that the incident is about,
@@ -38,17 +40,19 @@ def _blames(incident: Incident, family: Family, blamed: frozenset[int], times: C
     """
     if family is Family.LAG:
         return not blamed.isdisjoint(incident.blamed)
-    if family is Family.LOSS and began_with_lag(incident, blamed):
+    if family is Family.LOSS and began_with_lag(incident, blamed, moment, times):
         return True
-    return not blamed.isdisjoint(brokers_of(incident, times)) and _may_lead_to(family, incident, blamed, times)
+    return not blamed.isdisjoint(brokers_of(incident, times)) and _may_lead_to(family, incident, blamed, moment, times)
 
 
-def _may_lead_to(family: Family, incident: Incident, blamed: frozenset[int], times: ConfiguredTimes) -> bool:
+def _may_lead_to(
+    family: Family, incident: Incident, blamed: frozenset[int], moment: int, times: ConfiguredTimes
+) -> bool:
     """Return whether what an incident is about may be why its brokers have graver trouble.
 
     A planned restart explains a loss, or a failed disk, only of a broker that is down because of it now. A cut explains
-    losses only, while it lasts, and of brokers that were reported across it, not of those that are merely on a side.
-    Lag does not explain that somebody stops the broker.
+    losses only, of brokers that were reported across it and whose sessions end as soon after that as they do then. Lag
+    does not explain that somebody stops the broker.
     """
     if family is Family.PLANNED:
         return not incident.is_only_lag
@@ -56,11 +60,13 @@ def _may_lead_to(family: Family, incident: Incident, blamed: frozenset[int], tim
         return True
     if class_of(incident, times) is IncidentClass.NETWORK_SPLIT:
         reported = {broker for report in incident.departures for broker in report}
-        return family is Family.LOSS and bool(incident.held) and not blamed.isdisjoint(reported)
+        episode = incident.episode
+        came_with_it = episode is not None and moment - episode.began <= _session_after_lag(times)
+        return family is Family.LOSS and came_with_it and not blamed.isdisjoint(reported)
     return incident.base is not Family.PLANNED or any(incident.down_now(broker) is not None for broker in blamed)
 
 
-def began_with_lag(incident: Incident, lost: frozenset[int]) -> bool:
+def began_with_lag(incident: Incident, lost: frozenset[int], moment: int, times: ConfiguredTimes) -> bool:
     """Return whether an open incident of lag was the beginning of the loss of one of these brokers.
 
     Leaders removed it from ISRs, it has not rejoined, and no other leader removed those leaders. Until the brokers are
@@ -70,7 +76,15 @@ def began_with_lag(incident: Incident, lost: frozenset[int]) -> bool:
         return False
     reports = incident.episode.spoken
     reported = {follower for _, follower in reports}
-    return any(follower in lost and reporter not in reported for reporter, follower in reports)
+    return any(
+        follower in lost and reporter not in reported and moment - first <= _session_after_lag(times)
+        for (reporter, follower), (first, _) in reports.items()
+    )
+
+
+def _session_after_lag(times: ConfiguredTimes) -> int:
+    """Return how long after its removal for lag the session of a broker may end that died, or was cut off, before."""
+    return max(0, times.broker_session - times.replica_lag_time) + times.lag_check
 
 
 def continued_incident(

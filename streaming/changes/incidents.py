@@ -257,7 +257,7 @@ class IncidentFold:
         """Return the incident that an ISR removal or an event of a broker belongs to, if there is one."""
         times = self.times(row.cluster_id)
         candidates = [incident for incident in self._incidents.of(row) if incident.base not in _STANDALONE]
-        own = incident_blaming(family, blamed, candidates, times)
+        own = incident_blaming(family, blamed, candidates, row.time, times)
         other = continued_incident(family, reporter, candidates, row, times)
         # Two incidents about one broker. Where its own has shown only lag, that was the beginning of the other one, or
         # followed from it: they are one. With a loss of its own it stays apart; when it is back, its new lag belongs to
@@ -281,7 +281,9 @@ class IncidentFold:
         """
         times = self.times(row.cluster_id)
         for each in list(self._incidents.of(row)):
-            if each is not incident and (began_with_lag(each, lost) or was_controller(each, lost, row, times)):
+            if each is not incident and (
+                began_with_lag(each, lost, row.time, times) or was_controller(each, lost, row, times)
+            ):
                 incident = self._incidents.merge(incident, each, row)
         return incident
 

@@ -194,6 +194,12 @@ def test_a_slow_broker_that_somebody_stops_was_stopped_all_the_same() -> None:
     assert named(rows) == [("slow_follower", [3]), ("unsafe_shutdown", [3])]
 
 
+def test_a_broker_that_dies_long_after_a_cut_began_is_an_incident_of_its_own() -> None:
+    faults = [*cut([1, 2, 3], [4, 5, 6], 13, 90), *restart("kill", 4, 60, 50)]
+
+    assert named(played(faults, 140, partitions=12)) == [("network_split", list(SIX)), ("broker_loss", [4])]
+
+
 def test_a_broker_that_dies_on_one_side_of_a_cut_which_nobody_reported_is_an_incident_of_its_own() -> None:
     topic = {"partitions": 4, "assignments": [[5, 2, 1], [2, 5, 4], [3, 5, 6], [4, 6, 3]]}
     faults = [*cut([1, 5], [2, 3, 4, 6], 13, 90), *restart("kill", 1, 60, 40)]
