@@ -133,7 +133,7 @@ def are_one_split(one: Incident, other: Incident, times: ConfiguredTimes) -> boo
 
     They began within one lag time, and all reports of both cross between the same two groups of brokers: either one of
     them reports both ways, or who keeps up with whom leaves no third group. Where nobody knows the groups, they began
-    within one check for lag, and are of different pairs of brokers, or go to and fro without one that is in all.
+    within one check for lag, and are of different pairs of brokers, or report each other without one that is in all.
     """
     mine, theirs = one.episode, other.episode
     if mine is None or theirs is None or not (one.is_only_lag and other.is_only_lag):

@@ -167,7 +167,7 @@ class LagEpisode:
         return len(pairs) if len(frozenset().union(*pairs)) == 2 * len(pairs) else 0
 
     def is_scattered(self, times: ConfiguredTimes) -> bool:
-        """Return whether reports of one moment go to and fro among brokers of which none is in all of them.
+        """Return whether some brokers report and are reported at one moment, and none is in all reports.
 
         No broker explains that, but a cut does: which leader reports whom depends on who had anything to replicate.
         """
