@@ -39,6 +39,11 @@ class ConfiguredTimes(NamedTuple):
         return self.replica_lag_time // 2
 
     @property
+    def session_after_lag(self) -> int:
+        """Return how long after its removal for lag the session of a broker that died, or was cut off, may end."""
+        return max(0, self.broker_session - self.replica_lag_time) + self.lag_check
+
+    @property
     def lost_together(self) -> int:
         """Return the time within which the sessions of brokers end that died at the same moment."""
         return self.broker_session

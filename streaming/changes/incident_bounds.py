@@ -61,7 +61,7 @@ def _may_lead_to(
     if class_of(incident, times) is IncidentClass.NETWORK_SPLIT:
         reported = {broker for report in incident.departures for broker in report}
         episode = incident.episode
-        came_with_it = episode is not None and moment - episode.began <= _session_after_lag(times)
+        came_with_it = episode is not None and moment - episode.began <= times.session_after_lag
         return family is Family.LOSS and came_with_it and not blamed.isdisjoint(reported)
     return incident.base is not Family.PLANNED or any(incident.down_now(broker) is not None for broker in blamed)
 
@@ -77,14 +77,9 @@ def began_with_lag(incident: Incident, lost: frozenset[int], moment: int, times:
     reports = incident.episode.spoken
     reported = {follower for _, follower in reports}
     return any(
-        follower in lost and reporter not in reported and moment - first <= _session_after_lag(times)
+        follower in lost and reporter not in reported and moment - first <= times.session_after_lag
         for (reporter, follower), (first, _) in reports.items()
     )
-
-
-def _session_after_lag(times: ConfiguredTimes) -> int:
-    """Return how long after its removal for lag the session of a broker may end that died, or was cut off, before."""
-    return max(0, times.broker_session - times.replica_lag_time) + times.lag_check
 
 
 def continued_incident(

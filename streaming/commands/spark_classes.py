@@ -17,7 +17,7 @@ from streaming.bus.directory import DirectoryPublisher
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.errors import IsrwatchError
 from streaming.jobs.registry import QUERIES
-from streaming.jobs.session import JAVA_OPTIONS, measured_configuration, spark_archive
+from streaming.jobs.session import JAVA_OPTIONS, java_options, measured_configuration, spark_archive
 from streaming.runtime import class_archive
 from streaming.sources.simulated import SimulatedSource, load_scenario
 
@@ -70,8 +70,8 @@ def _run_job(folder: Path, options: Sequence[str]) -> str:
     """
     places = [part for name in ("bus", "tables", "checkpoint") for part in (f"--{name}", str(folder / name))]
     command = [sys.executable, "-m", "streaming.commands", "job", *places, "--listen", ""]
-    java_options = " ".join([measured_configuration()[JAVA_OPTIONS], *(f'"{option}"' for option in options)])
-    submit = shlex.join(["--conf", f"{JAVA_OPTIONS}={java_options}", "pyspark-shell"])
+    recording = java_options(measured_configuration()[JAVA_OPTIONS], options)
+    submit = shlex.join(["--conf", f"{JAVA_OPTIONS}={recording}", "pyspark-shell"])
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
     job = subprocess.Popen(  # noqa: S603 - ourselves
         command,

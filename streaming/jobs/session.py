@@ -74,8 +74,13 @@ def build_session(
         archived = class_archive.using(spark_archive())
     unset: dict[str, bool | float | int | str | None] = {**configuration(app_name, given, jars, extra or {})}
     if JAVA_OPTIONS in unset:
-        unset[JAVA_OPTIONS] = " ".join([str(unset[JAVA_OPTIONS]), *(f'"{option}"' for option in archived)])
+        unset[JAVA_OPTIONS] = java_options(str(unset[JAVA_OPTIONS]), archived)
     return SparkSession.builder.config(map=unset).getOrCreate()
+
+
+def java_options(options: str, more: Sequence[str]) -> str:
+    """Return Java options for a property of Spark with more of them, which may contain blanks."""
+    return " ".join([options, *(f'"{option}"' for option in more)])
 
 
 def spark_archive() -> Path:
