@@ -65,10 +65,10 @@ def _archive_classes(console: Console) -> None:
 
     try:
         with console.status("archiving Spark's classes, once: a minute"):
-            said = f"Spark's classes in {spark_classes.archive()}"
+            outcome = f"Spark's classes in {spark_classes.archive()}"
     except (IsrwatchError, OSError) as error:
-        said = f"Spark's classes are not archived, so it starts in twice the time: {error}"
-    console.print(said, soft_wrap=True)
+        outcome = f"Spark's classes are not archived, so it starts in twice the time: {error}"
+    console.print(outcome, soft_wrap=True)
 
 
 def _repair(names: tuple[str, ...]) -> int:

@@ -21,6 +21,10 @@ KAFKAS = 30_000
 IN_PAIRS = {"racks": {"1": "a", "2": "a", "3": "b", "4": "b", "5": "c", "6": "c"}}
 
 
+RING = [[one, one % 6 + 1, (one + 1) % 6 + 1] for one in (*SIX, *SIX)]
+"""Partitions of which each follower of a leader is its neighbour, or the one after."""
+
+
 def named(rows: Sequence[ChangeRow]) -> list[tuple[str, list[int]]]:
     """The incidents that stand, in their order: class and suspects."""
     return [(row["incident_class"], [each["broker"] for each in row["suspects"]]) for row in standing(rows)]
@@ -93,12 +97,12 @@ def test_a_clean_stop_after_which_writes_are_refused_is_not_planned() -> None:
 def test_a_clean_stop_that_alone_keeps_a_partition_under_its_minimum_is_not_planned_whoever_brought_it_there() -> None:
     topic = {"partitions": 1, "replication_factor": 3, "min_insync_replicas": 3, "assignments": [[1, 2, 3]]}
 
-    def told(return_of_the_lost: int) -> list[tuple[str, list[int]]]:
+    def incidents(return_of_the_lost: int) -> list[tuple[str, list[int]]]:
         crash = restart("kill", 2, 10, return_of_the_lost - 10)
         return named(played([*crash, *restart("stop", 1, 40, 60)], 140, **topic))
 
-    assert told(60) == [("broker_loss", [2]), ("unsafe_shutdown", [1])]
-    assert told(120) == [("broker_loss", [2]), ("controlled_shutdown", [1])]
+    assert incidents(60) == [("broker_loss", [2]), ("unsafe_shutdown", [1])]
+    assert incidents(120) == [("broker_loss", [2]), ("controlled_shutdown", [1])]
 
 
 def test_a_turn_that_does_not_come_back_is_a_loss_while_nothing_changes() -> None:
@@ -144,10 +148,9 @@ def test_a_broker_that_its_peers_do_not_reach_is_split_off_with_kafkas_timeouts(
 
 
 def test_links_between_different_brokers_that_are_lost_at_once_are_one_cut() -> None:
-    topic = {"partitions": 12, "assignments": [[one, one % 6 + 1, (one + 1) % 6 + 1] for one in [*SIX, *SIX]]}
     faults = [*cut([1], [2], 13, 60), *cut([4], [5], 13.4, 60)]
 
-    rows = played(faults, 100, **topic)
+    rows = played(faults, 100, partitions=12, assignments=RING)
     (row,) = standing(rows)
 
     assert named(rows) == [("network_split", [1, 2, 4, 5])]
@@ -173,10 +176,12 @@ def test_two_slow_brokers_are_no_cut() -> None:
 
 
 def test_links_that_are_lost_one_after_the_other_are_two() -> None:
-    topic = {"partitions": 12, "assignments": [[one, one % 6 + 1, (one + 1) % 6 + 1] for one in [*SIX, *SIX]]}
     faults = [*cut([1], [2], 13, 60), *cut([4], [5], 40, 90)]
 
-    assert named(played(faults, 130, **topic)) == [("link_failure", [1, 2]), ("link_failure", [4, 5])]
+    assert named(played(faults, 130, partitions=12, assignments=RING)) == [
+        ("link_failure", [1, 2]),
+        ("link_failure", [4, 5]),
+    ]
 
 
 def test_a_broker_that_dies_when_a_cut_was_mended_is_an_incident_of_its_own() -> None:

@@ -222,8 +222,8 @@ def test_a_reassignment_is_cancelled_if_what_it_added_is_gone_and_nothing_else_i
 
     _, changes = run(story.seen)
 
-    told = [[kind for kind in kinds(step) if kind.startswith("reassignment")] for step in steps(changes)]
-    assert told == [[EventKind.REASSIGNMENT_BEGAN], [], [event]]
+    found = [[kind for kind in kinds(step) if kind.startswith("reassignment")] for step in steps(changes)]
+    assert found == [[EventKind.REASSIGNMENT_BEGAN], [], [event]]
 
 
 def test_the_voters_of_the_primary_source_come_with_the_controller_and_those_of_another_source_alone(
