@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -90,3 +92,14 @@ def test_readme_and_contributing_link_to_the_flow() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_no_line_of_the_documentation_waits_for_a_check(page: str) -> None:
     assert "<!-- check -->" not in (ROOT / page).read_text()
+
+
+def with_examples() -> list[str]:
+    """Modules whose docstrings hold an example."""
+    files = (path for room in ("streaming", "exporters", "dashboards") for path in (ROOT / room).rglob("*.py"))
+    return sorted(".".join(it.relative_to(ROOT).with_suffix("").parts) for it in files if ">>> " in it.read_text())
+
+
+@pytest.mark.parametrize("module", with_examples())
+def test_every_example_of_a_docstring_gives_what_it_says(module: str) -> None:
+    assert doctest.testmod(import_module(module)).failed == 0

@@ -10,12 +10,12 @@ applied, and a lease that was ended never holds again. One that lapsed does if i
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import Micros
+from streaming.contracts.moments import utc_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -96,7 +96,7 @@ def announce(
     after = _with_leases(before, leases, watermark)
     if lease.is_open:
         after = after._replace(maintenance_overran_at=None)
-    text = f"{lease.why}; until {_shown(lease.until)}" + f" ({observed.announced_by})" * bool(observed.announced_by)
+    text = f"{lease.why}; until {utc_text(lease.until)}" + f" ({observed.announced_by})" * bool(observed.announced_by)
     return after, [] if kind is None else [(kind, before.broker, text)]
 
 
@@ -119,7 +119,7 @@ def lapse(before: BrokerState, watermark: Micros) -> tuple[BrokerState, Micros, 
     if is_overrun:
         after = after._replace(maintenance_overran_at=last)
     kind = EventKind.MAINTENANCE_OVERRAN if is_overrun else EventKind.MAINTENANCE_LAPSED
-    return after, last, [(kind, before.broker, f"{lease.why}; until {_shown(lease.until)}") for lease in over]
+    return after, last, [(kind, before.broker, f"{lease.why}; until {utc_text(lease.until)}") for lease in over]
 
 
 def is_down(broker: BrokerState) -> bool:
@@ -189,7 +189,3 @@ def _with_leases(broker: BrokerState, leases: Mapping[str, Lease], watermark: Mi
         maintenance_why="; ".join(dict.fromkeys(lease.why for lease in held)) if held else None,
         maintenance_leases=json.dumps(kept, separators=(",", ":"), ensure_ascii=False) if kept else None,
     )
-
-
-def _shown(moment: Micros) -> str:
-    return dt.datetime.fromtimestamp(moment // 1_000_000, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 import time
 from pathlib import Path
@@ -13,6 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from streaming import settings as configuration
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.moments import utc_text
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def _announce(
         announcer = Announcer(bus, _reason(why))
         lease = new_lease()
         announcer.publish([(one, lease) for one in brokers], announcer.now() + micros)
-    _say(f"{_names(brokers)}: planned work until {_shown(announcer.now() + micros)}")
+    _say(f"{_names(brokers)}: planned work until {utc_text(Micros(announcer.now() + micros))}")
 
 
 def _end(bus: Path, brokers: Sequence[BrokerState]) -> None:
@@ -173,7 +174,7 @@ def _refuse_overlap(brokers: Sequence[BrokerState]) -> None:
     for one in brokers:
         if _is_held(one):
             raise ConfigurationError(
-                f"broker {one.broker} is in maintenance until {_shown(one.maintenance_until or 0)} "
+                f"broker {one.broker} is in maintenance until {utc_text(one.maintenance_until or Micros(0))} "
                 f"({one.maintenance_why}): let it last longer with --extend, or end it with --end"
             )
 
@@ -205,15 +206,19 @@ def _check_clock(cluster: WatchedCluster) -> None:
         )
 
 
+def _work_of(one: BrokerState) -> str | None:
+    if one.maintenance_until is not None and _is_held(one):
+        return f"until {utc_text(one.maintenance_until)}  {one.maintenance_why}"
+    return None if one.maintenance_overran_at is None else f"overran at {utc_text(one.maintenance_overran_at)}"
+
+
 def _list(clusters: Sequence[WatchedCluster], name_or_id: str | None) -> None:
     lines = [
-        f"{cluster.name}  broker {one.broker}  until {_shown(one.maintenance_until or 0)}  {one.maintenance_why}"
-        if _is_held(one)
-        else f"{cluster.name}  broker {one.broker}  overran at {_shown(one.maintenance_overran_at or 0)}"
+        f"{cluster.name}  broker {one.broker}  {line}"
         for cluster in clusters
         if name_or_id is None or name_or_id in {cluster.name, cluster.cluster_id}
         for _, one in sorted(cluster.brokers.items())
-        if _is_held(one) or one.maintenance_overran_at is not None
+        if (line := _work_of(one)) is not None
     ]
     for line in lines:
         typer.echo(line)
@@ -223,10 +228,6 @@ def _list(clusters: Sequence[WatchedCluster], name_or_id: str | None) -> None:
 
 def _names(brokers: Sequence[BrokerState]) -> str:
     return ("broker " if len(brokers) == 1 else "brokers ") + ", ".join(str(one.broker) for one in brokers)
-
-
-def _shown(moment: int) -> str:
-    return dt.datetime.fromtimestamp(moment // _SECOND, dt.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def _say(line: str) -> None:

@@ -122,7 +122,7 @@ def submit_arguments(text: str) -> dict[str, str]:
     """Read the configuration in arguments of spark-submit; PySpark takes them from ``PYSPARK_SUBMIT_ARGS``.
 
     >>> submit_arguments("--master local[1] --conf 'spark.app.name=my job' --verbose pyspark-shell")
-    {'spark.app.name': 'my job', 'spark.master': 'local[1]'}
+    {'spark.master': 'local[1]', 'spark.app.name': 'my job'}
     """
     halves = (word.split("=", maxsplit=1 if word.startswith("--") else 0) for word in shlex.split(text))
     given = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,10 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.sample_blocks import offsets_in_blocks
 from streaming.contracts.samples import ReplicaOffsetsObserved
+from streaming.errors import Quarantined
+from streaming.jobs.driver import decoded_batch
 from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.driver.decoded_batch import decode_row
 from streaming.jobs.driver.newest import NewestBatch
 from streaming.jobs.streams.sample_columns import BlockColumns, in_columns
 from tests.changes.conftest import Story
@@ -65,7 +69,20 @@ def test_a_poller_that_is_days_ahead_for_one_heartbeat_hides_no_topic_that_anoth
     assert known(tmp_path) == {0, 1, 2}
     (refused,) = rows(tmp_path, "quarantine")
     assert "of the machine of admin:wrong" in refused["reason"]
-    assert "ahead of the job's clock, at most 3600 s are believed" in refused["reason"]
+    assert "more than 3600 s ahead of the job's clock" in refused["reason"]
+
+
+def test_a_record_that_is_refused_again_later_is_refused_with_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    story = Story()
+    story.heartbeat()
+    payload, reasons = encode(at(story.seen[0], now() + 5 * DAY)), []
+    for moment in (now(), now() + HOUR):
+        monkeypatch.setattr(decoded_batch, "now", partial(Micros, moment))
+        with pytest.raises(Quarantined) as refused:
+            decode_row(payload, None, Channel.REPLICATION)
+        reasons.append(str(refused.value))
+
+    assert len(set(reasons)) == 1
 
 
 def test_less_than_an_hour_ahead_is_believed(tmp_path: Path) -> None:
