@@ -1,6 +1,7 @@
 """Shared definitions. Standard library only, so that every package and every installation has them.
 
 - ``identifiers``    Kafka's numbers and names, as types that do not mix
+- ``moments``        moments as people read them
 - ``records``        KRaft metadata records: what a controller writes (KIP-631, KIP-966)
 - ``observations``   what a source reports
 - ``blocks``         several partitions of one topic, reported or changed together, as one observation
