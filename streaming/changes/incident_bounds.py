@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from streaming.changes.incident_classes import brokers_of, class_of
 from streaming.changes.incident_signals import ChangeRow, Family
-from streaming.changes.lag_attribution import merged_episode
+from streaming.changes.lag_attribution import merged_episode, most_blamed
 from streaming.contracts.incidents import IncidentClass
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from streaming.changes.configured_times import ConfiguredTimes
     from streaming.changes.incident import Incident
+    from streaming.changes.lag_attribution import LagEpisode
 
 
 def incident_blaming(
@@ -51,19 +52,27 @@ def _may_lead_to(
     """Return whether what an incident is about may be why its brokers have graver trouble.
 
     A planned restart explains a loss, or a failed disk, only of a broker that is down because of it now. A cut explains
-    losses only, of brokers that were reported across it and whose sessions end as soon after that as they do then. Lag
-    does not explain that somebody stops the broker.
+    losses only, of brokers that are cut off by it, so perhaps from the controllers, too, and whose sessions end as soon
+    after the reports as they do then. Lag does not explain that somebody stops the broker.
     """
     if family is Family.PLANNED:
         return not incident.is_only_lag
     if family not in (Family.LOSS, Family.DISK):
         return True
     if class_of(incident, times) is IncidentClass.NETWORK_SPLIT:
-        reported = {broker for report in incident.departures for broker in report}
         episode = incident.episode
-        came_with_it = episode is not None and moment - episode.began <= times.session_after_lag
-        return family is Family.LOSS and came_with_it and not blamed.isdisjoint(reported)
+        if family is not Family.LOSS or episode is None or moment - episode.began > times.session_after_lag:
+            return False
+        return not blamed.isdisjoint(_cut_off(episode))
     return incident.base is not Family.PLANNED or any(incident.down_now(broker) is not None for broker in blamed)
+
+
+def _cut_off(episode: LagEpisode) -> tuple[int, ...]:
+    """Return the brokers that a cut may have taken from the controllers, too.
+
+    Where nobody knows the two sides, these are the fewest brokers that explain all reports.
+    """
+    return episode.cut_off() if episode.sides() else most_blamed(dict.fromkeys(episode.spoken, 1))
 
 
 def began_with_lag(incident: Incident, lost: frozenset[int], moment: int, times: ConfiguredTimes) -> bool:

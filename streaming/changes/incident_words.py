@@ -97,7 +97,8 @@ _NEXT: Final = {
 }
 
 
-def _facts(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
+def _happened(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
+    """Return what happened, to whom, without numbers of partitions."""
     what = _WHAT[kind].format(
         brokers=_brokers(suspects), were="was" if len(suspects) == 1 else "were", rack=incident.rack
     )
@@ -107,11 +108,18 @@ def _facts(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -
         what = f"the network between {_brokers(suspects)} was cut"
     if kind is IncidentClass.UNCLEAN_ELECTION and (others := tuple(sorted(incident.lost.difference(suspects)))):
         what += f" ({_brokers(others)} {'was' if len(others) == 1 else 'were'} lost, too)"
+    if lagging := _lagging_beside(incident, kind):
+        what += f" (replication between {_brokers(lagging)} lagged, too)"
     if kind is IncidentClass.CONTROLLED_SHUTDOWN and incident.announced:
         what = f"planned work on {_brokers(suspects)} was announced"
     if kind is IncidentClass.SLOW_FOLLOWER and incident.only_report is not None:
         leader, follower = incident.only_report
         what = f"broker {follower} could not keep up with broker {leader}, and one of the two may be at fault"
+    return what
+
+
+def _facts(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
+    what = _happened(incident, kind, suspects)
     partitions = sum(len(numbers) for numbers in incident.touched.values())
     if kind is IncidentClass.CONTROLLER_FAILOVER:
         return what
@@ -126,6 +134,14 @@ def _facts(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -
         parts.append(f"{unclean} led by a replica that may lack acknowledged records")
     now = f", {under_replicated.now} still under-replicated" if under_replicated.now else ""
     return f"{what}: {', '.join(parts)}{now}"
+
+
+def _lagging_beside(incident: Incident, kind: IncidentClass) -> tuple[int, ...]:
+    """Return the brokers between which replication lagged though none of them was lost; of incidents of losses only."""
+    if kind not in (IncidentClass.BROKER_LOSS, IncidentClass.RACK_LOSS, IncidentClass.UNCLEAN_ELECTION):
+        return ()
+    gone = {NO_LEADER, *incident.lost, *incident.planned, *incident.disks, *incident.unclean_left}
+    return tuple(sorted({broker for pair in incident.departures if gone.isdisjoint(pair) for broker in pair}))
 
 
 _WHAT: Final = {

@@ -212,6 +212,31 @@ def test_a_broker_that_dies_on_one_side_of_a_cut_which_nobody_reported_is_an_inc
     assert named(played(faults, 140, **topic)) == [("network_split", [1, 5]), ("broker_loss", [1])]
 
 
+@pytest.mark.parametrize(("begin", "death"), [(5.515, 31.5), (5.6, 32.6), (5.8, 30.8)])
+def test_a_broker_that_dies_while_others_are_cut_off_is_an_incident_of_its_own(begin: float, death: float) -> None:
+    """Its session ends within seconds of the first reports, which do not show yet who is on which side of the cut."""
+    faults = [*cut([3, 5], [1, 2, 4, 6], begin, 90), *of("pause", 1, at=death), *of("resume", 1, at=88)]
+
+    rows = played(faults, 140, lag_millis=KAFKAS, partitions=100, records_per_second=0.1)
+
+    assert sorted(named(rows)) == [("broker_loss", [1]), ("network_split", [3, 5])]
+
+
+def test_a_loss_that_may_be_a_part_of_a_cut_names_who_else_was_on_its_sides() -> None:
+    """Either half may have lost the controllers, so the loss of one of them takes the cut over."""
+    faults = [*cut([2, 4, 5], [1, 3, 6], 5.4, 90), *of("pause", 5, at=31.4), *of("resume", 5, at=88)]
+
+    (row,) = standing(played(faults, 140, lag_millis=KAFKAS, partitions=100, records_per_second=0.1))
+
+    assert row["summary"].startswith("broker 5 was lost (replication between brokers 1, 2, 3, 4 and 6 lagged, too): ")
+
+
+def test_a_loss_that_nothing_lagged_beside_says_nothing_of_lag() -> None:
+    (row,) = standing(played(restart("kill", 2, 10, 20), 60))
+
+    assert row["summary"].startswith("broker 2 was lost: ")
+
+
 @pytest.mark.parametrize("seconds", [4.2, 4.6, 5.0])
 @pytest.mark.parametrize("phase", [0.74, 1.11, 1.85, 3.33])
 def test_a_pause_hardly_longer_than_the_lag_time_is_a_stall_and_no_split(seconds: float, phase: float) -> None:

@@ -269,7 +269,8 @@ def decommission(stand: Stand) -> Trouble | None:
     if len(moves) < len(hosted) or not hosted:
         return None
     ends = stand.length((40, 80))
-    acts = [*moves, to(ends, Action.STOP, broker), to(ends + stand.length((5, 40)), Action.UNREGISTER, broker)]
+    last = [to(ends, Action.STOP, broker), to(ends + stand.length((5, 40)), Action.UNREGISTER, broker)]
+    acts = [*moves, *(act._replace(if_empty=broker) for act in last)]
     absences = (Absence(broker, ends, NEVER),)
     topics = {move.what.topic for move in moves if isinstance(move.what, Fault)}
     return trouble("decommission", f"{len(moves)} moves", acts, [broker], absences=absences, topics=frozenset(topics))

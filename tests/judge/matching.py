@@ -8,21 +8,24 @@ missed, or extra.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from streaming.contracts.identifiers import BrokerId
 from tests.judge.table import TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streaming.contracts.identifiers import BrokerId
     from tests.judge.expected import Expectation, ExpectedIncident
 
 START_MICROS: Final = 1_700_000_000_000_000
 BEFORE_SECONDS, AFTER_SECONDS = 1.0, 20.0
 """An incident opens with its first change; the second record of a fencing, and a late election, come after its last."""
 LOSSES: Final = frozenset({"broker_loss", "rack_loss", "unclean_election"})
+_LOST_BESIDE: Final = re.compile(r"\(brokers? ([\d, and]+) (?:was|were) lost, too\)")
+_LAGGED_BESIDE: Final = re.compile(r"\(replication between brokers ([\d, and]+) lagged, too\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +46,21 @@ class ToldIncident:
     def is_harmful(self) -> bool:
         """Whether a person who reads the class is alarmed."""
         return self.kind not in TABLE.planned | TABLE.neutral
+
+    @property
+    def lost(self) -> frozenset[BrokerId]:
+        """Whom a person who reads of it takes for lost: the suspects, and who was lost beside them."""
+        return self.suspects | _named(_LOST_BESIDE, self.summary)
+
+    @property
+    def lagged(self) -> frozenset[BrokerId]:
+        """Between whom replication lagged beside a loss."""
+        return _named(_LAGGED_BESIDE, self.summary)
+
+
+def _named(sentence: re.Pattern[str], summary: str) -> frozenset[BrokerId]:
+    found = sentence.search(summary)
+    return frozenset(BrokerId(int(broker)) for broker in re.findall(r"\d+", found[1] if found else ""))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -161,6 +179,8 @@ def _matched(expected: Expectation, told: Sequence[ToldIncident]) -> Verdict:
     for finding in findings:
         if not finding.told:
             _share(finding, findings)
+        if not finding.told:
+            _read_beside(finding, findings)
     for finding in findings:
         _share_losses(finding, findings)
     return Verdict(findings=findings, extra=list(left.values()))
@@ -200,12 +220,19 @@ def _share(missed: Finding, findings: Sequence[Finding]) -> None:
         for told in other.told:
             is_one = told.kind in missed.expected.kinds and told.kind in TABLE.divisible
             are_losses = {other.expected.kind, missed.expected.kind, told.kind} <= LOSSES
-            is_named = missed.expected.must <= told.suspects
+            is_named = missed.expected.must <= told.lost
             if (is_one or are_losses) and is_named and _may_be(missed.expected, told) and other is not missed:
                 missed.told.append(told)
                 missed.shared.append(other.expected)
                 other.shared.append(missed.expected)
                 return
+
+
+def _read_beside(missed: Finding, findings: Sequence[Finding]) -> None:
+    """Find a loss that says that these brokers lagged, too: a wrong class, but nobody reads nothing of it."""
+    every = missed.expected.must or missed.expected.may
+    for other in findings:
+        missed.told += [told for told in other.told if every & told.lagged and _may_be(missed.expected, told)]
 
 
 def _share_losses(finding: Finding, findings: Sequence[Finding]) -> None:

@@ -183,7 +183,7 @@ def _simulation(source: SimulatedSource) -> Simulation:
 def _run(play: Play, source: SimulatedSource) -> None:
     simulation = _simulation(source)
     for act in sorted((act for trouble in play.troubles for act in trouble.acts), key=lambda act: act.at):
-        simulation.agenda.at(WARM_UP_MS + round(act.at * 1_000), partial(_do, simulation, act))
+        simulation.agenda.at(WARM_UP_MS + round(act.at * 1_000), partial(_do, source, act))
     simulation.agenda.every(_LOOK_MS, WARM_UP_MS, partial(_look, play, simulation))
     settings = JobSettings()
     gaps = IncidentGaps(
@@ -210,7 +210,10 @@ def _run(play: Play, source: SimulatedSource) -> None:
     )
 
 
-def _do(simulation: Simulation, act: Act) -> None:
+def _do(source: SimulatedSource, act: Act) -> None:
+    simulation = _simulation(source)
+    if act.if_empty is not None and any(act.if_empty in state.replicas for state in source.partitions().values()):
+        return
     if isinstance(act.what, Fault):
         simulation._inflict(act.what)
     elif act.deletes:

@@ -29,11 +29,15 @@ class Absence(NamedTuple):
 
 
 class Act(NamedTuple):
-    """One thing that is done at a time. A topic is created, or, with ``deletes``, deleted."""
+    """One thing that is done at a time. A topic is created, or, with ``deletes``, deleted.
+
+    ``if_empty``: only if no replica is on this broker. Whoever decommissions one looks before it is stopped for good.
+    """
 
     at: float
     what: Fault | TopicPlan
     deletes: bool = False
+    if_empty: BrokerId | None = None
 
     def sentence(self) -> str:
         """Say it."""
