@@ -109,7 +109,7 @@ def _(observed: PartitionObserved, draft: Draft) -> None:
         appeared(before, observed, draft)
     elif partitions.is_news(before, observed):
         stepped(before, observed, draft)
-    elif not observed.in_snapshot:
+    else:
         draft.drop(observed)
 
 

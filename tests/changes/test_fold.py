@@ -44,6 +44,17 @@ def kinds(change: Change) -> list[EventKind]:
     return [event.event for event in change.events]
 
 
+def test_what_is_not_news_is_counted_as_duplicate_unless_a_full_report_repeats_it(story: Story) -> None:
+    story.snapshot([{}, {}])
+    story.later().partition(0, isr=(1, 2), partition_epoch=1, **LAG)
+    again = replace(story.seen[-1], sequence=story.seen[-1].sequence + 1)
+    repeated = replace(again, sequence=again.sequence + 1, in_snapshot=True)
+
+    state, _ = run([*story.seen, again, repeated])
+
+    assert state.sources["cluster-1", story.source].duplicates == 1
+
+
 def test_the_event_of_a_broker_is_identified_by_its_record_and_in_a_poll_by_its_moment(story: Any) -> None:
     story.snapshot()
     story.later().broker(3, fenced=True)
