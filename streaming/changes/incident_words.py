@@ -97,7 +97,7 @@ _NEXT: Final = {
 }
 
 
-def _happened(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
+def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
     """Return what happened, to whom, without numbers of partitions."""
     what = _WHAT[kind].format(
         brokers=_brokers(suspects), were="was" if len(suspects) == 1 else "were", rack=incident.rack
@@ -119,7 +119,7 @@ def _happened(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
 
 
 def _facts(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
-    what = _happened(incident, kind, suspects)
+    what = _sentence(incident, kind, suspects)
     partitions = sum(len(numbers) for numbers in incident.touched.values())
     if kind is IncidentClass.CONTROLLER_FAILOVER:
         return what

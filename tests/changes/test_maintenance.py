@@ -340,7 +340,7 @@ def test_cut_into_batches_anywhere_and_restored_from_the_state_between_it_is_the
 
 @given(announcements())
 def test_planned_is_exactly_what_lies_within_a_record_and_the_end_that_it_gave(said: list[list[Observation]]) -> None:
-    """Against an account of its own: the newest record of each lease before a moment decides about the moment."""
+    """Against an account of its own: the newest record of a lease decides, of several at one moment the longest."""
     records = [item for item in merged(*said) if isinstance(item, MaintenanceObserved)]
     state, _ = played([*log()[:6], *records])
     broker = broker_of(state)
@@ -351,7 +351,8 @@ def test_planned_is_exactly_what_lies_within_a_record_and_the_end_that_it_gave(s
             end = next((each.occurred_not_after for each in own if each.is_end), None)
             last = next(lease for lease in leases_of(broker) if lease.lease == item.lease)
             assert last.ended_at == end
-            assert end is not None or last.until == own[-1].lease_until
+            newest = max((each.occurred_not_after, each.lease_until) for each in own)
+            assert end is not None or last.until == newest[1]
 
 
 def test_a_repeated_record_changes_nothing(story: Story, desk: Announcer) -> None:

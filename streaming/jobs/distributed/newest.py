@@ -1,6 +1,7 @@
 """One micro-batch of samples in the distributed mode: read, compared by key and written by executors.
 
-The newest sample per key is kept, so a batch that comes again changes nothing, and no position is needed.
+The newest sample per key is kept, and refused records have positions in ``quarantine``: a batch that comes again
+changes nothing. So each start reads the logs from their beginning, and no table needs to hold a position.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from streaming.delta.isr_reconciliation_table import ReconciliationTable
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.newest import FORGOTTEN_AFTER, all_columns, newest
 from streaming.jobs.applied import MICROS, Applied
-from streaming.jobs.distributed.quarantine import append_refused
+from streaming.jobs.distributed.quarantine import append_refused, refused_counts
 from streaming.jobs.distributed.tables import DistributedTable
 from streaming.jobs.driver.decoded_batch import newest_log_ids, newest_positions
 from streaming.jobs.driver.newest import TABLE_OF
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from streaming.contracts.columns import Table
     from streaming.contracts.observations import Channel, Observation
@@ -72,6 +73,7 @@ class DistributedNewestBatch:
         }
         self._quarantine = DistributedTable(directory, QUARANTINE, policy)
         self._sources = SampleSources(directory, channel)
+        self._has_counted = False
         self._applied: dict[str, LogPosition] = {}
         self._reconciled = ReconciliationTable(directory, policy) if BrokerMetricObserved in self._tables else None
         self._has_loaded_meters = False
@@ -90,7 +92,7 @@ class DistributedNewestBatch:
         return self._applied.get(source, NOWHERE)
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
-        """Return which logs are other ones now; each start reads all of them from their begin in any case."""
+        """Return which logs are other ones now; each start reads all of them from their beginning in any case."""
         states = {state.source: LogPosition(state.position, state.log_id) for state in self._sources.states()}
         before = {source: states[source] for source in sources if source in states}
         now_at = {source: now for source, at in before.items() if (now := last_common(source, at)) != at}
@@ -119,13 +121,15 @@ class DistributedNewestBatch:
         ).persist()
         try:
             by_kind = read.groupBy("kind").agg(F.count("*").alias("rows"), F.count("reason").alias("refused")).collect()
+            self._count_quarantined_before(frame.sparkSession)
+            appended = dict[str, int]()
             if refused := sum(row["refused"] for row in by_kind):
-                append_refused(read, self._channel, self._quarantine)
+                appended = append_refused(read, self._channel, self._quarantine)
             counts = {row["kind"]: row["rows"] for row in by_kind if row["kind"] is not None}
             for kind, table in self._tables.items():
                 if kind.kind in counts:
                     self._put(read.where(F.col("kind") == kind.kind), table)
-            self._advance_sources(read)
+            self._advance_sources(read, appended)
             if self._reconciled is not None:
                 self._reconcile(read, self._reconciled)
         finally:
@@ -133,19 +137,22 @@ class DistributedNewestBatch:
         seconds, count = time.perf_counter() - began, sum(counts.values())
         return Applied(observations=count, changes=count, refused=refused, version=-1, seconds=seconds)
 
-    def _advance_sources(self, read: DataFrame) -> None:
+    def _count_quarantined_before(self, spark: SparkSession) -> None:
+        """Count what is in ``quarantine`` since before this start; a job that was killed may not have reported it."""
+        if not self._has_counted:
+            self._sources.count_at_least(refused_counts(spark, self._channel, self._quarantine))
+            self._has_counted = True
+
+    def _advance_sources(self, read: DataFrame, refused: Mapping[str, int]) -> None:
         """Collect one row per source, and move its state forward."""
         per_source = read.groupBy("source").agg(
-            F.max("position").alias("position"),
-            F.max_by("log_id", "position").alias("log_id"),
-            F.count("reason").alias("refused"),
+            F.max("position").alias("position"), F.max_by("log_id", "position").alias("log_id")
         )
         collected = per_source.collect()
         moments = F.unix_micros(F.max("collected_at")).alias("collected_at")
         samples = read.where("kind IS NOT NULL").groupBy("cluster_id", "cluster", "source").agg(moments)
         last = [row for row in collected if row["position"] is not None]
         self._applied |= {row["source"]: LogPosition(row["position"], row["log_id"]) for row in last}
-        refused = {row["source"]: row["refused"] for row in collected}
         log_ids = {source: at.log_id for source, at in self._applied.items() if at.log_id is not None}
         self._sources.advance([samples.toArrow()], refused, self.positions, log_ids)
 

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 _KEY: Final = ("channel", "source", "reason_kind")
 
 
-def append_refused(read: DataFrame, channel: Channel, table: DistributedTable) -> None:
-    """Append the refused records of a batch that are not in quarantine already: a batch may come again."""
+def append_refused(read: DataFrame, channel: Channel, table: DistributedTable) -> dict[str, int]:
+    """Append the refused records of a batch that are not in quarantine already: a batch may come again.
+
+    Returns:
+        how many records of each source those were.
+    """
     there = table.rows(read.sparkSession, table.version()).where(F.col("channel") == channel.value)
     newest = there.groupBy("source").agg(F.max("position").alias("newest"))
     kept = there.groupBy(*_KEY).agg(F.count("raw_bytes").alias("kept_records"), F.sum("raw_bytes").alias("kept_bytes"))
@@ -59,8 +63,10 @@ def append_refused(read: DataFrame, channel: Channel, table: DistributedTable) -
         .withColumn("raw_bytes", F.lit(None).cast("long"))
     )
     names = table.definition.column_names()
+    appended = {row["source"]: row["count"] for row in fresh.groupBy("source").count().collect()}
     table.write(rows.where("has_room").select(*names).unionByName(counted.select(*names)), "append")
     table.condense_refused()
+    return appended
 
 
 def _reason_kind() -> Column:

@@ -71,7 +71,8 @@ class NewestBatch:
             kind: NewestRows(directory, table, policy) for kind, table in TABLE_OF.items() if kind.channel is channel
         }
         self._quarantine = Quarantine(directory, channel, policy)
-        self._sources = SampleSources(directory, channel, self._quarantine.by_source())
+        self._sources = SampleSources(directory, channel)
+        self._sources.count_at_least(self._quarantine.by_source())
         self._reconciled: ReconciliationTable | None = None
         if BrokerMetricObserved in self._rows:
             self._reconciled = ReconciliationTable(directory, policy)

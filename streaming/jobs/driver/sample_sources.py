@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from streaming.changes.state import SourceKey
@@ -25,22 +24,24 @@ if TYPE_CHECKING:
 class SampleSources:
     """The sources of one channel."""
 
-    def __init__(
-        self, directory: Path, channel: Channel, quarantined: Mapping[str, int] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, directory: Path, channel: Channel) -> None:
         """Read the state that the table holds.
 
         Args:
             directory: of the tables.
             channel: of the sources.
-            quarantined: how many records of each source are in ``quarantine``: some may have come there after the last
-                report of the sources, and before the job was killed.
         """
         sources = ProgressTable(directory, channel).sources()
-        self._quarantined = Counter(quarantined) | Counter({source.source: source.quarantined for source in sources})
-        self._states: dict[SourceKey, SourceState] = {
-            (source.cluster_id, source.source): self._counted(source) for source in sources
-        }
+        self._quarantined = Counter({source.source: source.quarantined for source in sources})
+        self._states: dict[SourceKey, SourceState] = {(source.cluster_id, source.source): source for source in sources}
+
+    def count_at_least(self, quarantined: Mapping[str, int]) -> None:
+        """Count records of each source that are in ``quarantine``.
+
+        Some may have come there after the last report of the sources, and before the job was killed.
+        """
+        self._quarantined |= Counter(quarantined)
+        self._states = {key: self._counted(state) for key, state in self._states.items()}
 
     def states(self) -> list[SourceState]:
         """Return every source; safe to call from another thread while a batch is applied."""

@@ -14,6 +14,7 @@ from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import DISKLESS, Channel, ConfigObserved, PartitionObserved
 from streaming.contracts.samples import GroupOffsetsObserved, QuorumMemberObserved, ReplicaOffsetsObserved
 from streaming.contracts.tables import QUARANTINE
+from streaming.delta.progress import ProgressTable, SourceLag
 from streaming.errors import TableRefused
 from streaming.jobs.distributed.batch import DistributedReplicationBatch, schema_of
 from streaming.jobs.distributed.newest import DistributedNewestBatch
@@ -202,6 +203,25 @@ def test_samples_of_both_modes_are_the_same_and_what_is_left_out_is_forgotten(
 
     for table in ("replica_offsets", "group_offsets", "transactions", "quorum_members", "quarantine"):
         assert rows(mixed, table) == rows(alone, table), table
+
+
+def test_a_start_that_reads_refused_samples_again_does_not_count_them_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    sample = GroupOffsetsObserved(
+        **Story("admin:a").envelope(), topic_id="t", topic="orders", partition=0, group="g", committed_offset=4,
+        high_watermark=9,
+    )  # fmt: skip
+    log = [*published([sample]), *({"source": "admin:a", "position": 1 + at, "payload": b"{"} for at in range(3))]
+    progress, counted = ProgressTable(tmp_path, Channel.OFFSETS), []
+    for refused in (2, 3, 3):
+        batch = DistributedNewestBatch(tmp_path, Channel.OFFSETS, buckets=2)
+        batch.apply_frame(frame(spark, [{"damage": None, **row} for row in log[: 1 + refused]]))
+        (source,), _ = batch.sources()
+        progress.replace([(source, SourceLag())], None)
+        counted.append(source.quarantined)
+
+    assert counted == [2, 3, 3]
 
 
 def test_what_brokers_count_is_compared_alike_by_both_modes(spark: SparkSession, tmp_path: Path) -> None:
