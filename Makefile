@@ -26,7 +26,7 @@ SAY := @printf '\033[1m%s\033[0m\n'
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo test check format generated bench chaos drill mutants package lock clean
+.PHONY: help env env-dev jars tools demo test check format generated bench chaos drill judge mutants package lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,10 +97,10 @@ bench: $(DEV_READY) jars ## measure on this machine, and print what was measured
 chaos: $(DEV_READY) jars ## random runs of the real job under random harm: RUNS=50, SEED=N; ARGS=--resume goes on where it stopped
 	@$(BIN)/python -m tests.chaos --runs $(RUNS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-drill: $(DEV_READY) jars ## ten faults of a real Kafka, and whether each is told as what it was: FAULTS=A,B
+drill: $(DEV_READY) jars ## ten faults of a real Kafka, and whether each is reported as what it was: FAULTS=A,B
 	@$(BIN)/python -m tests.drill $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)
 
-judge: $(DEV_READY) ## random faults that nobody tuned to: what is reported of them against the model: PLAYS=2000, an hour
+judge: $(DEV_READY) ## random faults that nobody tuned to: what is reported of them against the model: PLAYS=2000
 	@$(BIN)/python -m tests.judge --plays $(PLAYS) --workers $(WORKERS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 mutants: $(DEV_READY) ## put small faults into the rules, to see that a test fails of each: SAMPLE=300, SEED=N

@@ -47,9 +47,8 @@ def _in_state(state: str) -> Callable[[ClusterSnapshot], int | None]:
 
 
 def _fenced(cluster: ClusterSnapshot) -> int | None:
-    registered = [broker.is_fenced for broker in cluster.brokers.values() if broker.is_registered]
-    fenced = [is_fenced for is_fenced in registered if is_fenced is not None]
-    return sum(fenced) if fenced else None
+    fenced = [broker.is_fenced for broker in cluster.brokers.values() if broker.is_registered]
+    return None if None in fenced or not fenced else sum(map(bool, fenced))
 
 
 def _info(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:

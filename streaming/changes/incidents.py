@@ -4,7 +4,7 @@ Rows of a cluster are one incident by the brokers they blame and the partitions 
 
 - the same broker is to blame, or the leader that removed it for lag is itself to blame;
 - a loss takes over the lag that it began with;
-- another broker is lost within seconds of the first, or degrades partitions further that were degraded already;
+- another broker is lost within a session of the last one, or degrades partitions further that were degraded already;
 - every change of a partition while it is degraded, and the return of its preferred leader afterwards.
 
 An incident stays open while a partition is degraded because of it, and then for a gap without changes: one minute, 15

@@ -95,13 +95,13 @@ def is_offline(leader: int) -> bool:
 def is_under_replicated(replicas: Collection[int], isr: Collection[int], adding_replicas: Collection[int]) -> bool:
     """Return whether fewer replicas are in sync than the partition is meant to have.
 
-    A leaderless partition counts as under-replicated, too: it is never healthy.
+    A partition without a leader keeps its last ISR, so it need not be under-replicated: see ``is_offline``.
     """
     return len(isr) < replication_factor(replicas, adding_replicas)
 
 
 def is_under_min_isr(min_isr_effective: int | None, isr: Collection[int]) -> bool | None:
-    """Return whether writes with ``acks=all`` are refused; None where the minimum is unknown."""
+    """Return whether a leader refuses writes with ``acks=all``; None where the minimum is unknown."""
     return None if min_isr_effective is None else len(isr) < min_isr_effective
 
 

@@ -1,16 +1,17 @@
 """The Spark queries: rows of the bus in, one commit to the tables per micro-batch. No rule of replication inside.
 
-- ``schemas``      the schemas of the contracts in Spark types
-- ``applied``      the result of one micro-batch, and how long each stage took
-- ``session``      the Spark session
-- ``streams``      Spark data sources: the bus, the change log
-- ``queries``      what a query is, and one run of it: a stream in, one callback per micro-batch
-- ``driver``       each micro-batch folded in the driver (the default execution mode)
-- ``distributed``  the same on executors (``job.execution = "distributed"``)
-- ``registry``     the queries by name, one line each
-- ``supervised``   one query, restarted when it fails
-- ``reporting``    how far the job is behind the bus
-- ``metrics``      the job's own metrics
-- ``serving``      the job's HTTP server: metrics and health check
-- ``application``  all queries of one process, from start to clean stop
+- ``schemas``       the schemas of the contracts in Spark types
+- ``applied``       the result of one micro-batch, and how long each stage took
+- ``session``       the Spark session
+- ``streams``       Spark data sources: the bus, the change log
+- ``queries``       what a query is, and one run of it: a stream in, one callback per micro-batch
+- ``spark_errors``  what Spark failed with, as one sentence
+- ``driver``        each micro-batch folded in the driver (the default execution mode)
+- ``distributed``   the same on executors (``job.execution = "distributed"``)
+- ``registry``      the queries by name, one line each
+- ``supervised``    one query, restarted when it fails
+- ``reporting``     how far the job is behind the bus
+- ``metrics``       the job's own metrics
+- ``serving``       the job's HTTP server: metrics and health check
+- ``application``   all queries of one process, from start to clean stop
 """

@@ -48,8 +48,9 @@ class JobMetrics:
         self.queries: dict[str, SupervisedQuery] = {}
         ours: dict[str, Any] = {"registry": self.registry}
         self._batches = Histogram(
-            f"{PREFIX}batch_duration_seconds", "Duration of a micro-batch, planning included.", QUERY,
-            buckets=BUCKETS, **ours,
+            f"{PREFIX}batch_duration_seconds",
+            "Duration of a micro-batch, planning and the rest after few samples included.",
+            QUERY, buckets=BUCKETS, **ours,
         )  # fmt: skip
         self._stages = Summary(
             f"{PREFIX}batch_stage_seconds",
@@ -143,8 +144,8 @@ class _CurrentState(Collector):
             up.add_metric((query.name,), int(query.is_up))
             lost.add_metric((query.name,), int(query.is_lost))
             restarts.add_metric((query.name,), query.restarts)
-            if (follower := query.follower) is not None:
-                round_seconds.add_metric((query.name,), follower.seconds)
+            if (background := query.background) is not None:
+                round_seconds.add_metric((query.name,), background.seconds)
         yield from (up, lost, restarts, round_seconds, *self._lag(), self._versions())
 
     def _lag(self) -> tuple[Metric, Metric]:

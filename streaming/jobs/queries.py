@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import time
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark.errors import PySparkException
 
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
-from streaming.delta.table_lock import is_disk_full
-from streaming.errors import ConfigurationError, IsrwatchError, NewerFormat
+from streaming.errors import ConfigurationError, IsrwatchError
+from streaming.jobs.spark_errors import spark_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 SECONDS_TO_START: Final = 60.0
 SECONDS_TO_FINISH_A_BATCH: Final = 30.0
 POOL: Final = "spark.scheduler.pool"
-OUR_ERROR: Final = re.compile(r"^\W*streaming\.(?:\w+\.)+(?P<name>[A-Z]\w+): (?P<sentence>.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,13 +124,13 @@ class OpenedQuery:
     Attributes:
         batch: applies micro-batches.
         progress: how far ``batch`` has applied the bus; None: the query reads no bus.
-        follower: what runs behind the batches; None: nothing does.
+        background: the writer that runs behind the batches; None: nothing does.
         notes: what the user should know, one sentence each.
     """
 
     batch: Batch | DistributedBatch
     progress: BusProgress | None = None
-    follower: BackgroundWriter | None = None
+    background: BackgroundWriter | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -267,34 +265,3 @@ def _delete(checkpoint: Path) -> None:
             f"cannot delete the old checkpoint {checkpoint}: {error.strerror}; delete it, or point job.checkpoint"
         )
         raise ConfigurationError(f"{sentence} (--checkpoint) at a folder that can be written") from None
-
-
-class SparkEnded(IsrwatchError):
-    """Spark ended a stream, or did not start it, for a reason of its own."""
-
-
-def spark_failure(error: BaseException) -> IsrwatchError:
-    """Return what Spark failed with; an error of ours, raised within a Python worker, is not Spark's."""
-    if is_disk_full(error):
-        return IsrwatchError("a disk is full, that of the checkpoint or of Spark's temporary files; free space")
-    if (ours := _our_error_in(str(error))) is None:
-        return SparkEnded(sentence_of(error))
-    # Of all errors in a worker only this one must not lose its class: no restart mends it.
-    return (NewerFormat if ours["name"] == NewerFormat.__name__ else IsrwatchError)(sentence_of(error))
-
-
-def sentence_of(error: BaseException) -> str:
-    r"""Return an error in one sentence: our own where it is one of ours, even from within a Python worker of Spark.
-
-    >>> sentence_of(RuntimeError("[FAILED] Traceback: ...\nstreaming.errors.IsrwatchError: it was cut\n at Spark"))
-    'it was cut'
-    >>> sentence_of(OSError(28, "No space left on device"))
-    '[Errno 28] No space left on device'
-    """
-    text = str(error).strip()
-    return ours["sentence"] if (ours := _our_error_in(text)) else (text.splitlines() or [type(error).__name__])[0]
-
-
-def _our_error_in(text: str) -> re.Match[str] | None:
-    """Return the last error of ours in a traceback: it was raised because of those before it."""
-    return next(reversed(list(OUR_ERROR.finditer(text))), None)

@@ -109,19 +109,19 @@ def _open_replication(places: Places, settings: JobSettings) -> OpenedQuery:
     if settings.execution == DISTRIBUTED:
         batch = DistributedReplicationBatch(places.tables, settings.buckets, places.retention)
         project = DistributedProjections(places.tables, places.retention).project
-        follower = ProjectionThread(project, settings.projection_seconds)
+        background = ProjectionThread(project, settings.projection_seconds)
     else:
         read = partial(DirectoryReader(places.bus).read, Channel.REPLICATION)
         batch = ReplicationBatch(places.tables, places.retention, read, _repeated_blocks(places))
         tables, shared = batch.projections, batch.shared
-        follower = ProjectionThread(
+        background = ProjectionThread(
             partial(tables.project, shared), settings.projection_seconds, partial(tables.is_due, shared)
         )
-    return OpenedQuery(batch=batch, progress=batch, follower=follower)
+    return OpenedQuery(batch=batch, progress=batch, background=background)
 
 
 def _repeated_blocks(places: Places) -> Path:
-    """Return the file by which the driver lets the workers leave blocks out: both are on one machine."""
+    """Return the file by which the driver lets the workers leave blocks out; workers that do not find it read all."""
     return places.checkpoint / "repeated_blocks"
 
 
@@ -150,7 +150,7 @@ def _open_on_same_bus(
 
 
 def _note(channel: Channel, source: str, now_at: LogPosition) -> str:
-    begin = "its begin" if now_at.position < 0 else f"position {now_at.position}, up to which both are the same"
+    begin = "its beginning" if now_at.position < 0 else f"position {now_at.position}, up to which both are the same"
     return (
         f"the log {channel}/{source} on the bus was replaced, restored from a copy, or cut since it was read: it is "
         f"read from {begin}; what the bus has lost meanwhile is recorded as missed"

@@ -14,7 +14,7 @@ from streaming.bus.directory import DirectoryReader
 from streaming.contracts.state import SourceLag
 from streaming.delta.progress import ProgressTable
 from streaming.jobs.applied import now
-from streaming.jobs.queries import sentence_of
+from streaming.jobs.spark_errors import sentence_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

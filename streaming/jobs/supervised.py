@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 
 from streaming.errors import ConfigurationError, NewerFormat, TableRefused
-from streaming.jobs.queries import QueryRun, SparkEnded, sentence_of
+from streaming.jobs.queries import QueryRun
+from streaming.jobs.spark_errors import SparkEnded, sentence_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,7 +45,7 @@ class SupervisedQuery:
         restarts: how often it was started again.
         last_error: the newest failure in one sentence; it stays after the query has recovered.
         applied: called for every batch that was applied.
-        follower: what runs behind its batches, if anything does.
+        background: the writer that runs behind its batches, if anything does.
         is_lost: it has stopped for good.
         is_superseded: it has stopped for good because another job writes its tables.
     """
@@ -84,21 +85,21 @@ class SupervisedQuery:
 
     def _open(self) -> None:
         opened = self.definition.open(self._places, self._settings)
-        self.batch, self.progress, self.follower = opened.batch, opened.progress, opened.follower
+        self.batch, self.progress, self.background = opened.batch, opened.progress, opened.background
         for note in opened.notes:
             self._report(note)
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs, and the last round of its follower succeeded."""
-        return self._run is not None and (self.follower is None or self.follower.error is None)
+        """Whether it runs, and the last round of its background writer succeeded."""
+        return self._run is not None and (self.background is None or self.background.error is None)
 
     @property
     def problem(self) -> str | None:
         """What is wrong now, in one sentence; None while nothing is."""
         if self._run is None:
             return f"the query {self.name} is down: {self.last_error or 'it has not started yet'}"
-        behind = self.follower.error if self.follower is not None else None
+        behind = self.background.error if self.background is not None else None
         return None if behind is None else f"the tables derived by the query {self.name} are not written: {behind}"
 
     @property
@@ -106,7 +107,7 @@ class SupervisedQuery:
         """What it could not finish, in one sentence; None for nothing."""
         if self.is_lost:
             return f"the query {self.name} was stopped by: {self.last_error}"
-        behind = self.follower.error if self.follower is not None else None
+        behind = self.background.error if self.background is not None else None
         if behind is not None:
             return f"the tables derived by the query {self.name} lag; the next start writes the rest: {behind}"
         return None
@@ -116,7 +117,7 @@ class SupervisedQuery:
         return None if self._run is None else self._run.new_report()
 
     def start(self, spark: SparkSession) -> None:
-        """Start the query and its follower; a start that fails is retried later."""
+        """Start the query and its background writer; a start that Spark fails is retried later."""
         try:
             self._start(spark)
         except SparkEnded as error:
@@ -129,8 +130,8 @@ class SupervisedQuery:
         checkpoint = self._places.checkpoint
         self._run = QueryRun(self.name, rows, self.batch, self.applied, checkpoint=checkpoint, trigger_seconds=pause)
         self._began = time.monotonic()
-        if self.follower is not None:
-            self.follower.start()
+        if self.background is not None:
+            self.background.start()
 
     def check(self, spark: SparkSession) -> None:
         """Handle a failure; start again after the pause."""
@@ -140,8 +141,8 @@ class SupervisedQuery:
             if time.monotonic() >= self._again_at:
                 self._start_again(spark)
             return
-        # A follower retries by itself. Only what no retry can fix ends the query whose tables it derives from.
-        behind = self.follower.error if self.follower is not None else None
+        # The background writer retries by itself. Only what no retry can fix ends the query that it follows.
+        behind = self.background.error if self.background is not None else None
         failure = self._run.failure() or (behind if isinstance(behind, NOT_RETRIED) else None)
         if failure is not None:
             self._fail(failure)
@@ -182,14 +183,14 @@ class SupervisedQuery:
         self._applied_before = {source: self.progress.at(source) for source in self.progress.positions}
 
     def stop(self) -> None:
-        """Stop the query after its batch, and its follower after a last round."""
+        """Stop the query after its batch, and its background writer after a last round."""
         run, self._run = self._run, None
         try:
             if run is not None:
                 run.stop()
         finally:
-            if self.follower is not None:
-                self.follower.stop()
+            if self.background is not None:
+                self.background.stop()
 
 
 def _ignore(query: str, applied: Applied, stages: Mapping[str, float]) -> None:

@@ -258,7 +258,7 @@ def _worst(results: Sequence[Result]) -> Iterator[str]:
     )
     yield f"### The worst plays ({len(wrong)} have an error)"
     yield ""
-    yield "`python -m tests.judge --play SEED -v` plays one of them again."
+    yield "`.venv/bin/python -m tests.judge --play SEED -v` plays one of them again."
     yield ""
     yield "| seed | preset | faults | expected | reported | errors |"
     yield "|---:|---|---|---|---|---:|"

@@ -1,6 +1,6 @@
 """One micro-batch of the replication query in the distributed mode: read, ordered, folded and written by executors.
 
-The driver holds one number per source, and collects one row per source: nothing that grows with the Kafka cluster.
+The driver holds the state of each source, and collects one row per source: nothing that grows with the Kafka cluster.
 What was applied already is skipped by position; positions are in the source rows of the commit that applied them.
 """
 

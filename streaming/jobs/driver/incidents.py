@@ -1,7 +1,7 @@
 """One micro-batch of the incidents query: versions of the change log in, one commit to ``incidents`` out.
 
-What was applied already is skipped by version, so a batch may be repeated; a query without a checkpoint begins after
-the version of the table. Depends on Arrow and the table, not on Spark.
+What was applied already is skipped by version, so a batch may be repeated; a query begins after the version of the
+table. Depends on Arrow and the table, not on Spark.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from streaming.errors import TableRefused
-from streaming.jobs.queries import sentence_of
+from streaming.jobs.spark_errors import sentence_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -84,6 +84,7 @@ class RepeatedBlocks:
         self._lists: dict[tuple[ClusterId, SourceKind], tuple[bytes, bytes]] = {}
         self._is_published = True
         self._publisher = DigestPublisher(published)
+        self._publisher.withdraw()
 
     def __len__(self) -> int:
         """Return how many blocks are remembered."""
@@ -137,8 +138,8 @@ class RepeatedBlocks:
                 self._remember(block)
                 self._is_published = False
         if not self._is_published:
-            self._publisher.publish((*self._repeated, *(digest for digest, _ in self._lists.values())))
-            self._is_published = True
+            digests = (*self._repeated, *(digest for digest, _ in self._lists.values()))
+            self._is_published = self._publisher.publish(digests)
 
     def _remember(self, block: DecodedBlock) -> None:
         observed = block.observed

@@ -4,7 +4,7 @@ Beside ``directory``, ``channel`` and ``maxBytesPerTrigger``:
 
 - ``repeatedBlocks``: file of the digests of blocks that are left out (``left_out_blocks``); without it none are.
 - ``waitSeconds``: how long to wait for new records before there are none; 0 for a query with a trigger interval.
-- ``startingPositions``: where a query without a checkpoint begins: position and log id by source, as JSON. All other
+- ``startingPositions``: where a query begins: position and log id by source, as JSON. All other
   logs are read from their oldest record.
 - ``sampleColumns``: ``true`` for blocks of samples as columns (``sample_columns``) in place of their records.
 """

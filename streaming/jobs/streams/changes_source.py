@@ -47,7 +47,7 @@ class ChangesDataSource(DataSource):
     """Spark's view of the change log.
 
     Options: ``path``, the folder of the table, which need not exist yet; ``after``, the version after which a query
-    without a checkpoint begins (default: before the first).
+    begins (default: before the first).
     """
 
     @classmethod
@@ -119,7 +119,7 @@ class ChangesStreamReader(DataSourceStreamReader):
             yield from rows_between(self._path, versions.after, versions.last).to_batches()
         except ChangesRestarted as error:
             raise ChangesRestarted(
-                f"{error}; delete the checkpoint of this query, and it starts with the table as it is now"
+                f"{error}; restart the job: its start makes the incidents agree with the table as it is now"
             ) from error
 
     def commit(self, end: dict[str, int]) -> None:

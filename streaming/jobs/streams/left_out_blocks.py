@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from array import array
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from hashlib import blake2b
@@ -187,10 +188,19 @@ class DigestPublisher:
     generation: int = 0
     digests: tuple[bytes, ...] = ()
 
-    def publish(self, digests: Iterable[bytes]) -> None:
-        """Replace the published digests; those before stay when the disk refuses it."""
+    def withdraw(self) -> None:
+        """Delete what an earlier run published: its generation is not known any more, so all of it would be read twice.
+
+        Where that fails nothing is wrong, only slow.
+        """
+        if self.path is not None:
+            with suppress(OSError):
+                self.path.unlink(missing_ok=True)
+
+    def publish(self, digests: Iterable[bytes]) -> bool:
+        """Replace the published digests; return whether that succeeded. If not, those before stay."""
         if self.path is None:
-            return
+            return True
         newest, generation = tuple(digests), time.time_ns()
         draft = self.path.with_name(f".{self.path.name}.draft")
         try:
@@ -198,8 +208,9 @@ class DigestPublisher:
             draft.write_bytes(b"".join((generation.to_bytes(_GENERATION_BYTES, "big"), *newest)))
             draft.replace(self.path)
         except OSError:
-            return
+            return False
         self.generation, self.digests = generation, newest
+        return True
 
     def digests_of(self, left_out: LeftOut) -> list[bytes] | None:
         """Return the digests of blocks that were left out; None if they are not of those published last."""

@@ -266,6 +266,30 @@ def drop_ins(values: Samples) -> Iterator[str]:
     return (name for name in names(values) if not name.startswith("kafka_replication_") and "_server_" not in name)
 
 
+@pytest.mark.parametrize(("second", "fenced"), [(True, 2), (False, 1), (None, None)])
+def test_fenced_brokers_are_not_counted_while_of_one_it_is_unknown(
+    reader: TablesReader, fresh: int, tables: Any, rows: Any, *, second: bool | None, fenced: int | None
+) -> None:
+    tables.commit(rows.broker(1, is_fenced=True), rows.broker(2, is_fenced=second))
+    found = samples(exposed(reader, fresh))
+    assert found.get(("kafka_replication_cluster_fenced_brokers", (("cluster", "main"),))) == fenced
+
+
+def test_a_metric_without_our_prefix_is_one_of_kafka_exporter() -> None:
+    assert {metric.name for metric in CATALOGUE if metric.is_drop_in} == {
+        "kafka_broker_info",
+        "kafka_brokers",
+        "kafka_topic_partition_current_offset",
+        "kafka_topic_partition_in_sync_replica",
+        "kafka_topic_partition_leader",
+        "kafka_topic_partition_leader_is_preferred",
+        "kafka_topic_partition_oldest_offset",
+        "kafka_topic_partition_replicas",
+        "kafka_topic_partition_under_replicated_partition",
+        "kafka_topic_partitions",
+    }
+
+
 def test_drop_in_metrics_are_exposed_for_one_cluster_or_the_selected_one(
     reader: TablesReader, fresh: int, tables: Any, other_rows: Any
 ) -> None:

@@ -214,10 +214,26 @@ def test_what_a_report_lists_at_its_end_is_left_out_when_it_repeats(story: Story
     assert left_out == [False, True, True, False]
     assert (job.changes, job.state, job.refused) == (exact.changes, exact.state, [])
 
+    published = published_digests(workers.published)
     restarted = BlockJob(RepeatedBlocks(workers.published), workers.read)
-    restarted.apply(workers.batch(0, 3 * size, published_digests(workers.published)))
+    assert published_digests(workers.published) is None, "what an earlier run published only costs a second reading"
+    restarted.apply(workers.batch(0, 3 * size, published))
     restarted.apply(workers.batch(3 * size, 4 * size, None))
     assert (restarted.state, restarted.refused) == (exact.state, [])
+
+
+def test_digests_that_the_disk_refused_are_published_with_the_next_batch(story: Story, tmp_path: Path) -> None:
+    for _ in range(2):
+        story.later(300).snapshot([{}, {}])
+    workers = Workers(tmp_path / "bus", story.seen)
+    published = tmp_path / "folder" / "digests"
+    published.parent.write_text("a file where the folder should be")
+    job, half = BlockJob(RepeatedBlocks(published), workers.read), len(story.seen) // 2
+    job.apply(workers.batch(0, half, None))
+    published.parent.unlink()
+    job.apply(workers.batch(half, 2 * half, None))
+
+    assert published_digests(published) is not None
 
 
 @given(observed=observations())

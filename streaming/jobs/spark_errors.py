@@ -1,0 +1,42 @@
+"""What Spark failed with, as one sentence; an error of ours that was raised within a Python worker is found again."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from streaming.delta.table_lock import is_disk_full
+from streaming.errors import IsrwatchError, NewerFormat
+
+OUR_ERROR: Final = re.compile(r"^\W*streaming\.(?:\w+\.)+(?P<name>[A-Z]\w+): (?P<sentence>.+)$", re.MULTILINE)
+
+
+class SparkEnded(IsrwatchError):
+    """Spark ended a stream, or did not start it, for a reason of its own."""
+
+
+def spark_failure(error: BaseException) -> IsrwatchError:
+    """Return what Spark failed with; an error of ours, raised within a Python worker, is not Spark's."""
+    if is_disk_full(error):
+        return IsrwatchError("a disk is full, that of the checkpoint or of Spark's temporary files; free space")
+    if (ours := _our_error_in(str(error))) is None:
+        return SparkEnded(sentence_of(error))
+    # Of all errors in a worker only this one must not lose its class: no restart mends it.
+    return (NewerFormat if ours["name"] == NewerFormat.__name__ else IsrwatchError)(sentence_of(error))
+
+
+def sentence_of(error: BaseException) -> str:
+    r"""Return an error in one sentence: our own where it is one of ours, even from within a Python worker of Spark.
+
+    >>> sentence_of(RuntimeError("[FAILED] Traceback: ...\nstreaming.errors.IsrwatchError: it was cut\n at Spark"))
+    'it was cut'
+    >>> sentence_of(OSError(28, "No space left on device"))
+    '[Errno 28] No space left on device'
+    """
+    text = str(error).strip()
+    return ours["sentence"] if (ours := _our_error_in(text)) else (text.splitlines() or [type(error).__name__])[0]
+
+
+def _our_error_in(text: str) -> re.Match[str] | None:
+    """Return the last error of ours in a traceback: it was raised because of those before it."""
+    return next(reversed(list(OUR_ERROR.finditer(text))), None)
