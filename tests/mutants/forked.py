@@ -40,6 +40,7 @@ class ForkedTrials:
 
     Attributes:
         imported: the faults outside of functions, which were not tried.
+        unsteady: tests that failed without any fault, too; since then they see nothing.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class ForkedTrials:
         self._checkout = checkout
         self._running: list[Trial] = []
         self.imported: list[Fault] = []
+        self.unsteady: set[str] = set()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Try each fault, several at once."""
@@ -79,7 +81,8 @@ class ForkedTrials:
             else:
                 self._wait_for(self._workers - 1, items)
                 longest = self._selection.longest(tests)
-                self._running.append(Trial(fault, [items[test] for test in tests], code, longest))
+                steady = [items[test] for test in tests if test not in self.unsteady]
+                self._running.append(Trial(fault, steady, code, longest))
         self._wait_for(0, items)
 
     def _wait_for(self, count: int, items: Mapping[str, pytest.Item]) -> None:
@@ -90,8 +93,10 @@ class ForkedTrials:
                 self._running.remove(trial)
                 seen_by = trial.seen_by()
                 if seen_by in items and self._fails_anyway(items[seen_by], trial.fault):
-                    raise pytest.UsageError(f"{seen_by} fails without any fault, too")
-                self._report(Verdict(trial.fault, seen_by, trial.tests))
+                    self.unsteady.add(seen_by)
+                    self._running.append(trial.without(seen_by))
+                else:
+                    self._report(Verdict(trial.fault, seen_by, len(trial.items)))
 
     def _fails_anyway(self, item: pytest.Item, fault: Fault) -> bool:
         return bool(Trial(fault, [item], {}, self._selection.longest([item.nodeid])).wait())
@@ -103,7 +108,8 @@ class Trial:
     def __init__(
         self, fault: Fault, items: Sequence[pytest.Item], code: Mapping[FunctionType, CodeType], longest: float
     ) -> None:
-        self.fault, self.tests = fault, len(items)
+        self.fault, self.items = fault, items
+        self._code, self._longest = code, longest
         self._deadline = time.monotonic() + longest
         self._result, result = os.pipe()
         self._status: int | None = None
@@ -111,6 +117,10 @@ class Trial:
         if not self._pid:
             _run(items, code, result)
         os.close(result)
+
+    def without(self, test: str) -> Trial:
+        """Try again without a test."""
+        return Trial(self.fault, [item for item in self.items if item.nodeid != test], self._code, self._longest)
 
     def has_ended(self) -> bool:
         """Return whether the tests have ended; ends them if they take too long."""
@@ -151,7 +161,8 @@ def _run(items: Sequence[pytest.Item], code: Mapping[FunctionType, CodeType], re
             os.dup2(null, standard)
         for function, faulty in code.items():
             function.__code__ = faulty
-        items[0].config.pluginmanager.unregister(name="terminalreporter")
+        for item in items[:1]:
+            item.config.pluginmanager.unregister(name="terminalreporter")
         for item, following in pairwise([*items, None]):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if item.session.testsfailed:

@@ -31,12 +31,18 @@ trials = ForkedTrials(
     faults, selection, 2, lambda verdict: verdicts.update({verdict.fault.name: verdict.seen_by}), pathlib.Path.cwd()
 )
 code = pytest.main(["-q", "-p", "no:cacheprovider", "tests"], plugins=[trials])
-json.dump([verdicts, [each.name for each in trials.imported], int(code)], open("verdicts.json", "w"))
+named = [verdicts, [each.name for each in trials.imported], sorted(trials.unsteady), int(code)]
+json.dump(named, open("verdicts.json", "w"))
 """
 
 
-def forked(project: Path, selection: Selection, **faults: tuple[int, str]) -> tuple[dict[str, str], list[str], int]:
-    """Try faults of the rule, each a line and the module with it; give who saw them, the others, and the exit code."""
+def forked(
+    project: Path, selection: Selection, **faults: tuple[int, str]
+) -> tuple[dict[str, str], list[str], list[str], int]:
+    """Try faults of the rule, each a line and the module with it.
+
+    Gives who saw them, those that were not tried, the tests that fail of none, too, and the exit code.
+    """
     given = {
         "seconds": dict(selection.seconds),
         "runs": {line: list(each) for line, each in selection.runs["rule.py"].items()},
@@ -52,12 +58,12 @@ def forked(project: Path, selection: Selection, **faults: tuple[int, str]) -> tu
         capture_output=True,
         timeout=120,
     )
-    verdicts, imported, code = json.loads((project / "verdicts.json").read_text())
-    return verdicts, imported, code
+    verdicts, imported, unsteady, code = json.loads((project / "verdicts.json").read_text())
+    return verdicts, imported, unsteady, code
 
 
 def test_a_fault_is_seen_by_the_test_that_fails_of_it_and_by_no_other(project: Path, selection: Selection) -> None:
-    verdicts, imported, code = forked(
+    verdicts, imported, unsteady, code = forked(
         project,
         selection,
         wrong=(5, RULE.replace("return LIMIT", "return 2")),
@@ -70,22 +76,23 @@ def test_a_fault_is_seen_by_the_test_that_fails_of_it_and_by_no_other(project: P
 
     assert verdicts.pop("shared").startswith("tests/test_other.py::")
     assert verdicts == {"wrong": LARGE, "edge": "", "unrun": "", "ends": PROCESS_ENDED}
-    assert imported == ["constant"]
+    assert (imported, unsteady) == (["constant"], [])
     assert code == 0
 
 
-def test_a_test_that_fails_without_any_fault_ends_the_trials(project: Path, selection: Selection) -> None:
+def test_a_test_that_fails_without_any_fault_is_named_and_sees_none(project: Path, selection: Selection) -> None:
     broken = project / "tests/test_rule.py"
     before = broken.read_text()
     broken.write_text(before.replace("clipped(1) == 1", "clipped(1) == 5"))
     try:
-        verdicts, _, code = forked(project, selection, wrong=(6, RULE.replace("return value\n", "return 7\n", 1)))
+        verdicts, _, unsteady, _ = forked(
+            project, selection, wrong=(6, RULE.replace("return value\n", "return 7\n", 1))
+        )
     finally:
         broken.write_text(before)
 
-    assert verdicts == {}
-    assert code != 0
-    assert SMALL in selection.seconds
+    assert verdicts["wrong"] != SMALL
+    assert unsteady == [SMALL]
 
 
 def test_faults_outside_of_functions_are_tried_in_copies_which_are_as_before_then(
