@@ -248,8 +248,10 @@ class IncidentFold:
 
     def _belonging(self, family: Family, blamed: frozenset[int], reporter: int | None, row: ChangeRow) -> Incident:
         """Return the incident that an ISR removal belongs to; open it if there is none."""
-        incident = self._explaining(family, blamed, reporter, row) or self._incidents.open(family, row)
-        return self._with_its_begin(incident, blamed, row) if family is Family.LOSS else incident
+        if (incident := self._explaining(family, blamed, reporter, row)) is not None:
+            return incident
+        opened = self._incidents.open(family, row)
+        return self._with_its_begin(opened, blamed, row) if family is Family.LOSS else opened
 
     def _explaining(
         self, family: Family, blamed: frozenset[int], reporter: int | None, row: ChangeRow
@@ -264,8 +266,8 @@ class IncidentFold:
         # the incident of a leader that lags itself.
         if own is not None and other is not None and own is not other:
             if own.is_only_lag:
-                return self._incidents.merge(own, other, row)
-            if family is Family.LAG and all(own.down_now(broker) is None for broker in blamed):
+                own = self._incidents.merge(own, other, row)
+            elif family is Family.LAG and all(own.down_now(broker) is None for broker in blamed):
                 own = other
         incident = own or other
         if incident is None:

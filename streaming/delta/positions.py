@@ -24,6 +24,12 @@ NO_LOG_IDS: Final[Mapping[str, int]] = MappingProxyType({})
 _NO_LOG_ID: Final = 0  # of a log that has none, after one that had
 
 
+def changed_logs(applied: Mapping[str, LogPosition], last_common: LastCommon) -> dict[str, LogPosition]:
+    """Return the last common record of each log that is not the one of which a record was applied last."""
+    common = {source: last_common(source, at) for source, at in applied.items()}
+    return {source: at for source, at in common.items() if at != applied[source]}
+
+
 class StoredPositions:
     """How far each log was applied to one table, as stored or, since, as committed by its one writer."""
 
@@ -79,9 +85,9 @@ class StoredPositions:
             where the last applied record stood, of each source that went back.
         """
         before = {source: self.at(source) for source in sources}
-        now = {source: last_common(source, at) for source, at in before.items()}
-        self._positions |= now
-        return {source: at for source, at in before.items() if now[source] != at}
+        changed = changed_logs(before, last_common)
+        self._positions |= changed
+        return {source: before[source] for source in changed}
 
     def _key(self, what: str, source: str) -> str:
         return f"{what}/{self._prefix}{source}"

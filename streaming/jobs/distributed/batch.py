@@ -21,6 +21,7 @@ from streaming.contracts.observations import Channel
 from streaming.contracts.tables import PARTITION_CHANGES, QUARANTINE
 from streaming.delta.change_rows import OF_COMMIT, changes_to_arrow, in_commit
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
+from streaming.delta.positions import changed_logs
 from streaming.jobs.applied import Applied, now
 from streaming.jobs.distributed.quarantine import append_refused, refused_counts
 from streaming.jobs.distributed.rows import DROPS, ENVELOPES, NTH, ORDER, READ, ROUTED, fold_rows, read_rows, route_rows
@@ -105,12 +106,12 @@ class DistributedReplicationBatch:
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
         """Go back where a log is another one now; the first batch commits that."""
         before = {source: self.at(source) for source in sources}
-        now_at = {source: now for source, at in before.items() if (now := last_common(source, at)) != at}
-        self._replaced = tuple(of_replaced_logs(self._sources.values(), now_at))
-        self._quarantine.go_back_refused(Channel.REPLICATION, {source: at.position for source, at in now_at.items()})
+        changed = changed_logs(before, last_common)
+        self._replaced = tuple(of_replaced_logs(self._sources.values(), changed))
+        self._quarantine.go_back_refused(Channel.REPLICATION, {source: at.position for source, at in changed.items()})
         after = (change.source_after for change in self._replaced if change.source_after is not None)
         self._sources |= {state.source: state for state in after}
-        return {source: before[source] for source in now_at}
+        return {source: before[source] for source in changed}
 
     def sources(self) -> tuple[list[SourceState], int]:
         """Return the state of every source, and the change log version it follows from."""

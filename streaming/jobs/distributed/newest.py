@@ -24,6 +24,7 @@ from streaming.delta.definitions import arrow_schema
 from streaming.delta.isr_reconciliation_table import ReconciliationTable
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.newest import FORGOTTEN_AFTER, all_columns, newest
+from streaming.delta.positions import changed_logs
 from streaming.jobs.applied import MICROS, Applied
 from streaming.jobs.distributed.quarantine import append_refused, refused_counts
 from streaming.jobs.distributed.tables import DistributedTable
@@ -95,10 +96,10 @@ class DistributedNewestBatch:
         """Return which logs are other ones now; each start reads all of them from their beginning in any case."""
         states = {state.source: LogPosition(state.position, state.log_id) for state in self._sources.states()}
         before = {source: states[source] for source in sources if source in states}
-        now_at = {source: now for source, at in before.items() if (now := last_common(source, at)) != at}
-        self._quarantine.go_back_refused(self._channel, {source: at.position for source, at in now_at.items()})
-        self._sources.go_back(now_at)
-        return {source: before[source] for source in now_at}
+        changed = changed_logs(before, last_common)
+        self._quarantine.go_back_refused(self._channel, {source: at.position for source, at in changed.items()})
+        self._sources.go_back(changed)
+        return {source: before[source] for source in changed}
 
     def sources(self) -> tuple[list[SourceState], None]:
         """Return the state of every source, and None: samples follow from no version of the change log."""
