@@ -38,6 +38,7 @@ Derived from the state and the changes:
 - ``reconciliation_windows``  the samples and changes that are compared, one window per meter
 - ``incidents``               groups changes into incidents
 - ``remembered_incidents``    the incidents that are open or may go on: opened, merged, closed, forgotten
+- ``absences``                brokers that went away, and which of those that were stopped are overdue
 - ``incident``                one incident while it is open
 - ``degraded``                the partitions that are degraded because of it
 - ``incident_signals``        what a change is evidence of

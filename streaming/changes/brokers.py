@@ -40,8 +40,9 @@ def next_broker(before: BrokerState | None, observed: BrokerObserved) -> BrokerS
         if is_new or getattr(observed, name) is not None
     }
     if observed.authority is SourceKind.POLL:
-        # A broker lists the brokers it takes for alive: that is all that a poll reports.
-        reported["is_fenced"] = False
+        # A broker lists the brokers it takes for alive: that is all that a poll reports. What the metadata log said of
+        # an earlier shutdown is not known to hold any more.
+        reported |= {"is_fenced": False, "is_shutting_down": None}
     offset = observed.metadata_offset
     return with_return(
         current._replace(

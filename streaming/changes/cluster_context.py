@@ -23,6 +23,8 @@ class ClusterContext:
     times: ConfiguredTimes = field(default_factory=ConfiguredTimes)
     racks: dict[int, str] = field(default_factory=dict)
     up: set[int] = field(default_factory=set)
+    down: dict[int, bool] = field(default_factory=dict)
+    """Of brokers that are fenced or not registered: whether their registration says that they were stopped."""
     in_sync: Counter[tuple[int, int]] = field(default_factory=Counter)
     """(leader, follower in its ISR) to the number of partitions."""
     controller: int = NO_LEADER
@@ -44,8 +46,25 @@ class ClusterContext:
     def broker(self, row: ChangeRow) -> None:
         """Follow a step of a broker."""
         self.racks[row.broker] = row.rack
-        (self.up.add if row.is_up else self.up.discard)(row.broker)
+        self.set_up(row.broker, is_up=row.is_up, is_shutting_down=row.is_shutting_down)
         self.set_leases(row.broker, row.leases)
+
+    def set_up(self, broker: int, *, is_up: bool, is_shutting_down: bool) -> None:
+        """Set whether a broker is registered and not fenced, and whether it is shutting down."""
+        if is_up:
+            self.up.add(broker)
+            self.down.pop(broker, None)
+        else:
+            self.up.discard(broker)
+            self.down[broker] = is_shutting_down
+
+    def is_down(self, broker: int) -> bool:
+        """Return whether a broker is known to be fenced, or not registered."""
+        return broker in self.down
+
+    def was_stopped(self, broker: int) -> bool:
+        """Return whether a broker that is down was shutting down."""
+        return self.down.get(broker, False)
 
     def set_leases(self, broker: int, leases: str | None) -> None:
         """Set the leases of a broker, as its state has them."""

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from streaming.changes.absences import BrokerAbsence, overdue
 from streaming.changes.degraded import HEALTHY, DegradedCount, DegradedPartition, TopicPartition, still_missing
 from streaming.changes.incident_signals import ChangeRow, Family
 from streaming.changes.lag_attribution import LagEpisode, LagReport, merged_episode
@@ -30,20 +31,6 @@ _COUNT_OF_EVENT: Final[dict[str, str]] = {
     EventKind.LEADER_CHANGE: "leader_changes",
     EventKind.UNCLEAN_ELECTION: "unclean_elections",
 }
-
-
-@dataclass(slots=True)
-class BrokerAbsence:
-    """A broker that was down or fenced. ``restarted``: it came back as a new process, not as one that had paused.
-
-    The order of the fields is that of the stored document (``incident_document``).
-    """
-
-    broker: int
-    at: int
-    planned: bool
-    back_at: int | None = None
-    restarted: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -187,6 +174,13 @@ class Incident:
             self._end_episode(row.time, times)
         return self.held.get(key, HEALTHY) != before or len(self.harmed_by) > harmed
 
+    def has_moved(self, row: ChangeRow) -> bool:
+        """Note that a partition is not being reassigned any more; return whether it was."""
+        key, is_over = (row.topic_id, row.partition), row.is_deleted or not row.is_moving
+        was_moving = is_over and key in self.moving
+        self.moving -= {key} if was_moving else set()
+        return was_moving
+
     def add_lag_report(self, row: ChangeRow, *, follows_others: bool) -> bool:
         """Record that a leader expelled followers; return whether the report is the first of its kind."""
         if self.episode is None:
@@ -203,20 +197,24 @@ class Incident:
     def pass_time(self, moment: int, times: ConfiguredTimes, held: frozenset[int] = frozenset()) -> bool:
         """Advance to a moment; return whether that alone may change the class.
 
-        A broker that was stopped has to come back: within the time of a restart, or three times the longest one here,
-        unless planned work on it is announced (``held``).
+        Brokers that were stopped may be overdue (``absences.overdue``), but not while work is announced (``held``).
         """
-        turns = (down.back_at - down.at for down in self.downs if down.planned and down.back_at is not None)
-        until = max(times.restart, *(3 * turn for turn in turns), 0)
-        missing = frozenset().union(*(held.missing for held in self.held.values())) if self.downs else frozenset()
-        late = {
-            down.broker
-            for down in self.downs
-            if down.planned and down.back_at is None and moment - down.at > until and down.broker in missing
-        } - held
+        is_concerned = self.downs or self.announced
+        missing = frozenset().union(*(held.missing for held in self.held.values())) if is_concerned else frozenset()
+        late = overdue(self.downs, moment, times) & missing - held
         is_new = not late <= self.overdue
         self.overdue |= late
+        is_new |= self._lags_on((self.announced & missing) - held)
         return is_new or (self.episode is not None and self.episode.pass_time(moment, times))
+
+    def _lags_on(self, brokers: set[int]) -> bool:
+        """Take brokers for slow that did not go down, and lag on though their announced work is over."""
+        slow = brokers - {down.broker for down in self.downs}
+        self.announced -= slow
+        self.planned -= slow
+        if slow and self.base is Family.PLANNED:
+            self.base = Family.LAG
+        return bool(slow)
 
     def _end_episode(self, moment: int, times: ConfiguredTimes) -> None:
         episode, self.episode = self.episode, None
@@ -249,10 +247,10 @@ class Incident:
         if self.base is Family.LOSS and not self.lost:
             self.base = Family.PLANNED
 
-    def record_up(self, broker: int, moment: int, *, restarted: bool) -> None:
-        """Record that a broker is back."""
+    def record_up(self, broker: int, moment: int | None, *, restarted: bool) -> None:
+        """Record that a broker is back; None: it has only registered, and is still fenced."""
         if (down := self.down_now(broker)) is not None:
-            down.back_at, down.restarted = moment, restarted
+            down.back_at, down.restarted = moment, down.restarted or restarted
 
     def absorb(self, other: Incident) -> None:
         """Merge another incident into this one: they turned out to be the same.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from streaming.contracts.events import Cause
+from streaming.contracts.events import Cause, EventKind
 from streaming.contracts.identifiers import NO_LEADER, BrokerId
 
 
@@ -42,12 +42,15 @@ FAMILY_OF: Final[dict[str, Family]] = {
 
 UNRELATED: Final = frozenset({Cause.CREATED, Cause.CONFIG})
 BASELINE: Final = "baseline"
+HARM: Final = frozenset({EventKind.UNDER_MIN_ISR_BEGAN, EventKind.OFFLINE})
+"""The events of a step after which a partition refuses writes."""
 
 
 class ChangeRow(NamedTuple):
     """What incidents need of one row of ``partition_changes``. Times are UTC microseconds.
 
-    Of a partition: identity and cause, ISR and leader, and its health afterwards. Of a broker: its events, its rack,
+    Of a partition: identity and cause, ISR and leader, and its health afterwards; ``proven``: the broker whose removal
+    a later record proves to be a clean stop. Of a broker: its events, its rack,
     whether it is registered and not fenced, and the leases of planned work on it. Of a cluster: its controller. Of a
     source: its time alone. Of the partitions of a first full report together (subject ``BASELINE``): leader, follower
     in its ISR, and how often.
@@ -69,8 +72,8 @@ class ChangeRow(NamedTuple):
     joined: tuple[int, ...] = ()
     leader_before: BrokerId = NO_LEADER
     leader: BrokerId = NO_LEADER
-    replicas: tuple[int, ...] = ()
-    isr: tuple[int, ...] = ()
+    replicas: tuple[BrokerId, ...] = ()
+    isr: tuple[BrokerId, ...] = ()
     is_under_replicated: bool = False
     is_under_min_isr: bool = False
     is_offline: bool = False
@@ -79,6 +82,7 @@ class ChangeRow(NamedTuple):
     broker: int = -1
     is_shutting_down: bool = False
     evidence: str | None = None
+    proven: int | None = None
     isr_before: tuple[int, ...] = ()
     rack: str = ""
     is_up: bool = False

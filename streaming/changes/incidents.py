@@ -26,8 +26,8 @@ from streaming.changes.incident_bounds import (
     incident_blaming,
     was_controller,
 )
-from streaming.changes.incident_signals import BASELINE, FAMILY_OF, UNRELATED, ChangeRow, Family
-from streaming.changes.planned_work import announced, end_of_broker, family_of
+from streaming.changes.incident_signals import BASELINE, FAMILY_OF, HARM, UNRELATED, ChangeRow, Family
+from streaming.changes.planned_work import announced, end_of_broker, trouble_of
 from streaming.changes.remembered_incidents import RememberedIncidents
 from streaming.changes.suspects import removal_suspects
 from streaming.contracts.events import EventKind, Subject
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import BrokerId
 
 _STANDALONE: Final = frozenset({Family.MOVE, Family.CONTROLLER})
-_HARM: Final = frozenset({EventKind.UNDER_MIN_ISR_BEGAN, EventKind.OFFLINE})
 
 
 class IncidentFold:
@@ -93,30 +92,31 @@ class IncidentFold:
 
     def partition(self, row: ChangeRow) -> None:
         """Apply a step of a partition."""
-        proven, context = family_of(row), self.contexts[row.cluster_id]
-        gone, held_by, family = row.gone, None, proven
-        if proven is not None and gone and context.is_planned(gone, row.time):
-            family = announced(proven)
+        family, gone, is_announced = trouble_of(row, self.contexts[row.cluster_id])
+        held_by = None
         if family is Family.MOVE:
             self._move(row)
-        elif family is not None and gone:
-            held_by = self._removed(family, gone, row)
-            held_by.announced.update(() if family is proven else gone)
+        elif family is Family.UNCLEAN or (family is not None and gone):
+            held_by = self._removed(family, gone, row if gone == row.gone else row._replace(left=gone))
+            held_by.announced.update(gone if is_announced else ())
         elif row.cause not in UNRELATED:
             if family is Family.PLANNED:
                 self._revise(row)
             self._continue(row)
         for incident in self._incidents.of(row):
             is_other = incident is not held_by and (row.topic_id, row.partition) in incident.held
-            if is_other and incident.hold(row, self.times(row.cluster_id)):
+            if incident.has_moved(row) or (is_other and incident.hold(row, self.times(row.cluster_id))):
                 self._incidents.mark_changed(incident, row)
 
     def _revise(self, row: ChangeRow) -> None:
         """Take a lost broker for stopped, as its removal proved to be planned; where two may be meant, take neither."""
         for incident in list(self._incidents.of(row)):
             held = incident.held.get((row.topic_id, row.partition))
-            if held is not None and len(brokers := incident.lost & held.missing) == 1:
-                incident.take_for_planned(*brokers)
+            missing = frozenset[int]() if held is None else held.missing
+            meant = missing if row.proven is None and len(missing) == 1 else missing & {row.proven}
+            for broker in incident.lost & meant:
+                incident.take_for_planned(broker)
+                incident.rack = self.contexts[row.cluster_id].lost_rack(incident.lost)
                 self._incidents.mark_changed(incident, row)
                 self._with_its_turns(incident, row)
 
@@ -129,24 +129,27 @@ class IncidentFold:
 
     def _move(self, row: ChangeRow) -> None:
         incident = self._incidents.open_standalone(Family.MOVE, row)
-        key = (row.topic_id, row.partition)
-        (incident.moving.add if row.is_moving else incident.moving.discard)(key)
+        if row.is_moving:
+            incident.moving.add((row.topic_id, row.partition))
         self._incidents.record(incident, row)
 
     def _removed(self, family: Family, gone: tuple[BrokerId, ...], row: ChangeRow) -> Incident:
         blamed, reporter = removal_suspects(gone, row.leader, row.cause)
         incident = self._belonging(family, frozenset(blamed), reporter, row)
         incident.blamed.update(blamed)
-        incident.departures.update((row.leader if family is Family.LAG else NO_LEADER, broker) for broker in gone)
-        if not _HARM.isdisjoint(row.events):
+        is_up = FAMILY_OF.get(row.cause or "") is Family.LAG and family is not Family.LOSS
+        is_up &= not all(map(self.contexts[row.cluster_id].is_down, gone))
+        incident.departures.update((row.leader if is_up or family is Family.LAG else NO_LEADER, each) for each in gone)
+        if not HARM.isdisjoint(row.events):
             incident.harmed_by.update(gone)
         if family is Family.LAG:
             incident = self._report_lag(incident, row)
         elif family is Family.DISK:
             incident.disks.update(gone)
         elif family is Family.UNCLEAN:
-            incident.unclean_left.update(gone, incident.lost.intersection(row.replicas))
-        elif FAMILY_OF.get(row.cause or "") is Family.LAG:  # announced, and still up
+            away = incident.lost | incident.planned.difference(row.isr)
+            incident.unclean_left.update(gone, away.intersection(row.replicas))
+        elif is_up:  # work on it is announced
             incident.planned.update(gone)
         else:
             for broker in gone:
@@ -229,7 +232,7 @@ class IncidentFold:
             if incident.down_now(row.broker) is None:
                 continue
             if not left:
-                incident.record_up(row.broker, row.time, restarted=restarted)
+                incident.record_up(row.broker, row.time if row.is_up else None, restarted=restarted)
             if incident.closed_at is None:
                 self._incidents.record(incident, row)
             else:
@@ -276,11 +279,7 @@ class IncidentFold:
         return self._with_its_begin(incident, blamed, row) if family is Family.LOSS else incident
 
     def _with_its_begin(self, incident: Incident, lost: frozenset[int], row: ChangeRow) -> Incident:
-        """Merge the incidents that were the beginning of a loss.
-
-        Those that the lag of lost brokers had opened, one for each leader left alone; and the failover of a node that
-        was controller and broker.
-        """
+        """Merge the beginning of a loss: the lag that leaders left alone had reported, and a failover of that node."""
         times = self.times(row.cluster_id)
         for each in list(self._incidents.of(row)):
             if each is not incident and (

@@ -133,7 +133,17 @@ def next_state(before: PartitionState, observed: PartitionObserved, config: Topi
     """Return the state after an observation, with health and durations; ``updated_totals`` are added to it."""
     epoch = observed.leader_epoch if observed.leader_epoch is not None else before.leader_epoch
     state = before._replace(**_reported_values(observed), leader_epoch=epoch, is_deleted=False)
+    if observed.authority is SourceKind.POLL:
+        state = _without_ended_move(state)
     return with_health(state, config, observed.occurred_not_after)
+
+
+def _without_ended_move(state: PartitionState) -> PartitionState:
+    """End a reassignment that the log had reported where a poll, which reports none, shows that it is over."""
+    adding = tuple(broker for broker in state.adding_replicas if broker in state.replicas and broker not in state.isr)
+    removing = tuple(broker for broker in state.removing_replicas if broker in state.replicas)
+    is_over = not removing if state.removing_replicas else not adding
+    return state._replace(adding_replicas=() if is_over else adding, removing_replicas=() if is_over else removing)
 
 
 def _reported_values(observed: PartitionObserved) -> dict[str, Any]:

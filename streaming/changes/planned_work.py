@@ -8,23 +8,59 @@ writes or lost its leader by a stop.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.changes.incident_signals import FAMILY_OF, ChangeRow, Family
-from streaming.contracts.events import EventKind, Evidence
+from streaming.changes.incident_signals import FAMILY_OF, HARM, ChangeRow, Family
+from streaming.contracts.events import Cause, EventKind, Evidence
+from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.incidents import IncidentClass
 
 if TYPE_CHECKING:
-    from streaming.changes.incident import BrokerAbsence, Incident
+    from streaming.changes.absences import BrokerAbsence
+    from streaming.changes.cluster_context import ClusterContext
+    from streaming.changes.incident import Incident
+    from streaming.contracts.identifiers import BrokerId
 
 
 _ANNOUNCED: Final = frozenset({Family.LAG, Family.LOSS})
 
 
-def family_of(row: ChangeRow) -> Family | None:
-    """Return what a partition's step is evidence of, None if it is of no trouble."""
-    family = FAMILY_OF.get(row.cause or "")
-    return Family.LOSS if family is Family.PLANNED and row.evidence != Evidence.PROVEN else family
+class Trouble(NamedTuple):
+    """What a partition's step is evidence of, and which brokers it lacks by that.
+
+    ``family`` None: of no trouble. ``is_announced``: it is planned only because work on these brokers was announced.
+    """
+
+    family: Family | None
+    gone: tuple[BrokerId, ...]
+    is_announced: bool = False
+
+
+def trouble_of(row: ChangeRow, context: ClusterContext) -> Trouble:
+    """Return what a partition's step is evidence of.
+
+    Where its cause names no broker's end, what is known of the brokers decides: between two looks everything may have
+    happened, and a topic may be created while brokers are down.
+    """
+    family, gone = FAMILY_OF.get(row.cause or ""), row.gone
+    if family is Family.PLANNED and row.evidence != Evidence.PROVEN:
+        family = Family.LOSS
+    lacking = tuple(broker for broker in row.replicas if broker not in row.isr)
+    if row.cause == Cause.CREATED and row.is_under_replicated:
+        gone = tuple(broker for broker in lacking if context.is_down(broker))
+        family = Family.LOSS if gone else None
+    elif row.cause == Cause.UNKNOWN:
+        gone = tuple(broker for broker in gone if broker in row.replicas)
+    elif family is Family.MOVE and row.evidence != Evidence.PROVEN and not HARM.isdisjoint(row.events):
+        family, gone = (Family.LAG, lacking) if row.leader != NO_LEADER else (Family.LOSS, row.isr or lacking)
+    if gone and row.cause in _OF_ANY_KIND and all(map(context.is_down, gone)):
+        family = Family.PLANNED if all(map(context.was_stopped, gone)) else Family.LOSS
+    if family is None or not gone or not context.is_planned(gone, row.time):
+        return Trouble(family, gone)
+    return Trouble(announced(family), gone, is_announced=announced(family) is not family)
+
+
+_OF_ANY_KIND: Final = frozenset({Cause.UNKNOWN, Cause.CREATED, Cause.REASSIGNMENT})
 
 
 def announced(family: Family) -> Family:

@@ -181,7 +181,7 @@ def revised(before: PartitionState, observed: CauseRevised, draft: Draft) -> Non
     if before.last_cause_offset == observed.revised_offset:
         after = after._replace(last_cause=observed.cause, last_evidence=observed.evidence)
     detail = f"the change at offset {observed.revised_offset}: {earlier} to {observed.cause}"
-    events: list[PendingEvent] = [(EventKind.CAUSE_REVISED, None, detail)]
+    events: list[PendingEvent] = [(EventKind.CAUSE_REVISED, observed.broker, detail)]
     draft.put_partition(after)
     draft.changes.append(
         Change(

@@ -72,7 +72,7 @@ BROKER_COUNTS: Final = (
     Column("offline_partitions", "long", "partitions it has a replica of that have no leader"),
     Column("would_go_under_min_isr", "long", "partitions that would go under min ISR if it stopped; null: unknown"),
     Column("would_go_offline", "long", "partitions that nobody could lead if it stopped now"),
-    Column("unknown_min_isr_partitions", "long", "partitions whose ISR has it and whose minimum is unknown"),
+    Column("unknown_min_isr_partitions", "long", "partitions of which it has a replica and whose minimum is unknown"),
 )
 
 # Why and in which order brokers may be stopped: advice for one broker at a time.

@@ -68,9 +68,7 @@ def effects_of_stop(partition: Replicated) -> list[str]:
     effects = []
     if not partition.is_offline and not left:
         effects.append(_effect(_UNLESS, partition.elr) if partition.elr else WOULD_GO_OFFLINE)
-    if minimum is None:
-        effects.append(UNKNOWN_MIN_ISR)
-    elif left < minimum and not partition.is_under_min_isr:
+    if minimum is not None and left < minimum and not partition.is_under_min_isr:
         effects.append(WOULD_GO_UNDER_MIN_ISR)
     # Of an available partition: left is below the minimum by one at most, so one more replica in sync averts the loss.
     if left < max(1, minimum or 1) and not partition.is_offline and not partition.is_under_min_isr:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from streaming.contracts import health
 from streaming.contracts.identifiers import NO_LEADER, BrokerId
-from streaming.contracts.stop_effects import effects_of_stop
+from streaming.contracts.stop_effects import UNKNOWN_MIN_ISR, effects_of_stop
 from streaming.contracts.totals import COUNTS, EPISODES, SECONDS, TOTALS, UNKNOWN
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ def contributions(partition: Shape) -> list[Contribution]:
     hosted = ["hosted_partitions"]
     if partition.is_under_min_isr:
         hosted.append("under_min_isr_partitions")
+    elif partition.min_isr_effective is None:
+        hosted.append(UNKNOWN_MIN_ISR)  # it may be under its minimum now, and then nobody may be stopped
     if partition.is_offline:
         hosted.append("offline_partitions")
     contributions += [(broker, name) for broker in partition.replicas for name in hosted]

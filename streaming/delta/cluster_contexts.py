@@ -33,12 +33,12 @@ def read_contexts(directory: Path) -> dict[str, ClusterContext]:
         context = contexts.setdefault(row["cluster_id"], ClusterContext())
         context.controller = NO_LEADER if row["controller"] is None else row["controller"]
         context.times = context.times.configured(*(row.get(name) for name in times))
-    of_broker = ("cluster_id", "broker", "rack", "is_registered", "is_fenced", "maintenance_leases")
+    of_broker = ("cluster_id", "broker", "rack", "is_registered", "is_fenced", "is_shutting_down", "maintenance_leases")
     for row in _rows(directory, BROKER_STATE_TABLE, of_broker):
         context = contexts.setdefault(row["cluster_id"], ClusterContext())
         context.racks[row["broker"]] = row["rack"] or ""
-        if row["is_registered"] and not row["is_fenced"]:
-            context.up.add(row["broker"])
+        is_up = bool(row["is_registered"] and not row["is_fenced"])
+        context.set_up(row["broker"], is_up=is_up, is_shutting_down=bool(row["is_shutting_down"]))
         if (leases := row.get("maintenance_leases")) is not None:
             context.set_leases(row["broker"], leases)
     partitions = _read(directory, PARTITION_STATE_TABLE, ("cluster_id", "leader", "isr", "is_deleted", "is_diskless"))

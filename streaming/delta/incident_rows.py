@@ -17,7 +17,7 @@ from streaming.changes.incident_classes import class_of, suspects_of
 from streaming.changes.incident_document import encode_incident
 from streaming.changes.incident_signals import BASELINE, ChangeRow
 from streaming.changes.incident_words import text_of
-from streaming.contracts.events import Subject
+from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.tables import INCIDENTS
@@ -96,6 +96,7 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "time": changes["occurred_not_after"].cast(pa.int64()).to_pylist(),
         "event_ids": _tuples(_within(events, "event_id")),
         "events": _tuples(_within(events, "event")),
+        "proven": _proven(events),
         "topic_id": _filled(changes["topic_id"], ""),
         "topic": _filled(changes["topic"], ""),
         "partition": _filled(changes["partition"], -1),
@@ -141,6 +142,14 @@ def _filled(column: pa.Array, value: object) -> list[Any]:
 def _within(events: pa.ListArray, name: str) -> pa.ListArray:
     """Take one field out of lists of structs."""
     return pa.ListArray.from_arrays(events.offsets, pc.struct_field(events.values, name))
+
+
+def _proven(events: pa.ListArray) -> list[int | None]:
+    """Take the broker of the event that revises a cause."""
+    brokers, place = pc.struct_field(events.values, "event_broker"), pc.list_parent_indices(events)
+    is_revised = pc.equal(pc.struct_field(events.values, "event"), EventKind.CAUSE_REVISED)
+    of_row = dict(zip(place.filter(is_revised).to_pylist(), brokers.filter(is_revised).to_pylist(), strict=True))
+    return [of_row.get(row) for row in range(len(events))]
 
 
 def _tuples(lists: pa.Array) -> list[tuple[Any, ...]]:

@@ -44,10 +44,10 @@ def broker_rows(
 
 def _broker_counts(tally: SuspectTally, key: BrokerKey) -> dict[str, int | None]:
     counts: dict[str, Any] = {column.name: tally.of_broker(*key, column.name) for column in BROKER_COUNTS}
-    in_sync, unknown = counts["in_sync_partitions"], counts["unknown_min_isr_partitions"]
+    hosted, unknown = counts["hosted_partitions"], counts["unknown_min_isr_partitions"]
     return {
         **counts,
-        "would_go_under_min_isr": known_by_minimum(counts["would_go_under_min_isr"], in_sync, unknown),
+        "would_go_under_min_isr": known_by_minimum(counts["would_go_under_min_isr"], hosted, unknown),
     }
 
 

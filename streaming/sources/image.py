@@ -265,7 +265,9 @@ class ClusterImage:
     def _revision(self, removal: AmbiguousRemoval) -> CauseRevision | None:
         """Return the revision of a removal's cause, None when its topic was deleted."""
         topic = self._state.topics.get(removal.topic_id)
-        return None if topic is None else CauseRevision(topic, removal.topic_id, removal.partition, removal.offset)
+        if topic is None:
+            return None
+        return CauseRevision(topic, removal.topic_id, removal.partition, removal.offset, removal.broker)
 
     def _without_undecodable(self, offset: Offset, effects: list[Effect]) -> list[Effect]:
         """Move effects that are undecodable records to ``undecodable``."""

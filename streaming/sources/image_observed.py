@@ -78,6 +78,7 @@ def _cause_revised(revision: CauseRevision, envelope: Mapping[str, Any], index: 
         topic=revision.topic,
         partition=revision.partition,
         revised_offset=revision.offset,
+        broker=revision.broker,
         cause=Cause.CONTROLLED_SHUTDOWN,
         evidence=Evidence.PROVEN,
     )

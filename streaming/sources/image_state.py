@@ -75,12 +75,13 @@ class ConfigStep:
 
 @dataclass(frozen=True, slots=True)
 class CauseRevision:
-    """The earlier step of a partition at this offset is proven to belong to a controlled shutdown."""
+    """The earlier step of a partition at this offset is proven to belong to a controlled shutdown of a broker."""
 
     topic: str
     topic_id: TopicId
     partition: int
     offset: Offset
+    broker: BrokerId
 
 
 Effect = PartitionStep | BrokerStep | TopicDeleted | ConfigStep | CauseRevision | LeaderChange | Undecodable

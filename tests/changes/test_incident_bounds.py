@@ -70,6 +70,7 @@ def proven_late(rows: Sequence[ChangeRow], *brokers: int) -> tuple[ChangeRow, ..
             since=row.time + 6_500_000, time=row.time + 6_500_000, cause="controlled_shutdown", evidence="proven",
             left=(), isr_before=row.isr, leader_before=row.leader, events=("cause_revised",),
             event_ids=(f"{row.event_ids[0]}/proof",),
+            proven=next(iter({*brokers} & {*row.left})),
         )
         for row in rows
         if row.cause == "fenced" and row.evidence == "ambiguous" and not set(brokers).isdisjoint(row.left)

@@ -1,0 +1,318 @@
+"""Sequences in which two rules meet: what is reported must be true of each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.changes.fold import fold
+from streaming.changes.incidents import IncidentFold
+from streaming.changes.remembered_incidents import IncidentGaps
+from streaming.changes.restart_safety import restart_advice
+from streaming.changes.state import ReplicationState
+from streaming.changes.tally import SuspectTally
+from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
+from streaming.contracts.maintenance import MaintenanceObserved
+from streaming.contracts.observations import (
+    BrokerObserved,
+    Channel,
+    Observation,
+    SnapshotBegin,
+    SnapshotEnd,
+    SnapshotReason,
+    SourceKind,
+)
+from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.incident_rows import rows_of
+from streaming.sources.simulated import SimulatedSource
+from streaming.sources.simulated.scenario_file import scenario_from
+from tests.changes.conftest import START, Story
+from tests.changes.test_diagnosis import named, standing
+from tests.changes.test_incident_bounds import of, played, proven_late
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from streaming.changes.incident_signals import ChangeRow
+    from streaming.contracts.state import PartitionState
+
+SECOND = 1_000_000
+CLUSTER = ClusterId("cluster-1")
+PROVEN = {"evidence": Evidence.PROVEN}
+INFERRED = {"cause": Cause.UNKNOWN, "evidence": Evidence.INFERRED}
+POLLED: dict[str, Any] = {"leader_epoch": None, "partition_epoch": None}
+
+
+def applied(seen: Iterable[Observation]) -> tuple[ReplicationState, tuple[ChangeRow, ...]]:
+    state = ReplicationState()
+    folded = fold(state, seen)
+    state.apply(folded.touched)
+    return state, tuple(rows_of(changes_to_arrow(folded.changes), 1))
+
+
+def only(state: ReplicationState) -> PartitionState:
+    (partition,) = [each for each in state.partitions() if not each.is_deleted]
+    return partition
+
+
+def of_model(faults: Sequence[tuple[float, str, int]], seconds: int, *, elr: bool, **topic: Any) -> list[Observation]:
+    """What the metadata log of a simulated cluster says."""
+    document = {
+        "description": "faults of a test", "brokers": [1, 2, 3, 4, 5, 6], "duration": seconds, "repeat": False,
+        "constants": {
+            "replica_lag_time_max_ms": 10_000, "broker_session_timeout_ms": 6_000,
+            "leader_imbalance_check_interval_ms": 15_000, "controllers": 1, "eligible_leader_replicas": elr,
+        },
+        "topics": [{"name": "orders", "min_insync_replicas": 1, "records_per_second": 10, **topic}], "racks": {},
+        "faults": [{"at": at, "action": action, "broker": broker} for at, action, broker in faults],
+    }  # fmt: skip
+    source = SimulatedSource(
+        scenario_from("test", document), seed=1, cluster_id=CLUSTER, cluster="c", name="metadata_log:c",
+        epoch=Micros(START),
+    )  # fmt: skip
+    seen = source.poll(Micros(START + seconds * SECOND - 1))
+    return [it for it in seen if it.channel is Channel.REPLICATION]
+
+
+def full_report(
+    story: Story, partitions: Sequence[dict[str, Any]], brokers: Sequence[dict[str, Any]], reason: SnapshotReason
+) -> None:
+    """Brokers first, as the sources list them."""
+    offset = {} if story.authority is SourceKind.POLL else {"metadata_offset": story.offset}
+    story.add(SnapshotBegin(**story.envelope(), **offset, snapshot_id="x", reason=reason))
+    for fields in brokers:
+        story.add(BrokerObserved(**story.envelope(), **offset, in_snapshot=True, **fields))
+    story.block(partitions)
+    ids = tuple(fields["broker"] for fields in brokers)
+    counts = {"topic_ids": ("topic-1",), "partition_counts": (len(partitions),), "brokers": ids}
+    story.add(SnapshotEnd(**story.envelope(), **offset, snapshot_id="x", **counts))
+
+
+def poll(story: Story, partition: dict[str, Any], brokers: Iterable[int]) -> None:
+    listed = [{"broker": broker, "host": f"h{broker}", "port": 9092} for broker in brokers]
+    full_report(story, [{**POLLED, **partition}], listed, SnapshotReason.PERIODIC)
+
+
+def beats(story: Story, minutes: int) -> None:
+    for _ in range(minutes):
+        story.later(60).heartbeat()
+
+
+def lease(story: Story, minutes: int) -> MaintenanceObserved:
+    at = story.now
+    return MaintenanceObserved(
+        cluster_id=CLUSTER, cluster="orders-eu", source="maintenance:x", authority=SourceKind.NONE, sequence=1,
+        occurred_not_before=at, occurred_not_after=at, collected_at=at, broker=BrokerId(3), lease="l",
+        lease_until=Micros(at + minutes * 60 * SECOND), why="new disk",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("between", [2, 6, 120])
+def test_the_proof_of_one_brokers_stop_says_nothing_of_another_one_that_crashed(between: int) -> None:
+    faults = [(10, "stop", 3), (30, "start", 3), (60, "stop", 5), (80, "start", 5), (400, "kill", 1)]
+    assignments = [[1, 3, 2], [3, 5, 2], [5, 1, 2], [1, 5, 4], [3, 1, 6]] * 3
+    seen = of_model([*faults, (400 + between, "stop", 2)], 620, elr=True, partitions=15, assignments=assignments)
+
+    _, rows = applied(seen)
+
+    assert ("broker_loss", [1]) in named(rows)
+
+
+@pytest.mark.parametrize("elr", [False, True])
+def test_an_unclean_election_is_one_and_is_counted_once(*, elr: bool) -> None:
+    """With eligible leader replicas nobody leaves the ISR by it; the leader is elected once more, cleanly, at 85 s."""
+    faults = [(5, "kill", 2), (20, "kill", 1), (40, "start", 2), (70, "stop", 2), (85, "start", 2)]
+    seen = of_model(faults, 120, elr=elr, partitions=1, assignments=[[1, 2]], unclean_leader_election=True)
+
+    state, rows = applied(seen)
+
+    assert only(state).unclean_elections == 1
+    (incident,) = standing(rows)
+    assert incident["incident_class"] == "unclean_election"
+    assert "copy the logs of brokers 1 and 2" in incident["next_step"]
+
+
+def test_a_poll_ends_a_reassignment_that_the_log_has_seen_begin(story: Story) -> None:
+    story.snapshot(brokers=(1, 2, 3, 4))
+    moving = {"adding_replicas": (4,), "removing_replicas": (3,), "partition_epoch": 1}
+    story.later().partition(replicas=(1, 2, 3, 4), **moving, cause=Cause.REASSIGNMENT, **PROVEN)
+    poller = Story("admin:b", SourceKind.POLL)
+    poller.now = story.now
+    poller.later(70)
+    poll(poller, {"replicas": (1, 2, 4), "isr": (1, 2, 4)}, (1, 2, 3, 4))
+    poller.later(30)
+    poll(poller, {"replicas": (1, 2, 4), "isr": (1, 2), **INFERRED}, (1, 2, 3))
+
+    state, rows = applied([*story.seen, *poller.seen])
+
+    assert (only(state).adding_replicas, only(state).removing_replicas) == ((), ())
+    assert only(state).is_under_replicated
+    assert ("broker_loss", [4]) in named(rows)
+
+
+def test_a_poll_does_not_know_that_a_broker_is_shutting_down(story: Story) -> None:
+    story.snapshot()
+    story.later(10).broker(3, in_controlled_shutdown=True)
+    story.partition(isr=(1, 2), partition_epoch=1, cause=Cause.CONTROLLED_SHUTDOWN, **PROVEN)
+    story.later().broker(3, in_controlled_shutdown=True, fenced=True)
+    poller = Story("admin:b", SourceKind.POLL)
+    poller.now = story.now
+    poller.later(70)
+    poll(poller, {}, (1, 2, 3))
+    beats(poller, 30)
+    poller.later(5)
+    poll(poller, {"isr": (1, 2), **INFERRED}, (1, 2))
+
+    state, rows = applied([*story.seen, *poller.seen])
+
+    assert named(rows) == [("controlled_shutdown", [3]), ("broker_loss", [3])]
+    assert SuspectTally(state.partitions()).suspect_scores(CLUSTER, state.brokers.values())[BrokerId(3)] == 1
+
+
+@pytest.mark.parametrize(
+    ("partition", "kind"),
+    [
+        ({"replicas": (3, 2), "isr": (3,), "leader": -1}, "broker_loss"),
+        ({"replicas": (3, 2), "isr": (), "leader": -1}, "broker_loss"),
+    ],
+)
+def test_a_reassignment_between_two_polls_hides_no_partition_that_nobody_leads(
+    partition: dict[str, Any], kind: str
+) -> None:
+    poller = Story("admin:a", SourceKind.POLL)
+    poll(poller, {"replicas": (1, 2), "isr": (1, 2)}, (1, 2, 3))
+    poller.later(5)
+    poll(poller, {**partition, "cause": Cause.REASSIGNMENT, "evidence": Evidence.INFERRED}, (1, 2))
+    for _ in range(10):
+        poller.later(30)
+        poll(poller, partition, (1, 2))
+
+    state, rows = applied(poller.seen)
+
+    assert only(state).is_offline
+    assert [(row["incident_class"], row["closed_at"]) for row in standing(rows)] == [(kind, None)]
+
+
+@pytest.mark.parametrize("announced", [False, True])
+def test_a_broker_that_only_registers_is_not_back(story: Story, *, announced: bool) -> None:
+    """KRaft brokers register before they recover their logs; one that fails there is fenced for good."""
+    story.snapshot()
+    story.later(5)
+    extra = [lease(story, 30)] if announced else []
+    story.later(60)
+    if announced:
+        story.partition(isr=(1, 2), partition_epoch=1, cause=Cause.FENCED, **PROVEN)
+        story.broker(3, fenced=True)
+    else:
+        story.broker(3, in_controlled_shutdown=True)
+        story.partition(isr=(1, 2), partition_epoch=1, cause=Cause.CONTROLLED_SHUTDOWN, **PROVEN)
+        story.later().broker(3, in_controlled_shutdown=True, fenced=True)
+    story.later(20).broker(3, fenced=True, broker_epoch=50)
+    beats(story, 60)
+
+    _, rows = applied([*story.seen[:6], *extra, *story.seen[6:]])
+
+    assert named(rows) == [("broker_loss", [3])]
+
+
+def test_lag_that_lasts_longer_than_the_announced_work_is_not_planned_any_more(story: Story) -> None:
+    story.snapshot()
+    story.later(5)
+    extra = [lease(story, 30)]
+    story.later(60).partition(isr=(1, 2), partition_epoch=1, cause=Cause.LAG, evidence=Evidence.INFERRED)
+    shrunk = len(story.seen)
+    beats(story, 25)
+    within = len(story.seen)
+    beats(story, 60)
+    seen = [*story.seen[: shrunk - 1], *extra, *story.seen[shrunk - 1 :]]
+
+    assert [kind for kind, _ in named(applied(seen[: within + 1])[1])] == ["controlled_shutdown"]
+    assert named(applied(seen)[1]) == [("slow_follower", [1, 3])]
+
+
+def test_no_broker_is_safe_to_stop_while_it_is_unknown_whether_writes_are_refused(story: Story) -> None:
+    story.snapshot(brokers=(1, 2, 3))
+    story.later().partition(isr=(1,), partition_epoch=1, cause=Cause.LAG, evidence=Evidence.INFERRED)
+
+    state, _ = applied(story.seen)
+    advice = restart_advice(list(state.brokers.values()), state.clusters[CLUSTER], SuspectTally(state.partitions()))
+
+    assert {broker: one.is_safe_to_stop for broker, one in advice.items()} == {1: False, 2: None, 3: None}
+    assert {one.restart_order for one in advice.values()} == {None}
+
+
+def test_who_is_down_in_a_full_report_after_a_gap_was_lost_and_did_not_lag(story: Story) -> None:
+    story.snapshot()
+    story.later(300)
+    story.offset += 500
+    brokers = [
+        {"broker": broker, "broker_epoch": 5, "fenced": broker == 3, "in_controlled_shutdown": False}
+        for broker in (1, 2, 3)
+    ]
+    full_report(story, [{"isr": (1, 2), "partition_epoch": 1}], brokers, SnapshotReason.HISTORY_LOST)
+    beats(story, 5)
+
+    assert named(applied(story.seen)[1]) == [("broker_loss", [3])]
+
+
+@pytest.mark.parametrize("end", ["deleted", "unseen"])
+def test_a_reassignment_ends_with_its_topic_and_also_where_nobody_has_seen_it(story: Story, end: str) -> None:
+    story.snapshot(brokers=(1, 2, 3, 4))
+    moving = {"adding_replicas": (4,), "removing_replicas": (3,), "partition_epoch": 1}
+    story.later().partition(replicas=(1, 2, 3, 4), **moving, cause=Cause.REASSIGNMENT, **PROVEN)
+    story.later(300)
+    if end == "deleted":
+        story.removed()
+    else:
+        after = {"replicas": (1, 2, 4), "isr": (1, 2, 4), "partition_epoch": 3}
+        story.snapshot([after], brokers=(1, 2, 3, 4), reason=SnapshotReason.HISTORY_LOST)
+    beats(story, 60)
+
+    (incident,) = standing(applied(story.seen)[1])
+
+    assert incident["incident_class"] == "reassignment"
+    assert incident["closed_at"] is not None
+
+
+def test_a_rack_of_which_one_broker_was_stopped_was_not_lost() -> None:
+    racks = {"1": "a", "2": "a", "3": "b", "4": "b", "5": "c", "6": "c"}
+    assignments = [[1, 3, 5], [3, 5, 2], [4, 6, 1], [3, 6, 2], [1, 4, 6]] * 3
+    faults = [*of("kill", 1, at=5), *of("stop", 2, at=9)]
+
+    rows = proven_late(played(faults, 60, partitions=15, assignments=assignments, racks=racks), 2)
+
+    assert named(rows) == [("broker_loss", [1])]
+
+
+def test_a_topic_that_is_created_while_a_broker_is_down_is_part_of_its_loss(story: Story) -> None:
+    story.snapshot()
+    story.config("3")
+    story.later(5).partition(isr=(1, 2), partition_epoch=1, cause=Cause.FENCED, **PROVEN)
+    story.broker(3, fenced=True)
+    story.later(20).removed()
+    story.later(5).config("3")
+    created = story.partition(isr=(1, 2), cause=Cause.CREATED, **PROVEN)
+    story.seen[-1] = replace(created, topic_id="topic-2")
+    beats(story, 30)
+
+    state, rows = applied(story.seen)
+    (incident,) = standing(rows)
+
+    assert only(state).is_under_min_isr
+    assert (incident["incident_class"], incident["closed_at"]) == ("broker_loss", None)
+    assert "acks=all writers of 2 topics fail" in incident["consequence"]
+
+
+def test_a_topic_that_is_created_whole_or_where_nobody_is_down_is_no_trouble(story: Story) -> None:
+    story.snapshot()
+    story.later(20)
+    created = story.partition(isr=(1, 2), cause=Cause.CREATED, **PROVEN)
+    story.seen[-1] = replace(created, topic_id="topic-2")
+    beats(story, 5)
+
+    incidents = IncidentFold(IncidentGaps())
+
+    assert incidents.fold(applied(story.seen)[1]) == []
