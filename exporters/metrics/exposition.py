@@ -22,6 +22,7 @@ from exporters.metrics.compression import Block
 from exporters.metrics.metric import ClusterMetric, ExporterMetric, Freshness, Metric, MetricType
 from exporters.metrics.text import header, line, metric_name
 from exporters.metrics.topic_render_cache import TOPIC_METRICS, ClusterLines
+from exporters.read_model.cluster_names import clusters_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -114,7 +115,7 @@ class Exposition:
             blocks of whole lines: the samples of a metric consecutive, as the format demands, a header only where
             samples follow.
         """
-        by_name = snapshot.by_name()
+        by_name = clusters_by_name(snapshot)
         selected = [cluster for name, cluster in by_name.items() if request.cluster in {None, name}]
         # Two scrapes at once share the rendered lines: without the lock one would collect blocks while the other
         # replaces them, and mix two snapshots. Compression happens outside, on blocks that never change.

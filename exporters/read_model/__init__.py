@@ -1,6 +1,7 @@
 """Follows the tables without a JVM: each refresh gives an immutable snapshot of their content.
 
 - ``snapshot``       the content of the tables at one version, as values that never change
+- ``cluster_names``  the names of clusters, where two have the same one
 - ``incidents``      open and recent incidents
 - ``events``         the newest events, kept in memory
 - ``cluster_draft``  the next snapshot of one cluster, made from the last one

@@ -32,14 +32,15 @@ TIMES_COLUMNS: Final = (*DerivedRow._fields[:2], *ClusterTimes._fields)
 def put_advice(draft: SnapshotDraft, rows: pa.Table) -> None:
     """Take over the advice of the whole of ``broker_state``."""
     columns = columns_of(rows, ADVICE_COLUMNS)
-    clusters: dict[tuple[str, str], dict[int, BrokerAdvice]] = defaultdict(dict)
-    versions: dict[tuple[str, str], int] = {}
+    # By the id alone: after a cluster was renamed, some of its rows have the old name and some the new one.
+    clusters: dict[str, dict[int, BrokerAdvice]] = defaultdict(dict)
+    newest: dict[str, DerivedRow] = {}
     owners = rows_as(DerivedRow, columns, rows.num_rows)
     for owner, advice in zip(owners, rows_as(BrokerAdvice, columns, rows.num_rows), strict=True):
-        clusters[owner[:2]][advice.broker] = advice
-        versions[owner[:2]] = owner.as_of_version
+        clusters[owner.cluster_id][advice.broker] = advice
+        newest[owner.cluster_id] = owner
     for key, brokers in clusters.items():
-        draft.cluster(*key).put_advice(brokers, versions[key])
+        draft.cluster(key, newest[key].cluster).put_advice(brokers, newest[key].as_of_version)
 
 
 def put_times(draft: SnapshotDraft, rows: pa.Table) -> None:

@@ -291,8 +291,3 @@ class ReplicationSnapshot:
     read_at: int = 0
     recent_events: tuple[EventRow, ...] = ()
     incidents: Mapping[str, ClusterIncidents] | None = None
-
-    def by_name(self) -> dict[str, ClusterSnapshot]:
-        """Give the clusters by name; of two with one name the one seen last, a rebuilt cluster replaces the old."""
-        newest_last = sorted(self.clusters.values(), key=lambda cluster: cluster.watermark or 0)
-        return {cluster.name: cluster for cluster in sorted(newest_last, key=lambda cluster: cluster.name)}

@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.snapshot import SECOND
 from streaming.contracts.events import EventKind
 from streaming.contracts.health import AT_MIN_ISR, DISKLESS, OFFLINE, PARTITIONS, UNDER_MIN_ISR, UNDER_REPLICATED
@@ -108,7 +109,7 @@ def view(snapshot: ReplicationSnapshot, *, now: int, lines: int) -> RenderableTy
     """
     clusters = [
         part
-        for cluster in snapshot.by_name().values()
+        for cluster in clusters_by_name(snapshot).values()
         for part in (heading(cluster, now), _totals(cluster), _brokers_of(cluster))
     ]
     return Group(*clusters, Text(), _events(snapshot.recent_events[-max(1, lines) :]))

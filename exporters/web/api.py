@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.snapshot import ClusterSnapshot
 from streaming.contracts import health
 from streaming.contracts.state import PartitionState
@@ -76,11 +77,14 @@ class JsonApi:
 
     def clusters(self) -> dict[str, Any]:
         """Return every cluster: primary source, data age, partitions per state, brokers, sources."""
-        return {**self._envelope(), "clusters": [self._cluster(each) for each in self.snapshot.by_name().values()]}
+        return {
+            **self._envelope(),
+            "clusters": [self._cluster(each) for each in clusters_by_name(self.snapshot).values()],
+        }
 
     def partitions(self, query: ApiQuery) -> dict[str, Any]:
         """Return the partitions in a state; ``count`` is their number before the limit."""
-        clusters = [each for name, each in self.snapshot.by_name().items() if query.cluster in {None, name}]
+        clusters = [each for name, each in clusters_by_name(self.snapshot).items() if query.cluster in {None, name}]
         matching = [(each, partition) for each in clusters for partition in _matching(each, query)]
         return {
             **self._envelope(),
@@ -103,7 +107,7 @@ class JsonApi:
 
     def incidents(self, query: ApiQuery) -> dict[str, Any]:
         """Return the open incidents, newest first, and for which clusters incidents are available at all."""
-        clusters = [each for name, each in self.snapshot.by_name().items() if query.cluster in {None, name}]
+        clusters = [each for name, each in clusters_by_name(self.snapshot).items() if query.cluster in {None, name}]
         open_incidents = [row for each in clusters if each.incidents is not None for row in each.incidents.open]
         newest_first = sorted(open_incidents, key=lambda row: -row["opened_at"])
         return {

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from exporters.metrics.compression import gzipped, plain
 from exporters.metrics.exposition import CONTENT_TYPE, Exposition, ScrapeRequest
+from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.reader import micros_now
 from exporters.read_model.snapshot import NO_TABLE
 from exporters.web.api import JsonApi, query_of
@@ -64,7 +65,7 @@ class Endpoints:
         if snapshot.version == NO_TABLE:
             return PlainTextResponse(self._why_not_ready(), 503)
         cluster = request.query_params.get("cluster")
-        clusters = snapshot.by_name()
+        clusters = clusters_by_name(snapshot)
         if cluster is not None and cluster not in clusters:
             return PlainTextResponse(f"unknown cluster {cluster}; known: {', '.join(clusters) or 'none yet'}\n", 404)
         selection = ScrapeRequest(cluster, frozenset(request.query_params.getlist("name[]")))

@@ -255,11 +255,28 @@ def test_a_cluster_rebuilt_under_the_old_name_replaces_the_old_one(
 ) -> None:
     other_rows.cluster = "main"
     state = other_rows.state([1], [1], 1, min_isr=1)
-    rebuilt = fresh + SECOND
+    rebuilt = fresh + 70 * SECOND
     tables.commit(other_rows.cluster_row(), other_rows.partition("new", 0, state), other_rows.source(rebuilt))
     shown = samples(exposed(reader, rebuilt))
     assert shown["kafka_replication_cluster_partitions", (("cluster", "main"),)] == 1
     assert of_partition("partition_leader", "orders", 0) not in shown
+
+
+def test_two_clusters_of_one_name_that_are_both_observed_have_their_ids_beside_it(
+    reader: TablesReader, fresh: int, tables: Any, other_rows: Any
+) -> None:
+    other_rows.cluster = "main"
+    offline = other_rows.state([1], [1], -1, min_isr=1)
+    tables.commit(other_rows.cluster_row(), other_rows.partition("new", 0, offline), other_rows.source(fresh))
+    named = []
+    for seconds in (1, 2, 125):
+        now = fresh + seconds * SECOND
+        tables.commit(other_rows.source(now))
+        shown = samples(exposed(reader, now))
+        named.append(sorted(dict(labels)["cluster"] for name, labels in shown if name.endswith("cluster_partitions")))
+
+    together = sorted(f"main ({cluster_id})" for cluster_id in reader.refresh().clusters)
+    assert named == [together, together, ["main"]]
 
 
 def drop_ins(values: Samples) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from exporters.metrics.incidents import INCIDENT_METRICS
+from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.reader import TablesReader
 from exporters.terminal.incidents import read_incidents
 from exporters.web.api import JsonApi, query_of
@@ -27,7 +28,7 @@ def counts(reader: TablesReader, metric: Any, cluster: str = "main") -> Counter[
     """Give the samples of a cluster by class; every class is told."""
     for table in reader._side_tables:
         table._not_before = 0.0
-    samples = dict(metric.samples(reader.refresh().by_name()[cluster], 0))
+    samples = dict(metric.samples(clusters_by_name(reader.refresh())[cluster], 0))
     assert list(samples) == [(cluster, kind.value) for kind in IncidentClass]
     return +Counter({kind: int(value) for (_, kind), value in samples.items()})
 

@@ -1,0 +1,43 @@
+"""Names of clusters, where two have the same one: a name is a label, and stands for one cluster."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
+
+OBSERVED_TOGETHER: Final = 60_000_000
+"""Microseconds: clusters of one name whose newest times differ by less are all observed now."""
+
+
+def clusters_by_name(snapshot: ReplicationSnapshot) -> dict[str, ClusterSnapshot]:
+    """Give the clusters by name. Of two with one name the one seen last: a rebuilt cluster replaces the old.
+
+    While both are observed they are two clusters to which nobody has given a name: each has its id beside it. One label
+    for both would show the numbers of one, then those of the other.
+    """
+    named: defaultdict[str, list[ClusterSnapshot]] = defaultdict(list)
+    for cluster in sorted(snapshot.clusters.values(), key=_seen_at):
+        named[cluster.name].append(cluster)
+    shown = (cluster for _, of_one_name in sorted(named.items()) for cluster in _observed_now(of_one_name))
+    return {cluster.name: cluster for cluster in shown}
+
+
+def _observed_now(of_one_name: Sequence[ClusterSnapshot]) -> Iterable[ClusterSnapshot]:
+    oldest = _seen_at(of_one_name[-1]) - OBSERVED_TOGETHER
+    observed = [cluster for cluster in of_one_name if _seen_at(cluster) > oldest]
+    return observed if len(observed) == 1 else [_with_id(cluster) for cluster in observed]
+
+
+def _seen_at(cluster: ClusterSnapshot) -> int:
+    return cluster.watermark or 0
+
+
+def _with_id(cluster: ClusterSnapshot) -> ClusterSnapshot:
+    state = cluster.cluster
+    return replace(cluster, cluster=state._replace(cluster=f"{state.cluster} ({state.cluster_id})"))
