@@ -21,10 +21,10 @@ def clusters_by_name(snapshot: ReplicationSnapshot) -> dict[str, ClusterSnapshot
     While both are observed they are two clusters to which nobody has given a name: each has its id beside it. One label
     for both would show the numbers of one, then those of the other.
     """
-    named: defaultdict[str, list[ClusterSnapshot]] = defaultdict(list)
+    sharing: defaultdict[str, list[ClusterSnapshot]] = defaultdict(list)
     for cluster in sorted(snapshot.clusters.values(), key=_seen_at):
-        named[cluster.name].append(cluster)
-    shown = (cluster for _, of_one_name in sorted(named.items()) for cluster in _observed_now(of_one_name))
+        sharing[cluster.name].append(cluster)
+    shown = (cluster for _, of_one_name in sorted(sharing.items()) for cluster in _observed_now(of_one_name))
     return {cluster.name: cluster for cluster in shown}
 
 

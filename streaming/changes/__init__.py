@@ -40,6 +40,7 @@ Derived from the state and the changes:
 - ``remembered_incidents``    the incidents that are open or may go on: opened, merged, closed, forgotten
 - ``absences``                brokers that went away, and which of those that were stopped are overdue
 - ``incident``                one incident while it is open
+- ``incident_merging``        two incidents that turned out to be one
 - ``degraded``                the partitions that are degraded because of it
 - ``incident_signals``        what a change is evidence of
 - ``incident_bounds``         which incident a change belongs to

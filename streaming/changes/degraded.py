@@ -35,6 +35,10 @@ class DegradedCount:
         self.wall_micros += passed if self.now else 0
         self.at = max(self.at, moment)
 
+    def skip(self, micros: int) -> None:
+        """Count nothing for a time before the next moment."""
+        self.at += micros if self.at else 0
+
     def add(self, other: DegradedCount) -> None:
         """Add another one's times. Peaks at different times do not add up, and a partition may be in both."""
         self.partition_micros += other.partition_micros

@@ -6,13 +6,13 @@ Its size grows with what it touched: a number per partition, a little more per p
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from streaming.changes.absences import BrokerAbsence, overdue
 from streaming.changes.degraded import HEALTHY, DegradedCount, DegradedPartition, TopicPartition, still_missing
 from streaming.changes.incident_signals import ChangeRow, Family
-from streaming.changes.lag_attribution import LagEpisode, LagReport, merged_episode
+from streaming.changes.lag_attribution import LagEpisode, LagReport
 from streaming.contracts.events import EventKind
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.incidents import IncidentClass
@@ -86,6 +86,10 @@ class Incident:
     topics: dict[str, str] = field(default_factory=dict)
     held: dict[TopicPartition, DegradedPartition] = field(default_factory=dict)
     moving: set[TopicPartition] = field(default_factory=set)
+    unobserved: int | None = None
+    """Time in all that nobody observed the cluster, as its partitions have it; None before the first of their rows."""
+    skipped_at: int = 0
+    """End of the last gap in which partitions were not observed that had changed meanwhile."""
     tallies: tuple[DegradedCount, DegradedCount, DegradedCount] = field(
         default_factory=lambda: (DegradedCount(), DegradedCount(), DegradedCount())
     )
@@ -152,6 +156,8 @@ class Incident:
             missing: brokers that left because of this incident.
         """
         key = (row.topic_id, row.partition)
+        self.skip_unobserved(row.unobserved)
+        self._skip_gap(row)
         before, harmed = self.held.get(key, HEALTHY), len(self.harmed_by)
         back = row.isr if row.leader != NO_LEADER else ()
         now = still_missing(before.missing, tuple(missing), row.replicas, back)
@@ -173,6 +179,20 @@ class Incident:
         if self.episode is not None and not self.held:
             self._end_episode(row.time, times)
         return self.held.get(key, HEALTHY) != before or len(self.harmed_by) > harmed
+
+    def skip_unobserved(self, total: int) -> None:
+        """Count no time in which nobody observed the cluster; ``total`` microseconds of it so far."""
+        gap = 0 if self.unobserved is None else max(0, total - self.unobserved)
+        self.unobserved = max(total, self.unobserved or 0)
+        for tally in self.tallies:
+            tally.skip(gap)
+
+    def _skip_gap(self, row: ChangeRow) -> None:
+        """Count no time that a log has lost; all partitions that changed within it are reported at one moment."""
+        if row.gap > 0 and row.time > self.skipped_at:
+            self.skipped_at = row.time
+            for tally in self.tallies:
+                tally.skip(row.gap)
 
     def has_moved(self, row: ChangeRow) -> bool:
         """Note that a partition is not being reassigned any more; return whether it was."""
@@ -251,48 +271,3 @@ class Incident:
         """Record that a broker is back; None: it has only registered, and is still fenced."""
         if (down := self.down_now(broker)) is not None:
             down.back_at, down.restarted = moment, down.restarted or restarted
-
-    def absorb(self, other: Incident) -> None:
-        """Merge another incident into this one: they turned out to be the same.
-
-        Partitions degraded by both count once, so what is degraded now is counted again; peaks and times add up as in
-        ``DegradedCount.add``.
-        """
-        self.base = other.base if self.base is Family.CONTROLLER else self.base
-        self.opened_at, self.updated_at = min(self.opened_at, other.opened_at), max(self.updated_at, other.updated_at)
-        self.version, self.lost_at = max(self.version, other.version), max(self.lost_at, other.lost_at)
-        for name in ("blamed", "departures", "verdicts", "causes", "counts"):
-            getattr(self, name).update(getattr(other, name))
-        for name in (
-            "lost",
-            "planned",
-            "announced",
-            "disks",
-            "unclean_left",
-            "harmed_by",
-            "overdue",
-            "controllers",
-            "refused",
-            "leaderless",
-            "moving",
-        ):
-            getattr(self, name).update(getattr(other, name))
-        self.downs = sorted((*self.downs, *other.downs), key=lambda down: (down.at, down.broker))
-        self.episode = merged_episode(self.episode, other.episode)
-        self.cut = self.cut or other.cut
-        self.stalled = tuple(sorted({*self.stalled, *other.stalled}))
-        for topic_id, numbers in other.touched.items():
-            self.touched.setdefault(topic_id, set()).update(numbers)
-        self.topics.update(other.topics)
-        for key, held in other.held.items():
-            ours = self.held.get(key, HEALTHY)
-            self.held[key] = replace(held, missing=held.missing | ours.missing)
-        for tally, taken in zip(self.tallies, other.tallies, strict=True):
-            tally.advance(self.updated_at)
-            taken.advance(self.updated_at)
-            tally.add(taken)
-        for number, tally in enumerate(self.tallies):
-            tally.now = sum(held.states[number] for held in self.held.values())
-            tally.peak = max(tally.peak, tally.now)
-        self.evidence = (self.evidence + other.evidence)[:EVIDENCE_KEPT]
-        self.evidence_count += other.evidence_count

@@ -50,10 +50,11 @@ class ChangeRow(NamedTuple):
     """What incidents need of one row of ``partition_changes``. Times are UTC microseconds.
 
     Of a partition: identity and cause, ISR and leader, and its health afterwards; ``proven``: the broker whose removal
-    a later record proves to be a clean stop. Of a broker: its events, its rack,
-    whether it is registered and not fenced, and the leases of planned work on it. Of a cluster: its controller. Of a
-    source: its time alone. Of the partitions of a first full report together (subject ``BASELINE``): leader, follower
-    in its ISR, and how often.
+    a later record proves to be a clean stop; ``unobserved``: for how long nobody has observed its cluster, so far;
+    ``gap``: for how long nobody observed this partition directly before, both in microseconds. Of a broker: its events,
+    its rack, whether it is registered and not fenced, and the leases of planned work on it. Of a cluster: its
+    controller. Of a source: its time alone. Of the partitions of a first full report together (subject ``BASELINE``):
+    leader, follower in its ISR, and how often.
     """
 
     version: int
@@ -83,6 +84,8 @@ class ChangeRow(NamedTuple):
     is_shutting_down: bool = False
     evidence: str | None = None
     proven: int | None = None
+    unobserved: int = 0
+    gap: int = 0
     isr_before: tuple[int, ...] = ()
     rack: str = ""
     is_up: bool = False

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streaming.changes.incident import Incident
+from streaming.changes.incident_merging import absorb
 from streaming.changes.planned_work import is_rolling
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class RememberedIncidents:
     def merge(self, one: Incident, other: Incident, row: ChangeRow) -> Incident:
         """Merge two incidents into the older one: the newer is closed, and names the one that it is part of."""
         into, incident = sorted((one, other), key=lambda each: (each.opened_at, each.incident_id))
-        into.absorb(incident)
+        absorb(into, incident)
         into.closed_at = None
         incident.release()
         incident.closed_at, incident.merged_into = incident.updated_at, into.incident_id

@@ -97,6 +97,8 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "event_ids": _tuples(_within(events, "event_id")),
         "events": _tuples(_within(events, "event")),
         "proven": _proven(events),
+        "unobserved": _filled(after("unobserved_micros"), 0),
+        "gap": _filled(_gaps(before, after), 0),
         "topic_id": _filled(changes["topic_id"], ""),
         "topic": _filled(changes["topic"], ""),
         "partition": _filled(changes["partition"], -1),
@@ -142,6 +144,13 @@ def _filled(column: pa.Array, value: object) -> list[Any]:
 def _within(events: pa.ListArray, name: str) -> pa.ListArray:
     """Take one field out of lists of structs."""
     return pa.ListArray.from_arrays(events.offsets, pc.struct_field(events.values, name))
+
+
+def _gaps(before: Callable[[str], pa.Array], after: Callable[[str], pa.Array]) -> pa.Array:
+    """Return the time in which a partition was not observed, though its cluster was, in microseconds."""
+    unknown = pc.multiply(pc.subtract(after("unknown_seconds"), before("unknown_seconds")), 1e6)
+    of_all = pc.subtract(after("unobserved_micros"), before("unobserved_micros"))
+    return pc.subtract(pc.cast(pc.round(unknown), pa.int64()), of_all)
 
 
 def _proven(events: pa.ListArray) -> list[int | None]:

@@ -306,6 +306,32 @@ def test_a_topic_that_is_created_while_a_broker_is_down_is_part_of_its_loss(stor
     assert "acks=all writers of 2 topics fail" in incident["consequence"]
 
 
+@pytest.mark.parametrize("source", [SourceKind.METADATA_LOG, SourceKind.POLL])
+def test_an_incident_does_not_count_the_time_that_nobody_observed(source: SourceKind) -> None:
+    story = Story("a", source)
+    epochs = POLLED if source is SourceKind.POLL else {}
+    start = [{"broker": broker} for broker in (1, 2, 3)]
+    full_report(story, [epochs] * 2, start, SnapshotReason.START)
+    story.config("2")
+    story.later(5)
+    for number in range(2):
+        now = epochs or {"partition_epoch": 1}
+        story.partition(number, isr=(1,), **now, cause=Cause.FENCED, evidence=Evidence.INFERRED)
+    story.later(10).heartbeat()
+    story.later(3 * 3_600)
+    whole = epochs or {"partition_epoch": 5}
+    full_report(story, [whole] * 2, start, SnapshotReason.HISTORY_LOST)
+    beats(story, 5)
+
+    state, rows = applied(story.seen)
+    (incident,) = standing(rows)
+
+    observed = state.clusters[CLUSTER].observed
+    seconds = {observed.seconds_in(each, "under_min_isr_seconds") for each in state.partitions()}
+    assert seconds == {10}
+    assert (incident["under_min_isr_seconds"], incident["under_min_isr_partition_seconds"]) == (10, 20)
+
+
 def test_a_topic_that_is_created_whole_or_where_nobody_is_down_is_no_trouble(story: Story) -> None:
     story.snapshot()
     story.later(20)
