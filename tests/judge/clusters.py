@@ -67,8 +67,6 @@ def _constants(random: Random, kinds: Collection[str]) -> tuple[str, Constants]:
             eligible_leader_replicas=constants.eligible_leader_replicas and random.random() < 1 / 2,
             controller_quorum_append_linger_ms=random.choice((0, 0, 10)),
         )
-    if "unclean" in kinds:  # with eligible replicas nobody else is elected while one of them may return
-        constants = replace(constants, eligible_leader_replicas=False)
     needs_controllers = not {"controller", "combined"}.isdisjoint(kinds)
     return preset, replace(
         constants,

@@ -134,6 +134,7 @@ class _Account:
         self.missing: dict[TopicPartition, dict[BrokerId, int]] = {}
         self.offline: dict[TopicPartition, tuple[float, set[int]]] = {}
         self.states: dict[TopicPartition, PartitionRegistration | TraceEntry] = dict(play.before)
+        self.led: dict[TopicPartition, BrokerId] = {}
         self.minima = {plan.name: plan.min_insync_replicas for plan in play.scenario.topics}
 
     def take(self, step: Step) -> None:
@@ -145,12 +146,24 @@ class _Account:
         for place in blamed:
             self.effects.of[place].touch(step)
         held = self.missing.get(step.key, {})
+        if step.before.leader != NO_LEADER:
+            self.led[step.key] = step.before.leader
+        elif step.cause is Cause.UNCLEAN_ELECTION and not step.removed:
+            self._elected_uncleanly(step, set(held.values()))
         for broker, place in list(held.items()):
             if broker in step.after.isr or broker not in step.after.replicas:
                 self.effects.of[place].touch(step)
                 del held[broker]
         self._judge(step, blamed, set(held.values()) - blamed)
         self._judge_what_is_left(step, held)
+
+    def _elected_uncleanly(self, step: Step, places: set[int]) -> None:
+        """Blame who is missing: with eligible leader replicas the ISR is empty already, so nobody leaves it."""
+        for place in places:
+            self.effects.of[place].touch(step)
+            self.effects.of[place].harm.add("unclean")
+            if (last := self.led.get(step.key)) is not None:
+                self.effects.of[place].led_last.add(last)
 
     def _blame(self, step: Step, broker: BrokerId) -> list[int]:
         """Blame the removal of a broker; note who is missing now because of whom."""
