@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from streaming.changes.configured_times import ConfiguredTimes
 from streaming.changes.fold import fold
+from streaming.changes.incident import Incident
+from streaming.changes.incident_bounds import incident_blaming
+from streaming.changes.incident_signals import Family
 from streaming.changes.remembered_incidents import IncidentGaps
 from streaming.changes.state import ReplicationState
 from streaming.contracts.identifiers import ClusterId, Micros
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
 
     from streaming.changes.incident_signals import ChangeRow
 
+FAMILIES = (Family.LOSS, Family.LAG)
 Fault = tuple[float, str, dict[str, Any]]
 THREE, SIX = (1, 2, 3), (1, 2, 3, 4, 5, 6)
 
@@ -169,3 +174,21 @@ def test_what_a_closed_incident_learns_survives_a_restart_of_the_job() -> None:
     assert ("rolling_restart", [4, 5]) in [
         (row["incident_class"], [suspect["broker"] for suspect in row["suspects"]]) for row in single.values()
     ]
+
+
+def test_of_two_incidents_about_a_broker_the_one_of_its_own_kind_comes_first() -> None:
+    common: dict[str, Any] = {"cluster_id": "c", "cluster": "c", "updated_at": START, "version": 1}
+    loss = Incident(incident_id="loss:1", base=Family.LOSS, opened_at=START, lost={3}, **common)
+    lag = Incident(incident_id="lag:1", base=Family.LAG, opened_at=START + SECOND, **common)
+    loss.blamed[3] = lag.blamed[3] = 1
+
+    found = [incident_blaming(family, frozenset({3}), [loss, lag], START, ConfiguredTimes()) for family in FAMILIES]
+
+    assert found == [loss, lag]
+
+
+def test_an_incident_has_the_id_of_its_first_event() -> None:
+    rows = played(of("kill", 2, at=10), 30)
+    first = next(row for row in rows if row.cause == "fenced")
+
+    assert table_of([rows], IncidentGaps()).keys() == {f"loss:{first.event_ids[0]}"}

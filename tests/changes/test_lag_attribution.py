@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from streaming.changes.configured_times import ConfiguredTimes
 from streaming.changes.lag_attribution import LagEpisode, merged_episode, most_blamed
 from streaming.contracts.incidents import IncidentClass
@@ -106,6 +108,29 @@ def test_a_short_cut_is_a_split_unless_one_broker_may_have_stood_still() -> None
     found = [episode.verdict(ConfiguredTimes()) for episode in (of_groups, of_one, of_one_late)]
 
     assert found == [IncidentClass.NETWORK_SPLIT, IncidentClass.NETWORK_SPLIT, IncidentClass.LEADER_STALL]
+
+
+@pytest.mark.parametrize(("last", "is_split"), [(109, True), (111, False)])
+def test_after_a_cut_everybody_is_back_within_a_tenth_of_its_time(last: int, is_split: bool) -> None:  # noqa: FBT001 - a parameter
+    second = 1_000_000
+    episode = LagEpisode(began=0, seen=0)
+    episode.add_report(1, [2], (1, 3), 0, is_shrunk=False)
+    episode.add_report(2, [3], (2,), 0, is_shrunk=False)
+    episode.rejoin(1, [2], 100 * second)
+    episode.rejoin(2, [3], last * second)
+
+    assert episode.is_split(ConfiguredTimes()) == is_split
+
+
+def test_a_cut_is_looked_at_again_when_a_stall_would_be_over() -> None:
+    times, episode = ConfiguredTimes(), LagEpisode(began=0, seen=0)
+    episode.add_report(1, [2], (1, 3), 0, is_shrunk=False)
+    episode.add_report(4, [3], (4, 2), 2_000_000, is_shrunk=False)
+    due = 2_000_000 + times.rejoined_at_once
+
+    assert episode.torn_at == 2_000_000
+    assert [episode.pass_time(moment, times) for moment in (due - 1, due + 500, due + 900)] == [False, True, False]
+    assert episode.seen == due
 
 
 def test_the_verdict_on_reports_of_one_way_does_not_change_with_time() -> None:

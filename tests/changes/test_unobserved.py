@@ -107,6 +107,21 @@ def test_a_primary_source_that_takes_over_after_a_silence_proves_nothing_of_it(i
     assert seconds_of(applied([first.seen, second.seen]).state)["unknown_seconds"] == 2 * HOUR
 
 
+@pytest.mark.parametrize(("later", "unknown"), [(50, 0), (70, 2 * 70)])
+def test_a_second_poller_that_starts_while_the_first_one_polls_was_preceded_by_no_darkness(
+    later: int, unknown: int
+) -> None:
+    first, second = Story("admin:a", SourceKind.POLL), Story("admin:b", SourceKind.POLL)
+    epochs = {"leader_epoch": None, "partition_epoch": None}
+    first.snapshot([epochs, epochs])
+    second.now = first.now
+    second.later(later).snapshot([epochs, epochs])
+
+    state = applied([[*first.seen, *second.seen]]).state
+
+    assert seconds_of(state)["unknown_seconds"] == unknown
+
+
 def test_a_topic_that_vanished_in_the_dark_keeps_its_unknown_time_and_gets_no_more() -> None:
     story = poller()
     look(story, {"isr": (1, 2)})
