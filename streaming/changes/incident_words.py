@@ -100,7 +100,7 @@ _NEXT: Final = {
 def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
     """Return what happened, to whom, without numbers of partitions."""
     what = _WHAT[kind].format(
-        brokers=_brokers(suspects), were="was" if len(suspects) == 1 else "were", rack=incident.rack
+        brokers=_brokers(suspects), were="were" if len(suspects) > 1 else "was", rack=incident.rack
     )
     if kind is IncidentClass.BROKER_LOSS and not incident.lost:
         what = f"{_brokers(suspects)} did not come back from a clean stop"

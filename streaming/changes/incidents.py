@@ -105,7 +105,8 @@ class IncidentFold:
             self._continue(row)
         for incident in self._incidents.of(row):
             is_other = incident is not held_by and (row.topic_id, row.partition) in incident.held
-            if incident.has_moved(row) or (is_other and incident.hold(row, self.times(row.cluster_id))):
+            is_held = is_other and incident.hold(row, self.times(row.cluster_id))
+            if incident.has_moved(row) or is_held:
                 self._incidents.mark_changed(incident, row)
 
     def _revise(self, row: ChangeRow) -> None:
