@@ -29,6 +29,7 @@ def test_a_source_whose_log_is_another_one_begins_again_and_what_is_missing_is_a
 
     assert change.subject is Subject.SOURCE
     assert change.source_after == replaced._replace(position=20, log_id=2, sequence=0, observed_until=None)
+    assert change.observation.occurred_not_after == replaced.observed_until
     (event,) = change.events
     assert event.event is EventKind.CHANGES_MISSED
     assert "log:replaced" in (event.detail or "")
