@@ -97,7 +97,7 @@ class IncidentFold:
         if family is Family.MOVE:
             self._move(row)
         elif family is Family.UNCLEAN or (family is not None and gone):
-            held_by = self._removed(family, gone, row if gone == row.gone else row._replace(left=gone))
+            held_by = self._removed(family, gone, row if gone == row.left else row._replace(left=gone))
             held_by.announced.update(gone if is_announced else ())
         elif row.cause not in UNRELATED:
             if family is Family.PLANNED:

@@ -173,7 +173,7 @@ class LagEpisode:
         """
         at_once = [pair for pair, (first, _) in self.spoken.items() if first <= self.began + times.lag_check]
         reporters, followers = ({pair[place] for pair in at_once} for place in (0, 1))
-        return not set.intersection(*map(set, at_once)) and not reporters.isdisjoint(followers)
+        return bool(at_once) and not set.intersection(*map(set, at_once)) and not reporters.isdisjoint(followers)
 
     def _may_have_stalled(self, broker: int, times: ConfiguredTimes) -> bool:
         """Return whether a broker is in every report, and first as the one that was removed."""

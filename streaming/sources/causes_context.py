@@ -114,7 +114,12 @@ class ChangeInContext:
         return self.record.replicas is None and self.drops_from_isr(broker)
 
     def drops_from_elr(self, broker: BrokerId) -> bool:
-        """Return whether a broker left the eligible leader replicas without joining the ISR."""
+        """Return whether a broker left the eligible leader replicas without joining the ISR.
+
+        Not if the leader let another one join: where the ISR is large enough again, nobody needs to be eligible.
+        """
+        if self.joined and not self.leader_moved:
+            return False
         return broker in self.before.elr and broker not in self.after.elr and broker not in self.after.isr
 
     def loses_eligibility(self, broker: BrokerId) -> bool:

@@ -122,6 +122,10 @@ def test_after_a_cut_everybody_is_back_within_a_tenth_of_its_time(last: int, is_
     assert episode.is_split(ConfiguredTimes()) == is_split
 
 
+def test_an_episode_without_a_report_is_no_cut() -> None:
+    assert not LagEpisode(began=0, seen=0).is_split(ConfiguredTimes())
+
+
 def test_a_cut_is_looked_at_again_when_a_stall_would_be_over() -> None:
     times, episode = ConfiguredTimes(), LagEpisode(began=0, seen=0)
     episode.add_report(1, [2], (1, 3), 0, is_shrunk=False)

@@ -294,6 +294,14 @@ def test_a_restart_that_costs_eligibility_anywhere_is_unclean_everywhere() -> No
     assert expected == causes(shrunk, batch, given=two)
 
 
+def test_a_follower_that_joins_right_before_a_new_registration_has_caught_up() -> None:
+    """With it the ISR has its minimum again, so nobody is eligible any more, the broker that restarts among them."""
+    given = (partition(0, isr=(2,)),)
+    shrunk = (change(0, isr=(2,), elr=(3,)),)
+    batch = (change(0, isr=(2, 1), elr=()), registered(3, epoch=2))
+    assert causes(shrunk, batch, given=given)[-1] == (Cause.EXPAND, Evidence.PROVEN, ())
+
+
 def test_changes_right_before_an_unregistration_are_reported_so() -> None:
     batch = (change(isr=(1, 2)), UnregisterBroker(broker=BrokerId(3), broker_epoch=BrokerEpoch(1)))
     assert proven(Cause.UNREGISTERED) == causes(batch)
