@@ -55,9 +55,9 @@ def trouble_of(row: ChangeRow, context: ClusterContext) -> Trouble:
         family, gone = (Family.LAG, lacking) if row.leader != NO_LEADER else (Family.LOSS, row.isr or lacking)
     if gone and row.cause in _OF_ANY_KIND and all(map(context.is_down, gone)):
         family = Family.PLANNED if all(map(context.was_stopped, gone)) else Family.LOSS
-    if family is None or not gone or not context.is_planned(gone, row.time):
+    if family not in _ANNOUNCED or not gone or not context.is_planned(gone, row.time):
         return Trouble(family, gone)
-    return Trouble(announced(family), gone, is_announced=announced(family) is not family)
+    return Trouble(Family.PLANNED, gone, is_announced=True)
 
 
 _OF_ANY_KIND: Final = frozenset({Cause.UNKNOWN, Cause.CREATED, Cause.REASSIGNMENT})

@@ -75,7 +75,7 @@ def _unclean(change: ChangeInContext) -> Explanation | None:
     """A new leader may lack committed records: an unclean election, or the last known leader (KIP-966)."""
     if not change.elected or change.after.leader_recovery_state != RECOVERING:
         return None
-    # The state stays until the ISR changes (KIP-704). Whoever leads alone since then is elected cleanly again.
+    # The state stays until the ISR changes (KIP-704). An election of an in-sync replica meanwhile is clean.
     was_recovering = change.before.leader_recovery_state == RECOVERING
     if was_recovering and change.after.leader in {*change.before.isr, *change.before.elr}:
         return None

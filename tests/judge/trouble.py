@@ -31,7 +31,7 @@ class Absence(NamedTuple):
 class Act(NamedTuple):
     """One thing that is done at a time. A topic is created, or, with ``deletes``, deleted.
 
-    ``if_empty``: only if no replica is on this broker. Whoever decommissions one looks before it is stopped for good.
+    ``if_empty``: only if no replica is on this broker, which an operator checks before a broker is decommissioned.
     """
 
     at: float
