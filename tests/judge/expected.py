@@ -1,4 +1,4 @@
-"""Which incidents a play ought to be told as: the table of truth, applied to what the model did.
+"""Which incidents a play ought to be reported as: the table of truth, applied to what the model did.
 
 *Harm* is computed, not labelled. A fault did harm if, by steps that it caused in the model,
 
@@ -15,9 +15,9 @@ or takes away its last leader, is harm although somebody ordered it: the order w
 writes. Harm that a second fault does to partitions which lack a stopped broker is the second one's; what is said of the
 stop may then be either.
 
-What is told of an incident is *benign* if its class is one of planned work, and *neutral* for a change of controllers.
-A harmful incident that is told as benign or neutral, or not at all, is the worst error; a benign one told as a harmful
-class is the second.
+What is reported of an incident is *benign* if its class is one of planned work, and *neutral* for a change of
+controllers. A harmful incident that is reported as benign or neutral, or not at all, is the worst error; a benign one
+that is reported as a harmful class is the second.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SHOWN: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedIncident:
-    """One incident that ought to be told.
+    """One incident that ought to be reported.
 
     Attributes:
         kinds: classes that are right; the first is the class it is counted as.

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.events import Cause, Evidence
 from tests.judge.expected import expectations
-from tests.judge.matching import judged, told_incidents
+from tests.judge.matching import judged, reported_incidents
 from tests.judge.steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tests.judge.matching import Finding, ToldIncident
+    from tests.judge.matching import Finding, ReportedIncident
     from tests.judge.play import Play
 
 Result = dict[str, Any]
@@ -35,7 +35,7 @@ _Z: Final = 1.959964
 def result_of(play: Play, cpu: float) -> Result:
     """Judge one play; everything that the tables and a person need."""
     right, effects = expectations(play)
-    verdict = judged(right, told_incidents(play.incidents))
+    verdict = judged(right, reported_incidents(play.incidents))
     causes, wrong = _causes(play)
     return {
         "seed": play.seed,
@@ -47,7 +47,7 @@ def result_of(play: Play, cpu: float) -> Result:
         "kinds": [one.kind for one in play.troubles],
         "errors": verdict.errors + 4 * len(wrong),
         "findings": [_finding(one) for one in verdict.findings],
-        "extra": [_told(each) for each in verdict.extra],
+        "extra": [_reported(each) for each in verdict.extra],
         "is_harmful": any(effect.harm for effect in effects.of),
         "unexplained": len(effects.unexplained),
         "causes": [[*key, count] for key, count in sorted(causes.items())],
@@ -70,8 +70,8 @@ def _finding(one: Finding) -> Result:
         "begin": round(expected.begin, 2),
         "first": round(expected.first, 2),
         "end": round(expected.end, 2),
-        "told": [_told(each) for each in one.told],
-        "told_kind": one.told_kind,
+        "reported": [_reported(each) for each in one.reported],
+        "reported_kind": one.reported_kind,
         "kind_right": one.kind_right,
         "suspects_right": one.suspects_right,
         "is_silent": one.is_silent,
@@ -79,7 +79,7 @@ def _finding(one: Finding) -> Result:
     }
 
 
-def _told(each: ToldIncident) -> Result:
+def _reported(each: ReportedIncident) -> Result:
     return {
         "kind": each.kind,
         "suspects": sorted(each.suspects),
@@ -134,10 +134,10 @@ def share(right: int, count: int) -> str:
 
 
 def confusion(results: Iterable[Result]) -> Counter[tuple[str, str]]:
-    """Count (expected class, told class)."""
+    """Count (expected class, reported class)."""
     counts: Counter[tuple[str, str]] = Counter()
     for result in results:
-        counts.update((one["expected"], one["told_kind"]) for one in result["findings"])
+        counts.update((one["expected"], one["reported_kind"]) for one in result["findings"])
         counts.update((NOTHING, each["kind"]) for each in result["extra"])
         if not result["findings"] and not result["extra"]:
             counts[NOTHING, NOTHING] += 1
@@ -170,13 +170,13 @@ def _polled(results: Sequence[Result]) -> Iterator[str]:
 def _aims(results: Sequence[Result]) -> Iterator[str]:
     findings = [one for result in results for one in result["findings"]]
     counts = confusion(results)
-    right = sum(count for (true, told), count in counts.items() if true == told)
+    right = sum(count for (true, reported), count in counts.items() if true == reported)
     silent = sum(one["is_silent"] for one in findings)
     alarms = sum(one["is_false_alarm"] for one in findings)
     alarms += sum(each["is_harmful"] for result in results if not result["is_harmful"] for each in result["extra"])
     steps = sum(row[-1] for result in results for row in result["causes"] if row[2] == Evidence.PROVEN)
     wrong = sum(result["wrong_proven_count"] for result in results)
-    named = [one for one in findings if one["may"] and one["told"]]
+    named = [one for one in findings if one["may"] and one["reported"]]
     yield "| what | aim | found |"
     yield "|---|---|---|"
     yield f"| benign reported as harmful | 0 | {alarms} |"
@@ -193,8 +193,8 @@ def _aims(results: Sequence[Result]) -> Iterator[str]:
 
 def _classes(results: Sequence[Result]) -> Iterator[str]:
     counts = confusion(results)
-    told = sorted({column for _, column in counts} - {MISSED, NOTHING})
-    columns = [*told, NOTHING, MISSED]
+    reported = sorted({column for _, column in counts} - {MISSED, NOTHING})
+    columns = [*reported, NOTHING, MISSED]
     yield "### Classes: a row is what it was, a column what it was reported as"
     yield ""
     yield "| was | recall | precision | " + " | ".join(columns) + " |"
@@ -211,7 +211,7 @@ def _suspects(results: Sequence[Result]) -> Iterator[str]:
     yield ""
     yield "| class | right | somebody missing | somebody too many | both |"
     yield "|---|---|---:|---:|---:|"
-    findings = [one for result in results for one in result["findings"] if one["may"] and one["told"]]
+    findings = [one for result in results for one in result["findings"] if one["may"] and one["reported"]]
     for kind in sorted({one["expected"] for one in findings}):
         theirs = [one for one in findings if one["expected"] == kind]
         wrong = [one for one in theirs if not one["suspects_right"]]
@@ -221,8 +221,8 @@ def _suspects(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _shape(one: Result) -> str:
-    told = {broker for each in one["told"] for broker in each["suspects"]}
-    lacks, has_more = not set(one["must"]) <= told, not told <= set(one["may"])
+    reported = {broker for each in one["reported"] for broker in each["suspects"]}
+    lacks, has_more = not set(one["must"]) <= reported, not reported <= set(one["may"])
     return "both" if lacks and has_more else "missing" if lacks else "many"
 
 
@@ -263,7 +263,7 @@ def _worst(results: Sequence[Result]) -> Iterator[str]:
     yield "| seed | preset | faults | expected | reported | errors |"
     yield "|---:|---|---|---|---|---:|"
     for result in wrong[:_WORST]:
-        said = (result["preset"], "; ".join(result["faults"]), _said_expected(result), _said_told(result))
+        said = (result["preset"], "; ".join(result["faults"]), _said_expected(result), _said_reported(result))
         yield f"| {result['seed']} | {' | '.join(said)} | {result['errors']} |"
 
 
@@ -271,8 +271,8 @@ def _said_expected(result: Result) -> str:
     return "; ".join(f"{one['expected']} {one['must']}" for one in result["findings"]) or NOTHING
 
 
-def _said_told(result: Result) -> str:
-    told = {id(each): each for one in result["findings"] for each in one["told"]}
-    every = [*told.values(), *result["extra"]]
+def _said_reported(result: Result) -> str:
+    reported = {id(each): each for one in result["findings"] for each in one["reported"]}
+    every = [*reported.values(), *result["extra"]]
     said = "; ".join(f"{each['kind']} {each['suspects']}" for each in every) or NOTHING
     return said + (f"; {result['wrong_proven_count']} wrong proven causes" if result["wrong_proven_count"] else "")

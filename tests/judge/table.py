@@ -1,4 +1,4 @@
-"""The table fault → class, ``truth.toml``, as values: which incident a fault ought to be told as."""
+"""The table fault → class, ``truth.toml``, as values: which incident a fault ought to be reported as."""
 
 from __future__ import annotations
 

@@ -10,13 +10,13 @@ from streaming.contracts.incidents import IncidentClass
 from tests.judge.expected import ExpectedIncident
 from tests.judge.faults import DRAWERS
 from tests.judge.judging import seeds
-from tests.judge.matching import ToldIncident, judged
+from tests.judge.matching import ReportedIncident, judged
 from tests.judge.play import played
 from tests.judge.results import interval, rendered, result_of
 from tests.judge.table import TABLE
 
 WHENS = {"untouched", "fenced", "disk", "stalled", "lagged", "unclean", "unsafe", "away", "moved", "touched"}
-# One play of each fault, none of them chosen by what is told of it.
+# One play of each fault, none of them chosen by what is reported of it.
 SEED = 1
 
 
@@ -61,68 +61,70 @@ def expected(*kinds: str, brokers: set[int], begin: float = 10, end: float = 50,
     )
 
 
-def told(kind: str, *brokers: int, begin: float = 12, end: float = 50) -> ToldIncident:
-    return ToldIncident(
+def reported(kind: str, *brokers: int, begin: float = 12, end: float = 50) -> ReportedIncident:
+    return ReportedIncident(
         kind=kind, suspects=frozenset(brokers), brokers=frozenset(brokers), begin=begin, end=end, summary=""
     )
 
 
-def test_an_incident_that_is_told_of_another_broker_is_missed_and_extra() -> None:
-    verdict = judged([(expected("broker_loss", brokers={1}),)], [told("slow_follower", 2)])
+def test_an_incident_that_is_reported_of_another_broker_is_missed_and_extra() -> None:
+    verdict = judged([(expected("broker_loss", brokers={1}),)], [reported("slow_follower", 2)])
 
-    assert [one.told_kind for one in verdict.findings] == ["missed"]
+    assert [one.reported_kind for one in verdict.findings] == ["missed"]
     assert [each.kind for each in verdict.extra] == ["slow_follower"]
     assert verdict.findings[0].is_silent
 
 
-def test_two_crashes_may_be_told_as_one_loss_or_as_two() -> None:
+def test_two_crashes_may_be_reported_as_one_loss_or_as_two() -> None:
     cascade = [(expected("broker_loss", brokers={1, 2}, end=300),)]
-    apart = [told("broker_loss", 1), told("broker_loss", 2, begin=200, end=300)]
+    apart = [reported("broker_loss", 1), reported("broker_loss", 2, begin=200, end=300)]
 
-    assert judged(cascade, [told("broker_loss", 1, 2, end=300)]).errors == 0
+    assert judged(cascade, [reported("broker_loss", 1, 2, end=300)]).errors == 0
     assert judged(cascade, apart).errors == 0
     assert judged(cascade, apart[:1]).errors == 1  # broker 2 was not named
 
 
-def test_a_crash_that_is_told_as_planned_work_is_silent_harm() -> None:
-    verdict = judged([(expected("broker_loss", brokers={1, 2}),)], [told("rolling_restart", 1, 2)])
+def test_a_crash_that_is_reported_as_planned_work_is_silent_harm() -> None:
+    verdict = judged([(expected("broker_loss", brokers={1, 2}),)], [reported("rolling_restart", 1, 2)])
 
     assert verdict.findings[0].is_silent
     assert not verdict.findings[0].kind_right
 
 
-def test_a_clean_restart_that_is_told_as_a_loss_is_a_false_alarm() -> None:
-    verdict = judged([(expected("controlled_shutdown", brokers={1}, harm=False),)], [told("broker_loss", 1)])
+def test_a_clean_restart_that_is_reported_as_a_loss_is_a_false_alarm() -> None:
+    verdict = judged([(expected("controlled_shutdown", brokers={1}, harm=False),)], [reported("broker_loss", 1)])
 
     assert verdict.findings[0].is_false_alarm
 
 
-def test_a_clean_stop_that_no_record_proves_may_be_told_as_a_loss_of_its_broker_alone() -> None:
+def test_a_clean_stop_that_no_record_proves_may_be_reported_as_a_loss_of_its_broker_alone() -> None:
     turns = replace(
         expected("rolling_restart", brokers={1, 2}, harm=False), must=frozenset({1}), unproven=frozenset({2})
     )
 
-    assert judged([(turns,)], [told("rolling_restart", 1, 2)]).errors == 0
-    assert judged([(turns,)], [told("rolling_restart", 1), told("broker_loss", 2)]).errors == 0
-    assert judged([(turns,)], [told("broker_loss", 1, 2)]).findings[0].is_false_alarm
+    assert judged([(turns,)], [reported("rolling_restart", 1, 2)]).errors == 0
+    assert judged([(turns,)], [reported("rolling_restart", 1), reported("broker_loss", 2)]).errors == 0
+    assert judged([(turns,)], [reported("broker_loss", 1, 2)]).findings[0].is_false_alarm
 
 
-def test_two_losses_at_once_may_be_told_as_one_that_names_all() -> None:
+def test_two_losses_at_once_may_be_reported_as_one_that_names_all() -> None:
     both = [(expected("broker_loss", brokers={1}), expected("rack_loss", brokers={2, 3}))]
 
-    assert judged(both, [told("broker_loss", 1, 2, 3)]).errors == 0
-    assert judged(both, [told("broker_loss", 1)]).errors > 0
-    assert judged(both, [told("broker_loss", 1, 2), told("broker_loss", 3)]).errors == 0
-    assert judged(both, [told("broker_loss", 1, 4), told("rack_loss", 2, 3)]).errors > 0
+    assert judged(both, [reported("broker_loss", 1, 2, 3)]).errors == 0
+    assert judged(both, [reported("broker_loss", 1)]).errors > 0
+    assert judged(both, [reported("broker_loss", 1, 2), reported("broker_loss", 3)]).errors == 0
+    assert judged(both, [reported("broker_loss", 1, 4), reported("rack_loss", 2, 3)]).errors > 0
 
 
 def test_of_several_sets_that_are_right_the_one_counts_that_fits() -> None:
     one, other = (expected("controlled_shutdown", brokers={broker}, harm=False) for broker in (1, 2))
     together = expected("rolling_restart", brokers={1, 2}, harm=False)
 
-    assert judged([(together,), (one, other)], [told("rolling_restart", 1, 2)]).errors == 0
+    assert judged([(together,), (one, other)], [reported("rolling_restart", 1, 2)]).errors == 0
     assert (
-        judged([(together,), (one, other)], [told("controlled_shutdown", 1), told("controlled_shutdown", 2)]).errors
+        judged(
+            [(together,), (one, other)], [reported("controlled_shutdown", 1), reported("controlled_shutdown", 2)]
+        ).errors
         == 0
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.judge.matching import told_incidents
+from tests.judge.matching import reported_incidents
 from tests.judge.steps import steps_of
 
 if TYPE_CHECKING:
@@ -41,8 +41,13 @@ def timeline(play: Play) -> Iterator[str]:
     lines = [(act.at, f"DO {act.sentence()} ({one.kind})") for one in play.troubles for act in one.acts]
     lines += [(moved.at, f"controller {moved.before} -> {moved.after}") for moved in play.controllers]
     lines += _steps(play)
-    for told in told_incidents(play.incidents):
-        lines.append((told.begin, f"TOLD {told.kind} {sorted(told.suspects)} until {told.end:.1f}: {told.summary}"))
+    for reported in reported_incidents(play.incidents):
+        lines.append(
+            (
+                reported.begin,
+                f"REPORTED {reported.kind} {sorted(reported.suspects)} until {reported.end:.1f}: {reported.summary}",
+            )
+        )
     for at, line in sorted(lines, key=lambda each: each[0]):
         yield f"{at:9.3f}  {line}"
 
