@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.changes.clock_skew import with_plausible_time
-from streaming.changes.primary_source import may_order
+from streaming.changes.primary_source import is_of_replaced_log, may_order, replaces_log
 from streaming.changes.unchanged_run import UnchangedRun
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
 from streaming.contracts.events import Subject
@@ -96,6 +96,7 @@ class Envelope:
     metadata_offset: Offset | None
     cluster: str
     begins_snapshot: bool
+    begins_log: bool
     in_snapshot: bool
 
     @classmethod
@@ -113,6 +114,7 @@ class Envelope:
             metadata_offset=getattr(observed, "metadata_offset", None),
             cluster=observed.cluster,
             begins_snapshot=isinstance(observed, SnapshotBegin),
+            begins_log=isinstance(observed, SnapshotBegin) and observed.is_new_log,
             in_snapshot=getattr(observed, "in_snapshot", False),
         )
 
@@ -230,12 +232,13 @@ class Router:
         """Return whether every bucket must get all that comes before this one before it gets anything after it.
 
         One run merges times and offsets. Where another primary source takes the cluster over, times before and after
-        count differently, so no run may span that; and an observation without a number cannot be part of a run.
+        count differently, so no run may span that, nor the begin of another metadata log, whose offsets begin anew; and
+        an observation without a number cannot be part of a run.
         """
         newest = progress.newest
         if newest is not None and (envelope.authority, envelope.cluster) != (newest.authority, newest.cluster):
             return True
-        return not envelope.sequence or self._takes_over(envelope)
+        return not envelope.sequence or envelope.begins_log or self._takes_over(envelope)
 
     def _takes_over(self, envelope: Envelope) -> bool:
         if envelope.authority is self._cluster.authority:
@@ -257,12 +260,10 @@ class Router:
         """Move the source forward, and the primary source and watermark of the cluster, as the fold does."""
         if is_turn:
             if self._takes_over(envelope):
-                self._cluster = ClusterState(
-                    cluster_id=self.cluster_id,
-                    cluster="",
-                    authority=envelope.authority,
-                    authority_watermark=self._cluster.authority_watermark,
-                )
+                self._cluster = self._cluster._replace(authority=envelope.authority)
+            is_of_present = not is_of_replaced_log(self._cluster, self._heartbeat(envelope))
+            if envelope.begins_log and is_of_present and replaces_log(self._cluster, progress.until):
+                self._cluster = self._cluster._replace(metadata_log_since=envelope.occurred_not_after)
             for each in self._progress.values():
                 each.turn()
         progress.advance(envelope)

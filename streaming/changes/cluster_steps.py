@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.changes.brokers import broker_events
 from streaming.changes.change import Change, Event
 from streaming.changes.partition_events import with_event_ids
-from streaming.changes.primary_source import has_reported
+from streaming.changes.primary_source import has_reported, replaces_log
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.observations import CLUSTER_TIMES, SourceKind
 
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
     from streaming.changes.draft import Draft
     from streaming.changes.partition_events import PendingEvent
-    from streaming.contracts.observations import ConfigObserved, ControllerObserved, Observation, SnapshotEnd
+    from streaming.contracts.observations import (
+        ConfigObserved,
+        ControllerObserved,
+        Observation,
+        SnapshotBegin,
+        SnapshotEnd,
+    )
     from streaming.contracts.state import BrokerState, ClusterState, SourceState
 
 
@@ -42,6 +48,40 @@ def cluster_stepped(after: ClusterState, observed: Observation, draft: Draft, ev
     """Add a new state of a cluster."""
     draft.put_cluster(after)
     draft.changes.append(Change(subject=Subject.CLUSTER, observation=observed, events=events, cluster_after=after))
+
+
+def log_replaced(observed: SnapshotBegin, draft: Draft) -> bool:
+    """Forget offsets and epochs where the metadata log is another one; return whether this is the first report of it.
+
+    Those of partitions are forgotten one by one, when something is compared with them (``partitions.in_present_log``).
+    """
+    source, cluster = draft.source(observed), draft.cluster(observed)
+    draft.touched.sources[observed.cluster_id, observed.source] = source._replace(offset=None)
+    if not replaces_log(cluster, source.observed_until):
+        return False
+    since = observed.occurred_not_after
+    configs = {
+        key: value._replace(offset=None)
+        for key in draft.config_keys()
+        if key.cluster_id == observed.cluster_id and (value := draft.config(key)) is not None
+    }
+    draft.put_configs(configs)
+    after = cluster._replace(metadata_log_since=since, controller_epoch=None)
+    detail = f"{observed.source} finds another metadata log: what the one before it contained at its end is missing"
+    identity = f"{observed.cluster_id}/metadata_log/{since}"
+    draft.put_cluster(after)
+    draft.changes.append(
+        Change(
+            subject=Subject.CLUSTER,
+            observation=observed,
+            events=with_event_ids(identity, iter([(EventKind.CHANGES_MISSED, None, detail)])),
+            cluster_after=after,
+            configs=tuple(configs.items()),
+        )
+    )
+    for broker in draft.brokers_of(observed.cluster_id):
+        broker_stepped(broker, broker._replace(broker_metadata_offset=None), observed, draft)
+    return True
 
 
 def quorum_stepped(observed: ControllerObserved, draft: Draft) -> None:

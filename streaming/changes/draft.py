@@ -97,10 +97,13 @@ class Draft:
         )
 
     def other_sources(self, observed: Observation) -> list[SourceState]:
-        """List the other sources of the observation's cluster, by name."""
+        """List the other sources of the observation's cluster, by name; no offset of a log that was replaced."""
         merged = {**self._before.sources, **self.touched.sources}
-        ours = (observed.cluster_id, observed.source)
-        return [merged[key] for key in sorted(merged) if key[0] == observed.cluster_id and key != ours]
+        ours, since = (observed.cluster_id, observed.source), self.cluster(observed).metadata_log_since
+        others = [merged[key] for key in sorted(merged) if key[0] == observed.cluster_id and key != ours]
+        return [
+            other._replace(offset=None) if (other.observed_until or 0) < (since or 0) else other for other in others
+        ]
 
     def config(self, key: ConfigKey) -> ConfigValue | None:
         """Look one configured value up."""

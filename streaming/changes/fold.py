@@ -20,6 +20,7 @@ from streaming.changes.cluster_steps import (
     broker_stepped,
     change_primary_source,
     cluster_stepped,
+    log_replaced,
     quorum_stepped,
     sequence_gap,
     source_changes,
@@ -105,7 +106,9 @@ def _(observed: PartitionObserved, draft: Draft) -> None:
     if before is None and observed.occurred_not_after <= (draft.cluster(observed).tombstones_until or -1):
         # Its topic may be deleted and the tombstone dropped; if the partition exists, a newer full report lists it.
         draft.drop(observed)
-    elif before is None or (before.is_deleted and partitions.is_news(before, observed)):
+        return
+    before = None if before is None else partitions.in_present_log(before, draft.cluster(observed))
+    if before is None or (before.is_deleted and partitions.is_news(before, observed)):
         appeared(before, observed, draft)
     elif partitions.is_news(before, observed):
         stepped(before, observed, draft)
@@ -203,10 +206,11 @@ def _(observed: SnapshotBegin, draft: Draft) -> None:
     if not may_order(draft.cluster(observed), observed):
         draft.drop(observed)
         return
+    is_other_log = observed.is_new_log and log_replaced(observed, draft)
     cluster = draft.cluster(observed)
     if cluster.has_baseline and _ends_observation_gap(cluster.authority_watermark, observed):
         after = cluster._replace(sight_until=cluster.authority_watermark)
-        is_of_all = _is_gap_of_all(cluster.authority_watermark, observed, draft)
+        is_of_all = is_other_log or _is_gap_of_all(cluster.authority_watermark, observed, draft)
         cluster_stepped(_with_gap_of_all(after, observed) if is_of_all else after, observed, draft, ())
 
 
@@ -246,7 +250,8 @@ def _(observed: SnapshotEnd, draft: Draft) -> None:
     counts = dict(zip(observed.topic_ids, observed.partition_counts, strict=True))
     for topic_id in draft.topics_beyond(observed.cluster_id, counts):
         for before in draft.partitions_of(observed.cluster_id, topic_id):
-            if before.partition >= counts.get(topic_id, 0) and _proves_absence(observed, before):
+            in_log = partitions.in_present_log(before, cluster)
+            if before.partition >= counts.get(topic_id, 0) and _proves_absence(observed, in_log):
                 vanished(before, observed, Evidence.INFERRED, draft)
     for broker in [] if _is_behind_another(observed, draft) else draft.brokers_of(observed.cluster_id):
         if broker.broker not in observed.brokers:

@@ -53,6 +53,14 @@ def _reported_fields(observed: PartitionObserved) -> tuple[str, ...]:
     return _POLLED_FIELDS if observed.authority is SourceKind.POLL else _LOG_FIELDS
 
 
+def in_present_log(before: PartitionState, cluster: ClusterState) -> PartitionState:
+    """Return a state without offsets and epochs if they are of a metadata log that another one has replaced."""
+    since = cluster.metadata_log_since
+    if since is None or before.changed_at is None or before.changed_at >= since:
+        return before
+    return before._replace(metadata_offset=None, metadata_index=0, partition_epoch=None, leader_epoch=None)
+
+
 def is_news(before: PartitionState, observed: PartitionObserved) -> bool:
     """Return whether an observation is newer than the state and differs from it."""
     if before.is_deleted:

@@ -33,13 +33,31 @@ def may_order(cluster: ClusterState, observed: Observation) -> bool:
 
     A source of lower rank takes over only at the begin of a full report: its earlier observations were not applied.
     """
-    if observed.authority is SourceKind.NONE:
+    if observed.authority is SourceKind.NONE or is_of_replaced_log(cluster, observed):
         return False
     if _RANK[observed.authority] >= _RANK[cluster.authority]:
         return True
     watermark = cluster.authority_watermark
     is_silent = watermark is None or observed.occurred_not_after - watermark > SILENCE
     return is_silent and isinstance(observed, SnapshotBegin)
+
+
+def is_of_replaced_log(cluster: ClusterState, observed: Observation) -> bool:
+    """Return whether a reader of the metadata log reports what is from before another log replaced that one."""
+    since = cluster.metadata_log_since
+    is_log = observed.authority is SourceKind.METADATA_LOG
+    return is_log and since is not None and observed.occurred_not_after < since
+
+
+def replaces_log(cluster: ClusterState, source_until: int | None) -> bool:
+    """Return whether a report of a new metadata log is the first of it: each of its readers reports the same.
+
+    Args:
+        cluster: the state before.
+        source_until: the newest time that this reader reported before.
+    """
+    since = cluster.metadata_log_since
+    return since is None or (source_until is not None and source_until >= since)
 
 
 def has_reported(other: SourceState, observed: Observation) -> bool:

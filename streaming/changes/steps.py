@@ -93,7 +93,7 @@ def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -
     """Add one accepted change of an existing partition."""
     missed = partitions.missed_between(before, observed)
     cluster = draft.cluster(observed)
-    base, last_seen = partitions.settled(before, cluster), _last_observed(cluster, observed, missed)
+    base, last_seen = partitions.settled(before, cluster), _last_observed(cluster, before, observed, missed)
     if last_seen is not None:
         if not _is_gap_of_all(cluster):
             base = partitions.with_unobserved_gap(base, last_seen, observed.occurred_not_after)
@@ -126,14 +126,16 @@ def stepped(before: PartitionState, observed: PartitionObserved, draft: Draft) -
     )
 
 
-def _last_observed(cluster: ClusterState, observed: PartitionObserved, missed: int) -> Micros | None:
+def _last_observed(
+    cluster: ClusterState, before: PartitionState, observed: PartitionObserved, missed: int
+) -> Micros | None:
     """Return the time at which an observation gap of a partition began; None if it was observed all the time.
 
     With partition epochs, missed changes prove the gap. Without them, the first full report after it does.
     """
     if missed:
         return cluster.authority_watermark if cluster.sight_until is None else cluster.sight_until
-    return cluster.sight_until if observed.partition_epoch is None else None
+    return cluster.sight_until if None in (before.partition_epoch, observed.partition_epoch) else None
 
 
 def _is_gap_of_all(cluster: ClusterState) -> bool:

@@ -260,13 +260,18 @@ class Heartbeat(Observation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotBegin(Observation):
-    """What follows, up to the end marker of the same id, is everything the source knows."""
+    """What follows, up to the end marker of the same id, is everything the source knows.
+
+    ``is_new_log``: the metadata log does not contain what this source had read of it, because it was created again, or
+    restored. Offsets and epochs from before say nothing about those from now on.
+    """
 
     kind: ClassVar[str] = "snapshot_begin"
 
     metadata_offset: Offset | None = None
     snapshot_id: str
     reason: SnapshotReason
+    is_new_log: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

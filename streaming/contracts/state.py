@@ -148,6 +148,9 @@ class ClusterState(NamedTuple):
     # What it has more than a partition has is unknown time of that partition, and not of its open episodes.
     unobserved_micros: Annotated[Long, "time without observation of any partition, in all, which no log proved"] = 0
     observed_since: Annotated[Micros | None, "end of the last such time; null for none"] = None
+    metadata_log_since: Annotated[
+        Micros | None, "begin of the metadata log, if it replaced another one: older offsets and epochs mean nothing"
+    ] = None
     replica_lag_time_max_ms: Annotated[Long | None, "replica.lag.time.max.ms of its brokers; null: not reported"] = None
     broker_session_timeout_ms: Annotated[Long | None, "broker.session.timeout.ms; null: not reported"] = None
 

@@ -138,7 +138,9 @@ class ClusterImage:
                     self._without_undecodable(offset, self._state.apply(record))
                     self._ambiguous_removals.session.follow(record, self.image_timestamp)
 
-    def snapshot(self, *, snapshot_id: str, reason: SnapshotReason, collected_at: Micros) -> list[Observation]:
+    def snapshot(
+        self, *, snapshot_id: str, reason: SnapshotReason, collected_at: Micros, is_new_log: bool = False
+    ) -> list[Observation]:
         """Return a full report of the image, between two markers; the image does not change."""
         state = self._state
         common = {**self._envelope(collected_at), "metadata_offset": self._settled().offset}
@@ -152,7 +154,7 @@ class ClusterImage:
         settings += [ConfigStep(topic, key, value) for (topic, key), value in sorted(configs.items())]
         members: list[Effect] = [BrokerStep(one) for _, one in sorted(state.brokers.items())]
         return [
-            SnapshotBegin(**common, snapshot_id=snapshot_id, reason=reason),
+            SnapshotBegin(**common, snapshot_id=snapshot_id, reason=reason, is_new_log=is_new_log),
             *(observed(effect, common, None, 0) for effect in settings),
             *(observed(effect, inside, None, 0) for effect in members),
             *in_blocks(partition_observed(step, inside) for step in self._partitions()),

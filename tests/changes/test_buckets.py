@@ -124,7 +124,9 @@ def _told(draw: st.DrawFn, envelope: dict[str, Any]) -> Observation:  # noqa: PL
 @st.composite
 def _markers(draw: st.DrawFn, envelope: dict[str, Any]) -> Observation:
     if draw(st.booleans()):
-        return SnapshotBegin(**envelope, snapshot_id="s", reason=draw(st.sampled_from(SnapshotReason)))
+        reason, is_new_log = draw(st.sampled_from(SnapshotReason)), draw(st.sampled_from([False, False, True]))
+        is_new_log = is_new_log and envelope["authority"] is SourceKind.METADATA_LOG
+        return SnapshotBegin(**envelope, snapshot_id="s", reason=reason, is_new_log=is_new_log)
     named = draw(st.lists(st.sampled_from(TOPICS), unique=True))
     return SnapshotEnd(
         **envelope, snapshot_id="s", topic_ids=tuple(topic_id(topic, 1) for topic in named),

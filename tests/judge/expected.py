@@ -193,12 +193,14 @@ def _orders(play: Play, incidents: tuple[ExpectedIncident, ...], when: str) -> l
 # ------------------------------------------------------------------------------------------------- when
 
 
-def _is_away(play: Play, one: Trouble) -> set[BrokerId]:
-    return {
+def _away(play: Play, one: Trouble, effect: Effect) -> frozenset[BrokerId]:
+    """Return who stays away; nobody misses a broker without replicas."""
+    return frozenset(
         absence.broker
         for absence in one.absences
         if min(absence.started, play.seconds) - absence.stopped > TABLE.away_seconds
-    }
+        and absence.broker in effect.removed
+    )
 
 
 def _moved(play: Play, one: Trouble, _: Effect) -> bool:
@@ -214,7 +216,7 @@ _WHEN: Final[dict[str, Callable[[Play, Trouble, Effect], bool]]] = {
     "lagged": lambda _, __, effect: bool(effect.reports),
     "unclean": lambda _, __, effect: "unclean" in effect.harm,
     "unsafe": lambda _, __, effect: not effect.harm.isdisjoint({"refused", "leaderless"}),
-    "away": lambda play, one, _: bool(_is_away(play, one)),
+    "away": lambda play, one, effect: bool(_away(play, one, effect)),
     "moved": _moved,
     "touched": lambda _, __, effect: effect.first is not None,
 }
@@ -247,7 +249,7 @@ _ONLY_IF: Final[dict[str, Callable[[Play, Trouble, Effect, str], bool]]] = {
     "one_touched_or_split": lambda _, __, effect, kind: (
         len(effect.removed) == 1 if kind == "broker_loss" else bool(effect.reports)
     ),
-    "away": lambda play, one, _, __: bool(_is_away(play, one)),
+    "away": lambda play, one, effect, _: bool(_away(play, one, effect)),
     "led": lambda play, one, _, __: any(state.leader in one.brokers for state in play.before.values()),
     "one_report": lambda _, __, effect, ___: _is_one_report(effect),
     "one_pair": lambda _, __, effect, kind: _across(effect, kind),
@@ -286,7 +288,7 @@ def _sign(number: int) -> int:
 _SUSPECTS: Final[dict[str, Callable[[Play, Trouble, Effect], _Suspects]]] = {
     "none": lambda *_: (frozenset(), frozenset()),
     "faulted": _faulted,
-    "away": lambda play, one, _: (frozenset(_is_away(play, one)), frozenset(_is_away(play, one))),
+    "away": lambda play, one, effect: (_away(play, one, effect), _away(play, one, effect)),
     "unclean": lambda _, one, effect: (frozenset(effect.led_last - {NO_LEADER}), one.brokers),
     "unsafe": lambda _, one, effect: (one.brokers & effect.unsafe, one.brokers),
     "smaller_side": _side,

@@ -302,14 +302,15 @@ def preferred_election(stand: Stand) -> Trouble | None:
 
 
 def topics(stand: Stand) -> Trouble | None:
+    name = f"new-{stand.random.randrange(10**9)}"  # two faults of one play may create a topic each
     plan = TopicPlan(
-        name="new",
+        name=name,
         partitions=stand.random.choice((1, 6, 30)),
         replication_factor=min(3, len(stand.scenario.brokers)),
         records_per_second=0.1,
     )
     acts = [Act(0, plan), Act(stand.length((3, 60)), plan, deletes=True)]
-    return trouble("topics", f"{plan.partitions} partitions", acts, topics=frozenset({"new"}))
+    return trouble("topics", f"{plan.partitions} partitions", acts, topics=frozenset({name}))
 
 
 def config(stand: Stand) -> Trouble | None:

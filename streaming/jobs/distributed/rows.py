@@ -45,7 +45,7 @@ _ENVELOPE: Final = {
     "source": "string", "position": "long", "cluster_id": "string", "cluster": "string", "topic": "string",
     "audience": "string", "authority": "string", "sequence": "long", "occurred_not_before": "long",
     "occurred_not_after": "long", "collected_at": "long", "metadata_offset": "long", "begins_snapshot": "boolean",
-    "in_snapshot": "boolean", "concerns_all": "boolean",
+    "begins_log": "boolean", "in_snapshot": "boolean", "concerns_all": "boolean",
 }  # fmt: skip
 # What was read: an envelope with its payload, or a payload with the reason why it was refused.
 READ: Final = {**_ENVELOPE, "log_id": "long", "payload": "binary", "reason": "string"}

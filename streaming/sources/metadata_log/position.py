@@ -25,7 +25,8 @@ class FetchResult:
     Attributes:
         batches: batches that are committed now, in order.
         snapshot: the log begins after the read position: load this KRaft snapshot instead.
-        rewritten: records that were applied are not in this log: everything must be read again.
+        rewritten: records that were applied are not in this log: everything must be read again, from ``snapshot`` on
+            if there is one.
         error: Kafka's error code, 0 for none.
         corrupt: a batch at ``end`` has an invalid checksum; it was left out, to be fetched again.
     """
@@ -67,7 +68,8 @@ class Position:
         if response.error:
             return FetchResult(error=response.error)
         if response.snapshot is not None:
-            return FetchResult(snapshot=response.snapshot)
+            # Of the same log the snapshot would be newer than what was read, because the log begins after that.
+            return FetchResult(snapshot=response.snapshot, rewritten=response.snapshot.offset < self.applied.offset)
         if response.diverging is not None:
             return self._truncate(response.diverging)
         corrupt = self._hold(response.records)

@@ -97,7 +97,7 @@ class MetadataLogSource:
         self._pending_report: SnapshotReason | None = SnapshotReason.START
         self._snapshot_at = self._checkpoint_at = self._clock()
         self._checkpoint_cost = 0
-        self._is_busy = self._is_unacknowledged = False
+        self._is_busy = self._is_unacknowledged = self._is_new_log = False
         self._image = self._restored() or self._empty()
         end = LogEnd(self._image.image_offset + 1, self._image.image_epoch)
         self._tail = Tail(bootstrap, dial, cluster_id=self.cluster_id, end=end, report=report)
@@ -126,7 +126,7 @@ class MetadataLogSource:
             progress = self._resync.search(self._tail, progress)
         at = self._clock()
         if progress.rewritten:
-            self._image, self._pending_report = self._empty(), self._pending_report or SnapshotReason.HISTORY_LOST
+            self._begin_log()
         observations = [] if progress.snapshot is None else self._replace_image(progress.snapshot, at)
         if self._pending_report is None:
             for batch in progress.batches:
@@ -225,10 +225,19 @@ class MetadataLogSource:
         self._report(f"the log begins after offset {previous.image_offset}: the changes up to this snapshot were lost")
         return self._full_report(SnapshotReason.HISTORY_LOST, at)
 
+    def _begin_log(self) -> None:
+        """Begin with another log, which does not contain what was read. Its times are later, so that they order."""
+        newest, self._image = self._image.image_timestamp, self._empty()
+        self._image.image_timestamp = Micros(newest + 1)
+        self._is_new_log = self._pending_report is not SnapshotReason.START
+        self._pending_report = self._pending_report or SnapshotReason.HISTORY_LOST
+        self._report("the metadata log is another one than before: it is read anew")
+
     def _full_report(self, reason: SnapshotReason, at: Micros) -> list[Observation]:
         self._snapshot_at = at
         snapshot_id = f"{self.name}-{self._image.image_offset}-{at}"
-        return self._image.snapshot(snapshot_id=snapshot_id, reason=reason, collected_at=at)
+        is_new_log, self._is_new_log = self._is_new_log, False
+        return self._image.snapshot(snapshot_id=snapshot_id, reason=reason, collected_at=at, is_new_log=is_new_log)
 
     def _quarantine(self) -> None:
         for offset, record in self._image.undecodable:
@@ -245,11 +254,8 @@ class MetadataLogSource:
             self._undecodable.append(json.dumps(document).encode())
         if self._image.undecodable and self.is_whole:
             offset, record = self._image.undecodable[0]
-            others = len(self._image.undecodable) - 1
-            self._report(
-                f"the metadata record at offset {offset} goes to quarantine: {record.reason}"
-                + (f"; {others} more in its batch" if others else "")
-            )
+            others = f"; {count - 1} more in its batch" if (count := len(self._image.undecodable)) > 1 else ""
+            self._report(f"the metadata record at offset {offset} goes to quarantine: {record.reason}{others}")
         self._image.undecodable.clear()
 
     def _write_checkpoint(self) -> None:

@@ -58,7 +58,7 @@ class Progress:
     Attributes:
         batches: newly committed batches, in log order.
         snapshot: replaces everything read before.
-        rewritten: what was read before is no longer in this log; it is read again from the start.
+        rewritten: what was read before is no longer in this log; it is read again, before the snapshot if there is one.
     """
 
     batches: tuple[RecordBatch, ...] = ()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +19,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
 from streaming.contracts.observations import SnapshotReason
 from streaming.errors import ConnectionRefused
 from streaming.sources.metadata_log import tail as tail_module
@@ -227,6 +231,43 @@ def test_a_controllers_snapshot_is_loaded_and_a_lost_history_is_admitted(
     reasons = [one.reason for one in second.told if one.kind == "snapshot_begin"]
     assert reasons == [SnapshotReason.HISTORY_LOST]
     assert len(second.partitions("orders")) == 4
+
+
+def test_a_metadata_log_that_is_restored_from_a_copy_is_followed_as_another_one(
+    kafka_cluster: MakeSandbox, follow: Any
+) -> None:
+    cluster = kafka_cluster(brokers=1)
+    seen = follow(cluster)
+    cluster.admin.create_topic("kept", partitions=2, replication_factor=1)
+    seen.until_topic("kept", 2)
+    cluster.down()
+    data, copy = cluster.root / "node-101" / "data", cluster.root / "copy"
+    shutil.copytree(data, copy)
+    cluster.up()
+    for number in range(40):
+        cluster.admin.create_topic(f"lost-{number}", partitions=3, replication_factor=1)
+    seen.until_topic("lost-39", 3)
+    cluster.down()
+    shutil.rmtree(data)
+    shutil.copytree(copy, data)
+    cluster.up()
+    cluster.admin.create_topic("later", partitions=1, replication_factor=1)
+    seen.until_topic("later", 1)
+
+    begins = [one for one in seen.told if one.kind == "snapshot_begin"]
+    assert [(one.reason, one.is_new_log) for one in begins] == [
+        (SnapshotReason.START, False), (SnapshotReason.HISTORY_LOST, True),
+    ]  # fmt: skip
+    state = ReplicationState()
+    folded = fold(state, [replace(one, sequence=number) for number, one in enumerate(tuple(seen.told), start=1)])
+    state.apply(folded.touched)
+    found = [one for topic in state.topics.values() for one in topic.values()]
+    assert {one.topic for one in found if not one.is_deleted} == {"kept", "later"}
+    newest = {(one.topic, one.partition): one for one in singly(tuple(seen.told)) if one.kind == "partition"}
+    for one in found:
+        if not one.is_deleted:
+            told = newest[one.topic, one.partition]
+            assert (one.leader, one.isr, one.leader_epoch) == (told.leader, told.isr, told.leader_epoch)
 
 
 def grant(cluster: Sandbox, principal: str) -> None:

@@ -411,6 +411,33 @@ def test_a_log_that_was_written_anew_is_read_from_its_start(
     seen = watch()
     seen.reach(frames[99].last_offset)
     assert seen.snapshots() == [(SnapshotReason.HISTORY_LOST, frames[99].last_offset)]
+    seen.source.request_full_report()
+    seen.until(lambda: len(seen.snapshots()) > 1)
+    begins = [one for one in seen.told if isinstance(one, SnapshotBegin)]
+    assert [one.is_new_log for one in begins] == [True, False], "only once: the next report is of the same log"
+    assert begins[0].occurred_not_after > first.told[-1].occurred_not_after, "times order what offsets do not"
+
+
+def test_a_snapshot_from_before_what_was_read_is_of_another_log(
+    quorum: Any, watch: Any, fixtures: Path, make_batch: Any, frames: tuple[EncodedBatch, ...]
+) -> None:
+    quorum.append(*frames)
+    first = watch()
+    first.reach(191)
+    first.source.acknowledge()
+    first.source.close()
+    quorum.snapshot = (LogEnd(50, 9), gzip.decompress((fixtures / "snapshot.checkpoint.gz").read_bytes()))
+    quorum.log_start = 500  # so that the answer is the snapshot's id
+    quorum.log.clear()
+    name = b"\x01\x09\x00" + base64.urlsafe_b64decode("yuffm7gfT0KLP7areFKowQ==") + b"\x00"
+    seen = watch()
+    seen.until(lambda: seen.source._image.image_offset == 49)
+    quorum.log_start = 50
+    quorum.append(make_batch(50, 9, name))
+    seen.until(lambda: bool(seen.snapshots()))
+    assert [(one.reason, one.is_new_log) for one in seen.told if isinstance(one, SnapshotBegin)] == [
+        (SnapshotReason.HISTORY_LOST, True)
+    ]
 
 
 @pytest.mark.parametrize("stop", [1, 40, 77, 120, 153])
