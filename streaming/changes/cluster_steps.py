@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.changes.brokers import broker_events
 from streaming.changes.change import Change, Event
 from streaming.changes.partition_events import with_event_ids
-from streaming.changes.primary_source import has_reported, replaces_log
+from streaming.changes.primary_source import SILENCE, has_reported, replaces_log
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.observations import CLUSTER_TIMES, SourceKind
 
@@ -48,6 +48,16 @@ def cluster_stepped(after: ClusterState, observed: Observation, draft: Draft, ev
     """Add a new state of a cluster."""
     draft.put_cluster(after)
     draft.changes.append(Change(subject=Subject.CLUSTER, observation=observed, events=events, cluster_after=after))
+
+
+def renamed(observed: SnapshotBegin, draft: Draft) -> None:
+    """Take over the name that a full report has for the cluster, unless another source still uses the one before."""
+    cluster = draft.cluster(observed)
+    if observed.cluster == cluster.cluster or not cluster.has_baseline:
+        return
+    users = [other for other in draft.other_sources(observed) if other.cluster == cluster.cluster]
+    if all(observed.occurred_not_after - (user.observed_until or 0) > SILENCE for user in users):
+        cluster_stepped(cluster._replace(cluster=observed.cluster), observed, draft, ())
 
 
 def log_replaced(observed: SnapshotBegin, draft: Draft) -> bool:

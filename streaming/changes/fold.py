@@ -22,6 +22,7 @@ from streaming.changes.cluster_steps import (
     cluster_stepped,
     log_replaced,
     quorum_stepped,
+    renamed,
     sequence_gap,
     source_changes,
 )
@@ -206,6 +207,7 @@ def _(observed: SnapshotBegin, draft: Draft) -> None:
     if not may_order(draft.cluster(observed), observed):
         draft.drop(observed)
         return
+    renamed(observed, draft)
     is_other_log = observed.is_new_log and log_replaced(observed, draft)
     cluster = draft.cluster(observed)
     if cluster.has_baseline and _ends_observation_gap(cluster.authority_watermark, observed):

@@ -72,7 +72,7 @@ def histories(draw: st.DrawFn) -> list[Observation]:
         sequences[source] += draw(st.sampled_from([1, 1, 1, 1, 1, 1, 1, 2, 3, 0]))
         envelope: dict[str, Any] = {
             "cluster_id": "c",
-            "cluster": "orders-eu",
+            "cluster": draw(st.sampled_from(["orders-eu"] * 6 + ["orders-us"])),
             "source": source,
             "authority": SOURCES[source],
             "sequence": max(1, sequences[source] - draw(st.sampled_from([0] * 8 + [1, 3]))),
