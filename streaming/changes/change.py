@@ -33,7 +33,7 @@ class Change:
 
     ``observation`` gives identity, time and source. Exactly one of ``after``, ``listed``, ``broker_after``,
     ``cluster_after``, ``source_after`` is set, according to the subject. ``configs`` holds the configured values that
-    a cluster's change brought.
+    a cluster's change brought. ``led_by`` is the observation that led to the change, where no source reported it.
     """
 
     subject: Subject
@@ -53,6 +53,13 @@ class Change:
     cluster_after: ClusterState | None = None
     configs: tuple[tuple[ConfigKey, ConfigValue], ...] = ()
     source_after: SourceState | None = None
+    led_by: Observation | None = None
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster, as the state afterwards has it."""
+        after = self.after or self.broker_after or self.cluster_after or self.source_after
+        return self.observation.cluster if after is None else after.cluster
 
     @property
     def count(self) -> int:

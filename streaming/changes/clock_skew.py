@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
 from streaming.contracts.identifiers import Micros
+from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import SourceKind
 
 if TYPE_CHECKING:
@@ -67,7 +68,10 @@ def with_plausible_time(observed: T, newest_before: int | None) -> T:
         at = Micros(newest_before)
     if at == observed.occurred_not_after:
         return observed
-    return replace(observed, occurred_not_before=min(observed.occurred_not_before, at), occurred_not_after=at)
+    moved: dict[str, Any] = {"occurred_not_before": min(observed.occurred_not_before, at), "occurred_not_after": at}
+    if isinstance(observed, MaintenanceObserved):  # it was announced for so long from then on
+        moved["lease_until"] = max(0, observed.lease_until - (observed.occurred_not_after - at))
+    return replace(observed, **moved)
 
 
 def is_ahead(observed: TimedObservation, now: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.changes.brokers import broker_events
@@ -12,6 +13,7 @@ from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.observations import CLUSTER_TIMES, SourceKind
 
 QUORUM_REPEATED: Final = 60_000_000
+_MILLISECONDS: Final = re.compile(r"[0-9]{1,15}")  # 30,000 years, which are still 64 bits in microseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +115,7 @@ def quorum_stepped(observed: ControllerObserved, draft: Draft) -> None:
 def configure_time(observed: ConfigObserved, draft: Draft) -> None:
     """Set a configured time of the cluster, one of ``CLUSTER_TIMES``; what is no number is not known."""
     cluster, column = draft.cluster(observed), CLUSTER_TIMES[observed.key]
-    is_time = observed.value is not None and observed.value.isdecimal()
+    is_time = observed.value is not None and _MILLISECONDS.fullmatch(observed.value) is not None
     configured: dict[str, Any] = {column: int(observed.value or 0)} if is_time else {}
     after = cluster._replace(**configured)
     if after != cluster:

@@ -63,6 +63,8 @@ class PartitionsBlock(Observation):
             values = getattr(self, name)
             require(values is None or len(values) == len(numbers), f"{name} has not one value per partition")
         require(all(self.replicas_by_partition), "replicas is empty")
+        distinct = set(self.replicas_by_partition)  # few, also of many partitions
+        require(all(len(set(each)) == len(each) for each in distinct), "replicas name a broker twice")
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """Yield the values of each partition, in the order of ``FIELDS_IN_BLOCK``."""

@@ -158,6 +158,7 @@ class PartitionObserved(Observation):
         require(bool(self.topic_id) and bool(self.topic), "topic_id or topic is empty")
         require(self.partition >= 0, f"partition is negative: {self.partition}")
         require(bool(self.replicas), "replicas is empty")
+        require(len(set(self.replicas)) == len(self.replicas), "replicas name a broker twice")
         require((self.cause is None) == (self.evidence is None), "cause and evidence come together")
 
 

@@ -80,7 +80,7 @@ def actions_of(path: Path, version: int) -> list[dict[str, Any]]:
     """
     with suppress(FileNotFoundError), reading(str(path)):
         entry = _entry(path, version).read_text(encoding="utf-8")
-        return [json.loads(line) for line in entry.splitlines() if line]
+        return [json.loads(line) for line in entry.split("\n") if line]
     return []
 
 

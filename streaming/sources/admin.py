@@ -225,16 +225,25 @@ class AdminSource:
         envelope["occurred_not_before"] = Micros(min(max((before or read).began + skew, start), end))
         envelope["occurred_not_after"] = Micros(end)
         reason = self._snapshot_reason(before, read, now, silence=end - start)
+        unset = self._unset(before, read, envelope)
         if before is None or reason is not None:
             self._missed_changes = False
-            return snapshot(
+            return unset + snapshot(
                 None if before is None else before.view,
                 read.view,
                 envelope,
                 snapshot_id=f"{self.name}/{read.began + skew}",
                 reason=reason or SnapshotReason.START,
             )
-        return steps(before.view, read.view, envelope) or [Heartbeat(**envelope)]
+        return unset + steps(before.view, read.view, envelope) or [Heartbeat(**envelope)]
+
+    def _unset(self, before: Read | None, read: Read, envelope: dict[str, Any]) -> list[Observation]:
+        """Unset the configurations of topics that were deleted, also if others have their names now."""
+        ids = {} if before is None else before.view.topic_ids
+        gone = [name for name, topic_id in ids.items() if read.view.topic_ids.get(name) != topic_id]
+        if gone:
+            self._configs_due.next_at = _AT_ONCE
+        return self._configs.forget(gone, envelope)
 
     def _snapshot_reason(self, before: Read | None, read: Read, now: Micros, *, silence: int) -> SnapshotReason | None:
         is_due = self._snapshot_due.take_due(now)

@@ -23,7 +23,7 @@ from streaming.contracts.observations import (
 from streaming.sources.admin_refusals import missing_permission
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from concurrent.futures import Future
 
     from confluent_kafka.admin import AdminClient, ConfigEntry
@@ -78,6 +78,13 @@ class ConfigsRound:
             resources = [ConfigResource(ResourceType.TOPIC, name) for name in names[start : start + _BATCH]]
             self._responses |= client.describe_configs(resources, request_timeout=self.seconds)
         self._client, self._requested_at = client if self._responses else None, now
+
+    def forget(self, names: Iterable[str], envelope: dict[str, Any]) -> list[Observation]:
+        """Unset at once what was reported of topics that do not exist any more: a new one has values of its own."""
+        gone = set(names)
+        places = [place for place, value in self._reported.items() if place[0] in gone and value is not None]
+        self._reported = {place: value for place, value in self._reported.items() if place[0] not in gone}
+        return [ConfigObserved(**envelope, topic=topic, key=key, origin=ConfigOrigin.DESCRIBE) for topic, key in places]
 
     def pending(self) -> list[Future[dict[str, ConfigEntry]]]:
         """Return the futures to wait for."""

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.changes.change import Change
-from streaming.changes.clock_skew import MAX_SKEW
+from streaming.changes.clock_skew import MAX_SKEW, with_plausible_time
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Subject
-from streaming.contracts.identifiers import Micros
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
+from streaming.contracts.maintenance import LONGEST_LEASE, MaintenanceObserved
 from streaming.contracts.observations import SourceKind
 from tests.changes.conftest import Story
 from tests.changes.worlds import (
@@ -144,3 +145,16 @@ def test_a_poller_whose_clock_was_set_back_by_less_than_a_minute_is_not_old() ->
     assert isrs == [(1, 2), (1,), (1, 3)], "beside the first report"
     times = [it.after.changed_at or 0 for it in told.changes if it.after is not None]
     assert times == sorted(times)
+
+
+def test_a_lease_whose_time_is_corrected_lasts_as_long_as_was_announced() -> None:
+    at = Micros(1_700_000_000 * SECOND)
+    lease = MaintenanceObserved(
+        cluster_id=ClusterId("c"), cluster="c", source="maintenance:a", authority=SourceKind.NONE, sequence=1,
+        occurred_not_before=Micros(at + HOUR), occurred_not_after=Micros(at + HOUR), collected_at=at,
+        broker=BrokerId(1), lease="l", lease_until=Micros(at + HOUR + LONGEST_LEASE), why="new disk",
+    )  # fmt: skip
+
+    corrected = with_plausible_time(lease, None)
+
+    assert (corrected.occurred_not_after, corrected.lease_until) == (at, at + LONGEST_LEASE)

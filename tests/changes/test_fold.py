@@ -15,6 +15,7 @@ from streaming.contracts.events import Cause, EventKind, Evidence, Subject
 from streaming.contracts.identifiers import ClusterId
 from streaming.contracts.observations import ConfigOrigin, SnapshotReason, SourceKind
 from streaming.contracts.state import ConfigKey
+from streaming.delta.change_rows import changes_to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -516,3 +517,15 @@ def test_a_minimum_reaches_every_partition_behind_one_that_has_it_already(story:
     _, changes = run(story.seen[told:], state)
 
     assert [(change.after.partition, change.after.min_isr_configured) for change in changes if change.after] == [(1, 3)]
+
+
+@pytest.mark.parametrize("value", ["9" * 20, "9" * 5_000, "-1", "\u00b2", "", " 10000"])
+def test_a_time_that_is_no_number_of_milliseconds_is_not_taken_over(story: Story, value: str) -> None:
+    story.snapshot()
+    story.config("30000", key="replica.lag.time.max.ms", topic="")
+    story.later().config(value, key="replica.lag.time.max.ms", topic="")
+
+    folded = fold(ReplicationState(), story.seen)
+
+    assert folded.touched.clusters[ClusterId("cluster-1")].replica_lag_time_max_ms == 30_000
+    assert changes_to_arrow(folded.changes).num_rows == len(folded.changes)

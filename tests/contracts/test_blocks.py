@@ -129,6 +129,7 @@ def test_a_partition_in_a_block_costs_a_fraction_of_one_alone() -> None:
         ({"partitions": (1, 0)}, "partitions are not in order"),
         ({"partitions": (1, 1)}, "partitions are not in order"),
         ({"replicas_by_partition": ((1,), ())}, "replicas is empty"),
+        ({"replicas_by_partition": ((1,), (2, 2))}, "replicas name a broker twice"),
         ({"isr_by_partition": ((1,),)}, "isr_by_partition has not one value per partition"),
         ({"leader_epoch_by_partition": (1,)}, "leader_epoch_by_partition has not one value per partition"),
         ({"topic": ""}, "topic_id or topic is empty"),

@@ -91,6 +91,7 @@ def test_bytes_are_an_observation_or_quarantined_and_never_anything_else(payload
          "controller: controller is not int: 2147483648"),
         (changed(kind="partition", **PARTITION | {"isr": [1, None]}), "partition: isr is not int[]: [1, None]"),
         (changed(kind="partition", **PARTITION | {"replicas": []}), "replicas is empty"),
+        (changed(kind="partition", **PARTITION | {"replicas": [2, 1, 2]}), "replicas name a broker twice"),
         (changed(kind="partition", **PARTITION | {"partition": -1}), "partition is negative: -1"),
         (changed(kind="partition", **PARTITION, cause="lag"), "cause and evidence come together"),
         (changed(kind="partition", **PARTITION, candidates=["gremlins"]), "candidates has an unknown value 'gremlins'"),

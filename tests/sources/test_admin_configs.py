@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka.admin import ConfigSource, ResourceType
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
-from streaming.contracts.observations import DISKLESS, SourceKind
+from streaming.contracts.observations import DISKLESS, MIN_ISR, SourceKind
 from streaming.sources.admin_configs import ConfigsRound
 from streaming.sources.admin_view import ClusterView
 
@@ -123,3 +123,17 @@ def test_of_brokers_that_do_not_know_diskless_topics_nothing_is_reported() -> No
     client.own = client.minima
 
     assert flags(ConfigsRound(1.0), client, everything=True) == {}
+
+
+def test_a_topic_that_another_one_replaced_loses_its_values_at_once_not_with_the_next_round() -> None:
+    asked = ConfigsRound(1.0)
+    told(asked, {"orders": "2", "payments": "1"})
+    envelope = {
+        "cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL,
+        "occurred_not_before": Micros(3), "occurred_not_after": Micros(3), "collected_at": Micros(3),
+    }  # fmt: skip
+
+    unset: list[Any] = asked.forget(["orders"], envelope)
+
+    assert [(observed.topic, observed.key, observed.value) for observed in unset] == [("orders", MIN_ISR, None)]
+    assert told(asked, {"orders": "2", "payments": "1"}) == [("orders", "2")]

@@ -197,7 +197,8 @@ class DistributedReplicationBatch:
 
     def _commit(self, folded: DataFrame, summary: BatchSummary, version: int) -> tuple[int, int]:
         """Append the changes, in the order of the batch; return the new version, and how many changes there were."""
-        counts = folded.groupBy("source").agg(
+        of_cluster = F.concat_ws("/", "cluster_id", "source")  # a log may hold what is of two clusters
+        counts = folded.groupBy(of_cluster.alias("source")).agg(
             F.sum(DROPS).alias("drops"), F.count_if(F.col(DROPS).isNull()).alias("rows")
         )
         per_source = counts.collect()
@@ -208,7 +209,7 @@ class DistributedReplicationBatch:
         source_after = (
             after.withField("position", looked_up(source, summary.positions, 0))
             .withField("log_id", looked_up(source, summary.log_ids, None))
-            .withField("duplicates", after["duplicates"] + looked_up(source, drops, 0))
+            .withField("duplicates", after["duplicates"] + looked_up(of_cluster, drops, 0))
             .withField("quarantined", looked_up(source, self._quarantined, 0))
         )
         rows = folded.where(f"{DROPS} IS NULL").withColumn("source_after", F.when(after.isNotNull(), source_after))

@@ -30,10 +30,10 @@ from streaming.errors import Quarantined
 from streaming.jobs.driver.decoded_batch import decode_row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streaming.changes.buckets import Routed
-    from streaming.changes.change import Folded
+    from streaming.changes.change import Change, Folded
     from streaming.contracts.observations import Observation
 
 ORDER: Final = "order"
@@ -157,16 +157,25 @@ def fold_rows(key: tuple[Any, ...], state_rows: pa.Table, routed: pa.Table) -> p
         observations.append(observed)
     folded = fold(state_of(state_rows), observations)
     changes = [single for change in owned_changes(bucket, folded) for single in change.singly()]
-    orders = [
-        AT_THE_END if change.subject is Subject.SOURCE else
-        places.get((change.observation.source, change.observation.sequence), AT_THE_END)
-        for change in changes
-    ]  # fmt: skip
     rows = changes_to_arrow(changes)
-    rows = rows.append_column(ORDER, pa.array(orders, pa.int64()))
+    rows = rows.append_column(ORDER, pa.array(_orders(changes, places), pa.int64()))
     rows = rows.append_column(NTH, pa.array(range(len(changes)), pa.int32()))
     rows = rows.append_column(DROPS, pa.nulls(len(changes), pa.int64())).cast(folded_schema())
     return pa.concat_tables([rows, _drops(cluster_id, folded)]) if bucket != CLUSTER_BUCKET else rows
+
+
+def _orders(changes: Sequence[Change], places: Mapping[tuple[str, int], int]) -> Iterator[int]:
+    """Yield where each change stands in the order of the batch: at the observation that led to it; sources at the end.
+
+    What led to a change that has no place of its own is part of a run, directly behind the change before it.
+    """
+    order = 0
+    for change in changes:
+        observed = change.led_by or change.observation
+        order = (
+            AT_THE_END if change.subject is Subject.SOURCE else places.get((observed.source, observed.sequence), order)
+        )
+        yield order
 
 
 def _observation(row: Mapping[str, Any]) -> Observation:

@@ -33,6 +33,7 @@ DIGEST_BYTES: Final = 16
 _GENERATION_BYTES: Final = 8
 _ENVELOPE: Final = tuple(item.name for item in fields(UnchangedRun) if item.name not in {"sequence", "first_sequence"})
 _SEQUENCE: Final = b',"sequence":'
+_LAST_TO_BEGIN: Final = 2**62
 _END: Final = f'{{"v":{SnapshotEnd.format},"kind":"{SnapshotEnd.kind}",'.encode()
 _LISTS: Final = b',"topic_ids":'
 
@@ -82,9 +83,15 @@ class RepeatedRun:
 
 
 def new_run(head: bytes) -> RepeatedRun | None:
-    """Return a run, without blocks yet, that begins with an encoded envelope; None if it is none."""
+    """Return a run, without blocks yet, that begins with an encoded envelope; None if it is none.
+
+    It is none either if its number is not written as the codec writes it, because the next one is compared byte by
+    byte, or if the number of a later one might be no 64-bit integer.
+    """
     envelope = envelope_of(head)
-    return None if envelope is None or envelope.sequence < 1 else RepeatedRun(envelope, head)
+    if envelope is None or not 0 < envelope.sequence < _LAST_TO_BEGIN or head.count(_SEQUENCE) != 1:
+        return None
+    return RepeatedRun(envelope, head) if b"%b%d," % (_SEQUENCE, envelope.sequence) in head else None
 
 
 def run_with(run: RepeatedRun | None, payload: bytes, repeated: Container[bytes]) -> RepeatedRun | None:

@@ -13,7 +13,8 @@ import pytest
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Subject
-from streaming.contracts.observations import Channel, Heartbeat
+from streaming.contracts.maintenance import MaintenanceObserved
+from streaming.contracts.observations import Channel, Heartbeat, SourceKind
 from streaming.contracts.sample_tables import REPLICA_OFFSETS
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.contracts.tables import (
@@ -29,11 +30,11 @@ from streaming.delta.events import events_of
 from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.queries import select
 from streaming.jobs.distributed.newest import decode_samples, newest_in_part
-from streaming.jobs.distributed.rows import DROPS, ENVELOPES, ORDER, fold_rows, read_rows, route_rows
+from streaming.jobs.distributed.rows import DROPS, ENVELOPES, NTH, ORDER, fold_rows, read_rows, route_rows
 from streaming.jobs.distributed.summaries import ENTRY, ISR_REMOVAL, explode_events, summary_rows, tally_rows
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.newest import NewestBatch
-from tests.changes.conftest import Story
+from tests.changes.conftest import SECOND, Story
 from tests.end_to_end.stories import long_story
 from tests.jobs.driver.test_batch import published
 
@@ -86,6 +87,25 @@ def test_batches_of_any_size_give_the_changes_of_one_fold(size: int) -> None:
         known = pa.concat_tables([known, committed])
 
     assert in_order(known) == in_order(changes_to_arrow(fold(ReplicationState(), story).changes))
+
+
+def test_a_lease_lapses_at_its_place_in_the_batch_before_what_came_after_it() -> None:
+    story = Story()
+    story.snapshot([{}, {}])
+    at = story.later().envelope() | {"source": "maintenance:ops", "authority": SourceKind.NONE, "sequence": 1}
+    story.sequence -= 1
+    lease = MaintenanceObserved(**at, broker=3, lease="l", lease_until=story.now + 60 * SECOND, why="new disk")
+    observations = [*story.seen, lease]
+    story.seen = []
+    story.later(70).heartbeat()
+    story.later(20).broker(3, fenced=True)
+    folded = step(nothing(), published([*observations, *story.seen]))
+
+    rows = folded.sort_by([(ORDER, "ascending"), (NTH, "ascending")]).to_pylist()
+
+    events = [event["event"] for row in rows for event in row["events"] or () if row["broker"] == 3]
+    assert events == ["maintenance_began", "maintenance_lapsed", "fenced"]
+    assert [row["broker_after"]["is_fenced"] for row in rows if row["broker"] == 3][-1]
 
 
 def test_what_a_bucket_drops_is_counted_beside_its_changes() -> None:

@@ -4,7 +4,7 @@ import itertools
 import json
 from collections import Counter
 from contextlib import closing
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +27,7 @@ from streaming.errors import Quarantined
 from streaming.jobs.driver.decoded_batch import DecodedBatch, ReadLog, decode_batch
 from streaming.jobs.driver.repeated_blocks import RepeatedBlocks, decoded_block
 from streaming.jobs.streams.bus_rows import SCHEMA, arrow_batches
-from streaming.jobs.streams.left_out_blocks import PublishedDigests, cut_end, published_digests
+from streaming.jobs.streams.left_out_blocks import PublishedDigests, cut_end, new_run, published_digests
 from tests.changes.conftest import LAG, Story
 from tests.strategies import damaged_bytes, observations, streams
 
@@ -383,3 +383,34 @@ def block_in(payload: bytes) -> PartitionsObserved:
 )
 def test_an_envelope_with_anything_else_in_it_is_none(head: bytes) -> None:
     assert envelope_of(head) is None
+
+
+@pytest.mark.parametrize(
+    ("plain", "odd"),
+    [
+        (b',"sequence":', b', "sequence":'),
+        (b',"sequence":', b',"\\u0073equence":'),
+        (b',"sequence":', b',"sequence":null,"sequence":'),
+        (b',"sequence":%d,', b',"sequence":%d ,'),
+    ],
+)
+def test_an_envelope_in_another_spelling_is_decoded_and_ends_no_query(story: Story, plain: bytes, odd: bytes) -> None:
+    job = BlockJob(RepeatedBlocks())
+    story.block([{}, {}])
+    job.apply(sent([story]))
+    story.later(300).block([{}, {}])
+    (observed,) = story.seen
+    numbered = [text % observed.sequence if b"%d" in text else text for text in (plain, odd)]
+    payload = encode(observed).replace(*numbered)
+    assert payload != encode(observed)
+
+    job.apply(table([(observed.source, payload)]))
+
+    assert [item.sequence for item in job.batches[-1].observations] == [observed.sequence]
+    assert not job.refused
+
+
+def test_a_number_after_which_none_is_a_64_bit_integer_begins_no_run(story: Story) -> None:
+    story.block([{}, {}])
+    head, _ = cut_block(encode(replace(story.seen[0], sequence=2**63 - 1))) or (b"", b"")
+    assert new_run(head) is None
