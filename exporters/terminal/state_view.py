@@ -196,9 +196,9 @@ def partition_fields(watermarks: dict[str, int | None]) -> tuple[Field, ...]:
     """
 
     def lasting(row: Row) -> str:
-        since = [row[name] for name in _SPANS.values() if row[name] is not None]
-        until = watermarks[row["cluster_id"]]
-        return span(max(0, until - min(since)) / SECOND) if since and until is not None else ""
+        """Format how long the partition has been in the state that is shown, which is the worst of those it is in."""
+        since, until = row.get(f"{row['health']}_since"), watermarks[row["cluster_id"]]
+        return span(max(0, until - since) / SECOND) if since is not None and until is not None else ""
 
     def cause(row: Row) -> str:
         return f"{row['last_cause']} ({row['last_evidence']})" if row["last_cause"] else ""

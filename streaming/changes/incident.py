@@ -105,6 +105,11 @@ class Incident:
         return bool(self.held or self.moving)
 
     @property
+    def is_recovered(self) -> bool:
+        """Whether nothing is degraded because of it any more, and every broker that went away is back."""
+        return not self.is_under_way and all(down.back_at is not None for down in self.downs)
+
+    @property
     def is_only_lag(self) -> bool:
         """Whether it has shown nothing graver than lag."""
         return self.base is Family.LAG and not self.lost

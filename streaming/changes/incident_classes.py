@@ -6,12 +6,12 @@ turns out to be a broker that died; clean stops of several brokers in turn are o
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from streaming.changes.incident_signals import Family
 from streaming.changes.lag_attribution import most_blamed
 from streaming.changes.planned_work import class_of_stops
-from streaming.changes.suspects import score
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass
 
@@ -57,7 +57,7 @@ def _verdict(incident: Incident, times: ConfiguredTimes) -> IncidentClass:
 
 
 def suspects_of(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -> dict[int, float]:
-    """Return the brokers to blame, each with a score from 0 to 1 (``suspects.score``).
+    """Return the brokers to blame, each with how much of the ISR removals it explains (as ``suspects.scores`` does).
 
     Who was stopped by an order is named, and to blame for nothing. A lost link is as much one's fault as the other's,
     and where one leader removed one follower that follows nobody else, no record shows which of the two is slow.
@@ -69,14 +69,13 @@ def suspects_of(incident: Incident, kind: IncidentClass, times: ConfiguredTimes)
     if is_either or kind is IncidentClass.LINK_FAILURE:
         suspects = tuple(sorted(incident.only_report or suspects))
         return {broker: 1 / len(suspects) for broker in suspects}
-    total = sum(incident.departures.values())
-    scores: dict[int, float] = {}
-    for broker in suspects:
-        theirs = {pair: count for pair, count in incident.departures.items() if broker in _parties(pair, kind)}
-        others = set(suspects) - {broker}
-        alone = sum(count for pair, count in theirs.items() if others.isdisjoint(_parties(pair, kind)))
-        scores[broker] = score(sum(theirs.values()), alone, total)
-    return scores
+    blame = dict.fromkeys(suspects, Fraction())
+    for removal, count in incident.departures.items():
+        guilty = blame.keys() & set(_parties(removal, kind))
+        for broker in guilty:
+            blame[broker] += Fraction(count, len(guilty))
+    total = max(1, sum(incident.departures.values()))
+    return {broker: float(count / total) for broker, count in blame.items()}
 
 
 def brokers_of(incident: Incident, times: ConfiguredTimes) -> set[int]:

@@ -28,13 +28,19 @@ def text_of(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) 
     """Return the summary of an incident in one sentence, with what it consists of."""
     consequence, next_step = _consequence(incident, kind), _next_step(incident, kind, suspects)
     facts = _facts(incident, kind, suspects)
-    alarming = [facts, consequence] if incident.closed_at is not None else [facts, consequence, next_step]
+    now = next_step if not _is_over(incident, kind) else "recovered" if incident.closed_at is None else ""
     return IncidentText(
-        summary=facts if kind in _HARMLESS else "; ".join(alarming),
+        summary=facts if kind in _HARMLESS else "; ".join(filter(None, (facts, consequence, now))),
         severity=_severity(incident, kind),
         consequence=consequence,
         next_step=next_step,
     )
+
+
+def _is_over(incident: Incident, kind: IncidentClass) -> bool:
+    """Return whether there is nothing to mend any more. Until it is closed it may still go on."""
+    is_mended = incident.is_recovered and kind is not IncidentClass.CONTROLLER_FAILOVER
+    return incident.closed_at is not None or is_mended
 
 
 def _severity(incident: Incident, kind: IncidentClass) -> Severity:
@@ -65,8 +71,10 @@ def _topics(topic_ids: set[str]) -> str:
 
 
 def _next_step(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
-    if incident.closed_at is not None:
-        return "nothing to do" if kind in _HARMLESS else "find out why, before it comes again"
+    if _is_over(incident, kind):
+        is_loss = kind is IncidentClass.UNCLEAN_ELECTION
+        why = "find out which records are missing, and why" if is_loss else "find out why, before it comes again"
+        return "nothing to do" if kind in _HARMLESS else why
     if kind is IncidentClass.BROKER_LOSS and not incident.lost:
         return f"find out why {_brokers(suspects)} did not come back, and stop no other broker meanwhile"
     if _is_between(incident, kind, suspects):
@@ -103,7 +111,8 @@ def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
         brokers=_brokers(suspects), were="were" if len(suspects) > 1 else "was", rack=incident.rack
     )
     if kind is IncidentClass.BROKER_LOSS and not incident.lost:
-        what = f"{_brokers(suspects)} did not come back from a clean stop"
+        came_back = "came back late" if incident.is_recovered else "did not come back"
+        what = f"{_brokers(suspects)} {came_back} from a clean stop"
     if _is_between(incident, kind, suspects):
         what = f"the network between {_brokers(suspects)} was cut"
     if kind is IncidentClass.UNCLEAN_ELECTION and (others := tuple(sorted(incident.lost.difference(suspects)))):
@@ -126,10 +135,9 @@ def _facts(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -
     if kind is IncidentClass.REASSIGNMENT:
         return f"{what}: {_count(partitions)}, {len(incident.moving)} still moving"
     under_replicated, under_min_isr, offline = incident.tallies
-    parts = [f"{_count(under_replicated.peak)} under-replicated{_lasted(under_replicated)}"]
-    parts.append(f"{under_min_isr.peak} under min ISR{_lasted(under_min_isr)}")
+    parts = [_at_most(under_replicated, "partitions under-replicated"), _at_most(under_min_isr, "under min ISR")]
     if offline.peak:
-        parts.append(f"{offline.peak} offline{_lasted(offline)}")
+        parts.append(_at_most(offline, "offline"))
     if unclean := incident.counts["unclean_elections"]:
         parts.append(f"{unclean} led by a replica that may lack acknowledged records")
     now = f", {under_replicated.now} still under-replicated" if under_replicated.now else ""
@@ -171,5 +179,9 @@ def _count(partitions: int) -> str:
     return f"{partitions} partition" if partitions == 1 else f"{partitions} partitions"
 
 
-def _lasted(tally: DegradedCount) -> str:
-    return f" for {tally.wall_micros / _MICROS:.3g} s" if tally.wall_micros else ""
+def _at_most(tally: DegradedCount, what: str) -> str:
+    """Return the most at one time, and for how long there were any: not each was so all the time."""
+    if tally.peak == 1:
+        what = what.replace("partitions", "partition")
+    lasted = f" ({tally.wall_micros / _MICROS:.3g} s in all)" if tally.wall_micros else ""
+    return f"{'up to ' if tally.peak > 1 else ''}{tally.peak} {what}{lasted}"

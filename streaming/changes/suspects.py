@@ -10,7 +10,7 @@ work on it is announced, and until it has caught up again.
 
 from __future__ import annotations
 
-from collections import Counter
+from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming.changes.maintenance import is_down
@@ -70,23 +70,25 @@ def partition_suspects(after: PartitionState | Shape) -> tuple[BrokerId, ...]:
 
 
 def scores(suspected: Mapping[Suspicion, int], brokers: Iterable[BrokerState]) -> dict[BrokerId, float]:
-    """Return the score of each broker of a cluster (see ``score``); of one that is missing by an order it is 0.
+    """Return how much of all shrunk partitions each broker explains; together they explain all, and their sum is 1.
 
     Args:
         suspected: how many partitions are shrunk with each suspicion.
         brokers: every broker of the cluster.
+
+    Returns:
+        by broker, 0 to 1. A partition that several brokers are blamed for counts for each of them in equal parts, and
+        one that is missing by an order is to blame for nothing. All 0 where nothing is shrunk.
     """
     by_id = {broker.broker: broker for broker in brokers}
-    blamed: Counter[BrokerId] = Counter()
-    alone: Counter[BrokerId] = Counter()
+    blame = dict.fromkeys(by_id, Fraction())  # exact: the order of the sum must not matter
     shrunk = 0
     for suspicion, count in suspected.items():
         guilty = [broker for broker in suspicion.suspects if not _is_ordered(by_id.get(broker), suspicion)]
         shrunk += count if guilty else 0
-        for broker in guilty:
-            blamed[broker] += count
-            alone[broker] += count if len(guilty) == 1 else 0
-    return {broker: score(blamed[broker], alone[broker], shrunk) for broker in by_id}
+        for broker in by_id.keys() & set(guilty):
+            blame[broker] += Fraction(count, len(guilty))
+    return {broker: float(count / max(1, shrunk)) for broker, count in blame.items()}
 
 
 def _is_ordered(broker: BrokerState | None, suspicion: Suspicion) -> bool:
@@ -100,21 +102,3 @@ def _is_ordered(broker: BrokerState | None, suspicion: Suspicion) -> bool:
     if broker.maintenance_until is not None or (broker.is_shutting_down and is_down(broker)):
         return True
     return suspicion.by_order and (len(suspicion.suspects) == 1 or not is_down(broker))
-
-
-def score(blamed_for: int, blamed_alone_for: int, shrunk: int) -> float:
-    """Return how much of all shrunk partitions a broker explains: coverage times exclusivity, 0 to 1.
-
-    Args:
-        blamed_for: shrunk partitions that the broker is blamed for, alone or with others.
-        blamed_alone_for: those among them that nobody else is blamed for.
-        shrunk: all shrunk partitions of the cluster that anybody is blamed for.
-
-    Returns:
-        1.0 where every shrunk partition lacks this broker and no other; 0.0 where nothing is shrunk, where the broker
-        is blamed for nothing, and where another one is always blamed with it (either may be the cause).
-    """
-    if not shrunk or not blamed_for:
-        return 0.0
-    coverage, exclusivity = blamed_for / shrunk, blamed_alone_for / blamed_for
-    return coverage * exclusivity

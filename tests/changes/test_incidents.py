@@ -263,9 +263,34 @@ def test_the_sentence_says_what_a_person_must_know() -> None:
 
     (summary,) = (row["summary"] for row in table.values())
     assert summary == (
-        "brokers 2 and 3 were lost: 12 partitions under-replicated for 36.9 s, 6 under min ISR for 17.6 s; acks=all "
-        "writers of 1 topic failed; start brokers 2 and 3 again, and stop no other broker meanwhile"
+        "brokers 2 and 3 were lost: up to 12 partitions under-replicated (36.9 s in all), up to 6 under min ISR "
+        "(17.6 s in all); acks=all writers of 1 topic failed; recovered"
     )
+
+
+def test_what_to_do_first_is_said_until_it_is_done() -> None:
+    def told() -> tuple[str, str]:
+        rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
+        ((summary, next_step),) = (
+            (row["summary"], row["next_step"]) for row in table_of([rows], IncidentGaps()).values()
+        )
+        return summary, next_step
+
+    fenced = {"cause": Cause.FENCED, "evidence": Evidence.PROVEN}
+    story = Story()
+    story.snapshot([{}])
+    story.later().broker(3, fenced=True)
+    story.partition(isr=(1, 2), partition_epoch=1, **fenced)
+    start = "start broker 3 again, and stop no other broker meanwhile"
+    degraded = "broker 3 was lost: 1 partition under-replicated, 0 under min ISR, 1 still under-replicated"
+    assert told() == (f"{degraded}; writes go on with fewer copies; {start}", start)
+
+    story.later(20).broker(3, fenced=False)
+    assert told()[1] == start, "it has not caught up"
+
+    story.later(5).partition(partition_epoch=2, cause=Cause.EXPAND, evidence=Evidence.PROVEN)
+    mended = "broker 3 was lost: 1 partition under-replicated (25 s in all), 0 under min ISR"
+    assert told() == (f"{mended}; no write was refused; recovered", "find out why, before it comes again")
 
 
 def test_a_reassignment_counts_the_partitions_that_have_still_to_move() -> None:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.changes.suspects import partition_suspects, score
+from streaming.changes.suspects import Suspicion, partition_suspects, scores
 from streaming.contracts.events import Cause
-from streaming.contracts.identifiers import NO_LEADER
-from streaming.contracts.state import PartitionState
+from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId
+from streaming.contracts.state import BrokerState, PartitionState
 
 
 def partition(**fields: Any) -> PartitionState:
@@ -45,18 +45,27 @@ def test_replicas_on_the_move_are_not_missing() -> None:
     assert partition_suspects(moving) == (3,)
 
 
+def broker(number: int) -> BrokerState:
+    return BrokerState(cluster_id=ClusterId("c"), cluster="c", broker=BrokerId(number))
+
+
+def scored(*blamed: tuple[tuple[int, ...], int]) -> dict[int, float]:
+    suspected = {Suspicion(tuple(map(BrokerId, who)), by_order=False): count for who, count in blamed}
+    return {int(number): value for number, value in scores(suspected, map(broker, (1, 2, 3))).items()}
+
+
 def test_who_alone_explains_everything_has_the_full_score() -> None:
-    assert score(10, 10, 10) == 1.0
+    assert scored(((2,), 10)) == {1: 0.0, 2: 1.0, 3: 0.0}
 
 
-def test_who_explains_half_of_it_alone_has_half_the_score() -> None:
-    assert score(5, 5, 10) == 0.5
+def test_who_explains_half_of_it_has_half_the_score() -> None:
+    assert scored(((1,), 5), ((2,), 5)) == {1: 0.5, 2: 0.5, 3: 0.0}
 
 
-def test_two_that_are_only_ever_blamed_together_have_none() -> None:
-    assert score(10, 0, 10) == 0.0
+def test_two_that_are_missing_from_the_same_isrs_share_the_blame() -> None:
+    assert scored(((1, 2), 8), ((2,), 2)) == {1: 0.4, 2: 0.6, 3: 0.0}
 
 
-@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
-def test_a_score_is_between_nothing_and_one(alone: int, together: int, others: int) -> None:
-    assert 0.0 <= score(alone + together, alone, alone + together + others) <= 1.0
+@given(st.dictionaries(st.sets(st.integers(1, 3), min_size=1).map(lambda who: tuple(sorted(who))), st.integers(1, 50)))
+def test_together_brokers_explain_all_of_it(blamed: dict[tuple[int, ...], int]) -> None:
+    assert sum(scored(*blamed.items()).values()) == pytest.approx(1.0 if blamed else 0.0)
