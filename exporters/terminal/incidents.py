@@ -10,7 +10,7 @@ from exporters.terminal.events import history
 from exporters.terminal.output import Field
 from exporters.terminal.time_parsing import SECOND, span
 from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass
-from streaming.contracts.tables import INCIDENTS
+from streaming.contracts.tables import INCIDENTS, SOURCE_PROGRESS
 from streaming.delta.arrow_values import columns_of
 from streaming.delta.queries import open_ours, query, quoted
 from streaming.errors import ConfigurationError
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from exporters.terminal.time_parsing import Clock
     from exporters.terminal.unreadable import Unreadable
 
+_LAST_OBSERVED: Final = (
+    "SELECT cluster, CAST(max(observed_until) AS BIGINT) AS newest FROM rows "
+    "WHERE channel = 'replication' AND authority <> 'none' GROUP BY cluster ORDER BY cluster"
+)
 _STYLES: Final = {IncidentClass.UNCLEAN_ELECTION: "bold red", **dict.fromkeys(PLANNED_CLASSES, "")}
 
 
@@ -35,6 +39,16 @@ def read_incidents(tables: Path) -> list[dict[str, Any]]:
     columns = columns_of(incidents, INCIDENT_COLUMNS)
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return sorted(rows, key=lambda row: (row["closed_at"] is not None, -row["opened_at"], row["incident_id"]))
+
+
+def last_observed(tables: Path) -> dict[str, int]:
+    """Read when each cluster was observed last, by name, in microseconds; empty before the job has written it."""
+    table = open_ours(tables, SOURCE_PROGRESS)
+    if table is None:
+        return {}
+    newest = query(table, _LAST_OBSERVED)
+    rows = zip(newest["cluster"].to_pylist(), newest["newest"].to_pylist(), strict=True)
+    return {cluster: moment for cluster, moment in rows if moment is not None}
 
 
 def one_of(rows: Iterable[Row], prefix: str) -> Row:

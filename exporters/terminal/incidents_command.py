@@ -16,6 +16,7 @@ from exporters.terminal.incidents import (
     evidence,
     incident_fields,
     incident_style,
+    last_observed,
     lasted,
     one_of,
     read_incidents,
@@ -30,9 +31,10 @@ from exporters.terminal.options import (
     folder_of,
 )
 from exporters.terminal.output import Row, RowFormat, RowOutput, machine, output_of, until_closed
-from exporters.terminal.time_parsing import Clock
+from exporters.terminal.time_parsing import SECOND, Clock, span
 from exporters.terminal.unreadable import Unreadable
 from streaming.contracts.incidents import IncidentClass
+from streaming.settings import load
 
 
 def incidents(  # noqa: PLR0913 - one parameter per option
@@ -64,7 +66,10 @@ def incidents(  # noqa: PLR0913 - one parameter per option
     folder = folder_of(tables, config_file)
     changed_since = None if since is None else output.clock.read(since)
     rows, unreadable = read_incidents(folder), Unreadable()
+    stale_after = load(config_file).export.stale_after_seconds
     with until_closed():
+        with unreadable.collected():
+            _say_stale(output, last_observed(folder), stale_after)
         if incident is not None:
             selected = one_of(rows, incident)
             _explain(output, selected, evidence(folder, selected, unreadable))
@@ -82,6 +87,14 @@ def incidents(  # noqa: PLR0913 - one parameter per option
         output.print(shown, incident_fields(output.clock), INCIDENT_COLUMNS, incident_style)
         if not shown and output.is_for_people:
             output.say(f"no open incidents; {len(matching)} closed, --all shows them")
+
+
+def _say_stale(output: RowOutput, observed: dict[str, int], stale_after: float) -> None:
+    for cluster, moment in observed.items():
+        age = (output.clock.now - moment) / SECOND
+        if age > stale_after:
+            sentence = f"STALE: cluster {cluster} was last observed {span(age)} ago; its incidents are that old"
+            output.say(sentence, style="bold red")
 
 
 def _explain(output: RowOutput, incident: Row, events: list[dict[str, Any]]) -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from exporters.terminal.event_filter import matches_topic
 from exporters.terminal.output import RowFormat
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.storage import is_table, reading
 from streaming.errors import ConfigurationError
 from streaming.settings import load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_LISTED: Final = 10
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configuration file; see conf/isrwatch.toml.")]
 TablesOption = Annotated[
@@ -34,6 +40,24 @@ AsOfOption = Annotated[
         "'yesterday 10:30', 2026-03-01T10:30. Reaches back over tables.history_days; by default to the first row.",
     ),
 ]
+
+
+def refuse_unknown(given: Iterable[str] | None, existing: Iterable[str], what: str) -> None:
+    """Refuse a name that nothing has: an empty answer would look like a healthy one.
+
+    Args:
+        given: names, or patterns.
+        existing: every name there is.
+        what: they are names of, in the singular.
+
+    Raises:
+        ConfigurationError: a name, or a pattern, fits nothing; the sentence lists the first of what there is.
+    """
+    names = sorted(set(existing))
+    for wanted in given or ():
+        if not any(matches_topic(name, (wanted,)) for name in names):
+            listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
+            raise ConfigurationError(f"unknown {what} {wanted}; known: {listed or 'none'}")
 
 
 def folder_of(tables: Path | None, config_file: Path | None) -> Path:

@@ -25,6 +25,7 @@ from exporters.terminal.options import (
     TablesOption,
     TopicOption,
     folder_of,
+    refuse_unknown,
 )
 from exporters.terminal.output import Field, RowOutput, output_of, until_closed
 from exporters.terminal.state_as_of import state_as_of
@@ -131,11 +132,7 @@ def state(  # noqa: PLR0913 - one parameter per option
     snapshot = _present(folder, unreadable) if version is None else state_as_of(folder, version, unreadable)
     stale_after = load(config_file).export.stale_after_seconds
     then = now if version is None else snapshot.read_at
-    selected = [
-        (each, cluster_row(each, then, stale_after))
-        for each in sorted(snapshot.clusters.values(), key=lambda each: each.name)
-        if not cluster or each.name in cluster or each.cluster.cluster_id in cluster
-    ]
+    selected = [(each, cluster_row(each, then, stale_after)) for each in _selected(snapshot, cluster, topic)]
     selection = StateSelection(selected, tuple(topic or ()), folder, version is None, everything, unreadable)
     with until_closed():
         if version is not None:
@@ -159,6 +156,16 @@ def _present(folder: Path, unreadable: Unreadable) -> ReplicationSnapshot:
         if status.table in STATE_TABLES and status.error is not None:
             unreadable.add(status.error)
     return snapshot
+
+
+def _selected(
+    snapshot: ReplicationSnapshot, clusters: list[str] | None, topics: list[str] | None
+) -> list[ClusterSnapshot]:
+    """Return the clusters that are asked for, by name, or all; refuse names that none of them has."""
+    found = sorted(snapshot.clusters.values(), key=lambda each: each.name)
+    refuse_unknown(clusters, (name for each in found for name in (each.name, each.cluster.cluster_id)), "cluster")
+    refuse_unknown(topics, (topic.topic for each in found for topic in each.topics.values()), "topic")
+    return [each for each in found if not clusters or not {each.name, each.cluster.cluster_id}.isdisjoint(clusters)]
 
 
 def _headings(output: RowOutput, selection: StateSelection, now: int) -> None:
@@ -244,7 +251,7 @@ def _groups(output: RowOutput, selection: StateSelection) -> None:
     fields = (*who, *numbers, Field("worst", text("worst_partition")))
     _print(output, selection, rows, fields, lambda row: "yellow" if row["records_lost"] else "")
     if not rows and output.is_for_people:
-        output.say("no consumer groups")
+        output.say("no samples of consumer groups")
 
 
 def _print(

@@ -181,8 +181,10 @@ class LazyGroup(TyperGroup):
         """Run the command; print an error for the user as one sentence."""
         try:
             return super().invoke(ctx)
-        except (IsrwatchError, ModuleNotFoundError) as error:
+        except (IsrwatchError, ModuleNotFoundError, PermissionError) as error:
             shown = explained(ctx.invoked_subcommand, error) if isinstance(error, ModuleNotFoundError) else error
+            if isinstance(error, PermissionError):
+                shown = ConfigurationError(f"{error.filename}: {error.strerror}; run isrwatch as a user who may use it")
             if ctx.params["debug"] or not isinstance(shown, IsrwatchError):
                 raise
             sentence, line_end, log = str(shown).partition("\n")

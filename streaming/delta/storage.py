@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -32,7 +32,13 @@ _FILE_OF_OBJECT: Final = re.compile(r'path: "([^"]*)"')
 
 
 def is_table(path: Path) -> bool:
-    """Return whether a folder holds a Delta table."""
+    """Return whether a folder holds a Delta table.
+
+    Raises:
+        PermissionError: this user may not look into it; delta-rs says that there is none.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError):
+        (path / "_delta_log").stat()
     return bool(DeltaTable.is_deltatable(str(path)))
 
 
@@ -62,6 +68,11 @@ def reading(table: str) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise
+    except PermissionError as error:
+        raise TableUnreadable(
+            f"cannot read the table {table.removeprefix('file://')}: {error.strerror}; run this as a user who may read "
+            f"{error.filename}"
+        ) from error
     except (DeltaError, pa.ArrowException, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
         raise TableUnreadable(
             f"cannot read the table {table.removeprefix('file://')}: {_first_sentence(error)}; repair the file, or "

@@ -7,7 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
@@ -107,12 +107,18 @@ class Application:
                 self._supervise(show_progress)
             finally:
                 self._stop()
-        except (Py4JNetworkError, ConnectionError) as error:  # from the stop, too, which must not hide that Spark died
-            raise IsrwatchError(
-                "Spark's Java process ended; start the job again: it continues where it stopped"
-            ) from error
+        except (Py4JError, ConnectionError) as error:  # from the stop, too, which must not hide that Spark died
+            # Who stops a group of processes, as systemd does, stops Spark's as well: nothing is lost by that.
+            if not self._stopping.wait(SECONDS_BETWEEN_CHECKS):
+                self._raise_ended(error)
         if unfinished := [sentence for query in self.queries if (sentence := query.unfinished)]:
             raise IsrwatchError("; ".join(unfinished))
+
+    def _raise_ended(self, error: Exception) -> None:
+        if isinstance(error, Py4JNetworkError | ConnectionError):
+            sentence = "Spark's Java process ended; start the job again: it continues where it stopped"
+            raise IsrwatchError(sentence) from error
+        raise error
 
     def _supervise(self, show_progress: Callable[[str], None]) -> None:
         deleted_at = shown_at = time.monotonic()

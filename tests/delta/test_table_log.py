@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from streaming.delta.storage import open_table
 from streaming.delta.table_log import actions_of
+from streaming.errors import TableUnreadable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,3 +24,15 @@ def test_only_a_line_feed_ends_an_action(tmp_path: Path, name: str) -> None:
     (tmp_path / "_delta_log" / f"{3:020}.json").write_text(lines + "\n", encoding="utf-8")
 
     assert actions_of(tmp_path, 3) == actions
+
+
+def test_a_table_that_this_user_may_not_look_into_is_not_one_that_does_not_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(type(tmp_path), "stat", refused)
+
+    with pytest.raises(TableUnreadable, match="Permission denied; run this as a user who may read"):
+        open_table(tmp_path / "partition_changes")

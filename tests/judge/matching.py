@@ -208,7 +208,7 @@ def _score(expected: ExpectedIncident, reported: ReportedIncident) -> float:
 
 def _is_unproven(expected: ExpectedIncident, reported: ReportedIncident) -> bool:
     """Return whether a clean stop that nothing proves was reported as a loss of that broker, and of no other."""
-    return reported.kind == TABLE.unproven and bool(reported.suspects) and reported.suspects <= expected.unproven
+    return reported.kind in TABLE.unproven and bool(reported.suspects) and reported.suspects <= expected.unproven
 
 
 def _is_piece(finding: Finding, reported: ReportedIncident) -> bool:

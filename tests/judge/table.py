@@ -49,7 +49,7 @@ class Table:
     neutral: frozenset[str]
     divisible: frozenset[str]
     pieces: dict[str, tuple[str, ...]]
-    unproven: str
+    unproven: frozenset[str]
     away_seconds: float
     turn_seconds: float
 
@@ -73,7 +73,7 @@ def _table() -> Table:
         planned=frozenset(read["planned"]),
         neutral=frozenset(read["neutral"]),
         divisible=frozenset(read["divisible"]),
-        unproven=read["unproven"],
+        unproven=frozenset(read["unproven"]),
         pieces={whole: tuple(kinds) for whole, kinds in read["pieces"].items()},
         away_seconds=read["away_seconds"],
         turn_seconds=read["turn_seconds"],

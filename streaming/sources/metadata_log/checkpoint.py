@@ -25,6 +25,10 @@ def read(path: Path) -> dict[str, Any] | None:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
+    except PermissionError as error:
+        raise ConfigurationError(
+            f"cannot read the checkpoint {path}: {error.strerror}; run the collector as the user who owns it"
+        ) from None
     except (OSError, ValueError) as error:
         raise unusable(path, str(error)) from None
     if not isinstance(document, dict):

@@ -106,6 +106,10 @@ class Bootstrap:
 
 def _cluster_id(connection: Connection) -> ClusterId:
     version = connection.newest(MetadataRequest.API_KEY, _METADATA_NEWEST)
+    if version < 0:
+        raise CannotServe(
+            f"{connection.address} is no broker, but a controller: name brokers in cluster.bootstrap_servers"
+        )
     request: Any = MetadataRequest(version=version, topics=[], allow_auto_topic_creation=False)
     answer = connection.call(request, MetadataResponse)
     if not answer.cluster_id:

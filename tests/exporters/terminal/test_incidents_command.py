@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,10 +14,14 @@ from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.commands import app
 from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import Channel, SourceKind
+from streaming.contracts.state import SourceLag, SourceState
 from streaming.contracts.tables import PARTITION_CHANGES
 from streaming.delta.change_log import ChangeLog
 from streaming.delta.change_reader import ChangeReader
 from streaming.delta.change_rows import changes_to_arrow
+from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.incidents import IncidentsBatch
 from tests.changes.conftest import Story
 from tests.plugins.played import play
@@ -65,6 +71,19 @@ def test_an_open_incident_is_shown_however_long_it_has_not_changed(tmp_path: Pat
 
     (row,) = (json.loads(line) for line in incidents(tmp_path, "--since", "1h", "--format", "json").splitlines())
     assert (row["incident_class"], row["closed_at"]) == ("broker_loss", None)
+
+
+def test_incidents_of_a_cluster_that_nobody_observes_any_more_are_marked(tables: Path, tmp_path: Path) -> None:
+    shutil.copytree(tables, tmp_path, dirs_exist_ok=True)
+    fresh, old = (SourceState(ClusterId(name), name, f"log:{name}", SourceKind.METADATA_LOG, observed_until=Micros(at))
+                  for name, at in (("fresh", time.time_ns() // 1_000), ("old", 1_700_000_000_000_000)))  # fmt: skip
+    ProgressTable(tmp_path, Channel.REPLICATION).replace([(state, SourceLag()) for state in (fresh, old)], 1)
+
+    first, *others = incidents(tmp_path).splitlines()
+
+    assert first.startswith("STALE: cluster old was last observed ")
+    assert first.endswith(" ago; its incidents are that old")
+    assert others == ["no open incidents; 2 closed, --all shows them"]
 
 
 def test_one_incident_is_shown_with_the_events_that_are_its_evidence(tables: Path) -> None:

@@ -94,7 +94,24 @@ def test_brokers_of_a_fresh_cluster_have_every_column_that_their_table_defines(t
 
 
 def test_where_nobody_consumes_a_sentence_says_so(played: Path) -> None:
-    assert state(played, "--groups", "--cluster", "no such cluster") == "no consumer groups\n"
+    (_, said) = state(played, "--groups", "--cluster", "under_min_isr").splitlines()
+    assert said == "no samples of consumer groups"
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--cluster", "nowhere"), "unknown cluster nowhere; known: consumer_groups, "),
+        (("--topic", "ordres"), "unknown topic ordres; known: "),
+        (("--topic", "x-*"), "unknown topic x-*; known: "),
+    ],
+)
+def test_a_name_that_nothing_has_is_refused_since_an_empty_answer_would_look_healthy(
+    played: Path, options: tuple[str, ...], sentence: str
+) -> None:
+    done = CliRunner().invoke(app, ["state", "--tables", str(played), *options])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(sentence)
 
 
 def test_groups_have_their_total_and_their_largest_lag(played: Path) -> None:

@@ -25,6 +25,7 @@ from streaming.contracts.observations import SnapshotReason
 from streaming.errors import ConnectionRefused
 from streaming.sources.metadata_log import tail as tail_module
 from streaming.sources.metadata_log.batches import _raw_records, decode
+from streaming.sources.metadata_log.connection import CannotServe
 from streaming.sources.metadata_log.decoding import read_fields
 from streaming.sources.metadata_log.primitives import ByteReader
 from streaming.sources.metadata_log.quorum import Bootstrap, dialer, parse_servers
@@ -177,6 +178,9 @@ def test_a_killed_controller_leaves_no_gap(
     kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]]
 ) -> None:
     cluster = kafka_cluster(controllers=3)
+    controllers = ",".join(f"{host}:{port}" for host, port in cluster.controllers)
+    with pytest.raises(CannotServe, match="is no broker, but a controller: name brokers"):
+        Bootstrap(parse_servers(controllers), dialer(Security())).cluster_id()
     seen = follow(cluster)
     cluster.admin.create_topic("before", partitions=3)
     seen.until_topic("before", 3)
