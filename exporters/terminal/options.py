@@ -54,10 +54,10 @@ def refuse_unknown(given: Iterable[str] | None, existing: Iterable[str], what: s
         ConfigurationError: a name, or a pattern, fits nothing; the sentence lists the first of what there is.
     """
     names = sorted(set(existing))
-    for wanted in given or ():
-        if not any(matches_topic(name, (wanted,)) for name in names):
+    for pattern in given or ():
+        if not any(matches_topic(name, (pattern,)) for name in names):
             listed = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
-            raise ConfigurationError(f"unknown {what} {wanted}; known: {listed or 'none'}")
+            raise ConfigurationError(f"unknown {what} {pattern}; known: {listed or 'none'}")
 
 
 def folder_of(tables: Path | None, config_file: Path | None) -> Path:

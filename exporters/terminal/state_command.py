@@ -162,10 +162,10 @@ def _selected(
     snapshot: ReplicationSnapshot, clusters: list[str] | None, topics: list[str] | None
 ) -> list[ClusterSnapshot]:
     """Return the clusters that are asked for, by name, or all; refuse names that none of them has."""
-    found = sorted(snapshot.clusters.values(), key=lambda each: each.name)
-    refuse_unknown(clusters, (name for each in found for name in (each.name, each.cluster.cluster_id)), "cluster")
-    refuse_unknown(topics, (topic.topic for each in found for topic in each.topics.values()), "topic")
-    return [each for each in found if not clusters or not {each.name, each.cluster.cluster_id}.isdisjoint(clusters)]
+    by_name = sorted(snapshot.clusters.values(), key=lambda each: each.name)
+    refuse_unknown(clusters, (name for each in by_name for name in (each.name, each.cluster.cluster_id)), "cluster")
+    refuse_unknown(topics, (topic.topic for each in by_name for topic in each.topics.values()), "topic")
+    return [each for each in by_name if not clusters or not {each.name, each.cluster.cluster_id}.isdisjoint(clusters)]
 
 
 def _headings(output: RowOutput, selection: StateSelection, now: int) -> None:
