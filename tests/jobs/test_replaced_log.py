@@ -265,3 +265,21 @@ def test_what_is_refused_of_another_log_is_quarantined_though_its_positions_are_
     assert len(told) == 1
     raws = sorted(row["raw"] for row in rows(places.tables, "quarantine") for _ in range(row["records"]))
     assert raws == [b"new0", b"new1", b"new2", b"old0", b"old1", b"old2", b"old3"]
+
+
+def test_samples_of_another_log_that_comes_after_the_start_are_not_taken_for_old_ones(places: Places) -> None:
+    """The job was killed before it reported its sources, and the bus was lost meanwhile."""
+    channel, story = Channel.OFFSETS, Story("admin:a")
+    sample = {"topic_id": "t", "topic": "orders", "broker": 1, "high_watermark": 7}
+    numbers = range(3)
+    publish(places, [ReplicaOffsetsObserved(**story.envelope(), partition=number, **sample) for number in numbers])
+    applied(places, channel, "offsets")
+    shutil.rmtree(places.bus)
+    opened = SupervisedQuery("offsets", QUERIES["offsets"], JobSettings(listen=""), places, print)
+    assert opened.progress is not None
+    starting = unapplied(channel, places, opened.progress)
+    reader = BusStreamReader(places.bus, channel, max_bytes=1 << 25, wait_seconds=0, starting_positions=starting)
+    publish(places, [ReplicaOffsetsObserved(**story.envelope(), partition=0, **sample)])
+
+    with pytest.raises(IsrwatchError, match="offsets/admin:a on the bus was replaced"):
+        reader.latestOffset(reader.initialOffset(), ReadAllAvailable())

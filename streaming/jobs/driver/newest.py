@@ -9,6 +9,8 @@ import time
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
+import pyarrow.compute as pc
+
 from streaming.contracts import sample_tables as tables
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.samples import (
@@ -72,11 +74,23 @@ class NewestBatch:
         }
         self._quarantine = Quarantine(directory, channel, policy)
         self._sources = SampleSources(directory, channel)
+        self._add_unreported()
         self._sources.count_at_least(self._quarantine.by_source())
         self._reconciled: ReconciliationTable | None = None
         if BrokerMetricObserved in self._rows:
             self._reconciled = ReconciliationTable(directory, policy)
             self._reconciled.hold(self._rows[BrokerMetricObserved].rows)
+
+    def _add_unreported(self) -> None:
+        """Know the sources that were applied after the last report, before the job was killed, too.
+
+        If the log of one is another one now, or is not there yet, it must not be read by the old one's positions.
+        """
+        samples = [rows.rows for rows in self._rows.values()]
+        applied = {source: self.at(source) for table in samples for source in pc.unique(table["source"]).to_pylist()}
+        positions = {source: at.position for source, at in applied.items()}
+        log_ids = {source: at.log_id for source, at in applied.items() if at.log_id is not None}
+        self._sources.advance(samples, {}, positions, log_ids)
 
     @property
     def positions(self) -> dict[str, int]:
