@@ -16,7 +16,7 @@ from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.events import EventKind
 from streaming.contracts.log_position import NOWHERE, LogPosition
 from streaming.contracts.observations import Channel, SourceKind
-from streaming.contracts.samples import ReplicaOffsetsObserved
+from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
 from streaming.errors import IsrwatchError
 from streaming.jobs.queries import Places
 from streaming.jobs.registry import QUERIES, unapplied
@@ -269,17 +269,22 @@ def test_what_is_refused_of_another_log_is_quarantined_though_its_positions_are_
 
 def test_samples_of_another_log_that_comes_after_the_start_are_not_taken_for_old_ones(places: Places) -> None:
     """The job was killed before it reported its sources, and the bus was lost meanwhile."""
-    channel, story = Channel.OFFSETS, Story("admin:a")
-    sample = {"topic_id": "t", "topic": "orders", "broker": 1, "high_watermark": 7}
-    numbers = range(3)
-    publish(places, [ReplicaOffsetsObserved(**story.envelope(), partition=number, **sample) for number in numbers])
-    applied(places, channel, "offsets")
+    channel, story = Channel.METRICS, Story("metrics:a")
+
+    def published(values: range) -> None:
+        sample = {"broker": 1, "metric": "messages_in_total"}
+        publish(
+            places, [BrokerMetricObserved(**story.later().envelope(), metric_value=value, **sample) for value in values]
+        )
+
+    published(range(3))
+    applied(places, channel, "metrics")
     shutil.rmtree(places.bus)
-    opened = SupervisedQuery("offsets", QUERIES["offsets"], JobSettings(listen=""), places, print)
+    opened = SupervisedQuery("metrics", QUERIES["metrics"], JobSettings(listen=""), places, print)
     assert opened.progress is not None
     starting = unapplied(channel, places, opened.progress)
     reader = BusStreamReader(places.bus, channel, max_bytes=1 << 25, wait_seconds=0, starting_positions=starting)
-    publish(places, [ReplicaOffsetsObserved(**story.envelope(), partition=0, **sample)])
+    published(range(1))
 
-    with pytest.raises(IsrwatchError, match="offsets/admin:a on the bus was replaced"):
+    with pytest.raises(IsrwatchError, match="metrics/metrics:a on the bus was replaced"):
         reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
