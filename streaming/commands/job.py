@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -85,10 +84,8 @@ def _run_alone(settings: JobSettings, places: Places) -> None:
 
 
 def _run(settings: JobSettings, places: Places) -> None:
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
-
     from streaming.jobs.application import Application
-    from streaming.jobs.session import build_session
+    from streaming.jobs.session import build_session, end_session
     from streaming.runtime.jars import DELTA, jar_paths
     from streaming.runtime.java import java_environment
     from streaming.runtime.memory import return_freed_memory
@@ -105,8 +102,7 @@ def _run(settings: JobSettings, places: Places) -> None:
     names = ", ".join(query.name for query in application.queries)
     _say(f"running {names}; tables in {places.tables}; Ctrl-C stops it cleanly")
     application.wait(_say)
-    with suppress(Py4JError, ConnectionError):  # it may have been stopped together with this process
-        spark.stop()
+    end_session(spark)
 
 
 def _stop_on_signal(application: Application) -> None:

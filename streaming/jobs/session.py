@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from contextlib import suppress
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
@@ -76,6 +78,12 @@ def build_session(
     if JAVA_OPTIONS in unset:
         unset[JAVA_OPTIONS] = java_options(str(unset[JAVA_OPTIONS]), archived)
     return SparkSession.builder.config(map=unset).getOrCreate()
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stop Spark, which may have been stopped together with this process."""
+    with suppress(Py4JError, ConnectionError):
+        spark.stop()
 
 
 def java_options(options: str, more: Sequence[str]) -> str:
