@@ -9,6 +9,7 @@ import time
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.contracts import sample_tables as tables
@@ -33,8 +34,6 @@ from streaming.jobs.driver.samples import read_samples
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
-
-    import pyarrow as pa
 
     from streaming.contracts.columns import Table
     from streaming.contracts.log_position import LogPosition
@@ -86,11 +85,13 @@ class NewestBatch:
 
         If the log of one is another one now, or is not there yet, it must not be read by the old one's positions.
         """
+        reported = pa.array({state.source for state in self._sources.states()}, pa.string())
         samples = [rows.rows for rows in self._rows.values()]
-        applied = {source: self.at(source) for table in samples for source in pc.unique(table["source"]).to_pylist()}
-        positions = {source: at.position for source, at in applied.items()}
+        others = [table.filter(pc.invert(pc.is_in(table["source"], reported))) for table in samples]
+        applied = {source: self.at(source) for table in others for source in pc.unique(table["source"]).to_pylist()}
+        positions = {source: at.position for source, at in applied.items() if at.position >= 0}
         log_ids = {source: at.log_id for source, at in applied.items() if at.log_id is not None}
-        self._sources.advance(samples, {}, positions, log_ids)
+        self._sources.advance(others, {}, positions, log_ids)
 
     @property
     def positions(self) -> dict[str, int]:
