@@ -148,11 +148,11 @@ class ClusterState(NamedTuple):
     # What it has more than a partition has is unknown time of that partition, and not of its open episodes.
     unobserved_micros: Annotated[Long, "time without observation of any partition, in all, which no log proved"] = 0
     observed_since: Annotated[Micros | None, "end of the last such time; null for none"] = None
+    replica_lag_time_max_ms: Annotated[Long | None, "replica.lag.time.max.ms of its brokers; null: not reported"] = None
+    broker_session_timeout_ms: Annotated[Long | None, "broker.session.timeout.ms; null: not reported"] = None
     metadata_log_since: Annotated[
         Micros | None, "begin of the metadata log, if it replaced another one: older offsets and epochs mean nothing"
     ] = None
-    replica_lag_time_max_ms: Annotated[Long | None, "replica.lag.time.max.ms of its brokers; null: not reported"] = None
-    broker_session_timeout_ms: Annotated[Long | None, "broker.session.timeout.ms; null: not reported"] = None
 
     @property
     def observed(self) -> ObservedTime:
@@ -268,6 +268,8 @@ def _plain_type(hint: Any) -> str:  # noqa: ANN401 - any annotation
 
 PARTITION_STATE: Final = columns_of(PartitionState, identity=5)
 BROKER_STATE: Final = columns_of(BrokerState, identity=3)
-CLUSTER_STATE: Final = (*columns_of(ClusterState, identity=2), TOPIC_MIN_ISR, DISKLESS_TOPICS)
+_OF_CLUSTER: Final = columns_of(ClusterState, identity=2)
+# Of a struct, Delta adds a new field behind all others: here a column that is new since the last two.
+CLUSTER_STATE: Final = (*_OF_CLUSTER[:-1], TOPIC_MIN_ISR, DISKLESS_TOPICS, _OF_CLUSTER[-1])
 SOURCE_STATE: Final = columns_of(SourceState, identity=4)
 SOURCE_LAG: Final = columns_of(SourceLag)

@@ -59,7 +59,7 @@ PARTITION_CHANGES: Final = Table(
     key=("cluster_id", "topic_id", "partition"),
     partitioned_by=("date",),
     append_only=True,
-    layout=6,
+    layout=7,
 )
 
 REPLICATION_EVENTS: Final = Table(
@@ -130,7 +130,7 @@ CLUSTER_STATE_TABLE: Final = Table(
         *AS_OF,
     ),
     key=("cluster_id",),
-    layout=4,
+    layout=5,
 )
 
 INCIDENTS: Final = Table(
