@@ -16,7 +16,7 @@ QUORUM_REPEATED: Final = 60_000_000
 _MILLISECONDS: Final = re.compile(r"[0-9]{1,15}")  # 30,000 years, which are still 64 bits in microseconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from streaming.changes.draft import Draft
     from streaming.changes.partition_events import PendingEvent
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         SnapshotBegin,
         SnapshotEnd,
     )
-    from streaming.contracts.state import BrokerState, ClusterState, SourceState
+    from streaming.contracts.state import BrokerState, ClusterState, ConfigKey, ConfigValue, SourceState
 
 
 def change_primary_source(observed: Observation, draft: Draft) -> ClusterState:
@@ -46,10 +46,21 @@ def change_primary_source(observed: Observation, draft: Draft) -> ClusterState:
     return after
 
 
-def cluster_stepped(after: ClusterState, observed: Observation, draft: Draft, events: tuple[Event, ...]) -> None:
-    """Add a new state of a cluster."""
+def cluster_stepped(
+    after: ClusterState,
+    observed: Observation,
+    draft: Draft,
+    events: tuple[Event, ...],
+    configs: Mapping[ConfigKey, ConfigValue] | None = None,
+) -> None:
+    """Add a new state of a cluster, with the configured values that came with it."""
+    if configs:
+        draft.put_configs(configs)
     draft.put_cluster(after)
-    draft.changes.append(Change(subject=Subject.CLUSTER, observation=observed, events=events, cluster_after=after))
+    values = tuple((configs or {}).items())
+    draft.changes.append(
+        Change(subject=Subject.CLUSTER, observation=observed, events=events, cluster_after=after, configs=values)
+    )
 
 
 def renamed(observed: SnapshotBegin, draft: Draft) -> None:
@@ -77,20 +88,11 @@ def log_replaced(observed: SnapshotBegin, draft: Draft) -> bool:
         for key in draft.config_keys()
         if key.cluster_id == observed.cluster_id and (value := draft.config(key)) is not None
     }
-    draft.put_configs(configs)
     after = cluster._replace(metadata_log_since=since, controller_epoch=None)
     detail = f"{observed.source} finds another metadata log: what the one before it contained at its end is missing"
     identity = f"{observed.cluster_id}/metadata_log/{since}"
-    draft.put_cluster(after)
-    draft.changes.append(
-        Change(
-            subject=Subject.CLUSTER,
-            observation=observed,
-            events=with_event_ids(identity, iter([(EventKind.CHANGES_MISSED, None, detail)])),
-            cluster_after=after,
-            configs=tuple(configs.items()),
-        )
-    )
+    events: list[PendingEvent] = [(EventKind.CHANGES_MISSED, None, detail)]
+    cluster_stepped(after, observed, draft, with_event_ids(identity, iter(events)), configs)
     for broker in draft.brokers_of(observed.cluster_id):
         broker_stepped(broker, broker._replace(broker_metadata_offset=None), observed, draft)
     return True

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streaming.changes.change import Change
-from streaming.changes.cluster_steps import configure_time
+from streaming.changes.cluster_steps import cluster_stepped, configure_time
 from streaming.changes.primary_source import has_passed, may_order
 from streaming.changes.steps import reconfigured
 from streaming.changes.topic_configs import CLUSTER_DEFAULT, is_news, reported_value
-from streaming.contracts.events import Subject
 from streaming.contracts.observations import CLUSTER_TIMES, DISKLESS, MIN_ISR, ConfigOrigin
 from streaming.contracts.state import ConfigKey, ConfigValue
 
@@ -39,12 +37,7 @@ def configured(observed: ConfigObserved, draft: Draft) -> None:
         return
     is_removed = is_log and value.value is None
     configs = {key: value, **dict.fromkeys(_outdated(key, draft) if is_removed else (), UNSET)}
-    draft.put_configs(configs)
-    cluster = draft.cluster(observed)
-    draft.put_cluster(cluster)
-    draft.changes.append(
-        Change(subject=Subject.CLUSTER, observation=observed, cluster_after=cluster, configs=tuple(configs.items()))
-    )
+    cluster_stepped(draft.cluster(observed), observed, draft, (), configs)
     ids_of_topic = draft.topic_named(observed.cluster_id, observed.topic)
     for topic_id in list(draft.topic_ids(observed.cluster_id)) if is_default else ids_of_topic:
         reconfigured(topic_id, observed, draft)
