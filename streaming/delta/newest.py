@@ -63,6 +63,11 @@ class NewestRows:
         return self._rows.cast(self._plain)
 
     @property
+    def sources(self) -> set[str]:
+        """The sources of its rows."""
+        return set(pc.unique(self._rows["source"]).to_pylist())
+
+    @property
     def positions(self) -> dict[str, int]:
         """The positions of the sources that reported since the start."""
         return self.applied.positions

@@ -241,8 +241,9 @@ class AdminSource:
         """Unset the configurations of topics that were deleted, also if others have their names now."""
         ids = {} if before is None else before.view.topic_ids
         gone = [name for name, topic_id in ids.items() if read.view.topic_ids.get(name) != topic_id]
-        if gone:
-            self._configs_due.next_at = _AT_ONCE
+        if not gone:
+            return []
+        self._configs_due.next_at = _AT_ONCE
         return self._configs.forget(gone, envelope)
 
     def _snapshot_reason(self, before: Read | None, read: Read, now: Micros, *, silence: int) -> SnapshotReason | None:

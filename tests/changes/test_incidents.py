@@ -269,7 +269,7 @@ def test_the_sentence_says_what_a_person_must_know() -> None:
 
 
 def test_what_to_do_first_is_said_until_it_is_done() -> None:
-    def told() -> tuple[str, str]:
+    def reported() -> tuple[str, str]:
         rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
         ((summary, next_step),) = (
             (row["summary"], row["next_step"]) for row in table_of([rows], IncidentGaps()).values()
@@ -283,14 +283,14 @@ def test_what_to_do_first_is_said_until_it_is_done() -> None:
     story.partition(isr=(1, 2), partition_epoch=1, **fenced)
     start = "start broker 3 again, and stop no other broker meanwhile"
     degraded = "broker 3 was lost: 1 partition under-replicated, 0 under min ISR, 1 still under-replicated"
-    assert told() == (f"{degraded}; writes go on with fewer copies; {start}", start)
+    assert reported() == (f"{degraded}; writes go on with fewer copies; {start}", start)
 
     story.later(20).broker(3, fenced=False)
-    assert told()[1] == start, "it has not caught up"
+    assert reported()[1] == start, "it has not caught up"
 
     story.later(5).partition(partition_epoch=2, cause=Cause.EXPAND, evidence=Evidence.PROVEN)
     mended = "broker 3 was lost: 1 partition under-replicated (25 s in all), 0 under min ISR"
-    assert told() == (f"{mended}; no write was refused; recovered", "find out why, before it comes again")
+    assert reported() == (f"{mended}; no write was refused; recovered", "find out why, before it comes again")
 
 
 def test_a_reassignment_counts_the_partitions_that_have_still_to_move() -> None:

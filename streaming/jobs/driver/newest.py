@@ -85,13 +85,18 @@ class NewestBatch:
 
         If the log of one is another one now, or is not there yet, it must not be read by the old one's positions.
         """
-        reported = pa.array({state.source for state in self._sources.states()}, pa.string())
-        samples = [rows.rows for rows in self._rows.values()]
-        others = [table.filter(pc.invert(pc.is_in(table["source"], reported))) for table in samples]
-        applied = {source: self.at(source) for table in others for source in pc.unique(table["source"]).to_pylist()}
+        in_tables = set[str]().union(*(rows.sources for rows in self._rows.values()))
+        others = sorted(in_tables - {state.source for state in self._sources.states()})
+        if not others:
+            return
+        samples = [
+            table.filter(pc.is_in(table["source"], pa.array(others)))
+            for table in (rows.rows for rows in self._rows.values())
+        ]
+        applied = {source: self.at(source) for source in others}
         positions = {source: at.position for source, at in applied.items() if at.position >= 0}
         log_ids = {source: at.log_id for source, at in applied.items() if at.log_id is not None}
-        self._sources.advance(others, {}, positions, log_ids)
+        self._sources.advance(samples, {}, positions, log_ids)
 
     @property
     def positions(self) -> dict[str, int]:

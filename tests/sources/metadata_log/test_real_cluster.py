@@ -270,8 +270,8 @@ def test_a_metadata_log_that_is_restored_from_a_copy_is_followed_as_another_one(
     newest = {(one.topic, one.partition): one for one in singly(tuple(seen.told)) if one.kind == "partition"}
     for one in found:
         if not one.is_deleted:
-            told = newest[one.topic, one.partition]
-            assert (one.leader, one.isr, one.leader_epoch) == (told.leader, told.isr, told.leader_epoch)
+            reported = newest[one.topic, one.partition]
+            assert (one.leader, one.isr, one.leader_epoch) == (reported.leader, reported.isr, reported.leader_epoch)
 
 
 def grant(cluster: Sandbox, principal: str) -> None:
