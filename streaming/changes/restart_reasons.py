@@ -89,7 +89,8 @@ def _forbidding(obstacles: Obstacles) -> Iterator[str]:
 
 def _costs(obstacles: Obstacles) -> Iterator[str]:
     if obstacles.waits_for:
-        yield f"only after {_brokers(obstacles.waits_for)} of this order"
+        has = "has" if len(obstacles.waits_for) == 1 else "have"
+        yield f"only after {_brokers(obstacles.waits_for)} {has} caught up"
     if obstacles.keeps_quorum is False and not obstacles.is_quorum_unavoidable:
         yield f"only after voter {_behind(obstacles)} of the controller quorum has caught up"
     if obstacles.unavoidable_offline:

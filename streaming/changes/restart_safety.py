@@ -90,7 +90,7 @@ def _beside_planned_work(
             names = ("broker " if len(others) == 1 else "brokers ") + ", ".join(map(str, others))
             result[number] = result[number]._replace(
                 is_safe_to_stop=None if each.is_safe_to_stop is None else False,
-                restart_reason=f"no: planned work on {names} is announced, which may go down; wait until it is over",
+                restart_reason=f"planned work on {names} is announced, which may go down: wait until it is over",
             )
     return result
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streaming.commands.maintenance_clusters import WatchedCluster
+    from streaming.commands.maintenance_lease import HeldLease
     from streaming.contracts.state import BrokerState
     from streaming.settings import Settings
 
@@ -38,7 +39,9 @@ _For = Annotated[
     str | None,
     typer.Option("--for", metavar="DURATION", help="How long it may take: 90s, 30m, 2h. With a command: at most."),
 ]
-_Why = Annotated[str | None, typer.Option(help="The reason, for whoever looks at the events.")]
+_Why = Annotated[
+    str | None, typer.Option(help="The reason, for whoever looks at the events; required for a new announcement.")
+]
 _Extend = Annotated[bool, typer.Option("--extend", help="Let work that is announced last longer.")]
 _End = Annotated[bool, typer.Option("--end", help="End it early.")]
 _Cluster = Annotated[str | None, typer.Option(help="Name or id of the cluster, where there are several.")]
@@ -66,7 +69,7 @@ def maintenance(
     offline partitions, unclean elections, lost records and other brokers are reported as ever. If a broker is not back
     when the time is over, its work overran, and what it explains is not planned any more.
 
-    Announce it first: what happened before is not planned.
+    Announce it first: what happened before is not planned. If a broker is not safe to stop now, a line says why.
 
     Example: isrwatch maintenance --broker 3 --for 30m --why "new disk"
 
@@ -80,8 +83,8 @@ def maintenance(
     from streaming.commands.maintenance_clusters import chosen_brokers, chosen_cluster, watched_clusters
 
     settings = configuration.load(config)
-    folder = bus or Path(settings.bus.directory)
-    clusters = watched_clusters(folder, tables or Path(settings.tables.directory))
+    folder, tables = bus or Path(settings.bus.directory), tables or Path(settings.tables.directory)
+    clusters = watched_clusters(folder, tables)
     if not broker:
         if command or end or extend or lasts or why:
             raise ConfigurationError("name the brokers with --broker, for example --broker 3")
@@ -93,9 +96,13 @@ def maintenance(
     if end:
         _end(folder, brokers)
     elif command:
-        raise typer.Exit(_run(folder, brokers, settings, command, why=why, lasts=lasts))
+        held = _held(folder, brokers, settings, why=why, lasts=lasts)
+        _warn(tables, brokers)
+        raise typer.Exit(_run(held, command))
     else:
         _announce(folder, brokers, settings, why=why, lasts=lasts, extend=extend)
+        if not extend:
+            _warn(tables, brokers)
 
 
 def duration(text: str, settings: Settings) -> int:
@@ -148,17 +155,21 @@ def _end(bus: Path, brokers: Sequence[BrokerState]) -> None:
     _say(f"{_names(brokers)}: planned work ended")
 
 
-def _run(
-    bus: Path, brokers: Sequence[BrokerState], settings: Settings, command: Sequence[str], **options: str | None
-) -> int:
-    from streaming.commands.maintenance_lease import Announcer, CannotRun, HeldLease, run_under
+def _held(
+    bus: Path, brokers: Sequence[BrokerState], settings: Settings, *, why: str | None, lasts: str | None
+) -> HeldLease:
+    from streaming.commands.maintenance_lease import Announcer, HeldLease
 
     _refuse_overlap(brokers)
-    longest = options["lasts"]
-    micros = int(settings.maintenance.max_hours * 3_600) * _SECOND if longest is None else duration(longest, settings)
-    announcer = Announcer(bus, _reason(options["why"]))
+    micros = int(settings.maintenance.max_hours * 3_600) * _SECOND if lasts is None else duration(lasts, settings)
+    return HeldLease(Announcer(bus, _reason(why)), brokers, settings.maintenance, micros, _say)
+
+
+def _run(lease: HeldLease, command: Sequence[str]) -> int:
+    from streaming.commands.maintenance_lease import CannotRun, run_under
+
     try:
-        return run_under(HeldLease(announcer, brokers, settings.maintenance, micros, _say), command)
+        return run_under(lease, command)
     except CannotRun as error:
         _say(str(error))
         return error.exit_code
@@ -177,6 +188,13 @@ def _refuse_overlap(brokers: Sequence[BrokerState]) -> None:
                 f"broker {one.broker} is in maintenance until {utc_text(one.maintenance_until or Micros(0))} "
                 f"({one.maintenance_why}): let it last longer with --extend, or end it with --end"
             )
+
+
+def _warn(tables: Path, brokers: Sequence[BrokerState]) -> None:
+    from streaming.commands.maintenance_advice import stop_warnings
+
+    for line in stop_warnings(tables, brokers, time.time_ns() // 1_000):
+        _say(line)
 
 
 def _in_maintenance(one: BrokerState) -> BrokerState:

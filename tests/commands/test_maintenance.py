@@ -19,6 +19,8 @@ from streaming.commands import app
 from streaming.contracts.codec import decode
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import Channel
+from streaming.contracts.state import SourceLag
+from streaming.delta.progress import ProgressTable
 from streaming.delta.queries import read_all
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.streams.bus_rows import SCHEMA
@@ -71,6 +73,8 @@ def apply(bus: Path, tables: Path) -> None:
     batch = ReplicationBatch(tables)
     batch.apply(pa.Table.from_pylist(frames(bus), schema=SCHEMA))
     batch.projections.project(batch.shared)
+    states, version = batch.sources()
+    ProgressTable(tables, Channel.REPLICATION).replace([(state, SourceLag()) for state in states], version)
 
 
 def rows(tables: Path, name: str) -> list[dict[str, Any]]:
@@ -272,3 +276,46 @@ def test_of_several_clusters_one_must_be_named(run: Callable[..., Result], tmp_p
 
 def test_without_any_cluster_the_sentence_says_what_to_start(run: Callable[..., Result]) -> None:
     assert "start isrwatch collect first" in sentence(run("--broker", "3", "--for", "1h", *WHY))
+
+
+def test_a_broker_that_is_not_safe_to_stop_is_warned_of_with_the_reason_and_announced_all_the_same(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    bus, tables = tmp_path / "bus", tmp_path / "tables"
+    story = watch(bus)
+    story.config("2")
+    story.now = time.time_ns() // 1_000
+    story.partition(isr=(1, 2), leader=1, partition_epoch=1)
+    publish(bus, story)
+    apply(bus, tables)
+
+    announced, warning = run("--broker", "2", "--for", "30m", *WHY).output.splitlines()
+    assert "broker 2: planned work until" in announced
+    assert "broker 2 is not safe to stop now: only after broker 3 has caught up" in warning
+    assert len(records(bus)) == 1
+    assert "planned work until" in sentence(run("--broker", "2", "--for", "1h", "--extend"), code=0)
+    marker = ("--", sys.executable, "-c", "print('the command runs')")
+    assert "broker 1 is not safe to stop now" in run("--broker", "1", *WHY, *marker).output
+
+
+def test_a_broker_that_is_safe_to_stop_is_not_warned_of(run: Callable[..., Result], tmp_path: Path) -> None:
+    bus, tables = tmp_path / "bus", tmp_path / "tables"
+    story = watch(bus)
+    story.config("1")
+    publish(bus, story)
+    apply(bus, tables)
+    assert "planned work until" in sentence(run("--broker", "2", "--for", "30m", *WHY), code=0)
+
+
+def test_tables_that_are_old_do_not_vouch_for_a_stop(run: Callable[..., Result], tmp_path: Path) -> None:
+    bus, tables = tmp_path / "bus", tmp_path / "tables"
+    story = watch(bus, ahead=-200)
+    story.config("1")
+    publish(bus, story)
+    apply(bus, tables)
+    story.now = time.time_ns() // 1_000
+    story.heartbeat()
+    publish(bus, story)  # the collector lives, the job does not
+
+    _, warning = run("--broker", "2", "--for", "30m", *WHY).output.splitlines()
+    assert "whether broker 2 can be stopped is unknown: the tables are 20" in warning
