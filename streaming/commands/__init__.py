@@ -8,6 +8,7 @@ needs neither Spark nor Java. This file contains the names and one-line help tex
 - ``jars``             ``isrwatch jars``
 - ``spark_classes``    runs a job for a moment, to archive the classes that Spark loads
 - ``maintenance``      ``isrwatch maintenance``
+- ``maintenance_advice``  what the tables say against stopping a broker
 - ``maintenance_clusters``  the clusters, brokers and leases that it can be about
 - ``maintenance_lease``  announces planned work, and holds a lease while a command runs
 - ``simulate``         ``isrwatch simulate``

@@ -17,7 +17,7 @@ from streaming.contracts.moments import utc_text
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from streaming.commands.maintenance_clusters import WatchedCluster
     from streaming.commands.maintenance_lease import HeldLease
@@ -69,16 +69,14 @@ def maintenance(
     offline partitions, unclean elections, lost records and other brokers are reported as ever. If a broker is not back
     when the time is over, its work overran, and what it explains is not planned any more.
 
-    Announce it first: what happened before is not planned. If a broker is not safe to stop now, a line says why.
+    Announce it first: what happened before is not planned. A line says why a broker is not safe to stop now.
 
-    Example: isrwatch maintenance --broker 3 --for 30m --why "new disk"
+    Example: isrwatch maintenance --broker 3 --for 30m --why "new disk"; --broker 3 --end ends it early.
 
     Better, because it ends when the work does: isrwatch maintenance --broker 3 --why upgrade -- ./restart-broker 3
 
     The lease of a command is renewed while it runs, holds for a minute more (maintenance.tail_seconds), and lapses when
     this machine crashes. The exit code is that of the command. It works on every machine that shares the bus folder.
-
-    End it early: isrwatch maintenance --broker 3 --end
     """
     from streaming.commands.maintenance_clusters import chosen_brokers, chosen_cluster, watched_clusters
 
@@ -92,17 +90,15 @@ def maintenance(
         return
     chosen = chosen_cluster(clusters, cluster)
     brokers = chosen_brokers(chosen, broker)
+    warnings = _warnings(tables, brokers)
     _check_clock(chosen)
     if end:
         _end(folder, brokers)
     elif command:
-        held = _held(folder, brokers, settings, why=why, lasts=lasts)
-        _warn(tables, brokers)
-        raise typer.Exit(_run(held, command))
+        raise typer.Exit(_run(_held(folder, brokers, settings, why=why, lasts=lasts), command, warnings))
     else:
         _announce(folder, brokers, settings, why=why, lasts=lasts, extend=extend)
-        if not extend:
-            _warn(tables, brokers)
+        _say_all(() if extend else warnings)
 
 
 def duration(text: str, settings: Settings) -> int:
@@ -165,9 +161,10 @@ def _held(
     return HeldLease(Announcer(bus, _reason(why)), brokers, settings.maintenance, micros, _say)
 
 
-def _run(lease: HeldLease, command: Sequence[str]) -> int:
+def _run(lease: HeldLease, command: Sequence[str], warnings: Iterable[str]) -> int:
     from streaming.commands.maintenance_lease import CannotRun, run_under
 
+    _say_all(warnings)
     try:
         return run_under(lease, command)
     except CannotRun as error:
@@ -190,11 +187,11 @@ def _refuse_overlap(brokers: Sequence[BrokerState]) -> None:
             )
 
 
-def _warn(tables: Path, brokers: Sequence[BrokerState]) -> None:
+def _warnings(tables: Path, brokers: Sequence[BrokerState]) -> Iterator[str]:
+    """Look into the tables only when it is asked for the first line."""
     from streaming.commands.maintenance_advice import stop_warnings
 
-    for line in stop_warnings(tables, brokers, time.time_ns() // 1_000):
-        _say(line)
+    yield from stop_warnings(tables, brokers, time.time_ns() // 1_000)
 
 
 def _in_maintenance(one: BrokerState) -> BrokerState:
@@ -246,6 +243,11 @@ def _list(clusters: Sequence[WatchedCluster], name_or_id: str | None) -> None:
 
 def _names(brokers: Sequence[BrokerState]) -> str:
     return ("broker " if len(brokers) == 1 else "brokers ") + ", ".join(str(one.broker) for one in brokers)
+
+
+def _say_all(lines: Iterable[str]) -> None:
+    for line in lines:
+        _say(line)
 
 
 def _say(line: str) -> None:
