@@ -55,7 +55,7 @@ def test_everything_odd_is_in_quarantine_and_everything_else_is_applied(pipeline
         "the story behind the faults is applied",
         job,
     )
-    assert job.stop() == 0, job.text()[-3000:]
+    assert job.stop_group() == 0, job.text()[-3000:]
 
     reasons = [row["reason"] for row in sorted(pipeline.rows("quarantine"), key=lambda row: row["position"])]
     assert sum("not JSON" in reason for reason in reasons) == 1, reasons

@@ -69,6 +69,11 @@ class Program:
         self.process.send_signal(signal.SIGINT)
         return self.process.wait(60)
 
+    def stop_group(self) -> int:
+        """Ask the whole group for a clean end, as an init system and a closed terminal do; give the exit code."""
+        os.killpg(self.pid, signal.SIGTERM)
+        return self.process.wait(60)
+
     def wait(self, seconds: float = PATIENCE) -> int:
         return self.process.wait(seconds)
 

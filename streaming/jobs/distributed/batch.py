@@ -10,6 +10,7 @@ import time
 import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere in Spark
@@ -85,14 +86,14 @@ class DistributedReplicationBatch:
         self._opened_at = self._change_log.version()
         self._sources = self._state.sources(self._opened_at)
         # Replaced as a whole: the reporter reads it from another thread.
-        self._reported = list(self._sources.values()), self._opened_at
+        self._reported = self._sources, self._opened_at
         self._quarantined: dict[str, int] = {}  # records in quarantine, by source
         self._replaced: tuple[Change, ...] = ()  # logs that are other ones now, not committed yet
 
     @property
     def positions(self) -> dict[str, int]:
         """Position of the last applied record of each source."""
-        return {name: source.position for name, source in self._sources.items()}
+        return {source: at.position for source, at in furthest(self._sources).items()}
 
     def position(self, source: str) -> int:
         """Return the position of the last applied record of a source, -1 for none."""
@@ -100,17 +101,16 @@ class DistributedReplicationBatch:
 
     def at(self, source: str) -> LogPosition:
         """Return where the last applied record of a source stands."""
-        state = self._sources.get(source)
-        return NOWHERE if state is None else LogPosition(state.position, state.log_id)
+        return furthest(self._sources).get(source, NOWHERE)
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
         """Go back where a log is another one now; the first batch commits that."""
         before = {source: self.at(source) for source in sources}
         changed = changed_logs(before, last_common)
-        self._replaced = tuple(of_replaced_logs(self._sources.values(), changed))
+        self._replaced = tuple(of_replaced_logs(self._sources, changed))
         self._quarantine.go_back_refused(Channel.REPLICATION, {source: at.position for source, at in changed.items()})
-        after = (change.source_after for change in self._replaced if change.source_after is not None)
-        self._sources |= {state.source: state for state in after}
+        after = [change.source_after for change in self._replaced if change.source_after is not None]
+        self._sources = [*(state for state in self._sources if state.source not in changed), *after]
         return {source: before[source] for source in changed}
 
     def sources(self) -> tuple[list[SourceState], int]:
@@ -166,7 +166,7 @@ class DistributedReplicationBatch:
                 self._replaced = ()
             self._version = version
             self._sources = self._state.sources(self._version)
-            self._reported = list(self._sources.values()), self._version
+            self._reported = self._sources, self._version
             self._quarantined = refused_counts(spark, Channel.REPLICATION, self._quarantine)
         return self._version
 
@@ -224,8 +224,14 @@ class DistributedReplicationBatch:
         )
         committed = self._change_log.commit(numbered.select(*PARTITION_CHANGES.column_names()), version)
         self._sources = self._state.sources(committed)
-        self._reported = list(self._sources.values()), committed
+        self._reported = self._sources, committed
         return committed, changes
+
+
+def furthest(sources: Iterable[SourceState]) -> dict[str, LogPosition]:
+    """Return where the last applied record of each log stands: one that holds two clusters has a state for each."""
+    in_order = sorted(sources, key=attrgetter("position"))
+    return {state.source: LogPosition(state.position, state.log_id) for state in in_order}
 
 
 def schema_of(plain: Mapping[str, str]) -> StructType:

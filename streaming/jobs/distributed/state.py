@@ -64,15 +64,15 @@ class StateRows:
         self._path = directory / PARTITION_CHANGES.name
         self._tables = [DistributedTable(directory, table, policy) for table in _definitions()]
 
-    def sources(self, version: int) -> dict[str, SourceState]:
-        """Return the state of each source, read on the driver: as many rows as sources and commits."""
+    def sources(self, version: int) -> list[SourceState]:
+        """Return the state of each source of each cluster, read on the driver: as many rows as sources and commits."""
         state = ReplicationState()
         progress = ProgressTable(self._path.parent, Channel.REPLICATION)
         for source in progress.sources():
             state.put_source(source)
         changes = rows_between(self._path, progress.as_of_version, version)
         apply_changes(state, changes.filter(pc.equal(changes["subject"], Subject.SOURCE.value)))
-        return {source.source: source for source in state.sources.values()}
+        return list(state.sources.values())
 
     def at(self, spark: SparkSession, version: int) -> tuple[DataFrame, DataFrame]:
         """Return the rows of clusters, brokers and sources, which are few, and the rows of partitions."""

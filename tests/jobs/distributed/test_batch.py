@@ -11,7 +11,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import ClusterId, Micros
-from streaming.contracts.observations import DISKLESS, Channel, ConfigObserved, PartitionObserved
+from streaming.contracts.observations import DISKLESS, Channel, ConfigObserved, PartitionObserved, SourceKind
 from streaming.contracts.samples import GroupOffsetsObserved, QuorumMemberObserved, ReplicaOffsetsObserved
 from streaming.contracts.tables import QUARANTINE
 from streaming.delta.progress import ProgressTable, SourceLag
@@ -109,6 +109,35 @@ def test_both_modes_write_the_same_changes_and_each_goes_on_after_the_other(
     for table in DERIVED:
         assert rows(mixed, table) == rows(driver, table), table
     assert rows(mixed, "quarantine") == rows(driver, "quarantine")
+
+
+def test_a_log_with_two_clusters_has_a_state_for_each_and_is_read_once_in_both_modes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    first, second = Story("poll:a", SourceKind.POLL), Story("poll:a", SourceKind.POLL)
+    for story, repeats in ((first, 2), (second, 3)):
+        story.snapshot()
+        for _ in range(repeats):
+            story.later().partition()
+    first.later().partition(isr=(1, 2))
+    others = [replace(item, cluster_id=ClusterId("cluster-2")) for item in second.seen]
+    log = published([*others, *first.seen])
+    cut = len(others) + 5
+    driver = ReplicationBatch(tmp_path / "driver")
+    distributed = DistributedReplicationBatch(tmp_path / "distributed", buckets=3)
+    for rows_of_batch in (log[:cut], log[cut:]):
+        driver.apply(pa.Table.from_pylist(rows_of_batch, schema=SCHEMA))
+        distributed.apply_frame(frame(spark, rows_of_batch))
+    again = DistributedReplicationBatch(tmp_path / "distributed", buckets=3)
+
+    by_cluster = {state.cluster_id: state for state in again.sources()[0]}
+    assert sorted(by_cluster.values()) == sorted(driver.sources()[0])
+    assert {cluster_id: state.duplicates for cluster_id, state in by_cluster.items()} == {
+        "cluster-1": 2,
+        "cluster-2": 3,
+    }
+    assert by_cluster["cluster-2"].position < by_cluster["cluster-1"].position == again.position("poll:a")
+    assert again.position("poll:a") == len(log) - 1
 
 
 def test_a_writer_that_another_one_followed_stops_and_leaves_the_table_alone(
