@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
 
@@ -98,7 +99,11 @@ def events(  # noqa: PLR0913 - one parameter per option
         else:
             version = None if as_of is None else version_as_of(folder, as_of, clock)
             rows = history(folder, selection, unreadable, limit=limit or None, as_of=version)
-            output.print(rows, event_fields(clock, output.format, output.console.width), COLUMNS, event_style)
+            first = list(islice(rows, 1))
+            fields = event_fields(clock, output.format, output.console.width)
+            output.print(chain(first, rows), fields, COLUMNS, event_style)
+            if not first and output.is_for_people:
+                output.say("no recorded event matches")
     unreadable.raise_if_any()
 
 

@@ -127,6 +127,11 @@ def test_a_follower_prints_an_event_within_a_second_of_its_commit_and_ends_with_
     assert taken < SOON
 
 
+def test_of_a_topic_without_events_a_line_says_that_none_matches(tables: Path) -> None:
+    assert events(tables, "--topic", "odrers").splitlines()[-1] == "no recorded event matches"
+    assert events(tables, "--topic", "odrers", "--format", "json") == ""
+
+
 def test_a_reader_that_goes_away_ends_it_in_silence(tables: Path) -> None:
     command = f"{sys.executable} -m streaming.commands events --limit 0 --format json --tables {tables} | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
