@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +24,7 @@ from exporters.terminal.options import (
     TopicOption,
     folder_of,
 )
-from exporters.terminal.output import RowOutput, output_of, until_closed
+from exporters.terminal.output import Row, RowFormat, RowOutput, output_of, until_closed
 from exporters.terminal.time_parsing import Clock
 from exporters.terminal.unreadable import Unreadable
 from exporters.terminal.versions import as_of as version_as_of
@@ -98,13 +99,16 @@ def events(  # noqa: PLR0913 - one parameter per option
             _follow(folder, selection, limit or None, output)
         else:
             version = None if as_of is None else version_as_of(folder, as_of, clock)
-            rows = history(folder, selection, unreadable, limit=limit or None, as_of=version)
-            first = list(islice(rows, 1))
-            fields = event_fields(clock, output.format, output.console.width)
-            output.print(chain(first, rows), fields, COLUMNS, event_style)
-            if not first and output.is_for_people:
-                output.say("no recorded event matches")
+            _print(history(folder, selection, unreadable, limit=limit or None, as_of=version), output)
     unreadable.raise_if_any()
+
+
+def _print(rows: Iterator[Row], output: RowOutput) -> None:
+    first = list(islice(rows, 1))
+    fields = event_fields(output.clock, output.format, output.console.width)
+    output.print(chain(first, rows), fields, COLUMNS, event_style)
+    if not first and output.format is RowFormat.TABLE:
+        output.say("no recorded event matches")
 
 
 def _follow(folder: Path, selection: EventFilter, limit: int | None, output: RowOutput) -> None:
