@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from streaming.changes.incident import Incident
 
 _MICROS: Final = 1_000_000
+_TOPICS_LISTED: Final = 3
 _HARMLESS: Final = PLANNED_CLASSES | {IncidentClass.CONTROLLER_FAILOVER}
 
 
@@ -57,17 +58,22 @@ def _consequence(incident: Incident, kind: IncidentClass) -> str:
     parts: list[str] = []
     if incident.leaderless:
         can = "cannot be" if offline.now else "could not be"
-        parts.append(f"partitions of {_topics(incident.leaderless)} {can} written or read")
+        parts.append(f"partitions of {_topics(incident, incident.leaderless)} {can} written or read")
     if incident.refused:
-        parts.append(f"acks=all writers of {_topics(incident.refused)} {'fail' if under_min_isr.now else 'failed'}")
+        fail = "fail" if under_min_isr.now else "failed"
+        parts.append(f"acks=all writers of {_topics(incident, incident.refused)} {fail}")
     if incident.counts["unclean_elections"]:
         parts.append("acknowledged records may be lost")
     is_over = "no write was refused" if not incident.held else "writes go on with fewer copies"
     return ", ".join(parts) or is_over
 
 
-def _topics(topic_ids: set[str]) -> str:
-    return "1 topic" if len(topic_ids) == 1 else f"{len(topic_ids)} topics"
+def _topics(incident: Incident, topic_ids: set[str]) -> str:
+    """Name few topics; of many say how many, and name the first."""
+    names = sorted({incident.topics.get(topic_id, topic_id) for topic_id in topic_ids})
+    if len(names) > _TOPICS_LISTED:
+        return f"{len(names)} topics ({', '.join(names[:_TOPICS_LISTED])}, …)"
+    return f"topic {names[0]}" if len(names) == 1 else f"topics {', '.join(names[:-1])} and {names[-1]}"
 
 
 def _next_step(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:

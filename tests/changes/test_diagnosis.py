@@ -341,8 +341,8 @@ def test_severity_consequence_and_next_step_say_what_clients_notice() -> None:
         ("info", "clients notice nothing", "start broker 1 again before any other broker is stopped")
     ]
     assert told(lost) == [("warning", "writes go on with fewer copies", start)]
-    assert told(refused) == [("critical", "acks=all writers of 1 topic fail", start)]
-    assert told(leaderless)[0][:2] == ("critical", "partitions of 1 topic cannot be written or read")
+    assert told(refused) == [("critical", "acks=all writers of topic orders fail", start)]
+    assert told(leaderless)[0][:2] == ("critical", "partitions of topic orders cannot be written or read")
 
 
 def test_the_times_of_incidents_are_those_that_the_cluster_reports() -> None:

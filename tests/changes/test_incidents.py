@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -264,8 +265,34 @@ def test_the_sentence_says_what_a_person_must_know() -> None:
     (summary,) = (row["summary"] for row in table.values())
     assert summary == (
         "brokers 2 and 3 were lost: up to 12 partitions under-replicated (36.9 s in all), up to 6 under min ISR "
-        "(17.6 s in all); acks=all writers of 1 topic failed; recovered"
+        "(17.6 s in all); acks=all writers of topic payments failed; recovered"
     )
+
+
+@pytest.mark.parametrize(
+    ("topics", "said"),
+    [
+        (("b",), "topic b"),
+        (("b", "a"), "topics a and b"),
+        (("c", "b", "a"), "topics a, b and c"),
+        (("d", "c", "b", "a"), "4 topics (a, b, c, …)"),
+    ],
+)
+def test_the_consequence_names_up_to_three_topics(topics: tuple[str, ...], said: str) -> None:
+    story = Story()
+    story.snapshot()
+    alive = {"replicas": (1,), "isr": (1,), "cause": Cause.CREATED}
+    dead = {"replicas": (1,), "leader": -1, "isr": (1,), "partition_epoch": 1, "cause": Cause.FENCED}
+    for fields in (alive, dead):
+        story.later()
+        for topic in topics:
+            observed = story.partition(**fields, evidence=Evidence.PROVEN)
+            story.seen[-1] = replace(observed, topic_id=f"id-{topic}", topic=topic)
+    story.broker(1, fenced=True)
+
+    rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
+    (incident,) = table_of([rows], IncidentGaps()).values()
+    assert f"partitions of {said} cannot be written or read" in incident["consequence"]
 
 
 def test_what_to_do_first_is_said_until_it_is_done() -> None:

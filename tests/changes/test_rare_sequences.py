@@ -303,7 +303,7 @@ def test_a_topic_that_is_created_while_a_broker_is_down_is_part_of_its_loss(stor
 
     assert only(state).is_under_min_isr
     assert (incident["incident_class"], incident["closed_at"]) == ("broker_loss", None)
-    assert "acks=all writers of 2 topics fail" in incident["consequence"]
+    assert "acks=all writers of topic orders fail" in incident["consequence"]
 
 
 @pytest.mark.parametrize("source", [SourceKind.METADATA_LOG, SourceKind.POLL])
