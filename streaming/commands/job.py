@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from streaming import settings as configuration
+from streaming.contracts.observations import Channel
 from streaming.delta.maintenance import RetentionPolicy
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def _run_alone(settings: JobSettings, places: Places) -> None:
 
 
 def _run(settings: JobSettings, places: Places) -> None:
+    from streaming.bus.directory import DirectoryReader
     from streaming.jobs.application import Application
     from streaming.jobs.session import build_session, end_session
     from streaming.runtime.jars import DELTA, jar_paths
@@ -101,6 +103,10 @@ def _run(settings: JobSettings, places: Places) -> None:
     application.start(spark)
     names = ", ".join(query.name for query in application.queries)
     _say(f"running {names}; tables in {places.tables}; Ctrl-C stops it cleanly")
+    if not DirectoryReader(places.bus).logs(Channel.REPLICATION):
+        _say(
+            f"nothing was published to the bus {places.bus} yet: waiting for isrwatch collect, which must name it, too"
+        )
     application.wait(_say)
     end_session(spark)
 

@@ -37,10 +37,11 @@ def test_ctrl_c_while_spark_starts_ends_it_cleanly_and_leaves_nothing(pipeline: 
     assert "Traceback" not in job.text()
 
 
-def test_a_job_uses_the_archive_of_sparks_classes(pipeline: Pipeline) -> None:
+def test_a_job_uses_the_archive_of_sparks_classes_and_says_that_its_bus_is_empty(pipeline: Pipeline) -> None:
     archive = spark_classes.archive()
     job = pipeline.job()
 
+    pipeline.eventually(lambda: "waiting for isrwatch collect" in job.text(), "it says that the bus is empty", job)
     assert str(archive) in Path(f"/proc/{job.jvm()}/maps").read_text()
 
 
