@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streaming.changes.configured_times import ConfiguredTimes
+from streaming.changes.incident_signals import BASELINE
 from streaming.changes.maintenance import Lease, decode_leases
+from streaming.changes.primary_source import may_be_primary
 from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.observations import SourceKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,8 +31,14 @@ class ClusterContext:
     in_sync: Counter[tuple[int, int]] = field(default_factory=Counter)
     """(leader, follower in its ISR) to the number of partitions."""
     controller: int = NO_LEADER
+    authority: str = SourceKind.NONE
+    """Kind of the primary source."""
     leases: dict[int, tuple[Lease, ...]] = field(default_factory=dict)
     """Of brokers for which planned work was announced."""
+
+    def moves_time(self, row: ChangeRow) -> bool:
+        """Return whether a row says how late it is: one of the primary source, which others may be far ahead of."""
+        return row.subject != BASELINE and may_be_primary(row.authority, self.authority)
 
     def add_in_sync(self, in_sync: Iterable[tuple[int, int, int]]) -> None:
         """Count partitions of which there is no single row: leader, follower in its ISR, how many."""
@@ -83,7 +92,7 @@ class ClusterContext:
 
     def cluster(self, row: ChangeRow) -> None:
         """Follow a step of the cluster."""
-        self.controller = row.controller
+        self.controller, self.authority = row.controller, row.primary
         self.times = self.times.configured(row.lag_millis, row.session_millis)
 
     def follows_others(self, follower: int, leader: int) -> bool:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from streaming.contracts.events import Cause, EventKind
 from streaming.contracts.identifiers import NO_LEADER, BrokerId
+from streaming.contracts.observations import SourceKind
 
 
 class Family(StrEnum):
@@ -53,8 +54,8 @@ class ChangeRow(NamedTuple):
     a later record proves to be a clean stop; ``unobserved``: for how long nobody has observed its cluster, so far;
     ``gap``: for how long nobody observed this partition directly before, both in microseconds. Of a broker: its events,
     its rack, whether it is registered and not fenced, and the leases of planned work on it. Of a cluster: its
-    controller. Of a source: its time alone. Of the partitions of a first full report together (subject ``BASELINE``):
-    leader, follower in its ISR, and how often.
+    controller, and the kind of its primary source. Of a source: its time alone. Of first states of partitions together
+    (subject ``BASELINE``): leader, follower in its ISR, and how often.
     """
 
     version: int
@@ -94,6 +95,8 @@ class ChangeRow(NamedTuple):
     session_millis: int = 0
     in_sync: tuple[tuple[int, int, int], ...] = ()
     leases: str = ""
+    authority: str = SourceKind.METADATA_LOG
+    primary: str = SourceKind.METADATA_LOG
 
     @property
     def gone(self) -> tuple[BrokerId, ...]:

@@ -10,7 +10,7 @@ Rows of a cluster are one incident by the brokers they blame and the partitions 
 An incident stays open while a partition is degraded because of it, and then for a gap without changes: one minute, 15
 minutes for a rolling restart. After that it is remembered for the longer gap, because a second broker's restart may
 show that it was the first turn of a rolling restart. What touched no partition is no incident. Only the times of rows
-count, so how rows are cut into batches changes nothing.
+of the primary source count, so how rows are cut into batches changes nothing, and how far other sources are ahead.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class IncidentFold:
         self._incidents.changed = {}
         for row in rows:
             context = self.contexts[row.cluster_id]
-            self._incidents.pass_time(row, context.times, context.held(row.time))
+            if context.moves_time(row):
+                self._incidents.pass_time(row, context.times, context.held(row.time))
             self._follow(row)
             _STEPS.get(row.subject, _nothing)(self, row)
         return list(self._incidents.changed.values())

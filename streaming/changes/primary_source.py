@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streaming.contracts.state import ClusterState, SourceState
 
 SILENCE: Final = Micros(60_000_000)
-_RANK: Final = {SourceKind.NONE: 0, SourceKind.POLL: 1, SourceKind.METADATA_LOG: 2}
+_RANK: Final[dict[str, int]] = {SourceKind.NONE: 0, SourceKind.POLL: 1, SourceKind.METADATA_LOG: 2}
 
 
 def may_order(cluster: ClusterState, observed: Observation) -> bool:
@@ -35,11 +35,16 @@ def may_order(cluster: ClusterState, observed: Observation) -> bool:
     """
     if observed.authority is SourceKind.NONE or is_of_replaced_log(cluster, observed):
         return False
-    if _RANK[observed.authority] >= _RANK[cluster.authority]:
+    if may_be_primary(observed.authority, cluster.authority):
         return True
     watermark = cluster.authority_watermark
     is_silent = watermark is None or observed.occurred_not_after - watermark > SILENCE
     return is_silent and isinstance(observed, SnapshotBegin)
+
+
+def may_be_primary(kind: str, primary: str) -> bool:
+    """Return whether a kind of source orders a cluster at once where another kind did, or none."""
+    return kind != SourceKind.NONE and _RANK[kind] >= _RANK[primary]
 
 
 def is_of_replaced_log(cluster: ClusterState, observed: Observation) -> bool:

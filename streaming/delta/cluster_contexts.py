@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from streaming.changes.cluster_context import ClusterContext
 from streaming.contracts.identifiers import NO_LEADER
+from streaming.contracts.observations import SourceKind
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_STATE_TABLE
 from streaming.delta.incident_rows import in_sync_of
 from streaming.delta.queries import query, quoted
@@ -29,9 +30,10 @@ def read_contexts(directory: Path) -> dict[str, ClusterContext]:
     """Read the context of every cluster by its id; a table that is not there yet adds nothing."""
     contexts: dict[str, ClusterContext] = {}
     times = ("replica_lag_time_max_ms", "broker_session_timeout_ms")
-    for row in _rows(directory, CLUSTER_STATE_TABLE, ("cluster_id", "controller", *times)):
+    for row in _rows(directory, CLUSTER_STATE_TABLE, ("cluster_id", "controller", "authority", *times)):
         context = contexts.setdefault(row["cluster_id"], ClusterContext())
         context.controller = NO_LEADER if row["controller"] is None else row["controller"]
+        context.authority = row["authority"] or SourceKind.NONE
         context.times = context.times.configured(*(row.get(name) for name in times))
     of_broker = ("cluster_id", "broker", "rack", "is_registered", "is_fenced", "is_shutting_down", "maintenance_leases")
     for row in _rows(directory, BROKER_STATE_TABLE, of_broker):

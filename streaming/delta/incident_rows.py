@@ -6,7 +6,7 @@ Columns are taken out of the nested rows in Arrow, because a storm of a hundred 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import accumulate, pairwise, repeat
+from itertools import accumulate, islice, pairwise, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -36,7 +36,7 @@ _FLAGS: Final = ("is_under_replicated", "is_under_min_isr", "is_offline", "is_de
 
 
 def rows_of(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
-    """Read the rows that one version added, in order; of baselines of partitions one row per cluster comes first.
+    """Read the rows that one version added, in order; of first states of partitions in a row, one per cluster.
 
     Args:
         changes: rows as in ``partition_changes``.
@@ -44,12 +44,25 @@ def rows_of(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
     """
     is_source = pc.equal(changes["subject"], Subject.SOURCE)
     is_bystander = pc.and_(is_source, pc.equal(changes["authority"], SourceKind.NONE))
-    is_first = pc.and_(changes["is_baseline"], pc.equal(changes["subject"], Subject.PARTITION))
-    is_left_out = pc.or_(is_bystander, _is_of_diskless(changes))
-    fresh = changes.filter(pc.invert(pc.or_(is_first, is_left_out))).combine_chunks()
-    columns = {"version": [version] * fresh.num_rows, "in_sync": repeat((), fresh.num_rows), **_columns(fresh)}
-    yield from _baselines(changes.filter(is_first), version)
-    yield from map(ChangeRow._make, zip(*(columns[name] for name in ChangeRow._fields), strict=True))
+    is_baseline = pc.and_(changes["is_baseline"], pc.equal(changes["subject"], Subject.PARTITION))
+    is_first = pc.and_(is_baseline, pc.is_null(changes["before"]))
+    is_left_out = pc.or_(pc.or_(is_bystander, _is_of_diskless(changes)), _is_harmless_minimum(changes, is_baseline))
+    is_single = pc.invert(pc.or_(is_first, is_left_out)).combine_chunks()
+    single = changes.filter(is_single).combine_chunks()
+    columns = {"version": [version] * single.num_rows, "in_sync": repeat((), single.num_rows), **_columns(single)}
+    rows = map(ChangeRow._make, zip(*(columns[name] for name in ChangeRow._fields), strict=True))
+    read = 0
+    for place, baseline in _baselines(changes, is_first.combine_chunks(), is_single, version):
+        yield from islice(rows, place - read)
+        read = place
+        yield baseline
+    yield from rows
+
+
+def _is_harmless_minimum(changes: pa.Table, is_baseline: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return, per row, whether it says the first minimum of a partition, which is not under it: nothing to follow."""
+    is_under_min_isr = pc.fill_null(_struct(changes["after"])("is_under_min_isr"), False)
+    return pc.and_(pc.and_(is_baseline, pc.is_valid(changes["before"])), pc.invert(is_under_min_isr))
 
 
 def _is_of_diskless(changes: pa.Table) -> pa.Array:
@@ -58,28 +71,33 @@ def _is_of_diskless(changes: pa.Table) -> pa.Array:
     return pc.and_(pc.fill_null(before, True), pc.fill_null(after, False))
 
 
-def _baselines(changes: pa.Table, version: int) -> Iterator[ChangeRow]:
-    if not changes.num_rows:
+def _baselines(
+    changes: pa.Table, is_first: pa.Array, is_single: pa.Array, version: int
+) -> Iterator[tuple[int, ChangeRow]]:
+    """Yield one row per run of first states of a cluster, with the number of single rows before it."""
+    firsts = changes.filter(is_first).combine_chunks()
+    if not firsts.num_rows:
         return
-    after = _struct(changes["after"])
-    isr = _isr(after)
-    clusters = {key: (name, time) for key, name, time in zip(
-        changes["cluster_id"].to_pylist(), changes["cluster"].to_pylist(),
-        changes["occurred_not_after"].cast(pa.int64()).to_pylist(), strict=True,
-    )}  # fmt: skip
-    for key, in_sync in in_sync_of(changes["cluster_id"].combine_chunks(), after("leader"), isr).items():
-        name, time = clusters[key]
-        yield ChangeRow(version, key, name, BASELINE, time, time, in_sync=in_sync)
+    places = pc.cumulative_sum(is_single.cast(pa.int64())).filter(is_first)
+    cluster_ids, after = firsts["cluster_id"].combine_chunks(), _struct(firsts["after"])
+    steps = (pc.pairwise_diff(column) for column in (places, cluster_ids.dictionary_encode().indices))
+    is_begin = pc.or_(*(pc.fill_null(pc.not_equal(step, 0), True) for step in steps))
+    begins, runs = pc.indices_nonzero(is_begin), pc.cumulative_sum(is_begin.cast(pa.int64()))
+    times = firsts["occurred_not_after"].cast(pa.int64())
+    for run, in_sync in sorted(in_sync_of(runs, after("leader"), _isr(after)).items()):
+        begin = begins[run - 1].as_py()
+        key, name, time = (column[begin].as_py() for column in (cluster_ids, firsts["cluster"], times))
+        yield places[begin].as_py(), ChangeRow(version, key, name, BASELINE, time, time, in_sync=in_sync)
 
 
-def in_sync_of(cluster_ids: pa.Array, leaders: pa.Array, isrs: pa.Array) -> dict[str, tuple[tuple[int, int, int], ...]]:
-    """Count partitions by cluster, leader and follower in the ISR."""
+def in_sync_of(keys: pa.Array, leaders: pa.Array, isrs: pa.Array) -> dict[Any, tuple[tuple[int, int, int], ...]]:
+    """Count partitions by a key, leader and follower in the ISR."""
     place = pc.list_parent_indices(isrs)
-    columns = [cluster_ids.take(place), leaders.take(place), pc.list_flatten(isrs)]
-    pairs = pa.table(columns, ["cluster_id", "leader", "follower"]).group_by(["cluster_id", "leader", "follower"])
-    counted: dict[str, list[tuple[int, int, int]]] = {}
+    columns = [keys.take(place), leaders.take(place), pc.list_flatten(isrs)]
+    pairs = pa.table(columns, ["key", "leader", "follower"]).group_by(["key", "leader", "follower"])
+    counted: dict[Any, list[tuple[int, int, int]]] = {}
     for row in pairs.aggregate([([], "count_all")]).to_pylist():
-        counted.setdefault(row["cluster_id"], []).append((row["leader"], row["follower"], row["count_all"]))
+        counted.setdefault(row["key"], []).append((row["leader"], row["follower"], row["count_all"]))
     return {key: tuple(sorted(in_sync)) for key, in_sync in counted.items()}
 
 
@@ -119,6 +137,8 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "leases": _filled(broker("maintenance_leases"), ""),
         "lag_millis": _filled(cluster("replica_lag_time_max_ms"), 0),
         "session_millis": _filled(cluster("broker_session_timeout_ms"), 0),
+        "authority": _filled(changes["authority"], SourceKind.NONE.value),
+        "primary": _filled(cluster("authority"), SourceKind.NONE.value),
     }
 
 
