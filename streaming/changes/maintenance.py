@@ -103,7 +103,8 @@ def announce(
 def lapse(before: BrokerState, watermark: Micros) -> tuple[BrokerState, Micros, list[MaintenanceEvent]] | None:
     """Close the leases that the watermark has passed.
 
-    Work overran if the broker is down and no other lease holds: then it is not planned any more.
+    Work overran if the broker is down and no other lease held on: it is not planned any more, until a later lease.
+    Records of other leases may have been applied before the watermark came so far.
 
     Returns:
         the broker after it, when the last of them lapsed and the events; None if none lapsed.
@@ -112,14 +113,21 @@ def lapse(before: BrokerState, watermark: Micros) -> tuple[BrokerState, Micros, 
     over = [lease for lease in leases.values() if lease.is_open and lease.until < watermark]
     if not over:
         return None
-    leases |= {lease.lease: lease._replace(is_open=False) for lease in over}
+    overran = [lease for lease in over if is_down(before) and not _is_followed(lease, leases.values())]
+    at = max((lease.until for lease in overran), default=None)
+    closed = {lease.lease: lease._replace(is_open=False) for lease in over}
+    after = _with_leases(before, leases | closed, watermark)
+    if at is not None and not any(lease.since > at for lease in leases.values()):
+        after = after._replace(maintenance_overran_at=at)
+    kinds = (EventKind.MAINTENANCE_OVERRAN if lease in overran else EventKind.MAINTENANCE_LAPSED for lease in over)
+    texts = (f"{lease.why}; until {utc_text(lease.until)}" for lease in over)
     last = max(lease.until for lease in over)
-    is_overrun = is_down(before) and not any(lease.is_open for lease in leases.values())
-    after = _with_leases(before, leases, watermark)
-    if is_overrun:
-        after = after._replace(maintenance_overran_at=last)
-    kind = EventKind.MAINTENANCE_OVERRAN if is_overrun else EventKind.MAINTENANCE_LAPSED
-    return after, last, [(kind, before.broker, f"{lease.why}; until {utc_text(lease.until)}") for lease in over]
+    return after, last, [(kind, before.broker, text) for kind, text in zip(kinds, texts, strict=True)]
+
+
+def _is_followed(lease: Lease, leases: Iterable[Lease]) -> bool:
+    """Return whether another lease held when one lapsed, and for longer; it may be over by now."""
+    return any(other.since <= lease.until < other.end for other in leases)
 
 
 def is_down(broker: BrokerState) -> bool:

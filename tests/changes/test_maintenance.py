@@ -236,6 +236,30 @@ def test_work_overran_only_when_no_other_lease_holds(story: Story, desk: Announc
     assert kinds(changes) == ["began", "began", "lapsed", "overran"]
 
 
+@pytest.mark.parametrize("order", ["as it happened", "announcements first", "all in one look"])
+@pytest.mark.parametrize(
+    ("second", "overran"),
+    [((80, 1_000), []), ((150, 1_000), ["one"]), ((80, 200), ["two"]), ((80, 100), ["one", "two"])],
+)
+def test_whether_work_overran_depends_on_the_leases_of_that_time_and_on_no_order_of_the_sources(
+    story: Story, desk: Announcer, order: str, second: tuple[int, int], overran: list[str]
+) -> None:
+    story.snapshot([{}])
+    story.later(20).broker(3, fenced=True)
+    fenced = len(story.seen)
+    beats(story, *((900,) if order == "all in one look" else range(60, 901, 5)))
+    desk.lease(10, 100, "one", why="one")
+    desk.lease(*second, "two", why="two")
+    if second[1] > 400:
+        desk.end(400, "two", why="two")
+    ahead = [*story.seen[:fenced], *desk.seen, *story.seen[fenced:]]
+
+    state, changes = played(merged(story.seen, desk.seen) if order == "as it happened" else ahead)
+    said = [event for change in changes for event in change.events if event.event is EventKind.MAINTENANCE_OVERRAN]
+    assert [(event.detail or "").split(";")[0] for event in said] == overran
+    assert (broker_of(state).maintenance_overran_at is not None) == ("two" in overran), "the second is the last one"
+
+
 def test_a_lease_of_a_broker_that_nobody_reported_is_dropped(story: Story, desk: Announcer) -> None:
     story.snapshot()
     dropped = desk.lease(10, 60, broker=9)
