@@ -91,6 +91,11 @@ def began_with_lag(incident: Incident, lost: frozenset[int], moment: int, times:
     )
 
 
+def _may_be_a_turn_of(incident: Incident) -> bool:
+    """Return whether a clean stop may be a further turn of an incident: a stop that did harm is over with the harm."""
+    return incident.base is Family.PLANNED and not (incident.is_recovered and incident.harmed_by & incident.planned)
+
+
 def continued_incident(
     family: Family, reporter: int | None, incidents: Sequence[Incident], row: ChangeRow, times: ConfiguredTimes
 ) -> Incident | None:
@@ -106,7 +111,7 @@ def continued_incident(
     key = (row.topic_id, row.partition)
     open_ones = [incident for incident in reversed(incidents) if incident.closed_at is None]
     if family is Family.PLANNED:
-        return next((incident for incident in reversed(incidents) if incident.base is Family.PLANNED), None)
+        return next((incident for incident in reversed(incidents) if _may_be_a_turn_of(incident)), None)
     if family is Family.UNCLEAN:
         return next((incident for incident in open_ones if key in incident.held), None)
     if family is Family.LOSS:

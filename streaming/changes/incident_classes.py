@@ -101,7 +101,7 @@ def _suspects(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -
     away = incident.lost | incident.planned
     if kind is IncidentClass.UNCLEAN_ELECTION:
         away = incident.unclean_left or away
-    return tuple(sorted(incident.planned if kind is IncidentClass.UNSAFE_SHUTDOWN else away))
+    return tuple(sorted(incident.harmed_by & incident.planned if kind is IncidentClass.UNSAFE_SHUTDOWN else away))
 
 
 def _lag_suspects(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -> tuple[int, ...]:

@@ -81,6 +81,12 @@ def _next_step(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...
         is_loss = kind is IncidentClass.UNCLEAN_ELECTION
         why = "find out which records are missing, and why" if is_loss else "find out why, before it comes again"
         return "nothing to do" if kind in _HARMLESS else why
+    if kind in _AWAY and suspects:
+        away = tuple(broker for broker in suspects if incident.down_now(broker) is not None)
+        if not away:
+            has = "has" if len(suspects) == 1 else "have"
+            return f"wait until {_brokers(suspects)} {has} caught up, and stop no other broker meanwhile"
+        suspects = away
     if kind is IncidentClass.BROKER_LOSS and not incident.lost:
         return f"find out why {_brokers(suspects)} did not come back, and stop no other broker meanwhile"
     if _is_between(incident, kind, suspects):
@@ -94,6 +100,13 @@ def _is_between(incident: Incident, kind: IncidentClass, suspects: tuple[int, ..
     return kind is IncidentClass.NETWORK_SPLIT and all({*pair} <= {*suspects} for pair in reports)
 
 
+_AWAY: Final = frozenset({
+    IncidentClass.BROKER_LOSS,
+    IncidentClass.RACK_LOSS,
+    IncidentClass.CONTROLLED_SHUTDOWN,
+    IncidentClass.UNSAFE_SHUTDOWN,
+})  # fmt: skip
+"""Classes in which brokers are to be started again, until they are up."""
 _NEXT: Final = {
     IncidentClass.BROKER_LOSS: "start {brokers} again, and stop no other broker meanwhile",
     IncidentClass.RACK_LOSS: "check power and network of rack {rack}, then start its brokers",

@@ -126,3 +126,38 @@ def test_a_long_work_is_not_overdue_while_its_lease_holds() -> None:
     rows = played(crash(3, 30, 1_500), 1_600, [(20, 1_590, 3)], partitions=3)
 
     assert named(rows) == [("controlled_shutdown", [3])]
+
+
+def test_a_safe_stop_after_one_that_did_harm_is_an_incident_of_its_own() -> None:
+    faults: list[Fault] = [
+        (10, "kill", {"broker": 1}),
+        (20, "stop", {"broker": 2}),
+        (40, "start", {"broker": 2}),
+        (50, "start", {"broker": 1}),
+        (150, "stop", {"broker": 3}),
+        (180, "start", {"broker": 3}),
+    ]
+    rows = played(faults, 260, [(140, 400, 3)], partitions=3)
+    found = [row for row in table_of([rows], IncidentGaps()).values() if not row["merged_into"]]
+    assert {row["incident_class"]: [suspect["broker"] for suspect in row["suspects"]] for row in found} == {
+        "broker_loss": [1],
+        "unsafe_shutdown": [2],
+        "controlled_shutdown": [3],
+    }
+
+
+def test_only_who_is_still_down_is_to_be_started() -> None:
+    faults: list[Fault] = [(10, "stop", {"broker": 1}), (20, "stop", {"broker": 2}), (40, "start", {"broker": 2})]
+    every = played([*faults, (200, "start", {"broker": 1})], 260, [], partitions=6, replication_factor=3)
+
+    def reported(until: int) -> list[tuple[str, list[int], str]]:
+        rows = [row for row in every if row.time < START + until * SECOND]
+        return [
+            (row["incident_class"], [suspect["broker"] for suspect in row["suspects"]], row["next_step"])
+            for row in table_of([rows], IncidentGaps()).values()
+        ]
+
+    assert reported(30) == [
+        ("unsafe_shutdown", [1, 2], "start brokers 1 and 2 again, and stop only what is safe to stop")
+    ]
+    assert reported(60) == [("unsafe_shutdown", [1, 2], "start broker 1 again, and stop only what is safe to stop")]
