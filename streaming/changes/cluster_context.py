@@ -10,6 +10,7 @@ from streaming.changes.configured_times import ConfiguredTimes
 from streaming.changes.incident_signals import BASELINE
 from streaming.changes.maintenance import Lease, decode_leases
 from streaming.changes.primary_source import may_be_primary
+from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.observations import SourceKind
 
@@ -45,12 +46,23 @@ class ClusterContext:
         for leader, follower, count in in_sync:
             self.in_sync[leader, follower] += count
 
-    def partition(self, row: ChangeRow) -> None:
-        """Follow a step of a partition."""
+    def follow(self, row: ChangeRow) -> None:
+        """Follow a row, of whatever it is."""
+        if row.subject in (BASELINE, Subject.PARTITION):
+            self.count(row, 1)
+        elif row.subject == Subject.BROKER:
+            self.broker(row)
+        elif row.subject == Subject.CLUSTER:
+            self.cluster(row)
+
+    def count(self, row: ChangeRow, sign: int) -> None:
+        """Count who is in sync by a step of a partition, or first states of several: 1; -1 takes it back."""
+        for leader, follower, count in row.in_sync:
+            self.in_sync[leader, follower] += sign * count
         for follower in row.isr_before:
-            self.in_sync[row.leader_before, follower] -= 1
+            self.in_sync[row.leader_before, follower] -= sign
         for follower in () if row.is_deleted else row.isr:
-            self.in_sync[row.leader, follower] += 1
+            self.in_sync[row.leader, follower] += sign
 
     def broker(self, row: ChangeRow) -> None:
         """Follow a step of a broker."""
@@ -66,6 +78,13 @@ class ClusterContext:
         else:
             self.up.discard(broker)
             self.down[broker] = is_shutting_down
+
+    def forget(self, broker: int) -> None:
+        """Forget a broker that did not exist yet."""
+        self.racks.pop(broker, None)
+        self.up.discard(broker)
+        self.down.pop(broker, None)
+        self.leases.pop(broker, None)
 
     def is_down(self, broker: int) -> bool:
         """Return whether a broker is known to be fenced, or not registered."""
@@ -93,7 +112,7 @@ class ClusterContext:
     def cluster(self, row: ChangeRow) -> None:
         """Follow a step of the cluster."""
         self.controller, self.authority = row.controller, row.primary
-        self.times = self.times.configured(row.lag_millis, row.session_millis)
+        self.times = ConfiguredTimes().configured(row.lag_millis, row.session_millis)
 
     def follows_others(self, follower: int, leader: int) -> bool:
         """Return whether a broker is in the ISR of partitions that yet another broker leads."""

@@ -26,7 +26,7 @@ from streaming.changes.incident_bounds import (
     incident_blaming,
     was_controller,
 )
-from streaming.changes.incident_signals import BASELINE, FAMILY_OF, HARM, UNRELATED, ChangeRow, Family
+from streaming.changes.incident_signals import FAMILY_OF, HARM, UNRELATED, ChangeRow, Family
 from streaming.changes.planned_work import announced, end_of_broker, trouble_of
 from streaming.changes.remembered_incidents import RememberedIncidents
 from streaming.changes.suspects import removal_suspects
@@ -68,7 +68,8 @@ class IncidentFold:
             context = self.contexts[row.cluster_id]
             if context.moves_time(row):
                 self._incidents.pass_time(row, context.times, context.held(row.time))
-            self._follow(row)
+            if row.subject != Subject.CLUSTER:  # an incident names the controller before
+                context.follow(row)
             _STEPS.get(row.subject, _nothing)(self, row)
         return list(self._incidents.changed.values())
 
@@ -79,15 +80,6 @@ class IncidentFold:
     def times(self, cluster_id: str) -> ConfiguredTimes:
         """Return the configured times of a cluster."""
         return self.contexts[cluster_id].times
-
-    def _follow(self, row: ChangeRow) -> None:
-        context = self.contexts[row.cluster_id]
-        if row.subject == BASELINE:
-            context.add_in_sync(row.in_sync)
-        elif row.subject == Subject.PARTITION:
-            context.partition(row)
-        elif row.subject == Subject.BROKER:
-            context.broker(row)
 
     # ------------------------------------------------------------------ rows
 
@@ -247,7 +239,7 @@ class IncidentFold:
             incident = self._incidents.open_standalone(Family.CONTROLLER, row)
             incident.controllers.add(abs(context.controller))  # the model's have negative addresses
             self._incidents.record(incident, row)
-        context.cluster(row)
+        context.follow(row)
 
     # ------------------------------------------------------------------ which incident
 

@@ -1,68 +1,132 @@
-"""What incidents need of each cluster beside its changes, from the state tables: a start reads no older change.
+"""What incidents need of each cluster beside its changes, as it was after a version, from the state tables.
 
-The state tables may be a few versions before or behind the table of incidents; who follows whom, and in which rack a
-broker is, changes seldom, and every later change is applied.
+Each state table may be some versions behind the table of incidents or ahead of it, as a kill left them. The change log
+has what lies between: it is applied, or taken back. Of a broker or a cluster that has changed since, the newest row up
+to that version says what it was.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 
 from streaming.changes.cluster_context import ClusterContext
+from streaming.changes.incident_signals import BASELINE
+from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.observations import SourceKind
-from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_STATE_TABLE
-from streaming.delta.incident_rows import in_sync_of
-from streaming.delta.queries import query, quoted
+from streaming.contracts.tables import (
+    BROKER_STATE_TABLE,
+    CLUSTER_STATE_TABLE,
+    PARTITION_CHANGES,
+    PARTITION_STATE_TABLE,
+)
+from streaming.delta.change_reader import ChangeReader
+from streaming.delta.history import unread_upto
+from streaming.delta.incident_rows import in_sync_of, rows_of
+from streaming.delta.queries import open_ours, query, quoted, select
+from streaming.delta.state_reader import as_of_version
 from streaming.delta.storage import open_table
+from streaming.delta.table_log import BEFORE_FIRST
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
 
-    from streaming.contracts.columns import Table
+_Subject = tuple[str, int | None]
+"""Id of a cluster, and of a broker; None for the cluster itself."""
+_TIMES: Final = ("replica_lag_time_max_ms", "broker_session_timeout_ms")
+_TABLE_OF: Final = {
+    Subject.CLUSTER: CLUSTER_STATE_TABLE,
+    Subject.BROKER: BROKER_STATE_TABLE,
+    Subject.PARTITION: PARTITION_STATE_TABLE,
+}
+_COLUMNS_OF: Final = {
+    Subject.CLUSTER: ("cluster_id", "controller", "authority", *_TIMES),
+    Subject.BROKER: (
+        "cluster_id", "broker", "rack", "is_registered", "is_fenced", "is_shutting_down", "maintenance_leases",
+    ),
+    Subject.PARTITION: ("cluster_id", "leader", "isr", "is_deleted", "is_diskless"),
+}  # fmt: skip
 
 
-def read_contexts(directory: Path) -> dict[str, ClusterContext]:
-    """Read the context of every cluster by its id; a table that is not there yet adds nothing."""
-    contexts: dict[str, ClusterContext] = {}
-    times = ("replica_lag_time_max_ms", "broker_session_timeout_ms")
-    for row in _rows(directory, CLUSTER_STATE_TABLE, ("cluster_id", "controller", "authority", *times)):
-        context = contexts.setdefault(row["cluster_id"], ClusterContext())
-        context.controller = NO_LEADER if row["controller"] is None else row["controller"]
-        context.authority = row["authority"] or SourceKind.NONE
-        context.times = context.times.configured(*(row.get(name) for name in times))
-    of_broker = ("cluster_id", "broker", "rack", "is_registered", "is_fenced", "is_shutting_down", "maintenance_leases")
-    for row in _rows(directory, BROKER_STATE_TABLE, of_broker):
-        context = contexts.setdefault(row["cluster_id"], ClusterContext())
-        context.racks[row["broker"]] = row["rack"] or ""
-        is_up = bool(row["is_registered"] and not row["is_fenced"])
-        context.set_up(row["broker"], is_up=is_up, is_shutting_down=bool(row["is_shutting_down"]))
-        if (leases := row.get("maintenance_leases")) is not None:
-            context.set_leases(row["broker"], leases)
-    partitions = _read(directory, PARTITION_STATE_TABLE, ("cluster_id", "leader", "isr", "is_deleted", "is_diskless"))
-    if partitions is not None:
-        is_left_out = partitions["is_deleted"]
-        if "is_diskless" in partitions.column_names:
-            is_left_out = pc.or_(is_left_out, pc.fill_null(partitions["is_diskless"], False))
-        existing = partitions.filter(pc.invert(is_left_out)).combine_chunks()
-        columns = (existing[name].combine_chunks() for name in ("cluster_id", "leader", "isr"))
-        for cluster_id, in_sync in in_sync_of(*columns).items():
-            contexts.setdefault(cluster_id, ClusterContext()).add_in_sync(in_sync)
+def read_contexts(directory: Path, version: int) -> dict[str, ClusterContext]:
+    """Read the context of every cluster by its id, as it was after a version of the change log.
+
+    Args:
+        directory: of the tables; one that is not there yet adds nothing.
+        version: of ``partition_changes``. If changes after it have expired, what the state tables hold has to do.
+    """
+    contexts: defaultdict[str, ClusterContext] = defaultdict(ClusterContext)
+    as_of: dict[str, int] = {subject: _read_state(directory, subject, contexts) for subject in _TABLE_OF}
+    if unread_upto(directory) > version:
+        return contexts
+    changed_since = set[_Subject]()
+    reader = ChangeReader(directory / PARTITION_CHANGES.name, min(version, *as_of.values()))
+    for at, rows in reader.poll(max(version, *as_of.values())):
+        for row in rows_of(rows, at):
+            subject = Subject.PARTITION if row.subject == BASELINE else row.subject
+            upto = as_of.get(subject, at)
+            if upto < at <= version:
+                contexts[row.cluster_id].follow(row)
+            elif version < at <= upto and subject == Subject.PARTITION:
+                contexts[row.cluster_id].count(row, -1)
+            elif version < at <= upto:
+                changed_since.add((row.cluster_id, row.broker if subject == Subject.BROKER else None))
+    for cluster_id, broker in changed_since:
+        _go_back(directory, version, (cluster_id, broker), contexts[cluster_id])
     return contexts
 
 
-def _rows(directory: Path, table: Table, columns: tuple[str, ...]) -> list[dict[str, Any]]:
-    rows = _read(directory, table, columns)
-    return [] if rows is None else rows.to_pylist()
+def _go_back(directory: Path, version: int, subject: _Subject, context: ClusterContext) -> None:
+    """Set a broker or the cluster to what the newest row up to a version says."""
+    cluster_id, broker = subject
+    is_it = "subject = 'cluster'" if broker is None else f"subject = 'broker' AND broker = {broker}"
+    name = cluster_id.replace("'", "''")
+    where = f"{is_it} AND cluster_id = '{name}' AND version <= {version} ORDER BY version DESC, ordinal DESC LIMIT 1"
+    found = select(open_ours(directory, PARTITION_CHANGES), PARTITION_CHANGES, where)
+    for row in rows_of(found, version):
+        context.follow(row)
+    if not found.num_rows and broker is not None:
+        context.forget(broker)
 
 
-def _read(directory: Path, table: Table, columns: tuple[str, ...]) -> pa.Table | None:
-    opened = open_table(directory / table.name)  # of any layout: its own query may not have upgraded it yet
-    if opened is None:
-        return None
-    existing = {field.name for field in opened.schema().fields}
-    return query(opened, f"SELECT {quoted(name for name in columns if name in existing)} FROM rows")  # noqa: S608 - ours
+def _read_state(directory: Path, subject: Subject, contexts: defaultdict[str, ClusterContext]) -> int:
+    """Read one state table into the contexts; return the version that it is computed up to."""
+    table, columns = open_table(directory / _TABLE_OF[subject].name), _COLUMNS_OF[subject]
+    if table is None:  # of any layout otherwise: its own query may not have upgraded it yet
+        return BEFORE_FIRST
+    existing = {field.name for field in table.schema().fields}
+    rows = query(table, f"SELECT {quoted(name for name in columns if name in existing)} FROM rows")  # noqa: S608 - ours
+    if subject is Subject.PARTITION:
+        _count_partitions(rows, contexts)
+    for row in () if subject is Subject.PARTITION else rows.to_pylist():
+        _put = _put_cluster if subject is Subject.CLUSTER else _put_broker
+        _put(row, contexts[row["cluster_id"]])
+    return as_of_version(table)
+
+
+def _put_cluster(row: dict[str, Any], context: ClusterContext) -> None:
+    context.controller = NO_LEADER if row["controller"] is None else row["controller"]
+    context.authority = row["authority"] or SourceKind.NONE
+    context.times = context.times.configured(*(row.get(name) for name in _TIMES))
+
+
+def _put_broker(row: dict[str, Any], context: ClusterContext) -> None:
+    context.racks[row["broker"]] = row["rack"] or ""
+    is_up = bool(row["is_registered"] and not row["is_fenced"])
+    context.set_up(row["broker"], is_up=is_up, is_shutting_down=bool(row["is_shutting_down"]))
+    context.set_leases(row["broker"], row.get("maintenance_leases"))
+
+
+def _count_partitions(rows: pa.Table, contexts: defaultdict[str, ClusterContext]) -> None:
+    is_left_out = rows["is_deleted"]
+    if "is_diskless" in rows.column_names:
+        is_left_out = pc.or_(is_left_out, pc.fill_null(rows["is_diskless"], False))
+    existing = rows.filter(pc.invert(is_left_out)).combine_chunks()
+    columns = (existing[name].combine_chunks() for name in ("cluster_id", "leader", "isr"))
+    for cluster_id, in_sync in in_sync_of(*columns).items():
+        contexts[cluster_id].add_in_sync(in_sync)

@@ -78,7 +78,7 @@ class IncidentsTable:
         self._written_at = time.monotonic()
         self._merged_on = _NEVER
         self._end_where_changes_expired(unread_upto(directory))
-        contexts = {} if self.version == BEFORE_FIRST else read_contexts(directory)
+        contexts = {} if self.version == BEFORE_FIRST else read_contexts(directory, self.version)
         self._incidents = IncidentFold(gaps, self._carried(), contexts)
 
     def _read_open(self) -> None:
