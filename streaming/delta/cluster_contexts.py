@@ -87,10 +87,10 @@ def _go_back(directory: Path, version: int, subject: _Subject, context: ClusterC
     is_it = "subject = 'cluster'" if broker is None else f"subject = 'broker' AND broker = {broker}"
     name = cluster_id.replace("'", "''")
     where = f"{is_it} AND cluster_id = '{name}' AND version <= {version} ORDER BY version DESC, ordinal DESC LIMIT 1"
-    found = select(open_ours(directory, PARTITION_CHANGES), PARTITION_CHANGES, where)
-    for row in rows_of(found, version):
+    newest = select(open_ours(directory, PARTITION_CHANGES), PARTITION_CHANGES, where)
+    for row in rows_of(newest, version):
         context.follow(row)
-    if not found.num_rows and broker is not None:
+    if not newest.num_rows and broker is not None:
         context.forget(broker)
 
 
