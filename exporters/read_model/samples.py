@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from exporters.read_model.snapshot import BrokerMetric, PartitionOffsets, ReplicaOffsets
@@ -58,12 +59,15 @@ def put_broker_metrics(draft: SnapshotDraft, rows: pa.Table) -> None:
     columns = columns_of(rows, (*SampleRow._fields, *BrokerMetric._fields))
     samples = rows_as(SampleRow, columns, rows.num_rows)
     metrics = rows_as(BrokerMetric, columns, rows.num_rows)
-    clusters: dict[tuple[str, str], list[BrokerMetric]] = defaultdict(list)
+    clusters: dict[str, list[BrokerMetric]] = defaultdict(list)
+    newest: dict[str, SampleRow] = {}
     for sample, metric in zip(samples, metrics, strict=True):
-        clusters[sample.cluster_id, sample.cluster].append(metric)
+        clusters[sample.cluster_id].append(metric)
+        newest[sample.cluster_id] = max(sample, newest.get(sample.cluster_id, sample), key=attrgetter("collected_at"))
     _put_progress(draft, Channel.METRICS, samples)
-    for (cluster_id, name), offsets in clusters.items():
-        draft.cluster(cluster_id, name).put_broker_metrics(tuple(sorted(offsets)))
+    for cluster_id, sample in newest.items():
+        measured = tuple(sorted(clusters[cluster_id]))
+        draft.cluster(cluster_id, sample.cluster).put_broker_metrics(measured)
 
 
 def put_progress(draft: SnapshotDraft, rows: pa.Table) -> None:

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere in Spark
 from pyspark.sql.types import LongType, StructField, StructType
 
-from streaming.changes.replaced_log import of_replaced_logs
+from streaming.changes.change import Change
+from streaming.changes.replaced_log import newest_of, of_replaced_logs
+from streaming.contracts.events import Subject
 from streaming.contracts.log_position import NOWHERE, LogPosition
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import PARTITION_CHANGES, QUARANTINE
@@ -32,12 +34,11 @@ from streaming.jobs.distributed.topic_buckets import bucket_of, looked_up, of_to
 from streaming.jobs.schemas import PLAIN, table_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming.changes.change import Change
     from streaming.contracts.state import SourceState
     from streaming.delta.positions import LastCommon
 
@@ -146,6 +147,7 @@ class DistributedReplicationBatch:
                 folded = self._folded(read, summary, version, held).persist()
                 held.callback(folded.unpersist)
                 version, changes = self._commit(folded, summary, version)
+            version = self._move_where_all_was_refused(frame.sparkSession, summary, version)
         self._version = version
         return Applied(
             observations=summary.observations,
@@ -159,16 +161,44 @@ class DistributedReplicationBatch:
         if self._version is None:
             version = self._change_log.claim(spark)
             if self._replaced:
-                rows = in_commit(changes_to_arrow(self._replaced), version + 1, now())
-                version = self._change_log.commit(
-                    spark.createDataFrame(rows, table_schema(PARTITION_CHANGES.name)), version
-                )
+                version = self._commit_of_driver(spark, self._replaced, version)
                 self._replaced = ()
             self._version = version
             self._sources = self._state.sources(self._version)
             self._reported = self._sources, self._version
             self._quarantined = refused_counts(spark, Channel.REPLICATION, self._quarantine)
         return self._version
+
+    def _commit_of_driver(self, spark: SparkSession, changes: Sequence[Change], version: int) -> int:
+        """Append a few changes that no executor made; return the new version."""
+        rows = in_commit(changes_to_arrow(changes), version + 1, now())
+        return self._change_log.commit(spark.createDataFrame(rows, table_schema(PARTITION_CHANGES.name)), version)
+
+    def _move_where_all_was_refused(self, spark: SparkSession, summary: BatchSummary, version: int) -> int:
+        """Move the logs of which every record of a batch was refused, as ``ReplicationBatch`` does; return the version.
+
+        Refused records have no time, so the change carries that of the source's newest applied observation.
+        """
+        applied = furthest(self._sources)
+        changes = [
+            Change(
+                subject=Subject.SOURCE,
+                observation=newest_of(state),
+                source_after=state._replace(
+                    position=summary.positions[state.source],
+                    log_id=summary.log_ids[state.source],
+                    quarantined=self._quarantined.get(state.source, 0),
+                ),
+            )
+            for state in self._sources
+            if state.source in summary.refused and applied[state.source].position < summary.positions[state.source]
+        ]
+        if not changes:
+            return version
+        version = self._commit_of_driver(spark, changes, version)
+        self._sources = self._state.sources(version)
+        self._reported = self._sources, version
+        return version
 
     def _folded(self, read: DataFrame, summary: BatchSummary, version: int, held: ExitStack) -> DataFrame:
         """Fold each bucket over its part of the state.

@@ -252,6 +252,18 @@ def test_offsets_and_broker_metrics_are_read_again_when_their_table_has_another_
         assert cluster.watermark == rows.start
 
 
+def test_a_cluster_of_two_names_has_the_metrics_of_every_broker(tables: Any, rows: Any) -> None:
+    tables.commit(*baseline(rows))
+    metric = {"metric": "m", "metric_value": 1.0, "cluster_id": rows.owner["cluster_id"]}
+    tables.put(
+        BROKER_METRICS.name,
+        {**metric, "cluster": "main", "broker": 1, "source": "jmx:a", "collected_at": rows.start + 2},
+        {**metric, "cluster": "other", "broker": 2, "source": "jmx:b", "collected_at": rows.start + 1},
+    )
+    cluster = TablesReader(tables.directory).refresh().clusters["id-of-main"]
+    assert [sample.broker for sample in cluster.broker_metrics] == [1, 2]
+
+
 def test_recent_events_are_kept_newest_last_and_a_fresh_start_shows_those_before_the_state_tables(
     tables: Any, rows: Any
 ) -> None:
