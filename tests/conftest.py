@@ -3,6 +3,8 @@
 Those that import much are named by the rooms and modules that use them, so that a test of a rule starts at once.
 """
 
+import signal
+
 import pytest
 from hypothesis import Phase, settings
 
@@ -12,6 +14,9 @@ settings.register_profile(
     "first-failure", settings.get_profile("isrwatch"), phases=set(Phase) - {Phase.shrink, Phase.explain}
 )
 settings.load_profile("isrwatch")
+
+# A shell that starts the tests in the background lets them, and every program they start, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest.register_assert_rewrite(
     "tests.plugins.laboratory",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LABELS: Final = ("cluster",)
-_SUMMED: Final = "summed over all partitions, deleted topics included; read from the table cluster_state"
+_SUMMED: Final = "summed over all partitions, deleted topics included, up to 20 s ago (table cluster_state)"
 SOURCE_LABELS: Final = ("cluster", "channel", "source")
 _PREFIX: Final = f"{OWN_PREFIX}cluster_"
 
@@ -235,7 +235,7 @@ SOURCE_METRICS: Final = (
         name=f"{OWN_PREFIX}quarantined_total",
         kind=MetricType.COUNTER,
         labels=SOURCE_LABELS,
-        help="Unparsable observations of the source, kept verbatim in the table quarantine.",
+        help="Unparsable observations of the source; the table quarantine has the first ones verbatim.",
         freshness=Freshness.NOT_REQUIRED,
         samples=_per_source(lambda source, _: source.state.quarantined if source.is_counted else None),
     ),

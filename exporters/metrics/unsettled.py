@@ -74,7 +74,7 @@ UNSETTLED_METRICS: Final = (
     ClusterMetric(
         name=f"{OWN_PREFIX}broker_missing_at_min_isr_partitions",
         labels=("cluster", "broker"),
-        help="Of those, the partitions that are at or under min ISR, or offline.",
+        help="Partitions at or under min ISR, or offline, that the broker is assigned to, while not in their ISR.",
         samples=_by_missing_broker(_is_at_most_at_min_isr),
     ),
 )

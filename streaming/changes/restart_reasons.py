@@ -65,17 +65,20 @@ def reason(obstacles: Obstacles) -> str:
 
 
 def _forbidding(obstacles: Obstacles) -> Iterator[str]:
-    if obstacles.offline_now:
-        yield f"{_partitions(obstacles.offline_now)} it has a replica of are offline: bring them back first"
-    if obstacles.under_min_isr_now:
-        last = f", and {obstacles.goes_offline} would go offline" if obstacles.goes_offline else ""
+    offline, refusing = obstacles.offline_now, obstacles.under_min_isr_now
+    if offline:
+        it = "it" if offline == 1 else "them"
+        yield f"{_partitions(offline)} it has a replica of {_is(offline)} offline: bring {it} back first"
+    avoidable = obstacles.goes_offline - obstacles.unavoidable_offline
+    if refusing:
+        last = f", and {avoidable} would go offline" if avoidable else ""
         yield (
-            f"{_partitions(obstacles.under_min_isr_now)} it has a replica of are under min ISR already{last}: "
-            "wait until they have recovered"
+            f"{_partitions(refusing)} it has a replica of {_is(refusing)} under min ISR already{last}: wait until "
+            f"{'it has' if refusing == 1 else 'they have'} recovered"
         )
-    elif obstacles.waits_for:
-        lost = f"{_partitions(obstacles.waiting_partitions)} would go under min ISR"
-        if obstacles.goes_offline > obstacles.unavoidable_offline:
+    if obstacles.waits_for:
+        lost = f"{_partitions(obstacles.waiting_partitions, 'more ' if refusing else '')} would go under min ISR"
+        if avoidable and not refusing:
             lost += " or offline"
         down = f" (down: {_list(obstacles.waits_for_down)})" if obstacles.waits_for_down else ""
         yield f"{lost}: {_brokers(obstacles.waits_for)} must catch up first{down}"
@@ -96,12 +99,13 @@ def _costs(obstacles: Obstacles) -> Iterator[str]:
     if obstacles.unavoidable_offline:
         yield (
             f"unavoidable by configuration: {_partitions(obstacles.unavoidable_offline)} with one replica "
-            "go offline while it is down"
+            f"{'goes' if obstacles.unavoidable_offline == 1 else 'go'} offline while it is down"
         )
     if obstacles.unavoidable_under_min_isr:
         yield (
             f"unavoidable by configuration: {_partitions(obstacles.unavoidable_under_min_isr)} with no more replicas "
-            "than min ISR refuse acks=all writes while it is down"
+            f"than min ISR {'refuses' if obstacles.unavoidable_under_min_isr == 1 else 'refuse'} acks=all writes while "
+            "it is down"
         )
     if obstacles.is_quorum_unavoidable:
         yield (
@@ -114,8 +118,12 @@ def _behind(obstacles: Obstacles) -> str:
     return _list(set(obstacles.voters or ()) - set(obstacles.voters_caught_up or ()))
 
 
-def _partitions(number: int) -> str:
-    return f"{number:,} partition{'' if number == 1 else 's'}"
+def _partitions(number: int, more: str = "") -> str:
+    return f"{number:,} {more}partition{'' if number == 1 else 's'}"
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _brokers(numbers: Collection[int]) -> str:

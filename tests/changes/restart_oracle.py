@@ -167,7 +167,7 @@ def _complaints_now(world: World, broker: int, advised: RestartAdvice) -> list[s
     if advised.is_safe_to_stop != (not losses(world, broker)):
         found.append(f"{broker}: is_safe_to_stop is {advised.is_safe_to_stop}, losses: {losses(world, broker)}")
     if advised.restart_order is None and "must catch up" not in advised.restart_reason:
-        recovering = ("wait until they have recovered", "bring them back first")
+        recovering = ("have recovered", "has recovered", "back first")
         if not any(words in advised.restart_reason for words in recovering):
             found.append(f"{broker}: no place and no reason: {advised.restart_reason!r}")
     return found

@@ -165,8 +165,19 @@ def test_no_broker_of_a_partition_under_its_minimum_is_safe(story: Story) -> Non
     story.snapshot([{"isr": (1, 2)}, {"replicas": (4, 5, 6), "isr": (4, 5, 6), "leader": 4}], brokers=(1, 2, 3, 7))
 
     assert advice(story.seen) == ({1: False, 2: False, 3: False, 7: True}, [7])
-    waiting = "1 partition it has a replica of are under min ISR already: wait until they have recovered"
+    waiting = "1 partition it has a replica of is under min ISR already: wait until it has recovered"
     assert advised(story.seen)[3].restart_reason.startswith(waiting)
+
+
+def test_partitions_that_would_newly_refuse_writes_are_named_beside_those_that_do(story: Story) -> None:
+    story.config("2")
+    refusing, alone = {"isr": (1,)}, {"replicas": (1,), "isr": (1,)}
+    story.snapshot([refusing, alone, {"isr": (1, 3)}, {"isr": (1, 3)}])
+
+    assert advised(story.seen)[1].restart_reason.split("; ")[:2] == [
+        "1 partition it has a replica of is under min ISR already, and 1 would go offline: wait until it has recovered",
+        "2 more partitions would go under min ISR: broker 2 must catch up first",
+    ]
 
 
 def test_what_the_configuration_makes_unavoidable_is_named_and_does_not_empty_the_order(story: Story) -> None:
@@ -177,8 +188,8 @@ def test_what_the_configuration_makes_unavoidable_is_named_and_does_not_empty_th
     assert advice(story.seen) == ({1: False, 2: False, 3: False}, [1, 2, 3])
     each = advised(story.seen)
     assert [(e.unavoidable_offline, e.unavoidable_under_min_isr) for e in each.values()] == [(1, 0), (0, 1), (0, 1)]
-    assert "1 partition with one replica go offline while it is down" in each[1].restart_reason
-    assert "no more replicas than min ISR refuse acks=all writes" in each[2].restart_reason
+    assert "1 partition with one replica goes offline while it is down" in each[1].restart_reason
+    assert "no more replicas than min ISR refuses acks=all writes" in each[2].restart_reason
 
 
 def test_an_eligible_leader_replica_that_is_up_takes_over(story: Story) -> None:
