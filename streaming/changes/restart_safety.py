@@ -113,8 +113,8 @@ class _Stop:
         return self.names.get(stop_effects.WOULD_GO_OFFLINE, 0) + unless
 
     def is_safe(self, cluster: ClusterState, up: AbstractSet[int]) -> bool | None:
-        """Return whether nothing at all would be lost; None while unknown, or where there is nothing to stop."""
-        if not self.broker.is_registered or not _is_observed(cluster):
+        """Return whether nothing at all would be lost; None while unknown, or where it is down already."""
+        if not self.is_up or not _is_observed(cluster):
             return None
         lost = ("offline_partitions", "under_min_isr_partitions", stop_effects.WOULD_GO_UNDER_MIN_ISR)
         quorum = keeps_quorum(self.broker.broker, cluster)

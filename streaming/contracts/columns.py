@@ -81,7 +81,7 @@ BROKER_ADVICE: Final = (
         "is_safe_to_stop",
         "boolean",
         "no partition is or would be offline or under min ISR, and the controller quorum "
-        "keeps its majority; null while unknown",
+        "keeps its majority; null while unknown, or if it is not up",
     ),
     Column(
         "restart_order",
