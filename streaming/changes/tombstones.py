@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streaming.contracts.state import ClusterState, PartitionState
 
 KEPT: Final = Micros(86_400_000_000)
-_DAY: Final = 86_400_000_000  # they are searched once a day, because that visits every partition
+DAY: Final = 86_400_000_000  # they are searched once a day, because that visits every partition
 
 
 def without_expired(state: ReplicationState, folded: Folded) -> Folded:
@@ -61,7 +61,7 @@ def due(before: ClusterState | None, after: ClusterState) -> Micros | None:
     if now is None or not after.has_baseline:
         return None
     last = None if before is None else before.authority_watermark
-    return None if last is not None and last // _DAY == now // _DAY else Micros(now // _DAY * _DAY - KEPT)
+    return None if last is not None and last // DAY == now // DAY else Micros(now // DAY * DAY - KEPT)
 
 
 def with_totals(cluster: ClusterState, expired: Iterable[PartitionState]) -> ClusterState:

@@ -6,6 +6,8 @@
 - ``state``          the state at a version, as rows for the fold
 - ``quarantine``     unparseable records, kept verbatim
 - ``batch``          the replication query
+- ``batch_summary``  what a batch holds, a row per source
+- ``tombstones``     what is deleted for good, and its totals
 - ``summaries``      counts per broker and cluster
 - ``projections``    the derived tables
 - ``newest``         the queries of samples

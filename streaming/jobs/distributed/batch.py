@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 import uuid
 from contextlib import ExitStack
-from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere in Spark
@@ -19,17 +17,19 @@ from pyspark.sql.types import LongType, StructField, StructType
 from streaming.changes.change import Change
 from streaming.changes.replaced_log import newest_of, of_replaced_logs
 from streaming.contracts.events import Subject
-from streaming.contracts.log_position import NOWHERE, LogPosition
+from streaming.contracts.log_position import NOWHERE
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import PARTITION_CHANGES, QUARANTINE
 from streaming.delta.change_rows import OF_COMMIT, changes_to_arrow, in_commit
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.positions import changed_logs
 from streaming.jobs.applied import Applied, now
+from streaming.jobs.distributed.batch_summary import furthest, summarise
 from streaming.jobs.distributed.quarantine import append_refused, refused_counts
 from streaming.jobs.distributed.rows import DROPS, ENVELOPES, NTH, ORDER, READ, ROUTED, fold_rows, read_rows, route_rows
 from streaming.jobs.distributed.state import StateRows
 from streaming.jobs.distributed.tables import DistributedChangeLog, DistributedTable
+from streaming.jobs.distributed.tombstones import days_of, tombstones_expired
 from streaming.jobs.distributed.topic_buckets import bucket_of, looked_up, of_topics
 from streaming.jobs.schemas import PLAIN, table_schema
 
@@ -39,30 +39,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from streaming.contracts.log_position import LogPosition
     from streaming.contracts.state import SourceState
     from streaming.delta.positions import LastCommon
+    from streaming.jobs.distributed.batch_summary import BatchSummary
 
 ROWS_PER_FILE: Final = 100_000
 _BUCKET: Final = ("cluster_id", "bucket")
-
-
-@dataclass(frozen=True, slots=True)
-class BatchSummary:
-    """What a batch holds.
-
-    Attributes:
-        positions: newest position of each source.
-        log_ids: of the logs that have one, where those positions are.
-        refused: refused records per source.
-        observations: how many records were decoded.
-        whole_clusters: Kafka clusters of which every partition is needed: an observation concerns all of their topics.
-    """
-
-    positions: Mapping[str, int]
-    log_ids: Mapping[str, int | None]
-    refused: Mapping[str, int]
-    observations: int
-    whole_clusters: tuple[str, ...]
 
 
 class DistributedReplicationBatch:
@@ -88,6 +71,7 @@ class DistributedReplicationBatch:
         self._sources = self._state.sources(self._opened_at)
         # Replaced as a whole: the reporter reads it from another thread.
         self._reported = self._sources, self._opened_at
+        self._days = days_of(self._sources)
         self._quarantined: dict[str, int] = {}  # records in quarantine, by source
         self._replaced: tuple[Change, ...] = ()  # logs that are other ones now, not committed yet
 
@@ -148,6 +132,7 @@ class DistributedReplicationBatch:
                 held.callback(folded.unpersist)
                 version, changes = self._commit(folded, summary, version)
             version = self._move_where_all_was_refused(frame.sparkSession, summary, version)
+            version = self._drop_tombstones(frame.sparkSession, version)
         self._version = version
         return Applied(
             observations=summary.observations,
@@ -170,9 +155,14 @@ class DistributedReplicationBatch:
         return self._version
 
     def _commit_of_driver(self, spark: SparkSession, changes: Sequence[Change], version: int) -> int:
-        """Append a few changes that no executor made; return the new version."""
+        """Append a few changes that no executor made, if there are any; return the new version."""
+        if not changes:
+            return version
         rows = in_commit(changes_to_arrow(changes), version + 1, now())
-        return self._change_log.commit(spark.createDataFrame(rows, table_schema(PARTITION_CHANGES.name)), version)
+        version = self._change_log.commit(spark.createDataFrame(rows, table_schema(PARTITION_CHANGES.name)), version)
+        self._sources = self._state.sources(version)
+        self._reported = self._sources, version
+        return version
 
     def _move_where_all_was_refused(self, spark: SparkSession, summary: BatchSummary, version: int) -> int:
         """Move the logs of which every record of a batch was refused, as ``ReplicationBatch`` does; return the version.
@@ -193,12 +183,17 @@ class DistributedReplicationBatch:
             for state in self._sources
             if state.source in summary.refused and applied[state.source].position < summary.positions[state.source]
         ]
-        if not changes:
+        return self._commit_of_driver(spark, changes, version)
+
+    def _drop_tombstones(self, spark: SparkSession, version: int) -> int:
+        """Drop the tombstones that have expired, if a day has begun; return the version.
+
+        What a kill prevents is done when the next day begins.
+        """
+        before, self._days = self._days, days_of(self._sources)
+        if self._days <= before:
             return version
-        version = self._commit_of_driver(spark, changes, version)
-        self._sources = self._state.sources(version)
-        self._reported = self._sources, version
-        return version
+        return self._commit_of_driver(spark, tombstones_expired(*self._state.at(spark, version)), version)
 
     def _folded(self, read: DataFrame, summary: BatchSummary, version: int, held: ExitStack) -> DataFrame:
         """Fold each bucket over its part of the state.
@@ -258,12 +253,6 @@ class DistributedReplicationBatch:
         return committed, changes
 
 
-def furthest(sources: Iterable[SourceState]) -> dict[str, LogPosition]:
-    """Return where the last applied record of each log stands: one that holds two clusters has a state for each."""
-    in_order = sorted(sources, key=attrgetter("position"))
-    return {state.source: LogPosition(state.position, state.log_id) for state in in_order}
-
-
 def schema_of(plain: Mapping[str, str]) -> StructType:
     """Return the columns between two steps as a Spark schema."""
     return StructType([StructField(name, PLAIN[kind]) for name, kind in plain.items()])
@@ -275,25 +264,3 @@ def folded_schema() -> StructType:
     columns = [StructField(field.name, field.dataType) for field in fields]
     extra = [StructField(ORDER, LongType()), StructField(NTH, PLAIN["int"]), StructField(DROPS, LongType())]
     return StructType([*columns, *extra])
-
-
-def summarise(read: DataFrame) -> BatchSummary:
-    """Collect one row per source of a batch."""
-    rows = (
-        read.groupBy("source")
-        .agg(
-            F.max("position").alias("position"),
-            F.max_by("log_id", "position").alias("log_id"),
-            F.count_if(F.col("reason").isNotNull()).alias("refused"),
-            F.count_if(F.col("reason").isNull()).alias("decoded"),
-            F.collect_set(F.when(F.col("concerns_all"), F.col("cluster_id"))).alias("whole"),
-        )
-        .collect()
-    )
-    return BatchSummary(
-        positions={row["source"]: row["position"] for row in rows},
-        log_ids={row["source"]: row["log_id"] for row in rows},
-        refused={row["source"]: row["refused"] for row in rows if row["refused"]},
-        observations=sum(row["decoded"] for row in rows),
-        whole_clusters=tuple(sorted({cluster_id for row in rows for cluster_id in row["whole"]})),
-    )

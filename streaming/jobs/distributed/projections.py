@@ -23,6 +23,7 @@ from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.jobs.distributed.state import ORDER, StateRows
 from streaming.jobs.distributed.summaries import ENTRY_TYPES, ISR_REMOVAL, explode_events, summary_rows, tally_rows
 from streaming.jobs.distributed.tables import DistributedTable, changes_between
+from streaming.jobs.distributed.tombstones import has_expired
 from streaming.jobs.distributed.topic_buckets import newest_by
 from streaming.jobs.schemas import table_schema
 
@@ -80,10 +81,17 @@ class DistributedProjections:
         try:
             changed = newest.select(*identity, "after.*")
             kept = self._partitions.rows(spark, at).join(F.broadcast(newest.select(*_KEY)), list(_KEY), "left_anti")
-            rows = kept.drop("as_of_version").unionByName(changed)
+            rows = kept.drop("as_of_version").unionByName(changed).where(~has_expired(self._dropped(spark, version)))
             self._partitions.write(rows.withColumn("as_of_version", F.lit(version).cast("long")), "overwrite", version)
         finally:
             newest.unpersist()
+
+    def _dropped(self, spark: SparkSession, version: int) -> dict[str, int]:
+        """Return up to when each cluster has dropped its tombstones."""
+        clusters = self._state.at(spark, version)[0].where("subject = 'cluster'")
+        dropped = clusters.groupBy("cluster_id").agg(F.max("cluster_after.tombstones_until").alias("until"))
+        micros = dropped.where("until IS NOT NULL").select("cluster_id", F.unix_micros("until").alias("until"))
+        return {row["cluster_id"]: row["until"] for row in micros.collect()}
 
     def _write_summaries(self, spark: SparkSession, version: int) -> None:
         behind = [table for table in self._summaries if table.as_of()[1] < version]

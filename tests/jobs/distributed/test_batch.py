@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from streaming.contracts.codec import encode
+from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import DISKLESS, Channel, ConfigObserved, PartitionObserved, SourceKind
 from streaming.contracts.samples import GroupOffsetsObserved, QuorumMemberObserved, ReplicaOffsetsObserved
@@ -144,6 +145,33 @@ def test_a_log_with_two_clusters_has_a_state_for_each_and_is_read_once_in_both_m
         "cluster-2": 3,
     }
     assert again.position("poll:a") == refused[-1]["position"], "also of a batch in which everything was refused"
+
+
+def test_both_modes_drop_what_was_deleted_on_the_next_day_but_one_and_keep_its_totals(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    story = Story()
+    story.snapshot([{}, {}])
+    story.config("3")
+    lag = {"isr": (1, 2), "partition_epoch": 1, "cause": Cause.LAG, "evidence": Evidence.PROVEN}
+    story.later(5).partition(0, **lag)
+    story.later(50).removed()
+    cut = len(story.seen)
+    for _ in range(2):
+        story.later(86_400).heartbeat()
+    log = published(story.seen)
+    alone, distributed = ReplicationBatch(tmp_path / "driver"), DistributedReplicationBatch(tmp_path / "x", buckets=2)
+    for batch in (log[:cut], log[cut:]):
+        alone.apply(pa.Table.from_pylist(batch, schema=SCHEMA))
+        distributed.apply_frame(frame(spark, batch))
+    alone.projections.project(alone.shared)
+    project(tmp_path / "x", "x")
+
+    assert rows(tmp_path / "x", "partition_state") == rows(tmp_path / "driver", "partition_state") == []
+    (ours,), (theirs,) = rows(tmp_path / "x", "cluster_state"), rows(tmp_path / "driver", "cluster_state")
+    assert (theirs["expired_isr_shrinks"], theirs["expired_under_replicated_seconds"]) == (1, 50.0)
+    names = [name for name in theirs if name.startswith(("expired_", "tombstones_", "isr_", "under_"))]
+    assert {name: ours[name] for name in names} == {name: theirs[name] for name in names}
 
 
 def test_a_writer_that_another_one_followed_stops_and_leaves_the_table_alone(
