@@ -67,8 +67,8 @@ def reason(obstacles: Obstacles) -> str:
 def _forbidding(obstacles: Obstacles) -> Iterator[str]:
     offline, refusing = obstacles.offline_now, obstacles.under_min_isr_now
     if offline:
-        it = "it" if offline == 1 else "them"
-        yield f"{_partitions(offline)} it has a replica of {_is(offline)} offline: bring {it} back first"
+        them = "it" if offline == 1 else "them"
+        yield f"{_partitions(offline)} it has a replica of {_is(offline)} offline: bring {them} back first"
     avoidable = obstacles.goes_offline - obstacles.unavoidable_offline
     if refusing:
         last = f", and {avoidable} would go offline" if avoidable else ""

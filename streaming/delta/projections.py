@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from streaming.changes.state import ReplicationState
     from streaming.changes.tally import SuspectTally
+    from streaming.contracts.identifiers import ClusterId, Micros
 
 SOURCE_VERSION: Final = PARTITION_CHANGES.name
 # Two writers of a table derived from one change log write the same rows, so the loser of a race checks again.
@@ -75,6 +76,7 @@ class Projections:
         events, name = self._tables[REPLICATION_EVENTS.name], REPLICATION_EVENTS.name
         self._maintenance[name] = AppendMaintenance(events, directory / name, self._writers[name], expire_days, policy)
         self._removals_version = BEFORE_FIRST
+        self._dropped: dict[ClusterId, Micros | None] | None = None  # up to when tombstones are not in the table
         self._projected, self._projected_at = BEFORE_FIRST, -math.inf
         self._recovered = Recovered()
         self._last_read = BEFORE_FIRST, BEFORE_FIRST, pa.table({})
@@ -166,12 +168,14 @@ class Projections:
         name = PARTITION_STATE_TABLE.name
         table = self._tables[name]
         after = states_after(self._changes(as_of_version(table), version), version)
-        if after.num_rows:
+        dropped = {cluster.cluster_id: cluster.tombstones_until for cluster in state.clusters.values()}
+        if after.num_rows or self._dropped not in (None, dropped):
             before = select(table, PARTITION_STATE_TABLE)
             rows = without_tombstones(newest_partitions(before, after, version), state.clusters.values())
             self._writers[name].write(rows, OVERWRITE, {SOURCE_VERSION: version})
         else:
             self._writers[name].write(after, APPEND, {SOURCE_VERSION: version})
+        self._dropped = dropped
         self._maintenance[name].after_commit()
 
     def _overwrite(self, table: Table, make: Callable[[], list[dict[str, object]]], version: int) -> None:

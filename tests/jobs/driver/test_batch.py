@@ -119,6 +119,21 @@ def test_the_derived_tables_follow_steps_at_once_and_mere_heartbeats_once_in_a_w
     assert not batch.projections.is_due(batch.shared), "there is nothing that they lack"
 
 
+def test_what_was_deleted_leaves_the_table_with_the_next_day_but_one_though_nothing_else_changes(
+    tmp_path: Path,
+) -> None:
+    batch, story, states = ReplicationBatch(tmp_path), Story(), []
+    story.snapshot([{}])
+    story.later(5).removed()
+    for day in range(3):
+        batch.apply(published(story.seen, day * 100))
+        batch.projections.project(batch.shared)
+        states.append([row["is_deleted"] for row in rows(tmp_path, "partition_state")])
+        story.seen = []
+        story.later(86_400).heartbeat()
+    assert states == [[True], [True], []]
+
+
 def test_what_is_refused_goes_to_quarantine_once_and_the_rest_goes_on(tmp_path: Path) -> None:
     story = Story()
     story.snapshot()
