@@ -26,7 +26,7 @@ from streaming.bus.segment_reading import (
     replaced,
     size_and_time,
 )
-from streaming.bus.segments import Segment, folder_of, folders, segments, source_of
+from streaming.bus.segments import Segment, folder_of, folders, goes_on_from, segments, source_of
 from streaming.contracts.codec import encode
 from streaming.contracts.log_position import NOWHERE, LogPosition
 from streaming.errors import BusFull, ConfigurationError, IsrwatchError
@@ -224,10 +224,11 @@ class DirectoryReader:
         ours = [segment for segment in log if segment.log_id == applied.log_id]
         if not log or applied.position < 0 or (ours and applied.position < ours[-1].limit):
             return applied  # what was deleted behind it is noticed by the numbers of the rest
-        for segment in reversed(ours):
+        before = [segment for segment in log if goes_on_from(applied.log_id, segment.log_id)]  # a copy ends before it
+        for segment in (*reversed(ours), *reversed(before)):
             frames = [item.position for item in read_segment(segment, segment.base, segment.limit) if is_frame(item)]
             if frames:
-                return LogPosition(frames[-1], applied.log_id)
+                return LogPosition(frames[-1], segment.log_id)
         return NOWHERE
 
     def read(

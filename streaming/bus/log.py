@@ -43,7 +43,8 @@ class WritableLog:
         self._lock = _locked(folder)
         try:
             self._base, self.sequence = recover(folder)
-            self._log_id = new_log_id()
+            before = [segment for segment in segments(folder) if segment.base < self._base]
+            self._log_id = new_log_id(before[-1].log_id if before else None)
             self._take_over_empty()
             self._file = self._create()
         except (OSError, NewerFormat):

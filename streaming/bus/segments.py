@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import zlib
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
@@ -17,6 +18,7 @@ from urllib.parse import quote, unquote
 SUFFIX: Final = ".log"
 _DIGITS: Final = 20
 _ID_BITS: Final = 63  # Delta's transactions hold it as a signed number
+_CHECKSUM_BITS: Final = 32
 _NAME: Final = re.compile(r"(?P<base>\d+)(-(?P<log_id>[0-9a-f]{16}))?\.log")
 
 
@@ -48,9 +50,24 @@ def source_of(folder: str) -> str:
     return unquote(folder)
 
 
-def new_log_id() -> int:
-    """Return an identity that no log has had before."""
-    return secrets.randbits(_ID_BITS)
+def new_log_id(parent: int | None) -> int:
+    """Return an identity that no log has had before; its low half is a checksum of the one that it goes on from.
+
+    So who has read beyond a copy of the log recognises the part of it that the copy holds.
+    """
+    low_half = secrets.randbits(_CHECKSUM_BITS) if parent is None else _checksum(parent)
+    return secrets.randbits(_ID_BITS - _CHECKSUM_BITS) << _CHECKSUM_BITS | low_half
+
+
+def goes_on_from(log_id: int | None, parent: int | None) -> bool:
+    """Return whether a log was opened where one with another identity ended."""
+    if log_id is None or parent is None:
+        return False
+    return log_id & ((1 << _CHECKSUM_BITS) - 1) == _checksum(parent)
+
+
+def _checksum(log_id: int) -> int:
+    return zlib.crc32(log_id.to_bytes(8, "big"))
 
 
 def segment_name(base: int, log_id: int | None = None) -> str:

@@ -110,6 +110,11 @@ class Incident:
         return not self.is_under_way and all(down.back_at is not None for down in self.downs)
 
     @property
+    def is_unsafe(self) -> bool:
+        """Whether brokers were stopped cleanly, none was lost, and partitions refused writes or had no leader by it."""
+        return self.base is Family.PLANNED and not self.harmed_by.isdisjoint(self.planned)
+
+    @property
     def is_only_lag(self) -> bool:
         """Whether it has shown nothing graver than lag."""
         return self.base is Family.LAG and not self.lost

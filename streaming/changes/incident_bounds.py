@@ -93,7 +93,7 @@ def began_with_lag(incident: Incident, lost: frozenset[int], moment: int, times:
 
 def _may_be_a_turn_of(incident: Incident) -> bool:
     """Return whether a clean stop may be a further turn of an incident: a stop that did harm is over with the harm."""
-    return incident.base is Family.PLANNED and not (incident.is_recovered and incident.harmed_by & incident.planned)
+    return incident.base is Family.PLANNED and not (incident.is_recovered and incident.is_unsafe)
 
 
 def continued_incident(

@@ -150,6 +150,14 @@ class IncidentFold:
                 self._record_down(incident, broker, family, row)
         self._incidents.record(incident, row)
         incident.hold(row, self.times(row.cluster_id), gone)
+        return self._with_unsafe_turns(incident, row)
+
+    def _with_unsafe_turns(self, incident: Incident, row: ChangeRow) -> Incident:
+        """Merge a stop that did harm with one that had done so before: both are turns of one restart."""
+        if incident.is_unsafe:
+            for other in list(self._incidents.of(row)):
+                if other is not incident and other.is_unsafe:
+                    incident = self._incidents.merge(incident, other, row)
         return incident
 
     def _report_lag(self, incident: Incident, row: ChangeRow) -> Incident:

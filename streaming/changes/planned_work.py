@@ -83,7 +83,7 @@ def end_of_broker(event: str, row: ChangeRow) -> Family | None:
 
 def class_of_stops(incident: Incident) -> IncidentClass:
     """Return the class of an incident in which brokers were stopped and none was lost."""
-    if incident.harmed_by & incident.planned:
+    if incident.is_unsafe:
         return IncidentClass.UNSAFE_SHUTDOWN
     if incident.overdue:
         return IncidentClass.BROKER_LOSS

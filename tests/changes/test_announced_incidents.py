@@ -161,3 +161,16 @@ def test_only_who_is_still_down_is_to_be_started() -> None:
         ("unsafe_shutdown", [1, 2], "start brokers 1 and 2 again, and stop only what is safe to stop")
     ]
     assert reported(60) == [("unsafe_shutdown", [1, 2], "start broker 1 again, and stop only what is safe to stop")]
+
+
+def test_two_stops_that_did_harm_are_one_incident() -> None:
+    faults: list[Fault] = [
+        (at + delay, action, {"broker": broker})
+        for at, broker in ((10, 1), (60, 2))
+        for delay, action in ((0, "stop"), (20, "start"))
+    ]
+    rows = played(faults, 120, [], partitions=6, min_insync_replicas=3)
+    found = [row for row in table_of([rows], IncidentGaps()).values() if not row["merged_into"]]
+    assert [(row["incident_class"], [suspect["broker"] for suspect in row["suspects"]]) for row in found] == [
+        ("unsafe_shutdown", [1, 2])
+    ]

@@ -131,7 +131,7 @@ def test_a_bus_restored_from_a_copy_and_written_on_is_recognised_and_nothing_is_
 
 
 def test_polls_that_are_read_again_from_a_copy_are_old_and_change_nothing(places: Places) -> None:
-    """The copy is of before the run that the tables know, so it is read from its begin: content decides, by time."""
+    """The copy is of before the runs that the tables know, so it is read from its begin: content decides, by time."""
     story = Story("admin:a", SourceKind.POLL)
     story.snapshot([{"leader_epoch": None, "partition_epoch": None}] * 3)
     for isr in ((1, 2), (1, 2, 3), (1, 3), (1, 2, 3), (2, 3)):
@@ -140,7 +140,8 @@ def test_polls_that_are_read_again_from_a_copy_are_old_and_change_nothing(places
     copy = places.bus.with_name("copy")
     publish(places, story.seen[:-3])
     shutil.copytree(places.bus, copy)
-    publish(places, story.seen[-3:])
+    publish(places, story.seen[-3:-1])
+    publish(places, story.seen[-1:])
     applied(places)
     shutil.rmtree(places.bus)
     copy.rename(places.bus)
@@ -224,7 +225,10 @@ def test_the_last_common_record_is_the_applied_one_unless_the_log_lacks_it(place
     end = bus.end_positions(REPLICATION)[source]
     (log_id,) = {segment.log_id for segment in bus.segments(REPLICATION, source)}
     last = [item.position for item in bus.read(REPLICATION, source, 0, end)][-1]
+    copy = places.bus.with_name("copy")
+    shutil.copytree(places.bus, copy)
     publish(places, story[30:])
+    later = bus.segments(REPLICATION, source)[-1].log_id
 
     def common(position: int, of: int | None = log_id) -> LogPosition:
         return bus.last_common(REPLICATION, source, LogPosition(position, of))
@@ -235,6 +239,12 @@ def test_the_last_common_record_is_the_applied_one_unless_the_log_lacks_it(place
     assert common(last, 1) == common(last, None) == NOWHERE
     assert bus.last_common(REPLICATION, source, NOWHERE) == NOWHERE
     assert bus.last_common(REPLICATION, "nobody", LogPosition(5, 1)) == (5, 1), "nothing can be said of it"
+
+    shutil.rmtree(places.bus)
+    copy.rename(places.bus)
+    assert common(end + 1, later) == (last, log_id), "the run whose end is missing went on from the one of the copy"
+    publish(places, story[30:])
+    assert common(end + 1, later) == (last, log_id), "also after another run has gone on from it"
 
 
 def refuse(places: Places, channel: Channel, source: str, count: int, mark: bytes) -> None:
