@@ -9,7 +9,7 @@ from exporters.terminal.event_filter import EventFilter
 from exporters.terminal.events import history
 from exporters.terminal.output import Field
 from exporters.terminal.time_parsing import SECOND, span
-from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass
+from streaming.contracts.incidents import PLANNED_CLASSES, RECOVERED, IncidentClass
 from streaming.contracts.tables import INCIDENTS, SOURCE_PROGRESS
 from streaming.delta.arrow_values import columns_of
 from streaming.delta.queries import open_ours, query, quoted
@@ -89,7 +89,9 @@ def incident_fields(clock: Clock) -> tuple[Field, ...]:
 
 
 def lasted(row: Row, clock: Clock) -> str:
-    """Format the duration of an incident; of an open one, its duration so far."""
+    """Format the duration of an incident; of an open one, its duration so far, unless it has recovered."""
+    if row["closed_at"] is None and str(row["summary"]).endswith(f"; {RECOVERED}"):
+        return f"recovered after {span((row['updated_at'] - row['opened_at']) / SECOND)}"
     if row["closed_at"] is None:
         return f"open {span(max(0, clock.now - row['opened_at']) / SECOND)}"
     return span((row["closed_at"] - row["opened_at"]) / SECOND)

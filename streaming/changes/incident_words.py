@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.identifiers import NO_LEADER
-from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass, Severity
+from streaming.contracts.incidents import PLANNED_CLASSES, RECOVERED, IncidentClass, Severity
 
 if TYPE_CHECKING:
     from streaming.changes.degraded import DegradedCount
@@ -29,7 +29,7 @@ def text_of(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) 
     """Return the summary of an incident in one sentence, with what it consists of."""
     consequence, next_step = _consequence(incident, kind), _next_step(incident, kind, suspects)
     facts = _facts(incident, kind, suspects)
-    now = next_step if not _is_over(incident, kind) else "recovered" if incident.closed_at is None else ""
+    now = next_step if not _is_over(incident, kind) else RECOVERED if incident.closed_at is None else ""
     return IncidentText(
         summary=facts if kind in _HARMLESS else "; ".join(filter(None, (facts, consequence, now))),
         severity=_severity(incident, kind),

@@ -73,6 +73,21 @@ def test_an_open_incident_is_shown_however_long_it_has_not_changed(tmp_path: Pat
     assert (row["incident_class"], row["closed_at"]) == ("broker_loss", None)
 
 
+def test_the_duration_of_an_incident_that_has_recovered_ends_there_though_it_is_still_open(tmp_path: Path) -> None:
+    story = Story()
+    story.snapshot([{}])
+    story.later().broker(3, fenced=True)
+    story.partition(0, isr=(1, 2), partition_epoch=1, cause=Cause.FENCED, evidence=Evidence.PROVEN)
+    story.later(30).broker(3, fenced=False)
+    story.partition(0, partition_epoch=2, cause=Cause.EXPAND, evidence=Evidence.PROVEN)
+    ChangeLog(tmp_path).commit(changes_to_arrow(fold(ReplicationState(), story.seen).changes), {})
+    batch = IncidentsBatch(tmp_path, 60.0, 900.0)
+    for _, changes in ChangeReader(tmp_path / PARTITION_CHANGES.name).poll():
+        batch.apply(changes)
+
+    assert "recovered after 30.0s" in incidents(tmp_path)
+
+
 def test_incidents_of_a_cluster_that_nobody_observes_any_more_are_marked(tables: Path, tmp_path: Path) -> None:
     shutil.copytree(tables, tmp_path, dirs_exist_ok=True)
     fresh, old = (SourceState(ClusterId(name), name, f"log:{name}", SourceKind.METADATA_LOG, observed_until=Micros(at))
