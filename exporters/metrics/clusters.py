@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LABELS: Final = ("cluster",)
-_SUMMED: Final = "summed over all partitions, deleted topics included, up to 20 s ago (table cluster_state)"
+_SUMMED: Final = "summed over all partitions, deleted topics included, a few seconds ago (table cluster_state)"
 SOURCE_LABELS: Final = ("cluster", "channel", "source")
 _PREFIX: Final = f"{OWN_PREFIX}cluster_"
 

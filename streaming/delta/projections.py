@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import ClusterId, Micros
 
 SOURCE_VERSION: Final = PARTITION_CHANGES.name
+SECONDS_WHILE_DEGRADED: Final = 5.0
+_DEGRADED: Final = ("under_replicated_partitions", "under_min_isr_partitions", "offline_partitions")
 # Two writers of a table derived from one change log write the same rows, so the loser of a race checks again.
 TRIES: Final = 5
 _STATES: Final = (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE)
@@ -76,6 +78,7 @@ class Projections:
         events, name = self._tables[REPLICATION_EVENTS.name], REPLICATION_EVENTS.name
         self._maintenance[name] = AppendMaintenance(events, directory / name, self._writers[name], expire_days, policy)
         self._removals_version = BEFORE_FIRST
+        self._is_degraded = False
         self._dropped: dict[ClusterId, Micros | None] | None = None  # up to when tombstones are not in the table
         self._projected, self._projected_at = BEFORE_FIRST, -math.inf
         self._recovered = Recovered()
@@ -111,8 +114,12 @@ class Projections:
         )
 
     def is_due(self, shared: SharedState) -> bool:
-        """Return whether the tables are to be written: after steps at once, after mere heartbeats once in a while."""
-        is_long_ago = time.monotonic() - self._projected_at >= SECONDS_BETWEEN_HEARTBEATS
+        """Return whether the tables are to be written: after steps at once, after mere heartbeats once in a while.
+
+        While partitions are degraded, that is more often, because the seconds of their clusters go on.
+        """
+        pause = SECONDS_WHILE_DEGRADED if self._is_degraded else SECONDS_BETWEEN_HEARTBEATS
+        is_long_ago = time.monotonic() - self._projected_at >= pause
         return shared.stepped > self._projected or (is_long_ago and shared.version > self._projected)
 
     def project(self, shared: SharedState) -> bool:
@@ -121,7 +128,7 @@ class Projections:
         makers: dict[str, Callable[[], None]] = {
             REPLICATION_EVENTS.name: lambda: self._append_events(version),
             CLUSTER_STATE_TABLE.name: partial(
-                self._overwrite, CLUSTER_STATE_TABLE, lambda: cluster_rows(state, tally, version), version
+                self._overwrite, CLUSTER_STATE_TABLE, lambda: self._cluster_rows(state, tally, version), version
             ),
             BROKER_STATE_TABLE.name: partial(
                 self._overwrite, BROKER_STATE_TABLE, lambda: self._broker_rows(state, tally, version), version
@@ -150,6 +157,11 @@ class Projections:
         if self._last_read[:2] != (after, upto):
             self._last_read = after, upto, rows_between(self._path, after, upto)
         return self._last_read[2]
+
+    def _cluster_rows(self, state: ReplicationState, tally: SuspectTally, version: int) -> list[dict[str, object]]:
+        rows = cluster_rows(state, tally, version)
+        self._is_degraded = any(row[name] for row in rows for name in _DEGRADED)
+        return rows
 
     def _broker_rows(self, state: ReplicationState, tally: SuspectTally, version: int) -> list[dict[str, object]]:
         changes = self._changes(self._removals_version, version)

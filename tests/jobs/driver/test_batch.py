@@ -114,9 +114,18 @@ def test_the_derived_tables_follow_steps_at_once_and_mere_heartbeats_once_in_a_w
     assert applied(known + 1) == (True, False)
 
     story.later().heartbeat()
-    monkeypatch.setattr("streaming.delta.projections.SECONDS_BETWEEN_HEARTBEATS", 0.0)
-    assert applied(known + 2) == (True, True)
+    assert applied(known + 2) == (False, True)
+    monkeypatch.setattr("streaming.delta.projections.SECONDS_WHILE_DEGRADED", 0.0)
+    assert batch.projections.is_due(batch.shared), "the seconds of the partition that is shrunk go on"
+    batch.projections.project(batch.shared)
     assert not batch.projections.is_due(batch.shared), "there is nothing that they lack"
+
+    story.later().partition(partition_epoch=2, cause="expand", evidence="proven")
+    assert applied(known + 3) == (True, False)
+    story.later().heartbeat()
+    assert applied(known + 4) == (False, True)
+    monkeypatch.setattr("streaming.delta.projections.SECONDS_BETWEEN_HEARTBEATS", 0.0)
+    assert batch.projections.is_due(batch.shared)
 
 
 def test_what_was_deleted_leaves_the_table_with_the_next_day_but_one_though_nothing_else_changes(
