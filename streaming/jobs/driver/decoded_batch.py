@@ -20,7 +20,7 @@ from streaming.contracts.observations import SnapshotEnd
 from streaming.delta.quarantine import Refused
 from streaming.errors import Quarantined
 from streaming.jobs.applied import MICROS, now
-from streaming.jobs.driver.repeated_blocks import decoded_block
+from streaming.jobs.driver.repeated_blocks import with_digest
 from streaming.jobs.streams.left_out_blocks import LeftOut, RepeatedRun, run_with
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ class _BatchReading:
         self.doubtful |= self._repeated.at_risk(observed)
         if isinstance(observed, SnapshotEnd):
             self._repeated.listed(observed, payload)
-        if isinstance(observed, PartitionsObserved) and (block := decoded_block(observed, payload)) is not None:
+        if isinstance(observed, PartitionsObserved) and (block := with_digest(observed, payload)) is not None:
             self.blocks.append(block)
 
     def _end(self, source: str, run: RepeatedRun) -> None:

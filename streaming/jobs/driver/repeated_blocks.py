@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _ENCODINGS: Final = 3
 
 
-def decoded_block(observed: PartitionsObserved, payload: bytes) -> DecodedBlock | None:
+def with_digest(observed: PartitionsObserved, payload: bytes) -> DecodedBlock | None:
     """Return a block to be remembered; None if our own codec would write it otherwise.
 
     Of another encoding, with a field that stands twice for instance, a part of the bytes may say something else.

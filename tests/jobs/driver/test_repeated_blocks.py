@@ -25,7 +25,7 @@ from streaming.contracts.observations import Channel, Heartbeat, Observation, Sn
 from streaming.delta.change_rows import changes_to_arrow
 from streaming.errors import Quarantined
 from streaming.jobs.driver.decoded_batch import DecodedBatch, ReadLog, decode_batch
-from streaming.jobs.driver.repeated_blocks import RepeatedBlocks, decoded_block
+from streaming.jobs.driver.repeated_blocks import RepeatedBlocks, with_digest
 from streaming.jobs.streams.bus_rows import SCHEMA, arrow_batches
 from streaming.jobs.streams.left_out_blocks import PublishedDigests, cut_end, new_run, published_digests
 from tests.changes.conftest import LAG, Story
@@ -360,8 +360,8 @@ def test_a_block_that_our_own_codec_would_not_write_is_not_remembered(story: Sto
     plain = encode(story.block([{}, {}]))
     odd = plain[:-1] + extra
 
-    assert decoded_block(block_in(plain), plain) is not None
-    assert decoded_block(block_in(odd), odd) is None
+    assert with_digest(block_in(plain), plain) is not None
+    assert with_digest(block_in(odd), odd) is None
 
 
 def block_in(payload: bytes) -> PartitionsObserved:
