@@ -192,9 +192,9 @@ def _partitions(output: RowOutput, selection: StateSelection) -> None:
     }
     _print(output, selection, rows, partition_fields(watermarks), partition_style)
     if not rows and output.is_for_people:
-        output.say(
-            "no unhealthy partitions" if any(row["partitions"] for _, row in selection.clusters) else "no partitions"
-        )
+        clusters = [row for _, row in selection.clusters]
+        none = "no unhealthy partitions" if any(row["partitions"] for row in clusters) else "no partitions"
+        output.say(f"{none} when they were last observed" if any(row["is_stale"] for row in clusters) else none)
 
 
 def _clusters(output: RowOutput, selection: StateSelection) -> None:

@@ -139,7 +139,7 @@ def test_as_of_shows_an_earlier_state(played: Path) -> None:
 def test_without_unhealthy_partitions_it_says_so(tables: Tables, rows: Rows) -> None:
     tables.commit(rows.cluster_row(), rows.partition("orders", 0, rows.state([1, 2, 3], [1, 2, 3], 1)))
     tables.commit(rows.source(START + 30 * SECOND))
-    assert state(tables.directory).splitlines()[-1] == "no unhealthy partitions"
+    assert state(tables.directory).splitlines()[-1] == "no unhealthy partitions when they were last observed"
 
 
 @pytest.mark.parametrize(
