@@ -240,6 +240,11 @@ def test_the_last_common_record_is_the_applied_one_unless_the_log_lacks_it(place
     assert bus.last_common(REPLICATION, source, NOWHERE) == NOWHERE
     assert bus.last_common(REPLICATION, "nobody", LogPosition(5, 1)) == (5, 1), "nothing can be said of it"
 
+    for segment in bus.segments(REPLICATION, source):
+        if segment.log_id == log_id:
+            segment.path.unlink()
+    assert common(last) == (last, log_id), "only the run that went on from its run is left"
+
     shutil.rmtree(places.bus)
     copy.rename(places.bus)
     assert common(end + 1, later) == (last, log_id), "the run whose end is missing went on from the one of the copy"
