@@ -103,9 +103,10 @@ def _read_state(directory: Path, subject: Subject, contexts: defaultdict[str, Cl
     rows = query(table, f"SELECT {quoted(name for name in columns if name in existing)} FROM rows")  # noqa: S608 - ours
     if subject is Subject.PARTITION:
         _count_partitions(rows, contexts)
-    for row in () if subject is Subject.PARTITION else rows.to_pylist():
-        _put = _put_cluster if subject is Subject.CLUSTER else _put_broker
-        _put(row, contexts[row["cluster_id"]])
+    else:
+        put = _put_cluster if subject is Subject.CLUSTER else _put_broker
+        for row in rows.to_pylist():
+            put(row, contexts[row["cluster_id"]])
     return as_of_version(table)
 
 
