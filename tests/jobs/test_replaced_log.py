@@ -282,6 +282,35 @@ def test_what_is_refused_of_another_log_is_quarantined_though_its_positions_are_
     assert raws == [b"new0", b"new1", b"new2", b"old0", b"old1", b"old2", b"old3"]
 
 
+@pytest.mark.parametrize(
+    ("channel", "query", "source"),
+    [(REPLICATION, "replication", "metadata_log:a"), (Channel.OFFSETS, "offsets", "admin:a")],
+)
+def test_what_was_refused_of_a_log_that_is_restored_from_a_copy_counts_once(
+    places: Places, channel: Channel, query: str, source: str
+) -> None:
+    story, copy = Story(source, SourceKind.POLL), places.bus.with_name("copy")
+
+    def publish_more() -> None:
+        partition = {"topic_id": "t", "topic": "orders", "partition": 0}
+        sample = ReplicaOffsetsObserved(**story.envelope(), **partition, broker=1, high_watermark=7)  # type: ignore[arg-type]
+        story.heartbeat()
+        publish(places, [sample if channel is Channel.OFFSETS else story.seen[-1]])
+
+    publish_more()
+    refuse(places, channel, source, 3, b"odd")
+    shutil.copytree(places.bus, copy)
+    publish_more()
+    applied(places, channel, query)
+    shutil.rmtree(places.bus)
+    copy.rename(places.bus)
+    publish_more()
+    applied(places, channel, query)
+
+    raws = sorted(row["raw"] for row in rows(places.tables, "quarantine") for _ in range(row["records"]))
+    assert raws == [b"odd0", b"odd1", b"odd2"]
+
+
 def test_samples_of_another_log_that_comes_after_the_start_are_not_taken_for_old_ones(places: Places) -> None:
     """The job was killed before it reported its sources, and the bus was lost meanwhile."""
     channel, story = Channel.METRICS, Story("metrics:a")

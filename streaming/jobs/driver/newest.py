@@ -120,7 +120,11 @@ class NewestBatch:
             before |= rows.applied.go_back(names, last_common)
         now_at = {source: self.at(source) for source in before}
         if now_at:
-            self._quarantine.go_back({source: at.position for source, at in now_at.items()})
+            # A table that never had a sample of a source is at none of its records; the log is common up to the latest.
+            common = {
+                source: max(rows.applied.at(source).position for rows in self._rows.values()) for source in now_at
+            }
+            self._quarantine.go_back(common)
             for rows in self._rows.values():
                 rows.store_positions(now_at)
         self._sources.go_back(now_at)
