@@ -224,10 +224,7 @@ class DirectoryReader:
         ours = [segment for segment in log if segment.log_id == applied.log_id]
         if not log or applied.position < 0 or (ours and applied.position < ours[-1].limit):
             return applied  # what was deleted behind it is noticed by the numbers of the rest
-        goes_on = any(
-            segment.base > applied.position and goes_on_from(segment.log_id, applied.log_id) for segment in log
-        )
-        if goes_on and not ours:
+        if not ours and log[0].base > applied.position and goes_on_from(log[0].log_id, applied.log_id):
             return applied  # all segments of that run were deleted, and the next run went on behind it
         before = [segment for segment in log if goes_on_from(applied.log_id, segment.log_id)]  # a copy ends before it
         for segment in (*reversed(ours), *reversed(before)):

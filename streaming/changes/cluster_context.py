@@ -79,8 +79,11 @@ class ClusterContext:
             self.up.discard(broker)
             self.down[broker] = is_shutting_down
 
-    def forget(self, broker: int) -> None:
-        """Forget a broker that did not exist yet."""
+    def forget(self, broker: int | None) -> None:
+        """Forget a broker that did not exist yet; None: what was not known of the cluster yet."""
+        if broker is None:
+            self.controller, self.authority, self.times = NO_LEADER, SourceKind.NONE, ConfiguredTimes()
+            return
         self.racks.pop(broker, None)
         self.up.discard(broker)
         self.down.pop(broker, None)

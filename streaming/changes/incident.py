@@ -111,7 +111,7 @@ class Incident:
 
     @property
     def is_unsafe(self) -> bool:
-        """Whether brokers were stopped cleanly, none was lost, and partitions refused writes or had no leader by it."""
+        """Whether brokers were stopped cleanly, and partitions refused writes or had no leader because of that."""
         return self.base is Family.PLANNED and not self.harmed_by.isdisjoint(self.planned)
 
     @property

@@ -83,6 +83,7 @@ def _next_step(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...
         return "nothing to do" if kind in _HARMLESS else why
     if kind in _AWAY and suspects:
         away = tuple(broker for broker in suspects if incident.down_now(broker) is not None)
+        away = away or tuple(sorted({down.broker for down in incident.downs if down.back_at is None}))
         if not away:
             has = "has" if len(suspects) == 1 else "have"
             return f"wait until {_brokers(suspects)} {has} caught up, and stop no other broker meanwhile"

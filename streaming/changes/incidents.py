@@ -119,7 +119,8 @@ class IncidentFold:
         others = [each for each in self._incidents.of(row) if each is not incident]
         other = continued_incident(Family.PLANNED, None, others, row, self.times(row.cluster_id))
         if incident.base is Family.PLANNED and other is not None:
-            self._incidents.merge(incident, other, row)
+            incident = self._incidents.merge(incident, other, row)
+        self._with_unsafe_turns(incident, row)
 
     def _move(self, row: ChangeRow) -> None:
         incident = self._incidents.open_standalone(Family.MOVE, row)
@@ -154,10 +155,10 @@ class IncidentFold:
 
     def _with_unsafe_turns(self, incident: Incident, row: ChangeRow) -> Incident:
         """Merge a stop that did harm with one that had done so before: both are turns of one restart."""
-        if incident.is_unsafe:
-            for other in list(self._incidents.of(row)):
-                if other is not incident and other.is_unsafe:
-                    incident = self._incidents.merge(incident, other, row)
+        for other in list(self._incidents.of(row)):
+            are_unsafe = incident.is_unsafe and other.is_unsafe and not incident.lost and not other.lost
+            if are_unsafe and other is not incident and other.merged_into is None:
+                incident = self._incidents.merge(incident, other, row)
         return incident
 
     def _report_lag(self, incident: Incident, row: ChangeRow) -> Incident:

@@ -117,7 +117,7 @@ def lapse(before: BrokerState, watermark: Micros) -> tuple[BrokerState, Micros, 
     at = max((lease.until for lease in overran), default=None)
     closed = {lease.lease: lease._replace(is_open=False) for lease in over}
     after = _with_leases(before, leases | closed, watermark)
-    if at is not None and not any(lease.since > at for lease in leases.values()):
+    if at is not None and not any(at < lease.since < lease.end for lease in leases.values()):
         after = after._replace(maintenance_overran_at=at)
     kinds = (EventKind.MAINTENANCE_OVERRAN if lease in overran else EventKind.MAINTENANCE_LAPSED for lease in over)
     texts = (f"{lease.why}; until {utc_text(lease.until)}" for lease in over)

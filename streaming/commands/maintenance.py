@@ -14,7 +14,7 @@ from rich.text import Text
 from streaming import settings as configuration
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.moments import utc_text
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, TableRefused, TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -191,7 +191,10 @@ def _warnings(tables: Path, brokers: Sequence[BrokerState]) -> Iterator[str]:
     """Look into the tables only when it is asked for the first line."""
     from streaming.commands.maintenance_advice import stop_warnings
 
-    yield from stop_warnings(tables, brokers, time.time_ns() // 1_000)
+    try:
+        yield from stop_warnings(tables, brokers, time.time_ns() // 1_000)
+    except (TableUnreadable, TableRefused) as error:  # the work goes on all the same
+        yield f"whether {_names(brokers)} can be stopped is unknown: {error}"
 
 
 def _in_maintenance(one: BrokerState) -> BrokerState:

@@ -69,7 +69,8 @@ def read_contexts(directory: Path, version: int) -> dict[str, ClusterContext]:
     for at, rows in reader.poll(max(version, *as_of.values())):
         for row in rows_of(rows, at):
             subject = Subject.PARTITION if row.subject == BASELINE else row.subject
-            upto = as_of.get(subject, at)
+            if (upto := as_of.get(subject)) is None:
+                continue  # of sources there is nothing to follow
             if upto < at <= version:
                 contexts[row.cluster_id].follow(row)
             elif version < at <= upto and subject == Subject.PARTITION:
@@ -90,7 +91,7 @@ def _go_back(directory: Path, version: int, subject: _Subject, context: ClusterC
     newest = select(open_ours(directory, PARTITION_CHANGES), PARTITION_CHANGES, where)
     for row in rows_of(newest, version):
         context.follow(row)
-    if not newest.num_rows and broker is not None:
+    if not newest.num_rows:
         context.forget(broker)
 
 

@@ -174,3 +174,4 @@ def test_two_stops_that_did_harm_are_one_incident() -> None:
     assert [(row["incident_class"], [suspect["broker"] for suspect in row["suspects"]]) for row in found] == [
         ("unsafe_shutdown", [1, 2])
     ]
+    assert found[0]["isr_shrinks"] == sum(bool(row.left) for row in rows) == 6, "each counts once"

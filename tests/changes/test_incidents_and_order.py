@@ -13,7 +13,7 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.maintenance import MaintenanceObserved
-from streaming.contracts.observations import ConfigOrigin, Observation, SourceKind
+from streaming.contracts.observations import CauseRevised, ConfigOrigin, Observation, SourceKind
 from streaming.delta.change_rows import changes_to_arrow
 from streaming.delta.incident_rows import incident_row, rows_of
 from tests.changes.conftest import SECOND, Story
@@ -131,3 +131,54 @@ def test_a_source_that_is_read_ahead_of_the_log_moves_no_time(source: str, *, is
     (incident,) = incidents_of(*batches)
     assert incident["incident_class"] == "controlled_shutdown"
     assert incident["cluster_id"] == ClusterId("cluster-1")
+
+
+def stopped(story: Story, broker: int, **partition: Any) -> None:
+    story.later(10).broker(broker, in_controlled_shutdown=True)
+    story.partition(**partition, **STOPPED)
+    story.broker(broker, in_controlled_shutdown=True, fenced=True)
+
+
+def test_who_is_down_is_to_be_started_though_another_one_did_the_harm() -> None:
+    story = Story()
+    first, second = {"replicas": (1, 3, 4)}, {"replicas": (1, 2)}
+    story.snapshot([{**first, "isr": (1, 3, 4)}, {**second, "isr": (1, 2)}], brokers=(1, 2, 3, 4))
+    story.config("2")
+    stopped(story, 3, **first, isr=(1, 4), partition_epoch=1)
+    stopped(story, 2, number=1, **second, isr=(1,), partition_epoch=1)
+    story.later(10).broker(2, broker_epoch=99)
+    story.partition(1, **second, isr=(1, 2), partition_epoch=2, cause=Cause.EXPAND, **PROVEN)
+    story.later(5).heartbeat()
+
+    (incident,) = incidents_of(story.seen)
+    assert (incident["incident_class"], [each["broker"] for each in incident["suspects"]]) == ("unsafe_shutdown", [2])
+    assert incident["next_step"] == "start broker 3 again, and stop only what is safe to stop"
+
+
+@pytest.mark.parametrize("is_proven_late", [False, True])
+def test_stops_that_did_harm_are_one_incident_also_if_they_are_proven_afterwards(*, is_proven_late: bool) -> None:
+    story = Story()
+    story.snapshot([{}])
+    story.config("3")
+    for turn, broker in enumerate((3, 2)):
+        isr, epoch = tuple(each for each in (1, 2, 3) if each != broker), 2 * turn + 1
+        if is_proven_late:
+            story.later(10).broker(broker, fenced=True)
+            story.partition(isr=isr, partition_epoch=epoch, cause=Cause.FENCED, **PROVEN)
+        else:
+            stopped(story, broker, isr=isr, partition_epoch=epoch)
+        removed_at = story.offset - (not is_proven_late)
+        story.later(10)
+        if is_proven_late:
+            of = {"topic_id": "topic-1", "topic": "orders", "partition": 0, "revised_offset": removed_at}
+            proof = {"cause": Cause.CONTROLLED_SHUTDOWN, **PROVEN, "broker": broker, "metadata_index": 0}
+            story.add(CauseRevised(**story.envelope(), metadata_offset=story.offset, **of, **proof))
+        story.later(1).broker(broker, broker_epoch=50 + broker)
+        story.later(1).partition(partition_epoch=epoch + 1, cause=Cause.EXPAND, **PROVEN)
+
+    (incident,) = incidents_of(story.seen)
+    assert (incident["incident_class"], [each["broker"] for each in incident["suspects"]]) == (
+        "unsafe_shutdown",
+        [2, 3],
+    )
+    assert incident["isr_shrinks"] == 2

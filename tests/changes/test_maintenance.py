@@ -260,6 +260,17 @@ def test_whether_work_overran_depends_on_the_leases_of_that_time_and_on_no_order
     assert (broker_of(state).maintenance_overran_at is not None) == ("two" in overran), "the second is the last one"
 
 
+def test_the_end_of_a_lease_that_nobody_has_seen_begin_takes_no_overrun_back(story: Story, desk: Announcer) -> None:
+    story.snapshot([{}])
+    story.later(20).broker(3, fenced=True)
+    fenced = len(story.seen)
+    beats(story, 150)
+    desk.lease(10, 100)
+    desk.end(120, "unseen")
+    state, _ = played([*story.seen[:fenced], *desk.seen, *story.seen[fenced:]])
+    assert broker_of(state).maintenance_overran_at == START + 100 * SECOND
+
+
 def test_a_lease_of_a_broker_that_nobody_reported_is_dropped(story: Story, desk: Announcer) -> None:
     story.snapshot()
     dropped = desk.lease(10, 60, broker=9)

@@ -319,3 +319,17 @@ def test_tables_that_are_old_do_not_vouch_for_a_stop(run: Callable[..., Result],
 
     _, warning = run("--broker", "2", "--for", "30m", *WHY).output.splitlines()
     assert "whether broker 2 can be stopped is unknown: the tables are 20" in warning
+
+
+def test_a_damaged_table_does_not_keep_work_from_being_announced(run: Callable[..., Result], tmp_path: Path) -> None:
+    bus, tables = tmp_path / "bus", tmp_path / "tables"
+    story = watch(bus)
+    story.config("1")
+    publish(bus, story)
+    apply(bus, tables)
+    for file in (tables / "source_progress").rglob("*.parquet"):
+        file.unlink()
+
+    announced, warning = run("--broker", "2", "--for", "30m", *WHY).output.splitlines()
+    assert "broker 2: planned work until" in announced
+    assert "whether broker 2 can be stopped is unknown: cannot read the table" in warning

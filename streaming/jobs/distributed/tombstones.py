@@ -30,10 +30,10 @@ _KEY: Final = PARTITION_STATE_TABLE.key
 _MICROS: Final = 1_000_000
 
 
-def days_of(sources: Iterable[SourceState]) -> frozenset[tuple[str, int]]:
+def days_of(sources: Iterable[SourceState]) -> frozenset[tuple[str, str, int]]:
     """Return the day up to which each source has ordered its cluster: tombstones are looked for when one begins."""
     return frozenset(
-        (source.cluster_id, (source.observed_until or 0) // DAY)
+        (source.cluster_id, source.source, (source.observed_until or 0) // DAY)
         for source in sources
         if source.authority is not SourceKind.NONE
     )

@@ -12,11 +12,14 @@ import pytest
 
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
+from streaming.changes.tombstones import DAY
 from streaming.contracts.events import Subject
+from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import Channel, Heartbeat, SourceKind
 from streaming.contracts.sample_tables import REPLICA_OFFSETS
 from streaming.contracts.samples import ReplicaOffsetsObserved
+from streaming.contracts.state import SourceState
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
     CLUSTER_STATE_TABLE,
@@ -32,6 +35,7 @@ from streaming.delta.queries import select
 from streaming.jobs.distributed.newest import decode_samples, newest_in_part
 from streaming.jobs.distributed.rows import DROPS, ENVELOPES, NTH, ORDER, fold_rows, read_rows, route_rows
 from streaming.jobs.distributed.summaries import ENTRY, ISR_REMOVAL, explode_events, summary_rows, tally_rows
+from streaming.jobs.distributed.tombstones import days_of
 from streaming.jobs.driver.batch import ReplicationBatch
 from streaming.jobs.driver.newest import NewestBatch
 from tests.changes.conftest import SECOND, Story
@@ -190,3 +194,16 @@ def test_samples_compared_part_by_part_are_those_compared_at_once(tmp_path: Path
 
     assert in_order_of(found) == in_order_of(select(create_or_upgrade(tmp_path, REPLICA_OFFSETS), REPLICA_OFFSETS))
     assert [row["position"] for row in read.to_pylist() if row["kind"] is None] == [17]
+
+
+def test_tombstones_are_looked_for_when_the_log_begins_a_day_though_a_poller_has_begun_it_before() -> None:
+    def source(name: str, kind: SourceKind, day: int) -> SourceState:
+        return SourceState(ClusterId("cluster-1"), "c", name, kind, observed_until=Micros(day * DAY))
+
+    def days(log: int, poll: int) -> frozenset[tuple[str, str, int]]:
+        sources = [source("log", SourceKind.METADATA_LOG, log), source("poll", SourceKind.POLL, poll)]
+        return days_of([*sources, source("admin", SourceKind.NONE, 99)])
+
+    assert days(1, 1) <= days(1, 1)
+    assert not days(1, 2) <= days(1, 1)
+    assert not days(2, 2) <= days(1, 2)
