@@ -41,10 +41,10 @@ class ClusterContext:
         """Return whether a row says how late it is: one of the primary source, which others may be far ahead of."""
         return row.subject != BASELINE and may_be_primary(row.authority, self.authority)
 
-    def add_in_sync(self, in_sync: Iterable[tuple[int, int, int]]) -> None:
+    def add_in_sync(self, in_sync: Iterable[tuple[int, int, int]], sign: int = 1) -> None:
         """Count partitions of which there is no single row: leader, follower in its ISR, how many."""
         for leader, follower, count in in_sync:
-            self.in_sync[leader, follower] += count
+            self.in_sync[leader, follower] += sign * count
 
     def follow(self, row: ChangeRow) -> None:
         """Follow a row, of whatever it is."""
@@ -57,8 +57,7 @@ class ClusterContext:
 
     def count(self, row: ChangeRow, sign: int) -> None:
         """Count who is in sync by a step of a partition, or first states of several: 1; -1 takes it back."""
-        for leader, follower, count in row.in_sync:
-            self.in_sync[leader, follower] += sign * count
+        self.add_in_sync(row.in_sync, sign)
         for follower in row.isr_before:
             self.in_sync[row.leader_before, follower] -= sign
         for follower in () if row.is_deleted else row.isr:

@@ -39,9 +39,7 @@ _For = Annotated[
     str | None,
     typer.Option("--for", metavar="DURATION", help="How long it may take: 90s, 30m, 2h. With a command: at most."),
 ]
-_Why = Annotated[
-    str | None, typer.Option(help="The reason, for whoever looks at the events; required for a new announcement.")
-]
+_Why = Annotated[str | None, typer.Option(help="The reason, shown with the events; required for a new announcement.")]
 _Extend = Annotated[bool, typer.Option("--extend", help="Let work that is announced last longer.")]
 _End = Annotated[bool, typer.Option("--end", help="End it early.")]
 _Cluster = Annotated[str | None, typer.Option(help="Name or id of the cluster, where there are several.")]

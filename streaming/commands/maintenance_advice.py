@@ -1,9 +1,10 @@
-"""What the tables say against stopping a broker now, for whoever announces work on it."""
+"""What the tables say against stopping a broker now, for a person who announces work on it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from streaming.changes.maintenance import is_down
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.state import SourceState
 from streaming.contracts.tables import BROKER_STATE_TABLE, SOURCE_PROGRESS
@@ -40,16 +41,15 @@ def stop_warnings(tables: Path, brokers: Sequence[BrokerState], now: int) -> Ite
     if table is None:
         return
     cluster_id, numbers = brokers[0].cluster_id, sorted(one.broker for one in brokers)
+    up = {one.broker for one in brokers if not is_down(one)}
     observed = _observed_until(tables, cluster_id)
     if observed is None or now - observed > FRESH_SECONDS * _SECOND:
         age = "have no state of its cluster" if observed is None else f"are {(now - observed) // _SECOND:,} s old"
         yield f"whether broker {', '.join(map(str, numbers))} can be stopped is unknown: the tables {age}"
         return
     for row in select(table, BROKER_STATE_TABLE).sort_by("broker").to_pylist():
-        if row["cluster_id"] != cluster_id or row["broker"] not in numbers:
-            continue
-        is_up = row["is_registered"] and not row["is_fenced"] and not row["is_shutting_down"]
-        if is_up and not row["is_safe_to_stop"]:
+        is_meant = row["cluster_id"] == cluster_id and row["broker"] in up
+        if is_meant and not row["is_safe_to_stop"]:
             certainty = "known to be " if row["is_safe_to_stop"] is None else ""
             yield f"broker {row['broker']} is not {certainty}safe to stop now: {row['restart_reason']}"
 

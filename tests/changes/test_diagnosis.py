@@ -328,7 +328,7 @@ def test_the_death_of_a_node_that_is_broker_and_active_controller_is_one_inciden
 
 
 def test_severity_consequence_and_next_step_say_what_clients_notice() -> None:
-    def told(rows: Sequence[ChangeRow]) -> list[tuple[str, str, str]]:
+    def reported(rows: Sequence[ChangeRow]) -> list[tuple[str, str, str]]:
         return [(row["severity"], row["consequence"], row["next_step"]) for row in standing(rows)]
 
     planned = played(of("stop", 1, at=10), 20)
@@ -337,12 +337,12 @@ def test_severity_consequence_and_next_step_say_what_clients_notice() -> None:
     leaderless = played(of("kill", 2, at=10), 40, replication_factor=1, min_insync_replicas=1)
 
     start = "start broker 2 again, and stop no other broker meanwhile"
-    assert told(planned) == [
+    assert reported(planned) == [
         ("info", "clients notice nothing", "start broker 1 again before any other broker is stopped")
     ]
-    assert told(lost) == [("warning", "writes go on with fewer copies", start)]
-    assert told(refused) == [("critical", "acks=all writers of topic orders fail", start)]
-    assert told(leaderless)[0][:2] == ("critical", "partitions of topic orders cannot be written or read")
+    assert reported(lost) == [("warning", "writes go on with fewer copies", start)]
+    assert reported(refused) == [("critical", "acks=all writers of topic orders fail", start)]
+    assert reported(leaderless)[0][:2] == ("critical", "partitions of topic orders cannot be written or read")
 
 
 def test_the_times_of_incidents_are_those_that_the_cluster_reports() -> None:

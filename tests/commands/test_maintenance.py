@@ -77,6 +77,15 @@ def apply(bus: Path, tables: Path) -> None:
     ProgressTable(tables, Channel.REPLICATION).replace([(state, SourceLag()) for state in states], version)
 
 
+def watch_and_apply(bus: Path, tables: Path, *, ahead: float = 0.0) -> Story:
+    """A watched cluster whose brokers are safe to stop, in the tables."""
+    story = watch(bus, ahead=ahead)
+    story.config("1")
+    publish(bus, story)
+    apply(bus, tables)
+    return story
+
+
 def rows(tables: Path, name: str) -> list[dict[str, Any]]:
     return read_all(DeltaTable(str(tables / name))).to_pylist()
 
@@ -300,19 +309,15 @@ def test_a_broker_that_is_not_safe_to_stop_is_warned_of_with_the_reason_and_anno
 
 def test_a_broker_that_is_safe_to_stop_is_not_warned_of(run: Callable[..., Result], tmp_path: Path) -> None:
     bus, tables = tmp_path / "bus", tmp_path / "tables"
-    story = watch(bus)
-    story.config("1")
-    publish(bus, story)
-    apply(bus, tables)
+    watch_and_apply(bus, tables)
     assert "planned work until" in sentence(run("--broker", "2", "--for", "30m", *WHY), code=0)
 
 
-def test_tables_that_are_old_do_not_vouch_for_a_stop(run: Callable[..., Result], tmp_path: Path) -> None:
+def test_of_old_tables_it_is_unknown_whether_a_broker_can_be_stopped(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
     bus, tables = tmp_path / "bus", tmp_path / "tables"
-    story = watch(bus, ahead=-200)
-    story.config("1")
-    publish(bus, story)
-    apply(bus, tables)
+    story = watch_and_apply(bus, tables, ahead=-200)
     story.now = time.time_ns() // 1_000
     story.heartbeat()
     publish(bus, story)  # the collector lives, the job does not
@@ -323,10 +328,7 @@ def test_tables_that_are_old_do_not_vouch_for_a_stop(run: Callable[..., Result],
 
 def test_a_damaged_table_does_not_keep_work_from_being_announced(run: Callable[..., Result], tmp_path: Path) -> None:
     bus, tables = tmp_path / "bus", tmp_path / "tables"
-    story = watch(bus)
-    story.config("1")
-    publish(bus, story)
-    apply(bus, tables)
+    watch_and_apply(bus, tables)
     for file in (tables / "source_progress").rglob("*.parquet"):
         file.unlink()
 

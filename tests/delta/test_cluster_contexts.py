@@ -35,7 +35,7 @@ SECOND = 1_000_000
 BATCHES = 12
 
 
-def told(name: str) -> list[Observation]:
+def observations_of(name: str) -> list[Observation]:
     """A scenario as the metadata log has it, with two leases and a configured time that is unset again."""
     source = SimulatedSource(
         load_scenario(name), seed=5, cluster_id=ClusterId("c"), cluster="c", name="metadata_log:c", epoch=Micros(START)
@@ -62,7 +62,7 @@ def told(name: str) -> list[Observation]:
 def batches(name: str) -> Sequence[pa.Table]:
     rows = [
         {"source": it.source, "position": position, "payload": encode(it), "damage": None}
-        for position, it in enumerate(told(name))
+        for position, it in enumerate(observations_of(name))
     ]
     size = -(-len(rows) // BATCHES)
     return [pa.Table.from_pylist(rows[begin : begin + size], schema=SCHEMA) for begin in range(0, len(rows), size)]

@@ -78,7 +78,11 @@ def _moved(micros: Mapping[str, int], cluster: ClusterState, state: ReplicationS
     totals = {f"expired_{name}": getattr(cluster, f"expired_{name}") + int(micros[name]) / _MICROS for name in TOTALS}
     whole = {name: type(getattr(cluster, name))(round(total, 6)) for name, total in totals.items()}
     primary = max(
-        (source for source in state.sources.values() if source.authority is cluster.authority),
-        key=lambda source: (source.cluster_id == cluster.cluster_id, source.observed_until or 0),
+        (
+            source
+            for source in state.sources.values()
+            if (source.cluster_id, source.authority) == (cluster.cluster_id, cluster.authority)
+        ),
+        key=lambda source: source.observed_until or 0,
     )
     return Change(subject=Subject.CLUSTER, observation=newest_of(primary), cluster_after=cluster._replace(**whole))
