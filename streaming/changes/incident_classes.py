@@ -52,8 +52,14 @@ def _verdict(incident: Incident, times: ConfiguredTimes) -> IncidentClass:
     if (episode := incident.episode) is not None:
         verdict = episode.verdict(times)
         weights[verdict] = weights.get(verdict, 0) + max(1, episode.seen - episode.began)
+    if IncidentClass.NETWORK_SPLIT in weights and _has_several_links(incident):
+        weights.pop(IncidentClass.LINK_FAILURE, None)  # one link does not explain them, the cut before or after it does
     gravest = max(weights.items(), key=lambda item: (item[1], item[0]), default=(IncidentClass.SLOW_FOLLOWER, 0))
     return IncidentClass(gravest[0])
+
+
+def _has_several_links(incident: Incident) -> bool:
+    return len({frozenset(pair) for pair in incident.departures if pair[0] != NO_LEADER}) > 1
 
 
 def suspects_of(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -> dict[int, float]:

@@ -165,11 +165,15 @@ def _facts(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -
 
 
 def _lagging_beside(incident: Incident, kind: IncidentClass) -> tuple[int, ...]:
-    """Return the brokers between which replication lagged though none of them was lost; of incidents of losses only."""
+    """Return the brokers between which replication lagged though the follower was not lost; of losses only.
+
+    The leader may have been lost later: that does not say why its follower lagged before.
+    """
     if kind not in (IncidentClass.BROKER_LOSS, IncidentClass.RACK_LOSS, IncidentClass.UNCLEAN_ELECTION):
         return ()
-    gone = {NO_LEADER, *incident.lost, *incident.planned, *incident.disks, *incident.unclean_left}
-    return tuple(sorted({broker for pair in incident.departures if gone.isdisjoint(pair) for broker in pair}))
+    gone = {*incident.lost, *incident.planned, *incident.disks, *incident.unclean_left}
+    lagged = [pair for pair in incident.departures if pair[0] != NO_LEADER and pair[1] not in gone]
+    return tuple(sorted({broker for pair in lagged for broker in pair}))
 
 
 _WHAT: Final = {

@@ -231,6 +231,24 @@ def test_a_loss_that_may_be_a_part_of_a_cut_names_who_else_was_on_its_sides() ->
     assert row["summary"].startswith("broker 5 was lost (replication between brokers 1, 2, 3, 4 and 6 lagged, too): ")
 
 
+def test_a_leader_that_is_lost_later_does_not_hide_that_its_follower_lagged_before() -> None:
+    faults = [*cut([2], [1], 10, 60), *restart("kill", 2, 21, 30)]
+
+    rows = standing(played(faults, 110, partitions=2, assignments=[[2, 1, 3], [3, 2, 1]]))
+
+    assert [row["summary"].partition(":")[0] for row in rows] == [
+        "broker 2 was lost (replication between brokers 1 and 2 lagged, too)"
+    ]
+
+
+def test_a_link_that_stays_lost_after_a_cut_was_mended_does_not_make_the_cut_a_link() -> None:
+    faults = [*cut([1, 3, 5], [2, 4, 6], 10, 26), *cut([2], [4], 40, 150)]
+
+    rows = played(faults, 200, partitions=len(RING), assignments=RING)
+
+    assert named(rows) == [("network_split", list(SIX))]
+
+
 def test_a_loss_that_nothing_lagged_beside_says_nothing_of_lag() -> None:
     (row,) = standing(played(restart("kill", 2, 10, 20), 60))
 

@@ -58,6 +58,7 @@ class ExpectedIncident:
         is_disputed: benign itself, but another fault did harm to what it had touched: harmful is right, too.
         trouble: the fault, for people.
         unproven: brokers whose clean stop no record proves: see the table.
+        removals: from ISRs, each as who may be blamed for it.
     """
 
     kinds: tuple[str, ...]
@@ -70,6 +71,7 @@ class ExpectedIncident:
     trouble: str
     is_disputed: bool = False
     unproven: frozenset[BrokerId] = frozenset()
+    removals: frozenset[frozenset[BrokerId]] = frozenset()
 
     @property
     def kind(self) -> str:
@@ -121,6 +123,7 @@ def _expected(play: Play, one: Trouble, effect: Effect) -> ExpectedIncident | No
         harm=frozenset(effect.harm),
         trouble=f"{one.kind} ({one.what})",
         is_disputed=is_disputed,
+        removals=frozenset(effect.removals),
     )
 
 
@@ -181,6 +184,7 @@ def _orders(play: Play, incidents: tuple[ExpectedIncident, ...], when: str) -> l
         end=max(incident.end for incident in incidents),
         harm=frozenset().union(*(incident.harm for incident in incidents)),
         trouble=" and ".join(incident.trouble for incident in incidents),
+        removals=frozenset().union(*(incident.removals for incident in incidents)),
     )
     if are_benign and have_returned and not any(incident.is_disputed for incident in incidents):
         return [(together,)]

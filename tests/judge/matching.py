@@ -2,8 +2,9 @@
 
 An incident that was reported is one that was expected if they overlap in time and name a broker in common, or are of
 one class without brokers; the best pairs are taken first. What is left may be a part of one that was found: a class
-that the table calls divisible may be reported in pieces, and what was lost at once or in turn as one. The rest is
-missed, or extra.
+that the table calls divisible may be reported in pieces, and what was lost at once or in turn as one. Of two faults at
+once, an alarming incident about the other one may explain every removal of this one by a broker that it blames: its
+class is wrong, its suspects mostly are, but nobody is left in peace. The rest is missed, or extra.
 """
 
 from __future__ import annotations
@@ -233,12 +234,22 @@ def _share(missed: Finding, findings: Sequence[Finding]) -> None:
 
 
 def _read_beside(missed: Finding, findings: Sequence[Finding]) -> None:
-    """Find a loss that says that these brokers lagged, too: a wrong class, but nobody reads nothing of it."""
-    every = missed.expected.must or missed.expected.may
-    for other in findings:
-        missed.reported += [
-            reported for reported in other.reported if every & reported.lagged and _may_be(missed.expected, reported)
-        ]
+    """Find an alarming incident that explains all that this one did, or a loss that says that its brokers lagged, too.
+
+    A wrong class, but nobody reads nothing of it.
+    """
+    expected = missed.expected
+    every = expected.must or expected.may
+    for reported in [reported for other in findings for reported in other.reported]:
+        if _explains(reported, expected) or (every & reported.lagged and _may_be(expected, reported)):
+            missed.reported.append(reported)
+
+
+def _explains(reported: ReportedIncident, expected: ExpectedIncident) -> bool:
+    """Return whether an alarming incident was open when this one began, and blames somebody for every removal of it."""
+    is_open = reported.begin <= expected.first + AFTER_SECONDS and expected.first <= reported.end
+    explained = [bool(removal & reported.suspects) for removal in expected.removals]
+    return reported.is_harmful and is_open and bool(explained) and all(explained)
 
 
 def _share_losses(finding: Finding, findings: Sequence[Finding]) -> None:

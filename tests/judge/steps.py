@@ -15,6 +15,7 @@ from streaming.contracts.events import Cause
 from streaming.contracts.health import effective_min_isr
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicPartition
 from streaming.sources.simulated.fault import Action, Fault
+from tests.judge.blame import LAG, Step, explains, is_ordered, was_parted
 from tests.judge.trouble import LINGER_SECONDS, LOSE_RECORDS
 
 if TYPE_CHECKING:
@@ -23,39 +24,13 @@ if TYPE_CHECKING:
     from streaming.model.registrations import PartitionRegistration
     from streaming.sources.simulated.truth import TraceEntry
     from tests.judge.play import Play
-    from tests.judge.trouble import Trouble
 
 START_MICROS: Final = 1_700_000_000_000_000
 ELECTION_SECONDS: Final = 1.0
 """A clean election is one step of the controller; nobody leads for longer only if nobody can."""
-_LAG: Final = frozenset({Cause.LAG, Cause.LEADER_STALL})
-_ORDERED: Final = frozenset({Cause.CONTROLLED_SHUTDOWN, Cause.FENCED, Cause.RESTART, Cause.UNREGISTERED})
-_BETWEEN: Final = frozenset({"link", "split", "isolation", "rack_isolation"})
-_ALSO_AS_LEADER: Final = frozenset({"pause", "slow_disk"})
-"""What is sent to the slow disk of the model waits, fetch requests of its followers, too."""
-_RETURN_SECONDS: Final = 15.0
 _LAGGING_SECONDS: Final = 100.0
 """Twice the longest ``replica.lag.time.max.ms``, and more: what was repaired explains no lag of another fault."""
 _PREFERRED_SECONDS: Final = 3.0
-
-
-class Step(NamedTuple):
-    """One step of one partition; seconds of the play.
-
-    ``removed``: from the ISR; or, of a partition without a leader afterwards, who led it.
-    """
-
-    at: float
-    key: TopicPartition
-    topic: str
-    before: PartitionRegistration | TraceEntry
-    after: TraceEntry
-    removed: tuple[BrokerId, ...]
-
-    @property
-    def cause(self) -> Cause:
-        """The true one."""
-        return self.after.cause
 
 
 class Report(NamedTuple):
@@ -80,6 +55,7 @@ class Effect:
         causes: the true causes of those removals, the ordered ones left out.
         led: brokers that led a partition when they were removed.
         reports: removals for lag.
+        removals: who may be blamed for each: who left, and for lag the leader, too.
         partitions: that it touched.
     """
 
@@ -93,6 +69,7 @@ class Effect:
     led: set[BrokerId] = field(default_factory=set)
     causes: set[Cause] = field(default_factory=set)
     reports: list[Report] = field(default_factory=list)
+    removals: set[frozenset[BrokerId]] = field(default_factory=set)
     partitions: set[TopicPartition] = field(default_factory=set)
 
     def touch(self, step: Step) -> None:
@@ -135,6 +112,7 @@ class _Account:
         self.offline: dict[TopicPartition, tuple[float, set[int]]] = {}
         self.states: dict[TopicPartition, PartitionRegistration | TraceEntry] = dict(play.before)
         self.led: dict[TopicPartition, BrokerId] = {}
+        self.lag_seconds = play.scenario.constants.replica_lag_time_max_ms / 1_000
         self.minima = {plan.name: plan.min_insync_replicas for plan in play.scenario.topics}
 
     def take(self, step: Step) -> None:
@@ -168,18 +146,22 @@ class _Account:
     def _blame(self, step: Step, broker: BrokerId) -> list[int]:
         """Blame the removal of a broker; note who is missing now because of whom."""
         found = [place for place, one in enumerate(self.play.troubles) if explains(one, step, broker)]
-        lasting = [place for place in found if step.at <= self.play.troubles[place].end + _LAGGING_SECONDS]
-        direct = [place for place in lasting or found if broker in self.play.troubles[place].brokers]
-        places = (direct or lasting or found)[:1]
+        ends = [trouble.span_of(broker)[1] + _LAGGING_SECONDS for trouble in self.play.troubles]
+        lasting = [place for place in found if step.at <= ends[place]]
+        parted = [place for place in found if was_parted(self.play.troubles[place], step, broker, self.lag_seconds)]
+        likely = parted or lasting or found
+        direct = [place for place in likely if broker in self.play.troubles[place].brokers]
+        places = (direct or likely)[:1]
         if not places:
             self.effects.unexplained.append(step)
         for place in places:
             effect, trouble = self.effects.of[place], self.play.troubles[place]
             effect.removed.add(broker)
+            effect.removals.add(frozenset({broker, step.before.leader} if step.cause in LAG else {broker}))
             if broker == step.before.leader:
                 effect.led.add(broker)
             self.missing.setdefault(step.key, {})[broker] = place
-            if step.cause in _LAG:
+            if step.cause in LAG:
                 effect.reports.append(self._report(step, broker))
             if not is_ordered(trouble, step, broker):
                 effect.causes.add(step.cause)
@@ -273,29 +255,6 @@ def effects_of(play: Play) -> Effects:
         account.take(step)
     account.close()
     return account.effects
-
-
-def explains(one: Trouble, step: Step, broker: BrokerId) -> bool:
-    """Return whether a fault may be why a step removed a broker."""
-    if step.at < one.begin - LINGER_SECONDS:
-        return False
-    if step.cause is Cause.REASSIGNMENT:
-        return one.kind in {"reassignment", "decommission"} and step.topic in one.topics
-    if step.cause not in _LAG:
-        return broker in one.brokers
-    ends = {broker, step.before.leader}
-    if one.kind == "link":
-        return ends == one.brokers
-    if one.kind in _BETWEEN:
-        return len(ends & one.brokers) == 1
-    return broker in one.brokers or (one.kind in _ALSO_AS_LEADER and step.before.leader in one.brokers)
-
-
-def is_ordered(one: Trouble, step: Step, broker: BrokerId) -> bool:
-    """Return whether somebody ordered that a broker leaves this ISR."""
-    if step.cause is Cause.REASSIGNMENT:
-        return True
-    return step.cause in _ORDERED and one.was_stopped(broker, step.at, _RETURN_SECONDS)
 
 
 def pairs_in(reports: Iterable[Report]) -> set[frozenset[BrokerId]]:

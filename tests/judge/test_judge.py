@@ -13,6 +13,7 @@ from tests.judge.judging import seeds
 from tests.judge.matching import ReportedIncident, judged
 from tests.judge.play import played
 from tests.judge.results import interval, rendered, result_of
+from tests.judge.steps import effects_of
 from tests.judge.table import TABLE
 
 WHENS = {"untouched", "fenced", "disk", "stalled", "lagged", "unclean", "unsafe", "away", "moved", "touched"}
@@ -114,6 +115,36 @@ def test_two_losses_at_once_may_be_reported_as_one_that_names_all() -> None:
     assert judged(both, [reported("broker_loss", 1)]).errors > 0
     assert judged(both, [reported("broker_loss", 1, 2), reported("broker_loss", 3)]).errors == 0
     assert judged(both, [reported("broker_loss", 1, 4), reported("rack_loss", 2, 3)]).errors > 0
+
+
+def test_harm_is_not_silent_where_an_alarming_incident_explains_all_of_it_and_the_class_is_wrong_all_the_same() -> None:
+    removals = frozenset({frozenset({1, 2}), frozenset({5, 3})})
+    split = replace(expected("network_split", brokers={1, 5}), removals=removals)
+    both = [(split, expected("slow_follower", brokers={6}))]
+
+    explained = judged(both, [reported("slow_follower", 1, 5, 6)]).findings[0]
+    hidden = judged(both, [reported("slow_follower", 1, 6)]).findings[0]
+    later = judged(both, [reported("slow_follower", 1, 5, 6, begin=40)]).findings[0]
+
+    assert (explained.is_silent, explained.kind_right, explained.reported_kind) == (False, False, "slow_follower")
+    assert (hidden.is_silent, later.is_silent) == (True, True)
+
+
+@pytest.mark.parametrize("seed", [863037663552, 793559221300])
+def test_what_is_stopped_later_is_not_why_a_broker_lagged(seed: int) -> None:
+    play = played(seed)
+
+    assert play.troubles[0].kind == "split"
+    assert [one.harm & {"refused"} for one in effects_of(play).of] == [{"refused"}, set()]
+
+
+def test_a_slow_disk_is_not_why_a_broker_lagged_that_was_cut_off_all_the_time() -> None:
+    play = played(503129481043, ("split", "slow_disk"))
+
+    split, slow_disk = effects_of(play).of
+
+    assert split.reports
+    assert slow_disk.reports == []
 
 
 def test_of_several_sets_that_are_right_the_one_counts_that_fits() -> None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.sources.simulated.fault import Fault
+from streaming.sources.simulated.fault import Action, Fault
 from streaming.sources.simulated.scenario import TopicPlan
 
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ LINGER_SECONDS: Final = 0.05
 
 LOSE_RECORDS: Final = frozenset({"unclean", "power_loss", "log_dir"})
 """The faults by which acknowledged records may be lost: these plays are watched, which takes longer."""
+
+_PARTING: Final = frozenset({
+    Action.CUT, Action.MEND, Action.HOLD, Action.RELEASE, Action.PAUSE, Action.RESUME
+})  # fmt: skip
 
 
 class Absence(NamedTuple):
@@ -85,6 +89,22 @@ class Trouble:
             side=self.side,
             topics=self.topics,
         )
+
+    def span_of(self, broker: BrokerId) -> tuple[float, float]:
+        """Return when the first and the last thing is done to a broker; of one that no act names begin and end."""
+        times = [act.at for act in self.acts if isinstance(act.what, Fault) and act.what.broker == broker]
+        return (min(times), max(times)) if times else (self.begin, self.end)
+
+    def parts(self, one: BrokerId, other: BrokerId) -> tuple[float, float] | None:
+        """Return from when until when no fetch request came from one broker to the other, if this fault did that."""
+        times = [
+            act.at
+            for act in self.acts
+            if isinstance(act.what, Fault)
+            and act.what.action in _PARTING
+            and (act.what.broker in {one, other} or set(act.what.link or ()) == {one, other})
+        ]
+        return (min(times), max(times)) if times else None
 
     def was_stopped(self, broker: BrokerId, moment: float, grace: float) -> bool:
         """Return whether an order explains that a broker is away: stopped, and not yet back for so many seconds."""
