@@ -41,6 +41,11 @@ def memory(root: int) -> Counter[str]:
     return size
 
 
+def peak() -> int:
+    """Give the most bytes that this program had in memory. ``ru_maxrss`` counts what its parent had when it began."""
+    return _kilobytes("VmHWM", Path("/proc/self/status")) * 1024
+
+
 def _kind(pid: int, root: int) -> str:
     if pid == root:
         return "driver"

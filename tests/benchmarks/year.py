@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -51,6 +50,7 @@ from streaming.jobs.driver.incidents import IncidentsBatch
 from streaming.jobs.driver.newest import NewestBatch
 from streaming.jobs.streams.bus_rows import SCHEMA
 from tests.benchmarks._cluster import SOURCE, Cluster
+from tests.benchmarks._processes import peak
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -269,7 +269,7 @@ def start(directory: Path, history_days: int) -> None:
         TablesReader(directory).refresh()
 
     seconds = timed(open_all)
-    print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
+    print(json.dumps([seconds, peak()]))
 
 
 def disk_of(directory: Path) -> dict[str, int]:
