@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import ClusterId, Micros
     from streaming.contracts.observations import SourceKind
-    from streaming.errors import IsrwatchError
     from streaming.settings import Settings
     from streaming.sources.collector import Collector
     from streaming.sources.metadata_log.source import MetadataLogSource
@@ -117,14 +116,20 @@ def _observing(settings: Settings, bus: Path) -> list[Source]:
     log = _metadata_log(settings, bus)
     if log is None:
         return [_admin(settings, SourceKind.POLL), *_broker_metrics(settings, None)]
-    admin = _admin(settings, SourceKind.NONE, is_primary_whole=lambda: log.is_whole)
+    admin = _admin(settings, SourceKind.NONE, is_primary_current=lambda: log.is_current)
     return [log, admin, open_voters(settings), *_broker_metrics(settings, log.cluster_id)]
 
 
 def _metadata_log(settings: Settings, bus: Path) -> MetadataLogSource | None:
-    """Open the metadata log; print why and return None when the brokers are polled instead."""
+    """Open the metadata log; None when the brokers are polled for good.
+
+    One that cannot be read yet is tried again and again, and the brokers are polled meanwhile.
+
+    Raises:
+        IsrwatchError: only the log is wanted, and it cannot be read.
+    """
+    from streaming.sources.metadata_log.opening import checkpoint_path, open_metadata_log
     from streaming.sources.metadata_log.security import UnsupportedMechanism
-    from streaming.sources.metadata_log.source import checkpoint_path, open_metadata_log
 
     configured = settings.collect.primary_source
     if configured == "poll":
@@ -133,25 +138,22 @@ def _metadata_log(settings: Settings, bus: Path) -> MetadataLogSource | None:
     try:
         source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=_say)
     except UnsupportedMechanism as refusal:
-        _fall_back(configured, refusal)
+        if configured != "auto":
+            raise
+        _say(f"polling the brokers, because the metadata log cannot be read: {refusal}")
         return None
     try:
         source.connect(seconds=CONNECT_SECONDS)
-    except ConnectionRefused as refusal:
-        source.close()
-        _fall_back(configured, refusal)
-        return None
+    except ConnectionRefused:
+        if configured != "auto":
+            source.close()
+            raise
     return source
 
 
-def _fall_back(configured: str, refusal: IsrwatchError) -> None:
-    """Print why the brokers are polled; raise the refusal unless primary_source is auto."""
-    if configured != "auto":
-        raise refusal
-    _say(f"polling the brokers, because the metadata log cannot be read: {refusal}")
-
-
-def _admin(settings: Settings, source_kind: SourceKind, is_primary_whole: Callable[[], bool] = lambda: True) -> Source:
+def _admin(
+    settings: Settings, source_kind: SourceKind, is_primary_current: Callable[[], bool] = lambda: True
+) -> Source:
     from streaming.sources.admin import AdminSource
 
     collect = settings.collect
@@ -165,7 +167,8 @@ def _admin(settings: Settings, source_kind: SourceKind, is_primary_whole: Callab
         config_micros=_micros(collect.config_seconds),
         snapshot_micros=_micros(min(collect.snapshot_seconds, POLL_SNAPSHOT_SECONDS)),
         source_kind=source_kind,
-        is_primary_whole=is_primary_whole,
+        is_primary_current=is_primary_current,
+        report=_say,
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import FIRST_COMPLETED, wait
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException
@@ -18,17 +17,17 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Heartbeat, Observation, SnapshotReason, SourceKind
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.admin_configs import ConfigsRound
-from streaming.sources.admin_metadata import MetadataRound, Read, monotonic
+from streaming.sources.admin_metadata import MetadataRound, Read
 from streaming.sources.admin_offsets import OffsetsRound
 from streaming.sources.admin_refusals import ClientErrors, error_of, missing_permission
 from streaming.sources.admin_view import ClusterView, has_same_members, snapshot, steps
+from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 HOUR: Final = Micros(3_600_000_000)
 _MAX_BLOCK: Final = Micros(1_000_000)  # of one poll
-_AT_ONCE: Final = Micros(0)
 _BLIND_MICROS: Final = 60_000_000  # a poll that is later than this was not merely slow
 _DEFAULTS: Final = {
     "client.id": "isrwatch",
@@ -38,28 +37,13 @@ _DEFAULTS: Final = {
 }
 
 
-@dataclass(slots=True)
-class _Timer:
-    """Is due at once, then once per period."""
-
-    period: Micros
-    next_at: Micros = _AT_ONCE
-
-    def take_due(self, now: Micros) -> bool:
-        """Return whether it is due, and if so, set the next time."""
-        if now < self.next_at:
-            return False
-        self.next_at = Micros(now + self.period)
-        return True
-
-
 class AdminSource:
     """Reads metadata, offsets and configurations from a cluster's brokers.
 
     As the primary source (``SourceKind.POLL``) it reports every partition that changed between two polls, with the time
     window of the change. It sends a full report at the start, after failed polls, when a topic or a broker was added or
     removed, and every ``snapshot_micros``. Otherwise (``SourceKind.NONE``) it reports offsets and configurations only,
-    unless the primary source is not whole: then it polls in its place, and begins with a full report.
+    unless the primary source is not whole or is silent: then it polls in its place, and begins with a full report.
 
     Args:
         bootstrap_servers: ``host:port``, comma-separated.
@@ -70,7 +54,8 @@ class AdminSource:
         offsets_micros: interval of offset polls.
         config_micros: interval of configuration polls; topic ids are read at the same interval.
         source_kind: ``POLL`` (primary source) or ``NONE``.
-        is_primary_whole: whether the primary source beside it knows the state; asked each time.
+        is_primary_current: whether the primary source beside it knows the state, and still reads; asked each time.
+        report: takes one line for the user.
         snapshot_micros: interval of full reports, and of reporting every configuration again.
         request_seconds: timeout of each request.
 
@@ -91,12 +76,13 @@ class AdminSource:
         source_kind: SourceKind,
         snapshot_micros: Micros = HOUR,
         request_seconds: float = 5.0,
-        is_primary_whole: Callable[[], bool] = lambda: True,
+        is_primary_current: Callable[[], bool] = lambda: True,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.name = name
         self._cluster = cluster
         self._kind = self._own_kind = source_kind
-        self._is_primary_whole = is_primary_whole
+        self._is_primary_current, self._say = is_primary_current, report
         self._poll_micros = poll_micros
         self._seconds = request_seconds
         self._client_errors = ClientErrors(bootstrap_servers)
@@ -104,13 +90,13 @@ class AdminSource:
         self._corroborating_micros = min(offsets_micros, config_micros)
         is_primary = source_kind is SourceKind.POLL
         self._blind_after = max(_BLIND_MICROS, 2 * poll_micros)
-        self._metadata_due = _Timer(poll_micros if is_primary else self._corroborating_micros)
-        self._offsets_due = _Timer(offsets_micros)
-        self._configs_due = _Timer(config_micros)
-        self._ids_due = _Timer(config_micros)
+        self._metadata_due = Timer(poll_micros if is_primary else self._corroborating_micros)
+        self._offsets_due = Timer(offsets_micros)
+        self._configs_due = Timer(config_micros)
+        self._ids_due = Timer(config_micros)
         self._timers = (self._metadata_due, self._offsets_due, self._configs_due, self._ids_due)
-        self._snapshot_due = _Timer(snapshot_micros)
-        self._everything_due = _Timer(snapshot_micros)
+        self._snapshot_due = Timer(snapshot_micros)
+        self._everything_due = Timer(snapshot_micros)
         self._offsets = OffsetsRound(request_seconds)
         self._configs = ConfigsRound(request_seconds)
         self._metadata = MetadataRound(
@@ -132,18 +118,19 @@ class AdminSource:
         until = monotonic() + _MAX_BLOCK
         while True:
             moment = Micros(monotonic() + skew)
-            self._stand_in(moment)
+            self._stand_in()
             self._send_due(moment)
             observations = self._take(moment, skew)
             if observations:
                 return observations
             self._raise_refusal()
-            if not self._wait(moment, until):
+            if not self._wait(until):
                 return []
 
     def request_full_report(self) -> None:
         """Send a full report with the next poll of the metadata, and every configuration with the next ones."""
-        self._snapshot_due.next_at = self._everything_due.next_at = _AT_ONCE
+        self._snapshot_due.expire()
+        self._everything_due.expire()
 
     def acknowledge(self) -> None:
         """Do nothing: a poll has no position."""
@@ -161,18 +148,18 @@ class AdminSource:
 
     def _send_due(self, now: Micros) -> None:
         """Send every request that is due."""
-        if self._metadata_due.take_due(now):
+        moment = monotonic()
+        if self._metadata_due.take_due(moment):
             self._metadata.ask()
         if self._last is None:
             return
-        if self._ids_due.take_due(now):
+        if self._ids_due.take_due(moment):
             self._metadata.ask_ids(self._last.view)
-        if self._offsets_due.take_due(now):
+        if self._offsets_due.take_due(moment):
             self._offsets.ask(self._metadata.client, self._last.view, now)
-        if self._configs_due.take_due(now):
-            self._configs.ask(
-                self._metadata.client, self._last.view, now, everything=self._everything_due.take_due(now)
-            )
+        if self._configs_due.take_due(moment):
+            everything = self._everything_due.take_due(moment)
+            self._configs.ask(self._metadata.client, self._last.view, now, everything=everything)
 
     def _take(self, now: Micros, skew: int) -> list[Observation]:
         """Return the observations of every response that has arrived."""
@@ -192,26 +179,31 @@ class AdminSource:
             missing = missing_permission(failure, "DESCRIBE", "all topics")
             self._refusal = missing or self._client_errors.refusal(failure)
             self._missed_changes = before is not None
-            self._metadata_due.next_at = now
+            self._metadata_due.expire()
             return []
         recheck = self._metadata.recheck_after()
         if recheck is not None:
-            self._metadata_due.next_at = min(self._metadata_due.next_at, Micros(now + recheck))
+            self._metadata_due.next_at = min(self._metadata_due.next_at, Micros(monotonic() + recheck))
         if read is None:
             return []
         self._client_errors.clear()
         self._last = read
         if before is None or before.view.topics.keys() != read.view.topics.keys():
-            self._configs_due.next_at = now
+            self._configs_due.expire()
         return self._report(before, read, now, skew) if self._kind is SourceKind.POLL else []
 
-    def _stand_in(self, now: Micros) -> None:
-        """Poll while the primary source is not whole, which begins with a full report; stop when it is again."""
-        kind = self._own_kind if self._is_primary_whole() else SourceKind.POLL
+    def _stand_in(self) -> None:
+        """Poll while the primary source is not current, which begins with a full report; stop when it is again."""
+        kind = self._own_kind if self._is_primary_current() else SourceKind.POLL
         if kind is not self._kind:
+            self._say(
+                f"{self.name}: polls the brokers while the metadata log cannot be read"
+                if kind is SourceKind.POLL
+                else f"{self.name}: the metadata log is read again"
+            )
             self._kind, self._missed_changes = kind, kind is SourceKind.POLL
             self._metadata_due.period = self._poll_micros if kind is SourceKind.POLL else self._corroborating_micros
-            self._metadata_due.next_at = now
+            self._metadata_due.expire()
 
     def _report(self, before: Read | None, read: Read, now: Micros, skew: int) -> list[Observation]:
         """Return what differs from the previous view.
@@ -224,7 +216,7 @@ class AdminSource:
         self._reported_until = end
         envelope["occurred_not_before"] = Micros(min(max((before or read).began + skew, start), end))
         envelope["occurred_not_after"] = Micros(end)
-        reason = self._snapshot_reason(before, read, now, silence=end - start)
+        reason = self._snapshot_reason(before, read, silence=end - start)
         unset = self._unset(before, read, envelope)
         if before is None or reason is not None:
             self._missed_changes = False
@@ -243,11 +235,11 @@ class AdminSource:
         gone = [name for name, topic_id in ids.items() if read.view.topic_ids.get(name) != topic_id]
         if not gone:
             return []
-        self._configs_due.next_at = _AT_ONCE
+        self._configs_due.expire()
         return self._configs.forget(gone, envelope)
 
-    def _snapshot_reason(self, before: Read | None, read: Read, now: Micros, *, silence: int) -> SnapshotReason | None:
-        is_due = self._snapshot_due.take_due(now)
+    def _snapshot_reason(self, before: Read | None, read: Read, *, silence: int) -> SnapshotReason | None:
+        is_due = self._snapshot_due.take_due(monotonic())
         if before is None or before.view.cluster_id != read.view.cluster_id:
             return SnapshotReason.START
         # A machine that was suspended noticed no failure: its polls are as far apart as if they had failed.
@@ -276,9 +268,10 @@ class AdminSource:
                 self._raised.add(str(missing))
                 raise missing
 
-    def _wait(self, now: Micros, until: int) -> bool:
+    def _wait(self, until: int) -> bool:
         """Wait for a response or for the next due request; return False when the poll has used its time."""
-        left = until - monotonic()
+        now = monotonic()
+        left = until - now
         if left <= 0:
             return False
         timers = [self._metadata_due] if self._last is None else [*self._timers]

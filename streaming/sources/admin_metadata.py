@@ -5,7 +5,6 @@ Depends on confluent-kafka's admin client and the monotonic clock.
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +13,7 @@ from streaming.contracts.identifiers import Micros
 from streaming.sources.admin_clients import AdminClients
 from streaming.sources.admin_topic_ids import TopicIds
 from streaming.sources.admin_view import ClusterView, may_be_stale, read_view
+from streaming.sources.timer import monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,8 +191,3 @@ class MetadataRound:
         ids = {name: self._ids.by_name[name] for name in now}
         kept = {} if before is None else {name: before.topic_ids[name] for name in old}
         return replace(view, topics={**now, **old}, topic_ids={**ids, **kept})
-
-
-def monotonic() -> Micros:
-    """Return the monotonic time."""
-    return Micros(time.monotonic_ns() // 1000)

@@ -24,6 +24,7 @@ from streaming.contracts.observations import Observation, SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.broker_metrics_names import normalised
+from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +56,7 @@ class _Endpoint:
 
     broker: BrokerId
     url: str
-    due_at: int = 0
+    due: Timer
     requested_at: Micros | None = None
     response: Future[dict[str, float]] | None = None
     is_settled: bool = False  # it returned metrics once, or its problem was reported
@@ -91,8 +92,7 @@ class BrokerMetricsSource:
             "source": name,
             "authority": SourceKind.NONE,
         }
-        self._endpoints = [_Endpoint(broker, url) for broker, url in endpoints.items()]
-        self._period = period_micros
+        self._endpoints = [_Endpoint(broker, url, Timer(period_micros)) for broker, url in endpoints.items()]
         self._timeout = timeout_seconds
         self._scrapers = ThreadPoolExecutor(max_workers=max(1, len(endpoints)), thread_name_prefix=name)
 
@@ -114,7 +114,7 @@ class BrokerMetricsSource:
             left = until - time.monotonic()
             if left <= 0:
                 return []
-            self._wait(moment, left)
+            self._wait(left)
 
     def acknowledge(self) -> None:
         """Do nothing: a scrape has no position."""
@@ -125,8 +125,8 @@ class BrokerMetricsSource:
 
     def _scrape_due(self, now: Micros) -> None:
         for endpoint in self._endpoints:
-            if endpoint.response is None and now >= endpoint.due_at:
-                endpoint.due_at, endpoint.requested_at = now + self._period, now
+            if endpoint.response is None and endpoint.due.take_due(monotonic()):
+                endpoint.requested_at = now
                 endpoint.response = self._scrapers.submit(scrape, endpoint.url, self._timeout)
 
     def _take(self, endpoint: _Endpoint, now: Micros) -> list[BrokerMetricsObserved]:
@@ -148,7 +148,7 @@ class BrokerMetricsSource:
             BrokerMetricsObserved(
                 **self._identity,
                 occurred_not_before=endpoint.requested_at,
-                occurred_not_after=now,
+                occurred_not_after=max(endpoint.requested_at, now),  # the clock may have been set back
                 collected_at=now,
                 broker=endpoint.broker,
                 metric_by_sample=metrics,
@@ -168,9 +168,10 @@ class BrokerMetricsSource:
                 problem, endpoint.problem = endpoint.problem, ""
                 raise ConnectionRefused(problem)
 
-    def _wait(self, now: Micros, left: float) -> None:
+    def _wait(self, left: float) -> None:
         in_flight = [endpoint.response for endpoint in self._endpoints if endpoint.response is not None]
-        idle = [endpoint.due_at - now for endpoint in self._endpoints if endpoint.response is None]
+        now = monotonic()
+        idle = [endpoint.due.next_at - now for endpoint in self._endpoints if endpoint.response is None]
         seconds = min([left, *(max(0.001, micros / 1_000_000) for micros in idle)])
         if in_flight:
             wait(in_flight, timeout=seconds, return_when=FIRST_COMPLETED)

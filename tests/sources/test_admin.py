@@ -286,9 +286,13 @@ def test_a_corroborator_polls_in_place_of_a_primary_source_that_is_not_whole_and
 ) -> None:
     cluster = mock_kafka(3)
     cluster.create_topic("orders", partitions=2, replicas=3)
-    whole = [True]
+    whole, lines = [True], list[str]()
     source = source_of(
-        cluster.bootstrap_servers, source_kind=SourceKind.NONE, is_primary_whole=lambda: whole[0], offsets_micros=10**8
+        cluster.bootstrap_servers,
+        source_kind=SourceKind.NONE,
+        is_primary_current=lambda: whole[0],
+        offsets_micros=10**8,
+        report=lines.append,
     )
     assert not of(SnapshotBegin, until(source, has(ReplicaOffsetsObserved)))
     whole[0] = False
@@ -298,6 +302,24 @@ def test_a_corroborator_polls_in_place_of_a_primary_source_that_is_not_whole_and
     assert len(of(PartitionObserved, found)) == 2
     whole[0] = True
     assert not [item for _ in range(3) for item in source.poll(now()) if item.authority is SourceKind.POLL]
+    assert lines == [
+        "admin:test: polls the brokers while the metadata log cannot be read",
+        "admin:test: the metadata log is read again",
+    ]
+
+
+def test_a_clock_that_is_set_back_by_hours_stops_no_poll(
+    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = mock_kafka(1)
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    source = source_of(cluster.bootstrap_servers)
+    until(source, has(Heartbeat))
+    found: list[Observation] = []
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(of(Heartbeat, found)) < 3 or not of(ReplicaOffsetsObserved, found):
+        assert time.monotonic() < deadline
+        found += singly(source.poll(Micros(now() - 7_200_000_000)))
 
 
 def test_a_missing_permission_is_named_once_and_the_rest_goes_on(

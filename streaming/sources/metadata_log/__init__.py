@@ -14,5 +14,6 @@
 - ``resync``       a record that cannot be read: the warning before, the search for a KRaft snapshot after
 - ``checkpoint``   the position of a collector, on disk
 - ``source``       the source itself
+- ``opening``      the source of a configuration
 - ``voters``       the voters of the quorum, a source of its own: no record holds who has caught up
 """

@@ -18,17 +18,15 @@ from streaming.sources.image import ClusterImage
 from streaming.sources.metadata_log import checkpoint
 from streaming.sources.metadata_log.connection import CannotServe
 from streaming.sources.metadata_log.messages import LogEnd
-from streaming.sources.metadata_log.quorum import Bootstrap, dialer, parse_servers
 from streaming.sources.metadata_log.resync import RESYNC_SECONDS, NewerRecords, Resync
-from streaming.sources.metadata_log.security import from_client
-from streaming.sources.metadata_log.tail import LoadedSnapshot, Tail
+from streaming.sources.metadata_log.tail import LoadedSnapshot, Progress, Tail
+from streaming.sources.timer import SILENCE_SECONDS, Silence, Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from streaming.settings import Settings
-    from streaming.sources.metadata_log.quorum import Dial
+    from streaming.sources.metadata_log.quorum import Bootstrap, Dial
 
 CHECKPOINT_VERSION: Final = 1
 # Microseconds between checkpoints, after observations and after none. Writing one never takes more than a twentieth of
@@ -67,6 +65,8 @@ class MetadataLogSource:
         snapshot_seconds: interval of full reports.
         report: takes one line for the user.
         resync_seconds: interval of the search for a newer KRaft snapshot while the state is unknown.
+        silence_seconds: after so many without an answer another source has to take over.
+        clock: the wall-clock time; what is due is decided by ``timer``, the monotonic time.
 
     Raises:
         ConnectionRefused: no broker can be reached.
@@ -85,17 +85,21 @@ class MetadataLogSource:
         snapshot_seconds: float,
         report: Callable[[str], None] = lambda _: None,
         clock: Callable[[], Micros] = wall_clock,
+        timer: Callable[[], Micros] = monotonic,
         resync_seconds: float = RESYNC_SECONDS,
+        silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
         self.name = name
         self.cluster_id, self._cluster = bootstrap.cluster_id(), cluster
-        self._path, self._report, self._clock = path, report, clock
+        self._path, self._report, self._clock, self._timer = path, report, clock, timer
         self._heartbeat_micros = int(heartbeat_seconds * 1e6)
-        self._snapshot_micros = int(snapshot_seconds * 1e6)
+        self._silence = Silence(Micros(int(silence_seconds * 1e6)), timer)
         self._undecodable: list[bytes] = []
         self._resync, self._newer_records = Resync(resync_seconds, report), NewerRecords(report)
         self._pending_report: SnapshotReason | None = SnapshotReason.START
-        self._snapshot_at = self._checkpoint_at = self._clock()
+        self._report_due = Timer(Micros(int(snapshot_seconds * 1e6)))
+        self._report_due.restart(timer())
+        self._snapshot_at, self._checkpoint_at = clock(), timer()
         self._checkpoint_cost = 0
         self._is_busy = self._is_unacknowledged = self._is_new_log = False
         self._image = self._restored() or self._empty()
@@ -111,17 +115,19 @@ class MetadataLogSource:
         deadline = time.monotonic() + seconds
         while True:
             try:
-                return self._tail.connect()
-            except CannotServe:
-                raise
-            except ConnectionRefused:
-                if time.monotonic() > deadline:
+                self._tail.connect()
+            except ConnectionRefused as refusal:
+                if isinstance(refusal, CannotServe) or time.monotonic() > deadline:
+                    self._silence.begin()
                     raise
+            else:
+                self._silence.end()
+                return
 
     def poll(self, now: Micros) -> Sequence[Observation]:
         """Wait up to half a second for changes; ``collected_at`` is the time of arrival, not ``now``."""
         del now
-        progress = self._tail.poll()
+        progress = self._read()
         if not self.is_whole:
             progress = self._resync.search(self._tail, progress)
         at = self._clock()
@@ -138,7 +144,7 @@ class MetadataLogSource:
                 self._pending_report = None
         if not self.is_whole:
             self._pending_report = self._pending_report or SnapshotReason.HISTORY_LOST
-        if self._pending_report is None and at - self._snapshot_at >= self._snapshot_micros:
+        if self._pending_report is None and self._report_due.take_due(self._timer()):
             observations += self._full_report(SnapshotReason.PERIODIC, at)
         self._newer_records.warn(self._image.metadata_version, progress)
         self._resync.note(self._image)
@@ -147,10 +153,26 @@ class MetadataLogSource:
             self._is_busy = self._is_unacknowledged = True
         return observations
 
+    def _read(self) -> Progress:
+        """Read on. After a silence everything is reported: another source may have taken over meanwhile."""
+        try:
+            progress = self._tail.poll()
+        except CannotServe:
+            self._silence.begin()
+            raise
+        if self._tail.is_serving and self._silence.end():
+            self._report_due.expire()
+        return progress
+
     @property
     def is_whole(self) -> bool:
         """Whether every record that matters has been read; while it is not, another source has to take over."""
         return self._image.incomplete_since is None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is whole, and controllers have answered lately; else another source has to take over."""
+        return self.is_whole and not self._silence.lasts
 
     def take_undecodable(self) -> list[bytes]:
         """Return and drop the records that could not be decoded since the last call, one JSON object each."""
@@ -159,13 +181,13 @@ class MetadataLogSource:
 
     def request_full_report(self) -> None:
         """Send a full report with the next poll."""
-        self._snapshot_at = Micros(0)
+        self._report_due.expire()
 
     def acknowledge(self) -> None:
         """Note that everything returned is on the bus; write a checkpoint when one is due."""
         self._is_unacknowledged = False
         due = max(_BUSY if self._is_busy else _IDLE, _COST * self._checkpoint_cost)
-        if self._clock() - self._checkpoint_at >= due:
+        if self._timer() - self._checkpoint_at >= due:
             self._write_checkpoint()
 
     def close(self) -> None:
@@ -199,6 +221,7 @@ class MetadataLogSource:
         try:
             image = ClusterImage.from_document({**document["image"], **configured})
             self._snapshot_at = Micros(int(document["snapshot_at"]))
+            self._report_due.restart(self._timer(), passed=self._clock() - self._snapshot_at)
         except (KeyError, TypeError, ValueError) as error:
             raise checkpoint.unusable(self._path, str(error)) from None
         self._pending_report = None
@@ -235,6 +258,7 @@ class MetadataLogSource:
 
     def _full_report(self, reason: SnapshotReason, at: Micros) -> list[Observation]:
         self._snapshot_at = at
+        self._report_due.restart(self._timer())
         snapshot_id = f"{self.name}-{self._image.image_offset}-{at}"
         is_new_log, self._is_new_log = self._is_new_log, False
         return self._image.snapshot(snapshot_id=snapshot_id, reason=reason, collected_at=at, is_new_log=is_new_log)
@@ -261,7 +285,7 @@ class MetadataLogSource:
     def _write_checkpoint(self) -> None:
         if self._pending_report is not None:
             return
-        began = self._clock()
+        began = self._timer()
         document: dict[str, Any] = {
             "version": CHECKPOINT_VERSION,
             "cluster_id": self.cluster_id,
@@ -269,32 +293,6 @@ class MetadataLogSource:
             "image": self._image.to_document(),
         }
         checkpoint.write(self._path, document)
-        self._checkpoint_at = self._clock()
+        self._checkpoint_at = self._timer()
         self._checkpoint_cost = self._checkpoint_at - began
         self._is_busy = False
-
-
-def checkpoint_path(bus: Path, name: str) -> Path:
-    """Return the path of a source's checkpoint on a directory bus."""
-    return bus / "checkpoints" / f"{name.replace(':', '-')}.json"
-
-
-def open_metadata_log(settings: Settings, *, path: Path, report: Callable[[str], None]) -> MetadataLogSource:
-    """Create the source for a configuration.
-
-    Raises:
-        UnsupportedMechanism: the metadata log cannot be read with the configured SASL mechanism.
-        ConfigurationError: an address or a client property is wrong, or the checkpoint is of another cluster.
-        ConnectionRefused: no broker can be reached.
-    """
-    dial = dialer(from_client(settings.cluster.client))
-    return MetadataLogSource(
-        Bootstrap(parse_servers(settings.cluster.bootstrap_servers), dial),
-        dial,
-        cluster=settings.cluster.name,
-        name=f"metadata_log:{settings.collect.collector}",
-        path=path,
-        heartbeat_seconds=settings.collect.heartbeat_seconds,
-        snapshot_seconds=settings.collect.snapshot_seconds,
-        report=report,
-    )

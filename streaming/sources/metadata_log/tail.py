@@ -101,6 +101,11 @@ class Tail:
         self._last_error = ""
         self._unread: deque[Progress] = deque()
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether the last Fetch was answered by the leader."""
+        return self._is_serving
+
     def connect(self) -> None:
         """Poll until a controller responds as the leader; the next :meth:`poll` returns what was read meanwhile.
 

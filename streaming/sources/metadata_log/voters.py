@@ -13,9 +13,10 @@ from streaming.contracts.observations import ControllerObserved, Observation, So
 from streaming.errors import ConnectionRefused
 from streaming.sources.metadata_log.quorum import Bootstrap, dialer, parse_servers
 from streaming.sources.metadata_log.security import from_client
+from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from streaming.settings import Settings
     from streaming.sources.metadata_log.messages import Quorum
@@ -34,7 +35,9 @@ class VotersSource:
     it is unknown who has caught up.
     """
 
-    def __init__(self, bootstrap: Bootstrap, *, cluster: str, name: str) -> None:
+    def __init__(
+        self, bootstrap: Bootstrap, *, cluster: str, name: str, clock: Callable[[], Micros] = monotonic
+    ) -> None:
         """Ask for the cluster's id.
 
         Raises:
@@ -43,16 +46,15 @@ class VotersSource:
         self.name = name
         self._bootstrap, self._cluster = bootstrap, cluster
         self._cluster_id = bootstrap.cluster_id()
-        self._ask_at = self._report_at = Micros(0)
+        self._ask_due, self._report_due, self._clock = Timer(ASKED_EVERY), Timer(REPORTED_EVERY), clock
         self._last: Quorum | None = None
         self._reported: tuple[object, ...] = ()
 
     def poll(self, now: Micros) -> Sequence[Observation]:
         """Return the voters if there is something to report, or wait for half a second."""
-        if now < self._ask_at:
+        if not self._ask_due.take_due(self._clock()):
             time.sleep(_WAIT_SECONDS)
             return []
-        self._ask_at = Micros(now + ASKED_EVERY)
         try:
             self._last, caught_up = (quorum := self._bootstrap.quorum()), caught_up_in(quorum)
         except ConnectionRefused:
@@ -61,9 +63,11 @@ class VotersSource:
         if last is None or not last.voters:
             return []
         content = last.leader, tuple(sorted(last.voters)), caught_up
-        if content == self._reported and now < self._report_at:
+        if content != self._reported:
+            self._report_due.expire()
+        if not self._report_due.take_due(self._clock()):
             return []
-        self._reported, self._report_at = content, Micros(now + REPORTED_EVERY)
+        self._reported = content
         return [
             ControllerObserved(
                 cluster_id=self._cluster_id,

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.commands import collect as command
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.observations import SnapshotBegin
 from streaming.errors import ConnectionRefused
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+NOW = Micros(2_000_000_000_000_000)
 
 
 def settings_for(quorum: Any, primary_source: str) -> Settings:
@@ -30,23 +35,37 @@ def test_the_log_is_the_primary_source_where_it_is_authorised(
     source.close()
 
 
-def test_a_refusal_is_reported_and_the_brokers_are_polled_instead(
-    quorum: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_log_that_is_refused_at_the_start_is_read_as_soon_as_it_is_permitted(
+    quorum: Any, frames: Any, tmp_path: Path
 ) -> None:
+    quorum.append(*frames)
     quorum.fetch_error = 31
-    assert command._metadata_log(settings_for(quorum, "auto"), tmp_path) is None
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("isrwatch collect: polling the brokers, because the metadata log cannot be read: 127.0.0.1:")
-    assert "grant ClusterAction" in line
+    source = command._metadata_log(settings_for(quorum, "auto"), tmp_path)
+    assert source is not None
+    with pytest.raises(ConnectionRefused, match="grant ClusterAction"):
+        source.poll(NOW)
+    assert not source.is_current
+    quorum.fetch_error = 0
+    observations = [observed for _ in range(20) for observed in source.poll(NOW)]
+    assert source.is_current
+    assert isinstance(observations[0], SnapshotBegin)
+    source.close()
 
 
-def test_controllers_that_cannot_be_reached_are_waited_for_and_then_given_up(
-    quorum: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_controllers_that_cannot_be_reached_are_waited_for_and_then_tried_in_the_background(
+    quorum: Any, frames: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(command, "CONNECT_SECONDS", 0.1)
+    quorum.append(*frames)
     quorum.fetch_error = 6
-    assert command._metadata_log(settings_for(quorum, "auto"), tmp_path) is None
-    assert "no controller serves the metadata log" in capsys.readouterr().err
+    source = command._metadata_log(settings_for(quorum, "auto"), tmp_path)
+    assert source is not None
+    assert not source.is_current
+    quorum.fetch_error = 0
+    observations = [observed for _ in range(20) for observed in source.poll(NOW)]
+    assert source.is_current
+    assert isinstance(observations[0], SnapshotBegin)
+    source.close()
 
 
 def test_a_refusal_is_an_error_where_only_the_log_is_wanted(quorum: Any, tmp_path: Path) -> None:

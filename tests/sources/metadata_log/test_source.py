@@ -7,6 +7,7 @@ import gzip
 import json
 import struct
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,13 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Observation, SnapshotBegin, SnapshotReason
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.image import ClusterImage
+from streaming.sources.metadata_log import checkpoint
 from streaming.sources.metadata_log.batches import decode
 from streaming.sources.metadata_log.messages import LogEnd
+from streaming.sources.metadata_log.opening import checkpoint_path
 from streaming.sources.metadata_log.quorum import Bootstrap, dialer, parse_servers
 from streaming.sources.metadata_log.security import Security
-from streaming.sources.metadata_log.source import MetadataLogSource, checkpoint_path
+from streaming.sources.metadata_log.source import MetadataLogSource
 from tests.blocks import singly
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ class Watch:
         self.lines: list[str] = []
         self.told: list[Observation] = []
         self.now = Micros(2_000_000_000_000_000)
+        self.set_back = 0
         self.source = MetadataLogSource(
             Bootstrap(parse_servers(quorum.addresses()), dial),
             dial,
@@ -53,6 +57,7 @@ class Watch:
             snapshot_seconds=settings.get("snapshot_seconds", 3600.0),
             report=self.lines.append,
             clock=lambda: self.now,
+            timer=lambda: Micros(self.now - self.set_back),
             resync_seconds=settings.get("resync_seconds", 0.0),
         )
 
@@ -529,8 +534,9 @@ def test_a_periodic_snapshot_comes_when_it_is_due(quorum: Any, watch: Any, frame
     quorum.append(*frames)
     seen = watch(snapshot_seconds=60.0)
     seen.reach(191)
-    seen.now += 59_000_000
-    seen.told += seen.source.poll(seen.now)
+    for _ in range(2):  # each within the time after which another source would have to take over
+        seen.now += 29_500_000
+        seen.told += seen.source.poll(seen.now)
     assert len(seen.snapshots()) == 1
     seen.now += 1_000_000
     seen.told += seen.source.poll(seen.now)
@@ -582,6 +588,56 @@ def test_a_batch_that_is_damaged_at_its_source_is_quarantined_and_nothing_is_rep
     assert "does not match its checksum" in json.loads(payload)["reason"]
     seen.source.poll(seen.now)
     assert seen.told == []
+
+
+def test_a_clock_that_is_set_back_delays_neither_a_report_nor_a_checkpoint(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...]
+) -> None:
+    quorum.append(*frames)
+    seen = watch(snapshot_seconds=60.0)
+    seen.reach(191)
+    seen.source.acknowledge()
+    hours = 7_200_000_000
+    seen.now, seen.set_back = Micros(seen.now - hours), -hours
+    seen.now = Micros(seen.now + 61_000_000)
+    seen.told += seen.source.poll(seen.now)
+    seen.source.acknowledge()
+    assert [reason for reason, _ in seen.snapshots()] == [SnapshotReason.START, SnapshotReason.PERIODIC]
+    assert checkpoint.read(seen.source._path) is not None
+
+
+def test_a_log_whose_permission_is_taken_away_is_not_current_and_reports_everything_when_it_is_given_back(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...]
+) -> None:
+    quorum.append(*frames[:100])
+    seen = watch()
+    assert not seen.source.is_current
+    seen.until(lambda: seen.source.is_current and bool(seen.told))
+    quorum.fetch_error = 31
+    seen.until(lambda: not seen.source.is_current)
+    assert "grant ClusterAction" in seen.lines[-1]
+    quorum.fetch_error = 0
+    quorum.append(*frames[100:])
+    seen.until(lambda: seen.source.is_current and len(seen.snapshots()) == 2)
+    assert [reason for reason, _ in seen.snapshots()] == [SnapshotReason.START, SnapshotReason.PERIODIC]
+
+
+def test_a_log_of_which_no_controller_answers_any_more_is_not_current_after_half_a_minute(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...]
+) -> None:
+    quorum.append(*frames)
+    seen = watch()
+    seen.reach(191)
+    quorum.fetch_error = 6
+    for _ in range(3):
+        with suppress(ConnectionRefused):
+            seen.source.poll(seen.now)
+    assert seen.source.is_current, "an election is no silence"
+    seen.now = Micros(seen.now + 31_000_000)
+    assert not seen.source.is_current
+    quorum.fetch_error = 0
+    seen.until(lambda: seen.source.is_current)
+    assert len(seen.snapshots()) == 2, "a poller may have taken over meanwhile"
 
 
 def unread(seen: Watch) -> list[str]:

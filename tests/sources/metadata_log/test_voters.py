@@ -24,11 +24,16 @@ NOW = 1_795_000_000_000
 def voters(quorum: Any) -> Callable[[], VotersSource]:
     quorum.voters = {1: NOW, 2: NOW - 600, 3: NOW - 200}
     servers = tuple(Address("127.0.0.1", node.port) for node in quorum.nodes.values())
-    return lambda: VotersSource(Bootstrap(servers, dialer(from_client({}))), cluster="main", name="quorum:a")
+    bootstrap = Bootstrap(servers, dialer(from_client({})))
+    return lambda: VotersSource(bootstrap, cluster="main", name="quorum:a", clock=lambda: Micros(clock[0]))
+
+
+clock = [0]
 
 
 def told(source: VotersSource, now: int) -> list[Any]:
-    reported = source.poll(Micros(now))
+    clock[0] = now
+    reported = source.poll(Micros(NOW * 1_000 - now))  # the wall clock runs backwards, which delays nothing
     assert all(isinstance(it, ControllerObserved) and it.authority is SourceKind.NONE for it in reported)
     return [(it.voters, it.caught_up) for it in reported if isinstance(it, ControllerObserved)]
 

@@ -1,0 +1,85 @@
+"""When a source asks again, and when it has been without an answer for too long.
+
+By the monotonic clock: when the wall clock is set back, nothing would be due.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from streaming.contracts.identifiers import Micros
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AT_ONCE: Final = Micros(0)
+SILENCE_SECONDS: Final = 30.0
+"""Less than after which data are stale, so that another source is there in time; more than any election takes."""
+
+
+def monotonic() -> Micros:
+    """Return the monotonic time."""
+    return Micros(time.monotonic_ns() // 1000)
+
+
+@dataclass(slots=True)
+class Timer:
+    """Is due at once, then once per period.
+
+    Attributes:
+        period: microseconds.
+        next_at: when it is due, by :func:`monotonic`.
+    """
+
+    period: Micros
+    next_at: Micros = AT_ONCE
+
+    def take_due(self, now: Micros) -> bool:
+        """Return whether it is due, and if so, set the next time; ``now`` is the monotonic time."""
+        if now < self.next_at:
+            return False
+        self.restart(now)
+        return True
+
+    def restart(self, now: Micros, *, passed: int = 0) -> None:
+        """Be due when a period is over, of which so many microseconds have passed."""
+        self.next_at = Micros(now + self.period - min(max(0, passed), self.period))
+
+    def expire(self) -> None:
+        """Be due at once."""
+        self.next_at = AT_ONCE
+
+
+class Silence:
+    """Whether a source has had no answer for so long that another one has to take over; so it has until its first.
+
+    Args:
+        after: microseconds.
+        clock: the monotonic time.
+    """
+
+    def __init__(self, after: Micros, clock: Callable[[], Micros]) -> None:
+        self._after, self._clock = after, clock
+        self._since = clock()
+        self._has_answered = self._is_refused = False
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it is silent."""
+        return not self._has_answered or self._is_long
+
+    @property
+    def _is_long(self) -> bool:
+        return self._is_refused or self._clock() - self._since > self._after
+
+    def end(self) -> bool:
+        """Note an answer; return whether another source may have taken over before it."""
+        was_long, self._since = self._is_long, self._clock()
+        self._has_answered, self._is_refused = True, False
+        return was_long
+
+    def begin(self) -> None:
+        """Note that the source was refused, so that to wait is of no use."""
+        self._is_refused = True
