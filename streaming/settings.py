@@ -31,6 +31,18 @@ RENAMED: Final[dict[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ControllersSettings:
+    """How the controllers are reached, where that is not as the brokers say, and not with the same login.
+
+    ``client`` replaces ``cluster.client`` as a whole; ``addresses`` are by controller id.
+    """
+
+    listener: str = ""
+    client: dict[str, str] = field(default_factory=dict)
+    addresses: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
     """The Kafka cluster to monitor.
 
@@ -40,6 +52,7 @@ class ClusterSettings:
     name: str = "kafka"
     bootstrap_servers: str = ""
     client: dict[str, str] = field(default_factory=dict)
+    controllers: ControllersSettings = field(default_factory=ControllersSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -183,7 +183,7 @@ class AdminSource:
             return []
         recheck = self._metadata.recheck_after()
         if recheck is not None:
-            self._metadata_due.next_at = min(self._metadata_due.next_at, Micros(monotonic() + recheck))
+            self._metadata_due.hasten(monotonic() + recheck)
         if read is None:
             return []
         self._client_errors.clear()

@@ -79,6 +79,7 @@ class ClusterImage:
     data are fresh. The image does not become whole again; another one is loaded from a KRaft snapshot.
 
     Attributes:
+        identity: the cluster and the source, as in every observation.
         image_offset: offset of the last record read, -1 before the first. After :meth:`load` of a KRaft snapshot the
             caller sets it, because the records of a snapshot do not carry offsets of the log.
         image_epoch: leader epoch (of the metadata quorum) of that record.
@@ -97,7 +98,7 @@ class ClusterImage:
         self.undecodable: list[tuple[Offset, Undecodable]] = []
         self.incomplete_since: Offset | None = None
         self.incomplete_because = ""
-        self._identity = {"cluster_id": cluster_id, "cluster": cluster, "source": source}
+        self.identity = {"cluster_id": cluster_id, "cluster": cluster, "source": source}
         self._heartbeat_micros = heartbeat_micros
         self._state = MetadataState()
         self._ambiguous_removals = AmbiguousRemovals()
@@ -115,15 +116,17 @@ class ClusterImage:
         for unit in self._units(batch):
             if self.incomplete_since is None:
                 observations += with_changes_in_blocks(self._observe(unit, collected_at))
-        if (
-            self.incomplete_since is None
-            and not observations
-            and self.image_timestamp - self._last_observation_at >= self._heartbeat_micros
-        ):
+        is_due = self.image_timestamp - self._last_observation_at >= self._heartbeat_micros
+        if self.incomplete_since is None and not observations and is_due:
             observations = [Heartbeat(**self._envelope(collected_at), metadata_offset=self._settled().offset)]
         if observations:
             self._last_observation_at = self.image_timestamp
         return observations
+
+    def heartbeat(self, at: Micros, collected_at: Micros) -> Heartbeat:
+        """Return a heartbeat of a log that has no new record: all of it is known at a time, and so is its state."""
+        self.image_timestamp = self._last_observation_at = max(self.image_timestamp, at)
+        return Heartbeat(**self._envelope(collected_at), metadata_offset=self._settled().offset)
 
     @property
     def metadata_version(self) -> int | None:
@@ -176,7 +179,7 @@ class ClusterImage:
         """Return the image as JSON values; an open transaction is left out and read again after a restart."""
         return {
             "version": DOCUMENT_VERSION,
-            **self._identity,
+            **self.identity,
             **self._settled()._asdict(),
             "spoke_at": self._last_observation_at,
             "heartbeat_micros": self._heartbeat_micros,
@@ -267,9 +270,8 @@ class ClusterImage:
     def _revision(self, removal: AmbiguousRemoval) -> CauseRevision | None:
         """Return the revision of a removal's cause, None when its topic was deleted."""
         topic = self._state.topics.get(removal.topic_id)
-        if topic is None:
-            return None
-        return CauseRevision(topic, removal.topic_id, removal.partition, removal.offset, removal.broker)
+        place = (removal.topic_id, removal.partition, removal.offset, removal.broker)
+        return None if topic is None else CauseRevision(topic, *place)
 
     def _without_undecodable(self, offset: Offset, effects: list[Effect]) -> list[Effect]:
         """Move effects that are undecodable records to ``undecodable``."""
@@ -282,7 +284,7 @@ class ClusterImage:
 
     def _envelope(self, collected_at: Micros) -> dict[str, Any]:
         return {
-            **self._identity,
+            **self.identity,
             "authority": SourceKind.METADATA_LOG,
             "occurred_not_before": self.image_timestamp,
             "occurred_not_after": self.image_timestamp,
@@ -294,5 +296,4 @@ def _step(record: MetadataRecord, effects: list[Effect]) -> AppliedRecord:
     match effects:
         case [PartitionStep(before=before, after=after)]:
             return AppliedRecord(record, before, after)
-        case _:
-            return AppliedRecord(record)
+    return AppliedRecord(record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streaming.contracts.codec import UNDECODABLE
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.observations import (
     BrokerObserved,
@@ -15,7 +16,7 @@ from streaming.contracts.observations import (
     PartitionObserved,
     TopicRemoved,
 )
-from streaming.contracts.records import RECOVERING, LeaderChange
+from streaming.contracts.records import RECOVERING, LeaderChange, Undecodable
 from streaming.sources.image_state import BrokerStep, CauseRevision, ConfigStep, Effect, PartitionStep, TopicDeleted
 
 if TYPE_CHECKING:
@@ -100,3 +101,9 @@ def broker_observed(step: BrokerStep, envelope: Mapping[str, Any]) -> BrokerObse
         host=broker.host,
         port=broker.port,
     )
+
+
+def undecodable(envelope: Mapping[str, Any], record: Undecodable) -> dict[str, Any]:
+    """Return what goes to quarantine of a record that cannot be decoded, as JSON values."""
+    why = {"reason": record.reason, "raw": record.value.hex()}
+    return {"v": Observation.format, "kind": UNDECODABLE, **envelope, **why}

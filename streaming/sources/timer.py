@@ -47,6 +47,10 @@ class Timer:
         """Be due when a period is over, of which so many microseconds have passed."""
         self.next_at = Micros(now + self.period - min(max(0, passed), self.period))
 
+    def hasten(self, at: int) -> None:
+        """Be due at that time, unless it is due before."""
+        self.next_at = Micros(min(self.next_at, at))
+
     def expire(self) -> None:
         """Be due at once."""
         self.next_at = AT_ONCE

@@ -7,20 +7,39 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming.errors import ConfigurationError, IsrwatchError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from streaming.contracts.identifiers import ClusterId
 
-def read(path: Path) -> dict[str, Any] | None:
-    """Return a checkpoint, None when there is none yet.
+
+VERSION: Final = 1
+
+
+def read(path: Path, cluster_id: ClusterId) -> dict[str, Any] | None:
+    """Return the checkpoint of a cluster, None when there is none yet.
 
     Raises:
-        ConfigurationError: the file cannot be read, or is not a JSON object.
+        ConfigurationError: the file cannot be read, is no checkpoint of this version, or is of another cluster.
     """
+    document = _read(path)
+    if document is None:
+        return None
+    if document.get("version") != VERSION:
+        raise unusable(path, f"version {document.get('version')!r}")
+    if document.get("cluster_id") != cluster_id:
+        raise ConfigurationError(
+            f"the checkpoint {path} is of cluster {document.get('cluster_id')}, but cluster.bootstrap_servers leads to "
+            f"{cluster_id}; correct the address, or remove the checkpoint if the cluster was rebuilt"
+        )
+    return document
+
+
+def _read(path: Path) -> dict[str, Any] | None:
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import queue
 import socket
 import struct
+import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 CLIENT_ID: Final = "isrwatch"
 CONNECT_SECONDS: Final = 3.0
 RESPONSE_SECONDS: Final = 10.0
+_LEAST_SECONDS: Final = 0.01
 _MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 _SIZE: Final = struct.Struct(">i")
 
@@ -42,6 +46,31 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+def resolved(address: Address, seconds: float) -> list[Any]:
+    """Resolve a host as ``getaddrinfo`` does, which has no time limit of its own.
+
+    Raises:
+        ConnectionRefused: it has no address, or nobody says so in time.
+    """
+    answers: queue.SimpleQueue[list[Any] | Exception] = queue.SimpleQueue()
+
+    def resolve() -> None:
+        try:
+            answers.put(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            answers.put(error)
+
+    threading.Thread(target=resolve, name=f"resolve {address.host}", daemon=True).start()
+    try:
+        answer = answers.get(timeout=max(_LEAST_SECONDS, seconds))
+    except queue.Empty:
+        raise ConnectionRefused(f"{address} cannot be reached: its name is not resolved in time") from None
+    if isinstance(answer, Exception):
+        reason = getattr(answer, "strerror", None) or answer
+        raise ConnectionRefused(f"{address} cannot be reached: {reason}")
+    return answer
+
+
 class Connection:
     """An authenticated connection, with the API versions that the node supports.
 
@@ -53,8 +82,8 @@ class Connection:
     def __init__(self, address: Address, security: Security, *, response_seconds: float = RESPONSE_SECONDS) -> None:
         self.address = address
         self._correlation = 0
+        self._response_seconds = response_seconds
         self._socket = self._open(security)
-        self._socket.settimeout(response_seconds)
         try:
             self._versions = self._ask_versions()
             if security.mechanism is not None:
@@ -68,17 +97,19 @@ class Connection:
         return min(supported, self._versions.get(api_key, -1))
 
     def call(self, request: Any, response: Any) -> Any:  # noqa: ANN401 - kafka-python's messages ship no types
-        """Send one request and wait for its response, of the class ``response``."""
+        """Send one request and wait for its response, of the class ``response``; all of it within one time limit."""
         self._correlation += 1
         request.with_header(correlation_id=self._correlation, client_id=CLIENT_ID)
+        until = time.monotonic() + self._response_seconds
         try:
+            self._socket.settimeout(self._response_seconds)
             self._socket.sendall(request.encode(header=True, framed=True))
-            (size,) = _SIZE.unpack(self._receive(_SIZE.size))
+            (size,) = _SIZE.unpack(self._receive(_SIZE.size, until))
             if not 0 < size <= _MAX_RESPONSE_BYTES:
                 raise ConnectionRefused(
                     f"{self.address} does not respond in Kafka's protocol; check security.protocol and the port"
                 )
-            data = self._receive(size)
+            data = self._receive(size, until)
         except TimeoutError:
             raise ConnectionRefused(f"{self.address} did not respond in time") from None
         except OSError as error:
@@ -90,20 +121,34 @@ class Connection:
         self._socket.close()
 
     def _open(self, security: Security) -> socket.socket:
-        try:
-            plain = socket.create_connection((self.address.host, self.address.port), CONNECT_SECONDS)
-        except OSError as error:
-            raise ConnectionRefused(f"{self.address} cannot be reached: {error.strerror or error}") from None
+        until = time.monotonic() + CONNECT_SECONDS
+        plain = self._connected(until)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if security.tls is None:
             return plain
         try:
+            plain.settimeout(max(_LEAST_SECONDS, until - time.monotonic()))
             return security.tls.wrap_socket(plain, server_hostname=self.address.host)
         except OSError as error:
             plain.close()
             raise ConnectionRefused(
-                f"{self.address} refuses TLS: {error}; check the ssl keys of cluster.client"
+                f"{self.address} refuses TLS: {error}; check the ssl keys of {security.table}"
             ) from None
+
+    def _connected(self, until: float) -> socket.socket:
+        """Connect to the first of the host's addresses that accepts."""
+        failure: OSError = TimeoutError("timed out")
+        for family, kind, protocol, _, address in resolved(self.address, until - time.monotonic()):
+            plain = socket.socket(family, kind, protocol)
+            try:
+                plain.settimeout(max(_LEAST_SECONDS, until - time.monotonic()))
+                plain.connect(address)
+            except OSError as error:
+                plain.close()
+                failure = error
+            else:
+                return plain
+        raise ConnectionRefused(f"{self.address} cannot be reached: {failure.strerror or failure}")
 
     def _decoded(self, data: bytes, request: Any, response: Any) -> Any:  # noqa: ANN401 - as above
         try:
@@ -114,10 +159,14 @@ class Connection:
             raise ConnectionRefused(f"{self.address} responded to another request than the one sent")
         return answer
 
-    def _receive(self, size: int) -> bytes:
+    def _receive(self, size: int, until: float) -> bytes:
         data = bytearray(size)
         view, filled = memoryview(data), 0
         while filled < size:
+            left = until - time.monotonic()
+            if left <= 0:  # a socket's own limit begins again with every byte
+                raise TimeoutError
+            self._socket.settimeout(left)
             received = self._socket.recv_into(view[filled:])
             if not received:
                 raise ConnectionError("end of stream")
@@ -137,7 +186,7 @@ class Connection:
             offered = ", ".join(handshake.mechanisms)
             raise CannotServe(
                 f"{self.address} does not offer {security.mechanism}; "
-                f"set cluster.client sasl.mechanism to one of {offered}"
+                f"set {security.table} sasl.mechanism to one of {offered}"
             )
         exchange = security.exchange()
         while not exchange.is_done():
@@ -153,5 +202,5 @@ class Connection:
     def _login_failed(self, security: Security, reason: str | None) -> CannotServe:
         return CannotServe(
             f"{self.address} refuses the login of {security.username!r}: {reason}; "
-            "check sasl.username and sasl.password of cluster.client"
+            f"check sasl.username and sasl.password of {security.table}"
         )

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 from streaming.sources.metadata_log.messages import FetchResponseFields, Leader, Quorum
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streaming.sources.metadata_log.connection import Address
 
 NO_NODE: Final = -1
@@ -16,16 +18,20 @@ _ROUNDS: Final = 2
 class Controllers:
     """The controllers of one cluster.
 
+    Args:
+        fixed: their addresses, whatever they say; without any, those that they say.
+
     Attributes:
         target: the controller for the next request.
         epoch: the newest known leader epoch, which a Fetch must carry. It never decreases, except by :meth:`learn`.
         failures: consecutive requests without success.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fixed: Mapping[int, Address]) -> None:
         self.target = NO_NODE
         self.epoch = 0
         self.failures = 0
+        self._fixed = fixed
         self._addresses: dict[int, Address] = {}
         self._unreachable_leader = Leader(NO_NODE, NO_NODE)
 
@@ -45,6 +51,14 @@ class Controllers:
         self.target, self.epoch = quorum.leader.node, quorum.leader.epoch
         self.failures = 0
 
+    def try_fixed(self) -> bool:
+        """Ask the controllers at their fixed addresses, if there are any, which of them leads."""
+        self._addresses = dict(self._fixed)
+        self.failures = 0
+        if self._fixed and self.target not in self._fixed:
+            self.target = self._next()
+        return bool(self._fixed)
+
     def refused(self, response: FetchResponseFields) -> None:
         """Process an error response, which mostly contains the current leader.
 
@@ -52,7 +66,7 @@ class Controllers:
         very epoch (its followers still name it until the next election), or when its address is unknown.
         """
         self.failures += 1
-        self._addresses.update(response.nodes)
+        self._addresses.update({} if self._fixed else response.nodes)
         leader = response.leader or Leader(NO_NODE, NO_NODE)
         is_usable = leader.epoch >= self.epoch and leader != self._unreachable_leader and leader.node in self._addresses
         self.epoch = max(self.epoch, leader.epoch)

@@ -82,12 +82,14 @@ class Quorum:
         nodes: addresses by node.
         voters: of each the time up to which it has the leader's log, in milliseconds of the leader's clock; None where
             the leader has not heard of it. The leader's own time is now; None before version 1 of the request.
+        listeners: the names of all listeners of the controllers.
     """
 
     error: int
     leader: Leader
     nodes: dict[int, Address]
     voters: dict[int, int | None] = field(default_factory=dict)
+    listeners: tuple[str, ...] = ()
 
 
 def fetch_request(  # noqa: PLR0913 - the fields of the request
@@ -171,21 +173,33 @@ def describe_quorum_request(version: int) -> Any:  # noqa: ANN401 - as above
     return DescribeQuorumRequest(version=version, topics=[topic(topic_name=TOPIC, partitions=[partition])])
 
 
-def read_quorum(response: Any) -> Quorum:  # noqa: ANN401 - as above
-    """Return the leader and the addresses of a DescribeQuorum response; brokers use the first listener of a node."""
+def read_quorum(response: Any, listener: str = "") -> Quorum:  # noqa: ANN401 - as above
+    """Return the leader and the addresses of a DescribeQuorum response.
+
+    Args:
+        response: of any version; before 2 it has no addresses.
+        listener: of the controllers, by its name; a controller without it has no address here. Empty: one that is
+            named like a controller's, else the first by name. The response has them in no order.
+    """
     if response.error_code or not response.topics:
         return Quorum(response.error_code or -1, Leader(-1, -1), {})
     part = response.topics[0].partitions[0]
-    nodes = {
-        node.node_id: Address(node.listeners[0].host, node.listeners[0].port)
-        for node in response.nodes or ()
-        if node.listeners
-    }
+    nodes: dict[int, Address] = {}
+    listeners: set[str] = set()
+    for node in response.nodes or ():
+        at = {one.name: Address(one.host, one.port) for one in node.listeners}
+        listeners |= at.keys()
+        if (name := listener or min(at, key=_preference, default="")) in at:
+            nodes[node.node_id] = at[name]
     voters = {
         voter.replica_id: None if voter.last_caught_up_timestamp < 0 else voter.last_caught_up_timestamp
         for voter in part.current_voters or ()
     }
-    return Quorum(part.error_code, Leader(part.leader_id, part.leader_epoch), nodes, voters)
+    return Quorum(part.error_code, Leader(part.leader_id, part.leader_epoch), nodes, voters, tuple(sorted(listeners)))
+
+
+def _preference(listener: str) -> tuple[bool, str]:
+    return "CONTROLLER" not in listener.upper(), listener
 
 
 def _end(structure: Any) -> LogEnd | None:  # noqa: ANN401 - as above

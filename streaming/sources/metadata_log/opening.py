@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.sources.metadata_log.quorum import Bootstrap, dialer, parse_servers
+from streaming.errors import ConfigurationError
+from streaming.sources.metadata_log.quorum import Bootstrap, ControllerAddresses, dialer, parse_address, parse_servers
 from streaming.sources.metadata_log.security import from_client
 from streaming.sources.metadata_log.source import MetadataLogSource
+from streaming.sources.timer import SILENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from streaming.settings import Settings
+    from streaming.settings import ControllersSettings, Settings
 
 
 def checkpoint_path(bus: Path, name: str) -> Path:
@@ -28,14 +30,31 @@ def open_metadata_log(settings: Settings, *, path: Path, report: Callable[[str],
         ConfigurationError: an address or a client property is wrong, or the checkpoint is of another cluster.
         ConnectionRefused: no broker can be reached.
     """
-    dial = dialer(from_client(settings.cluster.client))
+    cluster, controllers = settings.cluster, settings.cluster.controllers
+    own = from_client(controllers.client, "cluster.controllers.client") if controllers.client else None
+    brokers = dialer(from_client(cluster.client))
     return MetadataLogSource(
-        Bootstrap(parse_servers(settings.cluster.bootstrap_servers), dial),
-        dial,
-        cluster=settings.cluster.name,
+        Bootstrap(parse_servers(cluster.bootstrap_servers), brokers, controller_addresses(controllers)),
+        brokers if own is None else dialer(own),
+        cluster=cluster.name,
         name=f"metadata_log:{settings.collect.collector}",
         path=path,
         heartbeat_seconds=settings.collect.heartbeat_seconds,
         snapshot_seconds=settings.collect.snapshot_seconds,
         report=report,
+        silence_seconds=SILENCE_SECONDS,
     )
+
+
+def controller_addresses(settings: ControllersSettings) -> ControllerAddresses:
+    """Parse ``[cluster.controllers]``.
+
+    Raises:
+        ConfigurationError: a key of ``addresses`` is no controller id, or a value is no address.
+    """
+    key = "cluster.controllers.addresses"
+    wrong = next((node for node in settings.addresses if not node.isdecimal()), None)
+    if wrong is not None:
+        raise ConfigurationError(f'{key}: {wrong!r} is no controller id; write "101" = "host:port"')
+    by_node = {int(node): parse_address(address, key) for node, address in settings.addresses.items()}
+    return ControllerAddresses(settings.listener, by_node)

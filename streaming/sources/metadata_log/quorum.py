@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kafka.protocol.admin import DescribeQuorumRequest, DescribeQuorumResponse
@@ -43,23 +45,42 @@ def dialer(security: Security) -> Dial:
     return dial
 
 
+@dataclass(frozen=True, slots=True)
+class ControllerAddresses:
+    """Where the controllers are reached: by the listener of this name, or at these addresses, whatever they say."""
+
+    listener: str = ""
+    by_node: dict[int, Address] = field(default_factory=dict)
+
+
+AS_ADVERTISED: Final = ControllerAddresses()
+
+
 def parse_servers(bootstrap_servers: str) -> tuple[Address, ...]:
     """Parse ``host:port,host:port``.
 
     Raises:
         ConfigurationError: it is empty, or an entry has no port.
     """
-    addresses = []
-    for entry in filter(None, (part.strip() for part in bootstrap_servers.split(","))):
-        match = _SERVER.match(entry)
-        if match is None or not 0 < int(match["port"]) < 1 << 16:
-            raise ConfigurationError(f"cluster.bootstrap_servers has {entry!r}; write host:port, separated by commas")
-        addresses.append(Address(match["six"] or match["host"], int(match["port"])))
+    entries = filter(None, (part.strip() for part in bootstrap_servers.split(",")))
+    addresses = tuple(parse_address(entry, "cluster.bootstrap_servers") for entry in entries)
     if not addresses:
         raise ConfigurationError(
             "cluster.bootstrap_servers is empty; name a broker as host:port (or --bootstrap-servers)"
         )
-    return tuple(addresses)
+    return addresses
+
+
+def parse_address(entry: str, key: str) -> Address:
+    """Parse ``host:port`` or ``[IPv6 address]:port``.
+
+    Raises:
+        ConfigurationError: it is neither; the sentence names the key.
+    """
+    match = _SERVER.match(entry)
+    if match is None or not 0 < int(match["port"]) < 1 << 16:
+        raise ConfigurationError(f"{key} has {entry!r}; write host:port, separated by commas")
+    return Address(match["six"] or match["host"], int(match["port"]))
 
 
 class Bootstrap:
@@ -70,9 +91,12 @@ class Bootstrap:
         CannotServe: a broker refuses the login, a permission is missing, or the broker is too old.
     """
 
-    def __init__(self, servers: tuple[Address, ...], dial: Dial) -> None:
+    def __init__(
+        self, servers: tuple[Address, ...], dial: Dial, controllers: ControllerAddresses = AS_ADVERTISED
+    ) -> None:
         self._servers = list(servers)
         self._dial = dial
+        self.controllers = controllers
 
     def cluster_id(self) -> ClusterId:
         """Return Kafka's cluster id."""
@@ -80,7 +104,7 @@ class Bootstrap:
 
     def quorum(self) -> Quorum:
         """Return the leader of the metadata quorum and the controllers' addresses; requires Describe on the cluster."""
-        return self._first(_quorum)
+        return self._first(partial(_quorum, listener=self.controllers.listener))
 
     def _first(self, ask: Callable[[Connection], T]) -> T:
         refusals: list[ConnectionRefused] = []
@@ -117,18 +141,23 @@ def _cluster_id(connection: Connection) -> ClusterId:
     return ClusterId(answer.cluster_id)
 
 
-def _quorum(connection: Connection) -> Quorum:
+def _quorum(connection: Connection, listener: str) -> Quorum:
     version = connection.newest(DescribeQuorumRequest.API_KEY, _ENDPOINTS_SINCE)
     if version < _ENDPOINTS_SINCE:
         raise CannotServe(
             f"{connection.address} does not return the addresses of the controllers (requires Kafka 3.9 or newer); "
-            'set collect.primary_source = "poll"'
+            'write them into [cluster.controllers.addresses], or set collect.primary_source = "poll"'
         )
-    quorum = read_quorum(connection.call(describe_quorum_request(version), DescribeQuorumResponse))
+    quorum = read_quorum(connection.call(describe_quorum_request(version), DescribeQuorumResponse), listener)
     if quorum.error == CLUSTER_AUTHORIZATION_FAILED:
         raise CannotServe(
             f"{connection.address} refuses DescribeQuorum: grant Describe and ClusterAction on the Cluster resource, "
             'or set collect.primary_source = "poll", which needs only Describe'
+        )
+    if listener and listener not in quorum.listeners and quorum.listeners:
+        raise CannotServe(
+            f"no controller has the listener {listener!r} of cluster.controllers.listener; "
+            f"they have {', '.join(quorum.listeners)}"
         )
     if quorum.error or quorum.leader.node not in quorum.nodes:
         raise ConnectionRefused(f"{connection.address} has no leader of the metadata quorum (error {quorum.error})")

@@ -29,12 +29,13 @@ class UnsupportedMechanism(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Encryption and credentials. ``mechanism`` is None without authentication."""
+    """Encryption and credentials. ``mechanism`` is None without authentication; ``table`` is where they are written."""
 
     tls: ssl.SSLContext | None = None
     mechanism: str | None = None
     username: str = ""
     password: str = ""
+    table: str = "cluster.client"
 
     def exchange(self) -> Any:  # noqa: ANN401 - kafka-python's SaslMechanism ships no types
         """Start a SASL exchange: an object that turns the server's bytes into the next bytes to send."""
@@ -48,8 +49,8 @@ class Security:
         return f"Security(tls={self.tls is not None}, mechanism={self.mechanism!r}, username={self.username!r})"
 
 
-def from_client(client: Mapping[str, str]) -> Security:
-    """Parse the table ``[cluster.client]``.
+def from_client(client: Mapping[str, str], table: str = "cluster.client") -> Security:
+    """Parse ``[cluster.client]``, or another table like it.
 
     Raises:
         UnsupportedMechanism: the metadata log cannot be read with this SASL mechanism.
@@ -57,30 +58,28 @@ def from_client(client: Mapping[str, str]) -> Security:
     """
     protocol = client.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
-        raise ConfigurationError(
-            f"cluster.client security.protocol is {protocol!r}; use one of {', '.join(_PROTOCOLS)}"
-        )
-    tls = _tls(client) if protocol.endswith("SSL") else None
+        raise ConfigurationError(f"{table} security.protocol is {protocol!r}; use one of {', '.join(_PROTOCOLS)}")
+    tls = _tls(client, table) if protocol.endswith("SSL") else None
     if not protocol.startswith("SASL"):
-        return Security(tls)
+        return Security(tls, table=table)
     key = "sasl.mechanisms" if "sasl.mechanisms" in client else "sasl.mechanism"
     mechanism = client.get(key, "").upper()
     if mechanism not in _MECHANISMS:
         raise UnsupportedMechanism(
-            f"cluster.client {key} is {mechanism!r}, but the metadata log can only be read with "
+            f"{table} {key} is {mechanism!r}, but the metadata log can only be read with "
             f'{", ".join(_MECHANISMS)}; use one of them, or set collect.primary_source = "poll"'
         )
     for required in ("sasl.username", "sasl.password"):
         if required not in client:
-            raise ConfigurationError(f"cluster.client {required} is missing; {mechanism} requires it")
-    return Security(tls, mechanism, client["sasl.username"], client["sasl.password"])
+            raise ConfigurationError(f"{table} {required} is missing; {mechanism} requires it")
+    return Security(tls, mechanism, client["sasl.username"], client["sasl.password"], table)
 
 
-def _tls(client: Mapping[str, str]) -> ssl.SSLContext:
-    with _blaming("ssl.ca.location", client):
+def _tls(client: Mapping[str, str], table: str) -> ssl.SSLContext:
+    with _blaming("ssl.ca.location", client, table):
         context = ssl.create_default_context(cafile=client.get("ssl.ca.location"))
     if "ssl.certificate.location" in client:
-        with _blaming("ssl.certificate.location", client):
+        with _blaming("ssl.certificate.location", client, table):
             context.load_cert_chain(
                 client["ssl.certificate.location"],
                 client.get("ssl.key.location"),
@@ -95,8 +94,8 @@ def _tls(client: Mapping[str, str]) -> ssl.SSLContext:
 
 
 @contextmanager
-def _blaming(key: str, client: Mapping[str, str]) -> Iterator[None]:
+def _blaming(key: str, client: Mapping[str, str], table: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:  # ssl.SSLError is one, too
-        raise ConfigurationError(f"cluster.client {key} cannot be used: {client[key]}: {error}") from None
+        raise ConfigurationError(f"{table} {key} cannot be used: {client[key]}: {error}") from None

@@ -9,12 +9,12 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.contracts.codec import UNDECODABLE
 from streaming.contracts.identifiers import Micros, Offset
-from streaming.contracts.observations import Observation, SnapshotReason
+from streaming.contracts.observations import SnapshotReason
 from streaming.contracts.records import LeaderChange, RecordBatch
-from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.errors import ConnectionRefused
 from streaming.sources.image import ClusterImage
+from streaming.sources.image_observed import undecodable
 from streaming.sources.metadata_log import checkpoint
 from streaming.sources.metadata_log.connection import CannotServe
 from streaming.sources.metadata_log.messages import LogEnd
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from streaming.contracts.observations import Observation
     from streaming.sources.metadata_log.quorum import Bootstrap, Dial
 
-CHECKPOINT_VERSION: Final = 1
+SECOND: Final = 1_000_000
 # Microseconds between checkpoints, after observations and after none. Writing one never takes more than a twentieth of
 # the time, however large the cluster is.
 _BUSY: Final = 5_000_000
@@ -93,6 +94,8 @@ class MetadataLogSource:
         self.cluster_id, self._cluster = bootstrap.cluster_id(), cluster
         self._path, self._report, self._clock, self._timer = path, report, clock, timer
         self._heartbeat_micros = int(heartbeat_seconds * 1e6)
+        self._quiet_due = Timer(Micros(2 * self._heartbeat_micros))
+        self._quiet_due.restart(timer())
         self._silence = Silence(Micros(int(silence_seconds * 1e6)), timer)
         self._undecodable: list[bytes] = []
         self._resync, self._newer_records = Resync(resync_seconds, report), NewerRecords(report)
@@ -146,9 +149,12 @@ class MetadataLogSource:
             self._pending_report = self._pending_report or SnapshotReason.HISTORY_LOST
         if self._pending_report is None and self._report_due.take_due(self._timer()):
             observations += self._full_report(SnapshotReason.PERIODIC, at)
+        observations = observations or self._quiet(at)
         self._newer_records.warn(self._image.metadata_version, progress)
         self._resync.note(self._image)
         self._quarantine()
+        if observations:
+            self._quiet_due.restart(self._timer())
         if observations or self._undecodable:
             self._is_busy = self._is_unacknowledged = True
         return observations
@@ -161,8 +167,19 @@ class MetadataLogSource:
             self._silence.begin()
             raise
         if self._tail.is_serving and self._silence.end():
-            self._report_due.expire()
+            # Not at once: what is older than what a poller reported last would not be believed.
+            self._report_due.hasten(self._timer() + self._quiet_due.period + SECOND)
         return progress
+
+    def _quiet(self, at: Micros) -> list[Observation]:
+        """Return a heartbeat where the log is known to its end and no record has said for long what time it is.
+
+        A cluster may have no records without a change (``metadata.max.idle.interval.ms`` of 0), or one of another time.
+        """
+        is_known = self._pending_report is None and self.is_whole and self._tail.is_serving
+        if not (is_known and self._tail.position.is_caught_up and self._quiet_due.take_due(self._timer())):
+            return []
+        return [self._image.heartbeat(at, at)]
 
     @property
     def is_whole(self) -> bool:
@@ -206,17 +223,9 @@ class MetadataLogSource:
 
     def _restored(self) -> ClusterImage | None:
         """Read the checkpoint; names and intervals are those of the current configuration."""
-        document = checkpoint.read(self._path)
+        document = checkpoint.read(self._path, self.cluster_id)
         if document is None:
             return None
-        if document.get("version") != CHECKPOINT_VERSION:
-            raise checkpoint.unusable(self._path, f"version {document.get('version')!r}")
-        cluster_id = document.get("cluster_id")
-        if cluster_id != self.cluster_id:
-            raise ConfigurationError(
-                f"the checkpoint {self._path} is of cluster {cluster_id}, but cluster.bootstrap_servers leads to "
-                f"{self.cluster_id}; correct the address, or remove the checkpoint if the cluster was rebuilt"
-            )
         configured = {"cluster": self._cluster, "source": self.name, "heartbeat_micros": self._heartbeat_micros}
         try:
             image = ClusterImage.from_document({**document["image"], **configured})
@@ -265,16 +274,7 @@ class MetadataLogSource:
 
     def _quarantine(self) -> None:
         for offset, record in self._image.undecodable:
-            document = {
-                "v": Observation.format,
-                "kind": UNDECODABLE,
-                "cluster_id": self.cluster_id,
-                "cluster": self._cluster,
-                "source": self.name,
-                "metadata_offset": offset,
-                "reason": record.reason,
-                "raw": record.value.hex(),
-            }
+            document = undecodable({**self._image.identity, "metadata_offset": offset}, record)
             self._undecodable.append(json.dumps(document).encode())
         if self._image.undecodable and self.is_whole:
             offset, record = self._image.undecodable[0]
@@ -287,7 +287,7 @@ class MetadataLogSource:
             return
         began = self._timer()
         document: dict[str, Any] = {
-            "version": CHECKPOINT_VERSION,
+            "version": checkpoint.VERSION,
             "cluster_id": self.cluster_id,
             "snapshot_at": self._snapshot_at,
             "image": self._image.to_document(),

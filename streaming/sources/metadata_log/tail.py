@@ -92,7 +92,7 @@ class Tail:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.position = Position(end)
-        self._controllers = Controllers()
+        self._controllers = Controllers(bootstrap.controllers.by_node)
         self._bootstrap, self._dial = bootstrap, dial
         self._cluster_id = cluster_id
         self._report, self._pause = report, pause
@@ -167,7 +167,8 @@ class Tail:
         """Read leader and controllers from the brokers; raise when all known controllers had failed before."""
         had_failed = self._controllers.failures > 0
         try:
-            self._controllers.learn(self._bootstrap.quorum())
+            if not self._controllers.try_fixed():
+                self._controllers.learn(self._bootstrap.quorum())
         except ConnectionRefused:
             self._pause(_LONGEST_PAUSE)
             raise

@@ -70,6 +70,7 @@ class Quorum:
     fetch_error: int = 0
     faults: deque[Any] = field(default_factory=deque)
     nodes: dict[int, Node] = field(default_factory=dict)
+    listeners: dict[str, int | None] = field(default_factory=lambda: {"CONTROLLER": None})  # name to another port
     voters: dict[int, int] = field(default_factory=dict)  # node to the time up to which it has the log
     requests: list[Any] = field(default_factory=list)
     tls: ssl.SSLContext | None = None
@@ -176,7 +177,13 @@ class Node:
             high_watermark=quorum.watermark(), current_voters=voters, observers=[],
         )  # fmt: skip
         nodes = [
-            node(node_id=one, listeners=[node.Listener(name="CONTROLLER", host="127.0.0.1", port=other.port)])
+            node(
+                node_id=one,
+                listeners=[
+                    node.Listener(name=name, host="127.0.0.1", port=port or other.port)
+                    for name, port in quorum.listeners.items()
+                ],
+            )
             for one, other in quorum.nodes.items()
         ]
         return DescribeQuorumResponse(
@@ -252,7 +259,9 @@ class Node:
         if error in {6, 74, 75}:
             content.current_leader = part.LeaderIdAndEpoch(leader_id=quorum.leader, leader_epoch=quorum.epoch)
             nodes = [
-                FetchResponse.NodeEndpoint(node_id=one, host="127.0.0.1", port=other.port, rack=None)
+                FetchResponse.NodeEndpoint(
+                    node_id=one, host="127.0.0.1", port=next(iter(quorum.listeners.values())) or other.port, rack=None
+                )
                 for one, other in quorum.nodes.items()
             ]
         return FetchResponse(

@@ -9,6 +9,8 @@ import socket
 import ssl
 import struct
 import threading
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +18,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
 
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources.metadata_log import connection as connection_module
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.connection import Address, CannotServe, Connection
 from streaming.sources.metadata_log.messages import LogEnd
@@ -236,6 +239,36 @@ def test_what_is_no_kafka_is_one_sentence(listener: socket.socket, said: bytes, 
 def test_a_node_that_never_answers_is_given_up(listener: socket.socket) -> None:
     with pytest.raises(ConnectionRefused, match="did not respond in time"):
         Connection(Address("127.0.0.1", listener.getsockname()[1]), Security(), response_seconds=0.1)
+
+
+def test_a_node_that_drips_is_given_up_as_soon_as_one_that_never_answers(listener: socket.socket) -> None:
+    def drip() -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.sendall(struct.pack(">i", 1000))
+            while True:
+                connection.sendall(b"0")
+                time.sleep(0.05)
+
+    threading.Thread(target=drip, daemon=True).start()
+    began = time.monotonic()
+    with pytest.raises(ConnectionRefused, match="did not respond in time"):
+        Connection(Address("127.0.0.1", listener.getsockname()[1]), Security(), response_seconds=0.3)
+    assert time.monotonic() - began < 3
+
+
+def test_a_name_that_nobody_resolves_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_over = threading.Event()
+    monkeypatch.setattr(connection_module.socket, "getaddrinfo", lambda *_, **__: is_over.wait(60))
+    monkeypatch.setattr(connection_module, "CONNECT_SECONDS", 0.2)
+    with pytest.raises(ConnectionRefused, match="kafka:9092 cannot be reached: its name is not resolved in time"):
+        Connection(Address("kafka", 9092), Security())
+    is_over.set()
+
+
+def test_a_name_that_cannot_be_one_is_one_sentence() -> None:
+    with pytest.raises(ConnectionRefused, match=r"cannot be reached: .*label"):
+        Connection(Address("a" * 70 + ".example", 9092), Security())
 
 
 def test_addresses_are_read_with_ipv6_and_spaces() -> None:

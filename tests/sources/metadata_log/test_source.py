@@ -19,11 +19,11 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Observation, SnapshotBegin, SnapshotReason
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.image import ClusterImage
-from streaming.sources.metadata_log import checkpoint
 from streaming.sources.metadata_log.batches import decode
+from streaming.sources.metadata_log.connection import Address
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.opening import checkpoint_path
-from streaming.sources.metadata_log.quorum import Bootstrap, dialer, parse_servers
+from streaming.sources.metadata_log.quorum import AS_ADVERTISED, Bootstrap, ControllerAddresses, dialer, parse_servers
 from streaming.sources.metadata_log.security import Security
 from streaming.sources.metadata_log.source import MetadataLogSource
 from tests.blocks import singly
@@ -41,14 +41,16 @@ PATIENCE = 30.0
 class Watch:
     """A source on a quorum, with a clock that stands still until it is moved, and everything it has told."""
 
-    def __init__(self, quorum: Any, path: Path, **settings: float) -> None:
+    def __init__(
+        self, quorum: Any, path: Path, controllers: ControllerAddresses = AS_ADVERTISED, **settings: float
+    ) -> None:
         dial = dialer(Security())
         self.lines: list[str] = []
         self.told: list[Observation] = []
         self.now = Micros(2_000_000_000_000_000)
         self.set_back = 0
         self.source = MetadataLogSource(
-            Bootstrap(parse_servers(quorum.addresses()), dial),
+            Bootstrap(parse_servers(quorum.addresses()), dial, controllers),
             dial,
             cluster="test",
             name=NAME,
@@ -100,7 +102,7 @@ def watch(quorum: Any, tmp_path: Path) -> Iterator[Callable[..., Watch]]:
     """Watch the quorum; the checkpoint file is the same each time."""
     opened: list[Watch] = []
 
-    def make(**settings: float) -> Watch:
+    def make(**settings: Any) -> Watch:
         opened.append(Watch(quorum, tmp_path / "checkpoint.json", **settings))
         return opened[-1]
 
@@ -603,7 +605,45 @@ def test_a_clock_that_is_set_back_delays_neither_a_report_nor_a_checkpoint(
     seen.told += seen.source.poll(seen.now)
     seen.source.acknowledge()
     assert [reason for reason, _ in seen.snapshots()] == [SnapshotReason.START, SnapshotReason.PERIODIC]
-    assert checkpoint.read(seen.source._path) is not None
+    assert seen.source._path.exists()
+
+
+def test_a_log_without_new_records_is_fresh_as_long_as_controllers_say_that_it_has_none(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...]
+) -> None:
+    """A cluster with ``metadata.max.idle.interval.ms`` of 0."""
+    quorum.append(*frames)
+    seen = watch(heartbeat_seconds=5.0)
+    seen.reach(191)
+    told = len(seen.told)
+    for _ in range(5):
+        seen.now = Micros(seen.now + 5_000_000)
+        seen.told += seen.source.poll(seen.now)
+    beats = seen.told[told:]
+    assert [(one.kind, one.metadata_offset, one.occurred_not_after) for one in beats] == [
+        ("heartbeat", 191, seen.now - 15_000_000),
+        ("heartbeat", 191, seen.now - 5_000_000),
+    ]
+    quorum.fetch_error = 6
+    seen.now = Micros(seen.now + 25_000_000)
+    seen.told += seen.source.poll(seen.now)
+    assert len(seen.told) == told + 2, "nobody says so any more"
+
+
+def test_a_record_of_a_time_that_is_to_come_silences_no_heartbeat(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], make_batch: Any
+) -> None:
+    quorum.append(*frames)
+    hour = 1_795_260_000_000 + 3_600_000
+    quorum.append(make_batch(192, 1, b"\x01\x14\x00\x00", timestamp=hour))
+    seen = watch(heartbeat_seconds=5.0)
+    seen.reach(192)
+    told = len(seen.told)
+    for at in range(193, 198):
+        seen.now = Micros(seen.now + 5_000_000)
+        quorum.append(make_batch(at, 1, b"\x01\x14\x00\x00", timestamp=1_795_260_000_000 + at))
+        seen.told += seen.source.poll(seen.now)
+    assert [one.kind for one in seen.told[told:]] == ["heartbeat"] * 3
 
 
 def test_a_log_whose_permission_is_taken_away_is_not_current_and_reports_everything_when_it_is_given_back(
@@ -618,7 +658,9 @@ def test_a_log_whose_permission_is_taken_away_is_not_current_and_reports_everyth
     assert "grant ClusterAction" in seen.lines[-1]
     quorum.fetch_error = 0
     quorum.append(*frames[100:])
-    seen.until(lambda: seen.source.is_current and len(seen.snapshots()) == 2)
+    seen.until(lambda: seen.source.is_current)
+    seen.now = Micros(seen.now + 12_000_000)
+    seen.told += seen.source.poll(seen.now)
     assert [reason for reason, _ in seen.snapshots()] == [SnapshotReason.START, SnapshotReason.PERIODIC]
 
 
@@ -637,7 +679,45 @@ def test_a_log_of_which_no_controller_answers_any_more_is_not_current_after_half
     assert not seen.source.is_current
     quorum.fetch_error = 0
     seen.until(lambda: seen.source.is_current)
+    seen.now = Micros(seen.now + 12_000_000)
+    seen.told += seen.source.poll(seen.now)
     assert len(seen.snapshots()) == 2, "a poller may have taken over meanwhile"
+
+
+def test_the_controllers_are_reached_by_the_listener_that_is_named(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...]
+) -> None:
+    quorum.append(*frames)
+    quorum.listeners = {"CONTROLLER": 1, "INTERNAL": None}
+    seen = watch(controllers=ControllerAddresses("INTERNAL"))
+    seen.reach(191)
+    wrong = watch(controllers=ControllerAddresses("EXTERNAL"))
+    with pytest.raises(
+        ConnectionRefused, match=r"no controller has the listener 'EXTERNAL'.*they have CONTROLLER, INTER"
+    ):
+        wrong.source.poll(wrong.now)
+
+
+def test_of_several_listeners_the_controllers_own_is_taken_in_whatever_order_they_come(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...]
+) -> None:
+    quorum.append(*frames)
+    quorum.listeners = {"AUDIT": 1, "MY_CONTROLLERS": None, "ZONE": 1}
+    watch().reach(191)
+
+
+def test_controllers_whose_addresses_cannot_be_reached_are_read_at_those_that_are_configured(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], make_batch: Any
+) -> None:
+    quorum.append(*frames)
+    quorum.listeners = {"CONTROLLER": 1}
+    quorum.versions = {55: 1}  # DescribeQuorum before Kafka 3.9, which gives no addresses
+    by_node = {number: Address("127.0.0.1", node.port) for number, node in quorum.nodes.items()}
+    seen = watch(controllers=ControllerAddresses(by_node=by_node))
+    seen.reach(191)
+    quorum.elect(3, 2)
+    quorum.append(make_batch(192, 2, b"\x01\x14\x00\x00"))
+    seen.reach(192)
 
 
 def unread(seen: Watch) -> list[str]:
