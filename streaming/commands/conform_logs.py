@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from streaming.contracts.identifiers import Offset
 from streaming.contracts.records import RecordBatch, Undecodable
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources.address import parse_servers
 from streaming.sources.metadata_log.batches import EncodedBatch, decode, decode_batches, split
 from streaming.sources.metadata_log.connection import CannotServe
-from streaming.sources.metadata_log.quorum import Bootstrap, dialer, parse_servers
+from streaming.sources.metadata_log.quorum import Bootstrap, dialer
 from streaming.sources.metadata_log.security import from_client
 from streaming.sources.metadata_log.tail import LoadedSnapshot, Progress, Tail
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import Micros
+from streaming.sources.address import Address
 from streaming.sources.admin_clients import AdminClients
 from streaming.sources.admin_topic_ids import TopicIds
 from streaming.sources.admin_view import ClusterView, may_be_stale, read_view
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _RECHECKS: Final = 3  # a response that may be stale is accepted when two brokers agree, or after so many rechecks
 _RECHECK_AFTER: Final = Micros(300_000)  # longer than a healthy broker lags behind the metadata log
+_LONGEST_DOUBT: Final = Micros(15_000_000)  # then what a broker says is accepted: no other one may ever be reached
 _MAX_HOLD: Final = Micros(1_000_000)  # how long a view waits for the id of a new topic
 _SLOW_AFTER: Final = Micros(1_000_000)  # then another broker is asked, too
 _MAX_IN_FLIGHT: Final = 4
@@ -66,7 +68,8 @@ class MetadataRound:
     ) -> None:
         self._clients = AdminClients(connect)
         self.client = self._clients.made(bootstrap_servers)
-        self._addresses = [address.strip() for address in bootstrap_servers.split(",")]
+        self._bootstrap = [address.strip() for address in bootstrap_servers.split(",")]
+        self._addresses = self._bootstrap
         self._next_address = 0
         self._cluster = cluster
         self._seconds = seconds
@@ -77,6 +80,7 @@ class MetadataRound:
         self._deadline = Micros(0)
         self._held: Read | None = None
         self._suspects: list[ClusterView] = []
+        self._doubted_at = Micros(0)
 
     def ask(self) -> None:
         """Send the request, unless one is in flight; to another broker while the last response may be stale."""
@@ -84,7 +88,7 @@ class MetadataRound:
         self._clients.close_unused(used, monotonic(), int(_TIMEOUTS_KEPT * self._seconds * 1_000_000))
         if not self._in_flight:
             self._deadline = Micros(monotonic() + int(self._seconds * 1_000_000))
-            self._submit(self._another() if self._suspects else self.client)
+            self._submit(self._another() if self._suspects and not self._has_doubted_for_long() else self.client)
 
     def ask_ids(self, view: ClusterView) -> None:
         """Request every topic id again: a topic that was recreated may have the same placement as before."""
@@ -141,11 +145,16 @@ class MetadataRound:
         read = self._first_response()
         if read is None:
             return
-        if before is not None and may_be_stale(before, read.view) and not self._is_corroborated(read.view):
+        is_doubtful = before is not None and may_be_stale(before, read.view)
+        if is_doubtful and not (self._is_corroborated(read.view) or self._has_doubted_for_long()):
+            self._doubted_at = self._doubted_at if self._suspects else monotonic()
             self._suspects.append(read.view)
             return
         self._suspects, self._held = [], read
         self._ids.ask(self.client, read.view.topics)
+
+    def _has_doubted_for_long(self) -> bool:
+        return bool(self._suspects) and monotonic() - self._doubted_at > _LONGEST_DOUBT
 
     def _is_corroborated(self, view: ClusterView) -> bool:
         """Return whether another broker agrees, or there were enough rechecks: more of them where brokers disagree."""
@@ -165,7 +174,9 @@ class MetadataRound:
                 self._in_flight.clear()
                 self.client = client
                 read = reading.result()
-                self._addresses = [f"{host}:{port}" for host, port in read.view.brokers.values()] or self._addresses
+                # By their bootstrap addresses, too: what brokers advertise may not be reached from here.
+                brokers = (str(Address(host, port)) for host, port in read.view.brokers.values())
+                self._addresses = [*dict.fromkeys([*brokers, *self._bootstrap])]
                 return read
             if not self._in_flight:
                 raise failure

@@ -167,7 +167,7 @@ def test_the_brokers_are_polled_while_the_log_is_not_permitted_and_nothing_is_lo
 
 
 def facts(tables: Tables) -> dict[tuple[str, int], tuple[object, ...]]:
-    """Without partition epoch and order of the ISR, which polls lack: a log that repeats what was polled is no change."""
+    """Without partition epoch and order of the ISR: polls lack them, and a log that repeats one changes nothing."""
     return {
         key: (each.topic_id, each.replicas, frozenset(each.isr), each.leader, each.leader_epoch)
         for key, each in tables.partitions().items()

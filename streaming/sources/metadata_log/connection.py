@@ -7,7 +7,6 @@ import socket
 import struct
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -21,6 +20,7 @@ from kafka.protocol.sasl import (
 from streaming.errors import ConnectionRefused
 
 if TYPE_CHECKING:
+    from streaming.sources.address import Address
     from streaming.sources.metadata_log.security import Security
 
 CLIENT_ID: Final = "isrwatch"
@@ -33,17 +33,6 @@ _SIZE: Final = struct.Struct(">i")
 
 class CannotServe(ConnectionRefused):
     """The node responds, but refuses: wrong credentials, a missing permission, or too old. A retry changes nothing."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Address:
-    """The address of a node."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def resolved(address: Address, seconds: float) -> list[Any]:

@@ -9,7 +9,7 @@ from streaming.sources.metadata_log.messages import FetchResponseFields, Leader,
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming.sources.metadata_log.connection import Address
+    from streaming.sources.address import Address
 
 NO_NODE: Final = -1
 _ROUNDS: Final = 2

@@ -13,7 +13,7 @@ from kafka.protocol.admin import DescribeQuorumRequest
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import FetchRequest
 
-from streaming.sources.metadata_log.connection import Address
+from streaming.sources.address import Address
 
 TOPIC: Final = "__cluster_metadata"
 TOPIC_ID: Final = uuid.UUID(int=1)

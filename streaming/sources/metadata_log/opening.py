@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.errors import ConfigurationError
-from streaming.sources.metadata_log.quorum import Bootstrap, ControllerAddresses, dialer, parse_address, parse_servers
+from streaming.sources.address import parse_address, parse_servers
+from streaming.sources.metadata_log.quorum import Bootstrap, ControllerAddresses, dialer
 from streaming.sources.metadata_log.security import from_client
 from streaming.sources.metadata_log.source import MetadataLogSource
 from streaming.sources.timer import SILENCE_SECONDS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -11,13 +10,14 @@ from kafka.protocol.admin import DescribeQuorumRequest, DescribeQuorumResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from streaming.contracts.identifiers import ClusterId
-from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.metadata_log.connection import Address, CannotServe, Connection
+from streaming.errors import ConnectionRefused
+from streaming.sources.metadata_log.connection import CannotServe, Connection
 from streaming.sources.metadata_log.messages import Quorum, describe_quorum_request, read_quorum
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from streaming.sources.address import Address
     from streaming.sources.metadata_log.security import Security
 
 T = TypeVar("T")
@@ -26,7 +26,6 @@ CLUSTER_AUTHORIZATION_FAILED: Final = 31
 _ENDPOINTS_SINCE: Final = 2
 _METADATA_NEWEST: Final = 12
 _DISCOVERY_SECONDS: Final = 3.0
-_SERVER: Final = re.compile(r"^(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<host>[^:\s\[\]]+)):(?P<port>\d{1,5})$")
 
 
 class Dial(Protocol):
@@ -54,33 +53,6 @@ class ControllerAddresses:
 
 
 AS_ADVERTISED: Final = ControllerAddresses()
-
-
-def parse_servers(bootstrap_servers: str) -> tuple[Address, ...]:
-    """Parse ``host:port,host:port``.
-
-    Raises:
-        ConfigurationError: it is empty, or an entry has no port.
-    """
-    entries = filter(None, (part.strip() for part in bootstrap_servers.split(",")))
-    addresses = tuple(parse_address(entry, "cluster.bootstrap_servers") for entry in entries)
-    if not addresses:
-        raise ConfigurationError(
-            "cluster.bootstrap_servers is empty; name a broker as host:port (or --bootstrap-servers)"
-        )
-    return addresses
-
-
-def parse_address(entry: str, key: str) -> Address:
-    """Parse ``host:port`` or ``[IPv6 address]:port``.
-
-    Raises:
-        ConfigurationError: it is neither; the sentence names the key.
-    """
-    match = _SERVER.match(entry)
-    if match is None or not 0 < int(match["port"]) < 1 << 16:
-        raise ConfigurationError(f"{key} has {entry!r}; write host:port, separated by commas")
-    return Address(match["six"] or match["host"], int(match["port"]))
 
 
 class Bootstrap:

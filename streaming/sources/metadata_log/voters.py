@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import ControllerObserved, Observation, SourceKind
 from streaming.errors import ConnectionRefused
-from streaming.sources.metadata_log.quorum import Bootstrap, dialer, parse_servers
+from streaming.sources.address import parse_servers
+from streaming.sources.metadata_log.quorum import Bootstrap, dialer
 from streaming.sources.metadata_log.security import from_client
 from streaming.sources.timer import Timer, monotonic
 

@@ -25,9 +25,9 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
+from streaming.sources.address import Address
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.batches import EncodedBatch, split
-from streaming.sources.metadata_log.connection import Address
 from streaming.sources.metadata_log.messages import FetchSnapshotRequest, FetchSnapshotResponse, LogEnd
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "metadata_log"

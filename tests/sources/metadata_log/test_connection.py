@@ -18,11 +18,11 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
 
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources.address import Address, parse_servers
 from streaming.sources.metadata_log import connection as connection_module
 from streaming.sources.metadata_log import messages
-from streaming.sources.metadata_log.connection import Address, CannotServe, Connection
+from streaming.sources.metadata_log.connection import CannotServe, Connection
 from streaming.sources.metadata_log.messages import LogEnd
-from streaming.sources.metadata_log.quorum import parse_servers
 from streaming.sources.metadata_log.security import Security, from_client
 
 if TYPE_CHECKING:

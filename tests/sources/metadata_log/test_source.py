@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Observation, SnapshotBegin, SnapshotReason
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources.address import Address, parse_servers
 from streaming.sources.image import ClusterImage
 from streaming.sources.metadata_log.batches import decode
-from streaming.sources.metadata_log.connection import Address
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.opening import checkpoint_path
-from streaming.sources.metadata_log.quorum import AS_ADVERTISED, Bootstrap, ControllerAddresses, dialer, parse_servers
+from streaming.sources.metadata_log.quorum import AS_ADVERTISED, Bootstrap, ControllerAddresses, dialer
 from streaming.sources.metadata_log.security import Security
 from streaming.sources.metadata_log.source import MetadataLogSource
 from tests.blocks import singly

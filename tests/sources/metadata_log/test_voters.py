@@ -8,7 +8,7 @@ import pytest
 
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import ControllerObserved, SourceKind
-from streaming.sources.metadata_log.connection import Address
+from streaming.sources.address import Address
 from streaming.sources.metadata_log.quorum import Bootstrap, dialer
 from streaming.sources.metadata_log.security import from_client
 from streaming.sources.metadata_log.voters import ASKED_EVERY, REPORTED_EVERY, VotersSource
