@@ -263,7 +263,7 @@ class AdminSource:
         refusal, self._refusal = self._refusal, None
         if refusal is not None:
             raise refusal
-        for missing in (self._offsets.refusal, self._configs.refusal):
+        for missing in (self._metadata.refusal, self._offsets.refusal, self._configs.refusal):
             if missing is not None and str(missing) not in self._raised:
                 self._raised.add(str(missing))
                 raise missing

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import AdminClient
 
+    from streaming.errors import ConnectionRefused
+
 _RECHECKS: Final = 3  # a response that may be stale is accepted when two brokers agree, or after so many rechecks
 _RECHECK_AFTER: Final = Micros(300_000)  # longer than a healthy broker lags behind the metadata log
 _LONGEST_DOUBT: Final = Micros(15_000_000)  # then what a broker says is accepted: no other one may ever be reached
@@ -98,6 +100,11 @@ class MetadataRound:
         """Return how soon to ask again because the last response may be stale, None when it is not."""
         return _RECHECK_AFTER if self._suspects else None
 
+    @property
+    def refusal(self) -> ConnectionRefused | None:
+        """The permission that is missing to see a topic."""
+        return self._ids.refusal
+
     def pending(self) -> list[Future[Any]]:
         """Return the futures to wait for."""
         return [*self._ids.pending(), *(reading for reading in self._in_flight if not reading.done())]
@@ -118,11 +125,12 @@ class MetadataRound:
         read, self._held = self._held, None
         self._ids.forget_others(view.topics)
         unsettled = self._ids.unsettled(view.topics)
+        kept = self._ids.hidden.union(unsettled)
         if before is None and unsettled:
             if self._ids.failure is not None:
                 raise self._ids.failure
             return None
-        return replace(read, view=self._completed(view, before, frozenset(unsettled)))
+        return replace(read, view=self._completed(view, before, kept))
 
     def close(self) -> None:
         """Stop the threads and close the clients; a request in flight ends by its own timeout."""
@@ -145,13 +153,14 @@ class MetadataRound:
         read = self._first_response()
         if read is None:
             return
-        is_doubtful = before is not None and may_be_stale(before, read.view)
+        is_doubtful = before is not None and may_be_stale(before.without(self._ids.hidden), read.view)
         if is_doubtful and not (self._is_corroborated(read.view) or self._has_doubted_for_long()):
             self._doubted_at = self._doubted_at if self._suspects else monotonic()
             self._suspects.append(read.view)
             return
         self._suspects, self._held = [], read
-        self._ids.ask(self.client, read.view.topics)
+        vanished = () if before is None else before.topics.keys() - read.view.topics.keys()
+        self._ids.ask(self.client, read.view.topics, vanished=vanished)
 
     def _has_doubted_for_long(self) -> bool:
         return bool(self._suspects) and monotonic() - self._doubted_at > _LONGEST_DOUBT
@@ -174,10 +183,13 @@ class MetadataRound:
                 self._in_flight.clear()
                 self.client = client
                 read = reading.result()
-                # By their bootstrap addresses, too: what brokers advertise may not be reached from here.
-                brokers = (str(Address(host, port)) for host, port in read.view.brokers.values())
-                self._addresses = [*dict.fromkeys([*brokers, *self._bootstrap])]
+                brokers = [str(Address(host, port)) for host, port in read.view.brokers.values()]
+                self._addresses = brokers or self._addresses
                 return read
+            if not self._in_flight and self._suspects and not self._has_doubted_for_long():
+                # Only the second opinion is missing. What brokers advertise may not be reached from here.
+                self._addresses = self._bootstrap
+                return None
             if not self._in_flight:
                 raise failure
         self._ask_another()
@@ -193,12 +205,10 @@ class MetadataRound:
         self._next_address += 1
         return self._clients.made(self._addresses[self._next_address % len(self._addresses)])
 
-    def _completed(self, view: ClusterView, before: ClusterView | None, unsettled: frozenset[str]) -> ClusterView:
-        """Add the topic ids; a topic whose id is not settled stays as it was before."""
-        old = {} if before is None else {name: parts for name, parts in before.topics.items() if name in unsettled}
-        now = {
-            name: parts for name, parts in view.topics.items() if name in self._ids.by_name and name not in unsettled
-        }
+    def _completed(self, view: ClusterView, before: ClusterView | None, kept: frozenset[str]) -> ClusterView:
+        """Add the topic ids; a topic whose id is not settled, or that is hidden, stays as it was before."""
+        old = {} if before is None else {name: parts for name, parts in before.topics.items() if name in kept}
+        now = {name: parts for name, parts in view.topics.items() if name in self._ids.by_name and name not in kept}
         ids = {name: self._ids.by_name[name] for name in now}
-        kept = {} if before is None else {name: before.topic_ids[name] for name in old}
-        return replace(view, topics={**now, **old}, topic_ids={**ids, **kept})
+        old_ids = {} if before is None else {name: before.topic_ids[name] for name in old}
+        return replace(view, topics={**now, **old}, topic_ids={**ids, **old_ids})

@@ -13,14 +13,15 @@ from uuid import UUID
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from streaming.contracts.identifiers import ClusterId, TopicId, synthetic_topic_id, topic_id_from_uuid
-from streaming.sources.admin_refusals import error_of
+from streaming.sources.admin_refusals import error_of, missing_permission
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from concurrent.futures import Future
 
     from confluent_kafka.admin import AdminClient, TopicDescription
 
+    from streaming.errors import ConnectionRefused
     from streaming.sources.admin_view import PartitionView
 
     Topics = Mapping[str, Mapping[int, PartitionView]]
@@ -37,24 +38,35 @@ class TopicIds:
     Invariant: an id is settled as long as the replicas of its topic are those of the time of the request, because a
     topic that is deleted and recreated nearly always has another placement (:meth:`ask` with ``everything`` finds the
     rest). ``failure`` is why the last request failed.
+
+    A topic that is not in the list of all topics any more is requested by its name: the list leaves out what is
+    forbidden, and that is not deleted. ``hidden`` are those of which no answer says that they are deleted.
     """
 
     seconds: float
     by_name: dict[str, TopicId] = field(default_factory=dict)
     failure: KafkaException | None = None
+    hidden: frozenset[str] = frozenset()
+    refusal: ConnectionRefused | None = None
+    _vanished: frozenset[str] = frozenset()
     _placed: dict[str, Placement] = field(default_factory=dict)
     _deleted: set[str] = field(default_factory=set)
     _client: AdminClient | None = None  # referenced: a client that is collected may not complete its futures
     _responses: dict[str, Future[TopicDescription]] = field(default_factory=dict)
     _requested: dict[str, Placement] = field(default_factory=dict)
 
-    def ask(self, client: AdminClient, topics: Topics, *, everything: bool = False) -> None:
-        """Request the ids that are not settled, or all, unless a response is outstanding."""
+    def ask(
+        self, client: AdminClient, topics: Topics, *, vanished: Collection[str] = (), everything: bool = False
+    ) -> None:
+        """Request the ids that are not settled, or all, unless a response is outstanding; and who is hidden."""
         if self._responses:
             return
         self._deleted.clear()
         names = list(topics) if everything else self.unsettled(topics)
         self._requested = {name: _placement(topics[name]) for name in names}
+        self._vanished = frozenset(vanished)
+        self.hidden &= self._vanished
+        names += self._vanished
         for start in range(0, len(names), _BATCH):
             batch = TopicCollection(names[start : start + _BATCH])
             self._responses |= client.describe_topics(batch, request_timeout=self.seconds)
@@ -83,18 +95,34 @@ class TopicIds:
             return
         self.failure = None
         responses, self._responses, self._client = self._responses, {}, None
+        self._hide({name: responses.pop(name) for name in self._vanished})
         for name, future in responses.items():
             try:
                 self.by_name[name] = topic_id(str(future.result().topic_id), cluster_id, name)
                 self._placed[name] = self._requested[name]
             except KafkaException as failure:
-                if error_of(failure).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                if not _says_deleted(failure):
                     self.failure = failure
                     continue
                 # Deleted since the list was read.
                 self._deleted.add(name)
                 self.by_name.pop(name, None)
                 self._placed.pop(name, None)
+
+    def _hide(self, vanished: Mapping[str, Future[TopicDescription]]) -> None:
+        """Note which topics are not in the list although nobody says that they do not exist."""
+        hidden = []
+        for name, future in vanished.items():
+            failure = future.exception()
+            if failure is None or not _says_deleted(failure):
+                hidden.append(name)
+            if failure is not None:
+                self.refusal = missing_permission(failure, "DESCRIBE", f"topic {name}") or self.refusal
+        self.hidden = frozenset(hidden)
+
+
+def _says_deleted(failure: BaseException) -> bool:
+    return isinstance(failure, KafkaException) and error_of(failure).code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 def topic_id(librdkafka_id: str, cluster_id: ClusterId, topic: str) -> TopicId:

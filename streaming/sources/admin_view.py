@@ -6,7 +6,7 @@ leader replicas and causes are not part of this API.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.contracts.blocks import in_blocks
@@ -50,6 +50,12 @@ class ClusterView:
     topics: dict[str, dict[int, PartitionView]]
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
     partition_counts: dict[str, int] = field(default_factory=dict)
+
+    def without(self, topics: frozenset[str]) -> ClusterView:
+        """Leave topics out."""
+        if not topics:
+            return self
+        return replace(self, topics={name: parts for name, parts in self.topics.items() if name not in topics})
 
     def partition_count(self, topic: str) -> int:
         """Return how many partitions a topic has: Kafka numbers them from 0, without holes."""

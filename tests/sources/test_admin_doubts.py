@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from streaming.sources import admin_metadata
 from streaming.sources.admin_metadata import MetadataRound, Read
@@ -28,14 +28,26 @@ class NatCluster:
         self.topics = ["orders", "payments"]
         self.reached = {BOOTSTRAP}
         self.asked: list[str] = []
+        self.missing_because = KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def connect(self, addresses: str) -> Any:
         self.asked.append(addresses)
         is_reached = addresses in self.reached
         return Client(
             list_topics=lambda timeout: self._metadata(is_reached=is_reached),  # noqa: ARG005 - as librdkafka names it
-            describe_topics=lambda names, request_timeout: {name: _done() for name in self.topics},  # noqa: ARG005 - same
+            describe_topics=self._described,
         )
+
+    def _described(self, names: TopicCollection, request_timeout: float) -> dict[str, Future[Any]]:
+        del request_timeout
+        return {topic: self._description(topic) for topic in names.topic_names}
+
+    def _description(self, topic: str) -> Future[Any]:
+        if topic in self.topics:
+            return _done()
+        future: Future[Any] = Future()
+        future.set_exception(KafkaException(KafkaError(self.missing_because)))
+        return future
 
     def _metadata(self, *, is_reached: bool) -> Any:
         if not is_reached:
@@ -85,6 +97,23 @@ def test_a_doubt_ends_where_no_other_client_reaches_a_broker(monkeypatch: pytest
     cluster.reached = set()
     try:
         cluster.topics.remove("payments")
+        assert list(polled(polls, before).view.topics) == ["orders"]
+    finally:
+        polls.close()
+
+
+def test_a_topic_that_is_not_to_be_seen_any_more_is_not_deleted_and_it_is_said_which_permission_is_missing() -> None:
+    cluster = NatCluster()
+    polls, before = started(cluster)
+    try:
+        cluster.topics.remove("payments")
+        cluster.missing_because = KafkaError.TOPIC_AUTHORIZATION_FAILED
+        for _ in range(3):
+            after = polled(polls, before).view
+            assert (after.topics, after.topic_ids) == (before.topics, before.topic_ids)
+        assert "grant DESCRIBE on topic payments" in str(polls.refusal)
+        before = after
+        cluster.missing_because = KafkaError.UNKNOWN_TOPIC_OR_PART
         assert list(polled(polls, before).view.topics) == ["orders"]
     finally:
         polls.close()
