@@ -2,7 +2,8 @@
 
 The rows live in memory, as Arrow, and the table is overwritten, with the positions of the sources in the same commit.
 They are samples: the next one replaces them, so no history is kept here. Of two samples of one moment the first stays,
-so what comes again changes nothing.
+so what comes again changes nothing. A sample that is older than one before it in its log, because a clock was set back,
+is left out, however the log is cut into batches.
 """
 
 from __future__ import annotations
@@ -84,6 +85,11 @@ class NewestRows:
         """
         self._writer.check_ours()
 
+    def forget(self, sources: Iterable[str]) -> None:
+        """Drop the rows of sources; the next write leaves them out."""
+        is_theirs = pc.is_in(self._rows["source"].cast(pa.string()), pa.array([*sources], pa.string()))
+        self._rows = self._rows.filter(pc.invert(is_theirs))
+
     def store_positions(self, sources: Iterable[str]) -> None:
         """Write the table as it is, with the positions that these sources have gone back to."""
         now_at = {source: self.applied.at(source) for source in sources}
@@ -115,14 +121,14 @@ def newest(current: pa.Table, reported: pa.Table, key: Sequence[str]) -> pa.Tabl
 
     Args:
         current: at most one row per key.
-        reported: any number per key, in any order.
+        reported: any number per key, those of one source in the order of its log.
         key: names of columns.
     """
     rows = pa.concat_tables([current, reported]).unify_dictionaries().combine_chunks()
-    number, moment, row = key_numbers(rows, key), rows["collected_at"].combine_chunks(), pa.array(range(len(rows)))
-    by_key_and_time = [("key", "ascending"), ("at", "ascending")]
-    order = pc.sort_indices(pa.table({"key": number, "at": moment}), by_key_and_time)
-    number, moment, row = number.take(order), moment.take(order), row.take(order)
+    number, moment, row = _by_key_and_time(rows, key)
+    if pc.any(pc.and_(_is_as_above(number), pc.less(row, lag.shifted(row)).fill_null(False))).as_py():
+        rows = _without_late(rows, key)
+        number, moment, row = _by_key_and_time(rows, key)
     again = pc.and_(_is_as_above(number), _is_as_above(moment))
     if pc.any(again).as_py():
         number, row = number.filter(pc.invert(again)), row.filter(pc.invert(again))
@@ -132,6 +138,30 @@ def newest(current: pa.Table, reported: pa.Table, key: Sequence[str]) -> pa.Tabl
         since = lag.behind_since(rows, is_same, pc.less(row, current.num_rows))
         rows = rows.set_column(rows.column_names.index(BEHIND_SINCE), BEHIND_SINCE, since)
     return rows.filter(pa.concat_arrays([pc.invert(is_same).slice(1), pa.array([True])]))
+
+
+def _by_key_and_time(rows: pa.Table, key: Sequence[str]) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Return key number, time and place of each row, in the order of keys and times; equal ones as they are."""
+    number, moment = key_numbers(rows, key), rows["collected_at"].combine_chunks()
+    order = _sorted(number, moment)
+    return number.take(order), moment.take(order), order
+
+
+def _sorted(first: pa.Array, second: pa.Array) -> pa.Array:
+    table = pa.table({"first": first, "second": second})
+    return pc.sort_indices(table, [("first", "ascending"), ("second", "ascending")]).cast(pa.int64())
+
+
+def _without_late(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Leave out each row that is older than one of its key and its source above it."""
+    log, moment, row = key_numbers(rows, [*key, "source"]), rows["collected_at"].combine_chunks(), range(len(rows))
+    by_log = _sorted(log, pa.array(row))
+    begin = pc.rank(log.take(by_log), tiebreaker="dense").cast(pa.int64())
+    time = pc.rank(moment.take(by_log), tiebreaker="dense").cast(pa.int64())
+    # Of each log later than every time of the logs above it, so one running maximum is that of every log.
+    time = pc.add(pc.multiply(begin, len(rows) + 1), time)
+    is_late = pc.less(time, lag.shifted(pc.cumulative_max(time))).fill_null(False)
+    return rows.filter(pc.invert(is_late.take(pc.sort_indices(by_log))))
 
 
 def key_numbers(rows: pa.Table, key: Sequence[str]) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,8 +23,8 @@ SAMPLES = st.lists(
     st.fixed_dictionaries({
         "cluster_id": st.sampled_from("ab"),
         "topic_id": st.sampled_from("tu"),
-        "partition": st.integers(0, 1),
-        "broker": st.integers(1, 2),
+        "partition": st.just(0),
+        "broker": st.just(1),
         "collected_at": st.integers(0, 9),
         "log_end_offset": OFFSETS,
         "leader_log_end_offset": OFFSETS,
@@ -43,10 +44,10 @@ def columns(samples: list[Row]) -> pa.Table:
 
 
 def expected(batches: list[list[Row]]) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """One sample after the other: by time within a batch, older and equally old ones ignored."""
+    """One sample after the other, as they come: older and equally old ones are ignored."""
     found: dict[tuple[Any, ...], Row] = {}
     for batch in batches:
-        for sample in sorted(batch, key=lambda it: it["collected_at"]):
+        for sample in batch:
             key = tuple(sample[name] for name in REPLICA_OFFSETS.key)
             before = found.get(key)
             if before is not None and sample["collected_at"] <= before["collected_at"]:
@@ -90,6 +91,27 @@ def test_the_newest_of_each_key_stays_and_tells_since_when_it_is_behind(
         newest.put(columns(batch), {"admin:a": number})
 
     assert table(directory) == expected(batches)
+
+
+BEHIND = {"log_end_offset": 1, "leader_log_end_offset": 4}
+CAUGHT_UP = {"log_end_offset": 4, "leader_log_end_offset": 4}
+# The clock of the collector was ahead for one sample.
+JUMP = [{"collected_at": 10, **BEHIND}, {"collected_at": 50, **BEHIND}, {"collected_at": 20, **CAUGHT_UP},
+        {"collected_at": 30, **BEHIND}, {"collected_at": 60, **BEHIND}]  # fmt: skip
+
+
+@pytest.mark.parametrize("cuts", [(), (1,), (2,), (3,), (1, 2), (1, 2, 3, 4)])
+def test_a_clock_that_was_ahead_gives_the_same_rows_however_the_log_is_cut(
+    tmp_path: Path, cuts: tuple[int, ...]
+) -> None:
+    of_replica = {"cluster_id": "a", "topic_id": "t", "partition": 0, "broker": 1}
+    samples = [{**of_replica, **sample} for sample in JUMP]
+    newest = NewestRows(tmp_path, REPLICA_OFFSETS)
+
+    for begin, end in pairwise((0, *cuts, len(samples))):
+        newest.put(columns(samples[begin:end]), {"admin:a": end})
+
+    assert table(tmp_path) == {("a", "t", 0, 1): (60, 1, 3, 10)}
 
 
 def test_what_its_source_left_out_is_forgotten_in_its_own_cluster_only(tmp_path: Path) -> None:

@@ -332,3 +332,23 @@ def test_samples_of_another_log_that_comes_after_the_start_are_not_taken_for_old
 
     with pytest.raises(IsrwatchError, match="metrics/metrics:a on the bus was replaced"):
         reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+
+
+def test_samples_of_a_clock_that_was_ahead_stand_in_the_way_of_no_bus_that_is_begun_again(places: Places) -> None:
+    channel, story = Channel.METRICS, Story("metrics:a")
+    sample = {"broker": 1, "metric": "messages_in_total"}
+
+    def published(value: int, ahead: int) -> None:
+        envelope = {**story.later().envelope()}
+        envelope["collected_at"] += ahead
+        publish(places, [BrokerMetricObserved(**envelope, metric_value=value, **sample)])
+
+    published(1, 3_000_000_000)
+    applied(places, channel, "metrics")
+    shutil.rmtree(places.bus)
+    published(2, 0)
+
+    applied(places, channel, "metrics")
+
+    (row,) = rows(places.tables, "broker_metrics")
+    assert row["metric_value"] == 2

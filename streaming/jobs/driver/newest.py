@@ -113,7 +113,11 @@ class NewestBatch:
         return min((rows.applied.at(source) for rows in self._rows.values()), key=itemgetter(0))
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
-        """Go back where a log is another one now; return where its last applied record stood, by source."""
+        """Go back where a log is another one now; return where its last applied record stood, by source.
+
+        Samples of a log that has no record in common with the one before are forgotten: their collector's clock may
+        have been ahead, and then no sample of the new log would replace them.
+        """
         names = list(sources)
         before: dict[str, LogPosition] = {}
         for rows in self._rows.values():
@@ -125,7 +129,9 @@ class NewestBatch:
                 source: max(rows.applied.at(source).position for rows in self._rows.values()) for source in now_at
             }
             self._quarantine.go_back(common)
+            begun_again = [source for source, at in now_at.items() if at.position < 0]
             for rows in self._rows.values():
+                rows.forget(begun_again)
                 rows.store_positions(now_at)
         self._sources.go_back(now_at)
         return before

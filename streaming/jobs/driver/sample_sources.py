@@ -48,10 +48,14 @@ class SampleSources:
         return list(self._states.values())
 
     def go_back(self, now_at: Mapping[str, LogPosition]) -> None:
-        """Set sources back whose logs are other ones now, each to its last record that both have."""
+        """Set sources back whose logs are other ones now, each to its last record that both have.
+
+        Of a log that has no record in common with the one before, its first sample says when it was collected.
+        """
         for key, state in self._states.items():
             if (at := now_at.get(state.source)) is not None:
-                self._states[key] = state._replace(position=at.position, log_id=at.log_id)
+                since = {} if at.position >= 0 else {"observed_until": None, "collected_at": None}
+                self._states[key] = state._replace(position=at.position, log_id=at.log_id, **since)
 
     def advance(
         self,
