@@ -137,7 +137,7 @@ def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
         what = f"the network between {_brokers(suspects)} was cut"
     if kind is IncidentClass.UNCLEAN_ELECTION and (others := tuple(sorted(incident.lost.difference(suspects)))):
         what += f" ({_brokers(others)} {'was' if len(others) == 1 else 'were'} lost, too)"
-    if lagging := _lagging_beside(incident, kind):
+    if lagging := _lagging_beside(incident, kind, suspects):
         what += f" (replication between {_brokers(lagging)} lagged, too)"
     if kind is IncidentClass.CONTROLLED_SHUTDOWN and incident.announced:
         what = f"planned work on {_brokers(suspects)} was announced"
@@ -164,16 +164,21 @@ def _facts(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -
     return f"{what}: {', '.join(parts)}{now}"
 
 
-def _lagging_beside(incident: Incident, kind: IncidentClass) -> tuple[int, ...]:
-    """Return the brokers between which replication lagged though the follower was not lost; of losses only.
+def _lagging_beside(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the brokers between which replication lagged for another reason than that of the class.
 
-    The leader may have been lost later: that does not say why its follower lagged before.
+    Of a loss, where the follower was not lost: the leader may have been lost later, which does not say why its follower
+    lagged before. Of a cut or a stall, where neither of the two is to blame for it.
     """
-    if kind not in (IncidentClass.BROKER_LOSS, IncidentClass.RACK_LOSS, IncidentClass.UNCLEAN_ELECTION):
+    reports = [pair for pair in incident.departures if pair[0] != NO_LEADER]
+    if kind in (IncidentClass.BROKER_LOSS, IncidentClass.RACK_LOSS, IncidentClass.UNCLEAN_ELECTION):
+        gone = {*incident.lost, *incident.planned, *incident.disks, *incident.unclean_left}
+        reports = [pair for pair in reports if pair[1] not in gone]
+    elif kind in (IncidentClass.NETWORK_SPLIT, IncidentClass.LEADER_STALL):
+        reports = [pair for pair in reports if not {*pair} & {*suspects}]
+    else:
         return ()
-    gone = {*incident.lost, *incident.planned, *incident.disks, *incident.unclean_left}
-    lagged = [pair for pair in incident.departures if pair[0] != NO_LEADER and pair[1] not in gone]
-    return tuple(sorted({broker for pair in lagged for broker in pair}))
+    return tuple(sorted({broker for pair in reports for broker in pair}))
 
 
 _WHAT: Final = {

@@ -147,6 +147,16 @@ def test_a_slow_disk_is_not_why_a_broker_lagged_that_was_cut_off_all_the_time() 
     assert slow_disk.reports == []
 
 
+@pytest.mark.parametrize(("seed", "link"), [(189579013426, "2 and 6"), (1062825957586, "1 and 3")])
+def test_a_link_that_is_lost_on_one_side_of_a_cut_is_named_beside_it(seed: int, link: str) -> None:
+    play = played(seed)
+
+    (row,) = (row for row in play.incidents if row["incident_class"] == "network_split")
+
+    assert f"(replication between brokers {link} lagged, too): " in row["summary"]
+    assert not any(one["is_silent"] for one in result_of(play, 0.0)["findings"])
+
+
 def test_of_several_sets_that_are_right_the_one_counts_that_fits() -> None:
     one, other = (expected("controlled_shutdown", brokers={broker}, harm=False) for broker in (1, 2))
     together = expected("rolling_restart", brokers={1, 2}, harm=False)
