@@ -54,8 +54,8 @@ class SampleSources:
         """
         for key, state in self._states.items():
             if (at := now_at.get(state.source)) is not None:
-                known = state if at.position >= 0 else state._replace(observed_until=None, collected_at=None)
-                self._states[key] = known._replace(position=at.position, log_id=at.log_id)
+                gone_back = state if at.position >= 0 else state._replace(observed_until=None, collected_at=None)
+                self._states[key] = gone_back._replace(position=at.position, log_id=at.log_id)
 
     def advance(
         self,
