@@ -18,7 +18,8 @@ from streaming.sources.metadata_log.batches import EncodedBatch, decode, decode_
 from streaming.sources.metadata_log.connection import CannotServe
 from streaming.sources.metadata_log.quorum import Bootstrap, dialer
 from streaming.sources.metadata_log.security import from_client
-from streaming.sources.metadata_log.tail import LoadedSnapshot, Progress, Tail
+from streaming.sources.metadata_log.snapshot import LoadedSnapshot
+from streaming.sources.metadata_log.tail import Progress, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

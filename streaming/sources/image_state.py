@@ -110,7 +110,7 @@ class MetadataState:
         """Return whether the log enables unclean elections for a topic (it does not contain static broker defaults)."""
         topic = self.topics.get(topic_id, "")
         value = self.configs.get((topic, UNCLEAN_ELECTION), self.configs.get(("", UNCLEAN_ELECTION)))
-        return value == "true"
+        return is_true(value)
 
     def reported_configs(self) -> dict[tuple[str, str], str]:
         """Return every configuration that is set, as it is reported."""

@@ -10,6 +10,7 @@
 - ``quorum``       which cluster, which controllers, which of them leads
 - ``position``     the state machine of the reader: hold back, release, truncate
 - ``controllers``  the state machine of whom to ask: follow the leader, else try each
+- ``snapshot``     a KRaft snapshot, all of it or nothing
 - ``tail``         both together: one Fetch after another
 - ``resync``       a record that cannot be read: the warning before, the search for a KRaft snapshot after
 - ``checkpoint``   the position of a collector, on disk

@@ -44,8 +44,8 @@ def decode_record(value: bytes) -> records.MetadataRecord:
         key, version = _header(reader)
         if key in schemas.SKIPPED:
             return records.Skipped(api_key=key, version=version)
-        if key == schemas.CONFIG:
-            kept = value[: reader.position]  # a configuration value may be a password: it must not reach the quarantine
+        if key == schemas.CONFIG or key not in schemas.SCHEMAS:
+            kept = value[: reader.position]  # a password may be in it, which must not reach the quarantine
         return _RECORD[_supported(key, version)](read_fields(reader, key, version))
     except Quarantined as reason:
         return records.Undecodable(reason=str(reason), value=kept, hides_state=key is None or key in schemas.OF_STATE)

@@ -19,7 +19,8 @@ from streaming.sources.metadata_log import checkpoint
 from streaming.sources.metadata_log.connection import CannotServe
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.resync import RESYNC_SECONDS, NewerRecords, Resync
-from streaming.sources.metadata_log.tail import LoadedSnapshot, Progress, Tail
+from streaming.sources.metadata_log.snapshot import LoadedSnapshot
+from streaming.sources.metadata_log.tail import Progress, Tail
 from streaming.sources.timer import SILENCE_SECONDS, Silence, Timer, monotonic
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class MetadataLogSource:
         """Wait up to half a second for changes; ``collected_at`` is the time of arrival, not ``now``."""
         del now
         progress = self._read()
+        self._is_unacknowledged = True  # if anything below fails, the image is ahead of what is on the bus
         if not self.is_whole:
             progress = self._resync.search(self._tail, progress)
         at = self._clock()
@@ -155,8 +157,7 @@ class MetadataLogSource:
         self._quarantine()
         if observations:
             self._quiet_due.restart(self._timer())
-        if observations or self._undecodable:
-            self._is_busy = self._is_unacknowledged = True
+        self._is_busy |= bool(observations or self._undecodable)
         return observations
 
     def _read(self) -> Progress:

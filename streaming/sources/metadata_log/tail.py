@@ -15,40 +15,28 @@ from kafka.errors import for_code
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from streaming.errors import ConnectionRefused
-from streaming.sources.metadata_log import messages
-from streaming.sources.metadata_log.batches import decode, last_contained_time, split
+from streaming.sources.metadata_log import messages, snapshot
+from streaming.sources.metadata_log.batches import decode
 from streaming.sources.metadata_log.connection import CannotServe, Connection
 from streaming.sources.metadata_log.controllers import Controllers
-from streaming.sources.metadata_log.messages import FetchSnapshotRequest, FetchSnapshotResponse, Leader, LogEnd
+from streaming.sources.metadata_log.messages import Leader, LogEnd
 from streaming.sources.metadata_log.position import START, Position
 from streaming.sources.metadata_log.quorum import CLUSTER_AUTHORIZATION_FAILED, Bootstrap, Dial
+from streaming.sources.metadata_log.snapshot import LoadedSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.contracts.identifiers import ClusterId, Micros
+    from streaming.contracts.identifiers import ClusterId
     from streaming.contracts.records import RecordBatch
 
 LONG_POLL_MS: Final = 500
 _FETCH_SECONDS: Final = 5.0
 _SHORTEST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 0.5
+_REFUSALS: Final = 3  # of a KRaft snapshot in turn: one may have been deleted meanwhile
 _TOPIC_AUTHORIZATION_FAILED: Final = 29
 _FORBIDDEN: Final = frozenset({CLUSTER_AUTHORIZATION_FAILED, _TOPIC_AUTHORIZATION_FAILED})
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedSnapshot:
-    """A KRaft snapshot: the state at ``end``. The offsets of its batches are not those of the log.
-
-    A snapshot does not contain the leader of the quorum. ``leader`` is set when no election followed the snapshot;
-    otherwise the log behind it contains a LeaderChange.
-    """
-
-    batches: tuple[RecordBatch, ...]
-    end: LogEnd
-    timestamp: Micros | None
-    leader: Leader | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +87,7 @@ class Tail:
         self._connection: Connection | None = None
         self._is_serving = False
         self._last_error = ""
+        self._snapshot_refusals = 0
         self._unread: deque[Progress] = deque()
 
     @property
@@ -186,11 +175,12 @@ class Tail:
         if result.error:
             self._refused(response, connection)
             return NOTHING
-        self._served(connection)
+        loaded = None if result.snapshot is None else self._load(connection, result.snapshot)
+        if self._snapshot_refusals < _REFUSALS:
+            self._served(connection)
         if result.corrupt:
             self._disconnect(f"{connection.address} sent a corrupt batch after offset {self.position.end.offset}")
-        snapshot = None if result.snapshot is None else self._load(connection, result.snapshot)
-        return Progress(tuple(map(decode, result.batches)), snapshot, result.rewritten)
+        return Progress(tuple(map(decode, result.batches)), loaded, result.rewritten)
 
     def _connect(self) -> Connection:
         connection = self._dial(self._controllers.address, response_seconds=_FETCH_SECONDS)
@@ -237,33 +227,24 @@ class Tail:
             self._report(f"lost the metadata log: {error}; looking for the leader")
         self._pause(min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2**self._controllers.failures))
 
-    def _load(self, connection: Connection, snapshot: LogEnd) -> LoadedSnapshot | None:
-        """Fetch a KRaft snapshot chunk by chunk; None when it was deleted meanwhile: the next Fetch returns a newer id.
+    def _load(self, connection: Connection, end: LogEnd) -> LoadedSnapshot | None:
+        """Fetch a KRaft snapshot; None if it cannot be had, which is reported when it lasts.
 
         Invariant: the position moves to the end of the snapshot only when all of it has been read, so a connection
         that breaks in the middle leaves the position where the next Fetch returns a snapshot id again.
         """
-        data = bytearray()
-        size = 1
-        while len(data) < size:
-            request = messages.fetch_snapshot_request(
-                connection.newest(FetchSnapshotRequest.API_KEY, messages.FETCH_SNAPSHOT_NEWEST),
-                cluster_id=self._cluster_id,
-                leader_epoch=self._controllers.epoch,
-                snapshot=snapshot,
-                position=len(data),
-            )
-            chunk = messages.read_fetch_snapshot(connection.call(request, FetchSnapshotResponse))
-            if chunk.error or not chunk.data:
-                # Kafka 4.3.1 responds with error -1 for a snapshot that was deleted meanwhile.
-                self._pause(_LONGEST_PAUSE)
-                return None
-            data += chunk.data
-            size = chunk.size
-        batches = tuple(split(bytes(data)))
-        self.position.restart(snapshot)
-        times = filter(None, map(last_contained_time, batches[:1]))
-        leader = Leader(self._controllers.target, self._controllers.epoch)
-        return LoadedSnapshot(
-            tuple(map(decode, batches)), snapshot, next(times, None), leader if leader.epoch == snapshot.epoch else None
-        )
+        epoch = self._controllers.epoch
+        data = snapshot.fetch(connection, cluster_id=self._cluster_id, leader_epoch=epoch, snapshot=end)
+        if isinstance(data, int):
+            self._snapshot_refusals += 1
+            if self._snapshot_refusals == _REFUSALS:
+                self._is_serving = False
+                self._report(
+                    f"{connection.address} does not give its KRaft snapshot at offset {end.offset} "
+                    f"({for_code(data).message}); trying again"
+                )
+            self._pause(_LONGEST_PAUSE)
+            return None
+        self._snapshot_refusals = 0
+        self.position.restart(end)
+        return snapshot.read(data, end, Leader(self._controllers.target, epoch))

@@ -65,6 +65,7 @@ class Quorum:
     snapshot: tuple[LogEnd, bytes] | None = None
     answer_bytes: int = 1 << 20
     snapshot_bytes: int = 100_000
+    snapshot_error: int = 0
     versions: dict[int, int] = field(default_factory=dict)
     quorum_error: int = 0
     fetch_error: int = 0
@@ -274,6 +275,8 @@ class Node:
         part = topic.PartitionSnapshot
         asked = request.topics[0].partitions[0]
         wanted = LogEnd(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+        if self.quorum.snapshot_error:
+            return FetchSnapshotResponse(throttle_time_ms=0, error_code=self.quorum.snapshot_error, topics=[])
         if self.quorum.snapshot is None or self.quorum.snapshot[0] != wanted:
             return FetchSnapshotResponse(throttle_time_ms=0, error_code=-1, topics=[])
         data = self.quorum.snapshot[1]

@@ -163,11 +163,17 @@ def test_a_secret_record_is_never_looked_into_whatever_its_version(key: int) -> 
     assert records.Skipped(api_key=key, version=9) == decode_record(bytes([1, key, 9]) + b"password")
 
 
+def test_of_a_record_of_an_unknown_type_its_header_alone_is_kept() -> None:
+    decoded = decode_record(b"\x01\x63\x00" + b"perhaps a password")
+
+    assert isinstance(decoded, records.Undecodable)
+    assert (decoded.reason, decoded.value) == ("unknown metadata record type 99 version 0", b"\x01\x63\x00")
+
+
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
         (b"\x02\x14\x00\x00", "metadata record frame 2, this program reads 1"),
-        (b"\x01\x63\x00\x00", "unknown metadata record type 99 version 0"),
         (b"\x01\x05\x03\x00", "PartitionChange version 3, this program reads up to 2"),
         (b"\x01\x14\x00\x00\x00", "NoOp has 1 bytes too many"),
         (b"\x01\x02\x00\x05ab", "ends at byte 6, inside a value that begins at byte 4"),

@@ -20,7 +20,7 @@ from streaming.contracts.observations import Observation, SnapshotBegin, Snapsho
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.address import Address, parse_servers
 from streaming.sources.image import ClusterImage
-from streaming.sources.metadata_log.batches import decode
+from streaming.sources.metadata_log.batches import decode, split
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.opening import checkpoint_path
 from streaming.sources.metadata_log.quorum import AS_ADVERTISED, Bootstrap, ControllerAddresses, dialer
@@ -385,6 +385,66 @@ def test_a_snapshot_that_is_gone_in_the_middle_is_asked_for_again(
     assert sum(one.kind == "partition" for one in singly(seen.told)) == 3_000
 
 
+@pytest.mark.parametrize("damage", ["cut between batches", "cut inside a batch"])
+def test_a_kraft_snapshot_that_is_cut_off_is_not_believed_and_a_whole_one_is(
+    quorum: Any, watch: Any, fixtures: Path, make_batch: Any, damage: str
+) -> None:
+    data = gzip.decompress((fixtures / "snapshot.checkpoint.gz").read_bytes())
+    *_, last = split(data)
+    cut = data[: -len(last.data)] if damage == "cut between batches" else data[:-1]
+    quorum.snapshot, quorum.log_start = (LogEnd(5_000, 1), cut), 5_000
+    quorum.append(*(make_batch(at, 1, b"\x01\x14\x00\x00") for at in (5_000, 5_001, 5_002)))
+    seen = watch()
+    seen.until(lambda: any("ends before its footer" in line for line in seen.lines))
+    seen.told += seen.source.poll(seen.now)
+    assert (seen.told, seen.source.is_current) == ([], False)
+    quorum.snapshot = (LogEnd(5_002, 1), data)
+    seen.until(lambda: bool(seen.told))
+    assert sum(one.kind == "partition" for one in singly(seen.told)) == 3_000
+
+
+def test_a_kraft_snapshot_that_is_refused_again_and_again_is_reported_and_the_log_is_not_current(
+    quorum: Any, watch: Any, fixtures: Path, make_batch: Any
+) -> None:
+    data = gzip.decompress((fixtures / "snapshot.checkpoint.gz").read_bytes())
+    quorum.snapshot, quorum.log_start = (LogEnd(5_000, 1), data), 5_000
+    quorum.append(make_batch(5_000, 1, b"\x01\x14\x00\x00"))
+    quorum.snapshot_error = 56
+    seen = watch()
+    seen.until(lambda: any("does not give its KRaft snapshot at offset 5000" in line for line in seen.lines))
+    seen.now = Micros(seen.now + 31_000_000)
+    for _ in range(3):
+        seen.told += seen.source.poll(seen.now)
+    assert (seen.told, seen.source.is_current) == ([], False)
+    assert sum("KRaft snapshot" in line for line in seen.lines) == 1
+    quorum.snapshot_error = 0
+    seen.reach(5_000)
+    assert seen.source.is_current
+
+
+def test_a_failure_while_records_are_applied_leaves_the_checkpoint_before_them(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quorum.append(*frames[:50])
+    seen = watch()
+    seen.reach(frames[49].last_offset)
+    seen.source.acknowledge()
+    seen.source._write_checkpoint()
+    apply = ClusterImage.apply
+
+    def fails(image: ClusterImage, *arguments: Any) -> list[Observation]:
+        apply(image, *arguments)
+        raise MemoryError
+
+    monkeypatch.setattr(ClusterImage, "apply", fails)
+    quorum.append(*frames[50:])
+    with pytest.raises(MemoryError):
+        seen.until(lambda: False)
+    seen.source.close()
+    monkeypatch.undo()
+    assert watch().source._image.image_offset == frames[49].last_offset
+
+
 def test_a_log_that_no_longer_reaches_back_gives_a_history_lost_snapshot_and_goes_on(
     quorum: Any, watch: Any, fixtures: Path, make_batch: Any, frames: tuple[EncodedBatch, ...]
 ) -> None:
@@ -557,7 +617,7 @@ def test_a_record_that_cannot_be_read_goes_to_quarantine_and_the_rest_goes_on(
     seen.reach(at + 1)
     (payload,) = seen.source.take_undecodable()
     told = json.loads(payload)
-    assert {"v": 1, "kind": "undecodable", "metadata_offset": at, "raw": "01630000"}.items() <= told.items()
+    assert {"v": 1, "kind": "undecodable", "metadata_offset": at, "raw": "016300"}.items() <= told.items()
     assert told["reason"] == "unknown metadata record type 99 version 0"
     assert not seen.source.take_undecodable()
     assert any("goes to quarantine" in line for line in seen.lines)
