@@ -129,7 +129,7 @@ def _metadata_log(settings: Settings, bus: Path) -> MetadataLogSource | None:
         IsrwatchError: only the log is wanted, and it cannot be read.
     """
     from streaming.sources.metadata_log.opening import checkpoint_path, open_metadata_log
-    from streaming.sources.metadata_log.security import UnsupportedMechanism
+    from streaming.sources.metadata_log.tls import Unsupported
 
     configured = settings.collect.primary_source
     if configured == "poll":
@@ -137,7 +137,7 @@ def _metadata_log(settings: Settings, bus: Path) -> MetadataLogSource | None:
     name = f"metadata_log:{settings.collect.collector}"
     try:
         source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=_say)
-    except UnsupportedMechanism as refusal:
+    except Unsupported as refusal:
         if configured != "auto":
             raise
         _say(f"polling the brokers, because the metadata log cannot be read: {refusal}")

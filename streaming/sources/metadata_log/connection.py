@@ -17,7 +17,7 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from streaming.errors import ConnectionRefused
+from streaming.errors import ConfigurationError, ConnectionRefused
 
 if TYPE_CHECKING:
     from streaming.sources.address import Address
@@ -117,7 +117,10 @@ class Connection:
             return plain
         try:
             plain.settimeout(max(_LEAST_SECONDS, until - time.monotonic()))
-            return security.tls.wrap_socket(plain, server_hostname=self.address.host)
+            return security.tls.context().wrap_socket(plain, server_hostname=self.address.host)
+        except ConfigurationError as error:  # a file has changed since the start
+            plain.close()
+            raise CannotServe(str(error)) from None
         except OSError as error:
             plain.close()
             raise ConnectionRefused(

@@ -27,7 +27,7 @@ def open_metadata_log(settings: Settings, *, path: Path, report: Callable[[str],
     """Create the source for a configuration.
 
     Raises:
-        UnsupportedMechanism: the metadata log cannot be read with the configured SASL mechanism.
+        Unsupported: the metadata log cannot be read with the configured SASL mechanism, or a property of TLS.
         ConfigurationError: an address or a client property is wrong, or the checkpoint is of another cluster.
         ConnectionRefused: no broker can be reached.
     """

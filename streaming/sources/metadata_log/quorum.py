@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -26,6 +27,8 @@ CLUSTER_AUTHORIZATION_FAILED: Final = 31
 _ENDPOINTS_SINCE: Final = 2
 _METADATA_NEWEST: Final = 12
 _DISCOVERY_SECONDS: Final = 3.0
+_PATIENCE_SECONDS: Final = 4.0
+"""For all brokers together, once one was reached."""
 
 
 class Dial(Protocol):
@@ -72,17 +75,23 @@ class Bootstrap:
 
     def cluster_id(self) -> ClusterId:
         """Return Kafka's cluster id."""
-        return self._first(_cluster_id)
+        return self._first(_cluster_id, "no broker of cluster.bootstrap_servers says which cluster it is of")
 
     def quorum(self) -> Quorum:
         """Return the leader of the metadata quorum and the controllers' addresses; requires Describe on the cluster."""
-        return self._first(partial(_quorum, listener=self.controllers.listener))
+        ask = partial(_quorum, listener=self.controllers.listener)
+        return self._first(ask, "brokers answer, but not who leads the metadata quorum")
 
-    def _first(self, ask: Callable[[Connection], T]) -> T:
+    def _first(self, ask: Callable[[Connection], T], unanswered: str) -> T:
+        """Ask until one answers; of a quorum without a leader each broker knows only after it has waited for it."""
         refusals: list[ConnectionRefused] = []
+        until, is_reached = time.monotonic() + _PATIENCE_SECONDS, False
         for server in tuple(self._servers):
+            if is_reached and time.monotonic() > until:
+                break
             try:
                 connection = self._dial(server, response_seconds=_DISCOVERY_SECONDS)
+                is_reached = True
                 try:
                     answer = ask(connection)
                 finally:
@@ -95,9 +104,10 @@ class Bootstrap:
         permanent = next((one for one in refusals if isinstance(one, CannotServe)), None)
         if permanent is not None:
             raise permanent
-        raise ConnectionRefused(
-            f"no broker of cluster.bootstrap_servers responds: {'; '.join(map(str, refusals))}; check the addresses"
-        )
+        reasons = "; ".join(map(str, refusals))
+        if is_reached:
+            raise ConnectionRefused(f"{unanswered}: {reasons}")
+        raise ConnectionRefused(f"no broker of cluster.bootstrap_servers responds: {reasons}; check the addresses")
 
 
 def _cluster_id(connection: Connection) -> ClusterId:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import shutil
 import socket
 import ssl
 import struct
+import subprocess
 import threading
 import time
 from contextlib import suppress
@@ -21,12 +23,13 @@ from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.address import Address, parse_servers
 from streaming.sources.metadata_log import connection as connection_module
 from streaming.sources.metadata_log import messages
+from streaming.sources.metadata_log import quorum as quorum_module
 from streaming.sources.metadata_log.connection import CannotServe, Connection
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.security import Security, from_client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 OFFERED = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -144,6 +147,45 @@ def test_tls_checks_can_be_switched_off(tls: Path, address: Address, client: dic
     assert ask(Connection(address, from_client({"security.protocol": "SSL", **told})))
 
 
+@pytest.mark.parametrize("verification", ["0", "f", "FALSE"])
+def test_a_truth_value_is_read_as_librdkafka_reads_it(tls: Path, address: Address, verification: str) -> None:
+    assert tls.exists()
+    client = {"security.protocol": "SSL", "enable.ssl.certificate.verification": verification}
+    assert ask(Connection(address, from_client(client)))
+
+
+def test_the_authorities_may_be_a_folder_or_pem_itself(tls: Path, address: Address, tmp_path: Path) -> None:
+    name = subprocess.run(
+        ["openssl", "x509", "-hash", "-noout", "-in", tls], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    shutil.copy(tls, tmp_path / f"{name}.0")
+    for given in ({"ssl.ca.location": str(tmp_path)}, {"ssl.ca.pem": tls.read_text()}):
+        assert ask(Connection(address, from_client({"security.protocol": "SSL", **given})))
+
+
+def test_a_certificate_and_its_key_may_be_pem_themselves(
+    quorum: Any, tls: Path, address: Address, fixtures: Path
+) -> None:
+    quorum.tls.verify_mode = ssl.CERT_REQUIRED
+    quorum.tls.load_verify_locations(tls)
+    own = {"ssl.certificate.pem": tls.read_text(), "ssl.key.pem": (fixtures / "tls" / "key.pem").read_text()}
+    client = {"security.protocol": "SSL", "ssl.ca.location": str(tls), **own}
+    assert ask(Connection(address, from_client(client)))
+
+
+def test_a_certificate_that_was_renewed_is_used_by_the_next_connection(
+    tls: Path, address: Address, tmp_path: Path
+) -> None:
+    authorities = tmp_path / "ca.pem"
+    shutil.copy(tls, authorities)
+    security = from_client({"security.protocol": "SSL", "ssl.ca.location": str(authorities)})
+    authorities.write_text("being replaced")
+    with pytest.raises(CannotServe, match=r"cluster\.client ssl\.ca\.location cannot be used: .*ca\.pem"):
+        Connection(address, security)
+    shutil.copy(tls, authorities)
+    assert ask(Connection(address, security))
+
+
 def test_a_certificate_of_nobody_known_is_refused(tls: Path, address: Address) -> None:
     assert tls.exists()
     with pytest.raises(ConnectionRefused, match=r"refuses TLS: .*certificate verify failed.*; check the ssl keys"):
@@ -184,6 +226,14 @@ def test_a_client_certificate_is_shown_to_servers_that_ask(
             "sasl.username is missing; PLAIN requires it",
         ),
         ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere"}, "ssl.ca.location cannot be used: /nowhere"),
+        (
+            {"security.protocol": "SSL", "ssl.keystore.location": "own.p12"},
+            "ssl.keystore.location is not supported for the metadata log, which can be read with ssl.ca.location",
+        ),
+        (
+            {"security.protocol": "SSL", "enable.ssl.certificate.verification": "no"},
+            "enable.ssl.certificate.verification is 'no'; write true or false",
+        ),
         (
             {"security.protocol": "SSL", "ssl.certificate.location": "/nowhere"},
             "ssl.certificate.location cannot be used: /nowhere",
@@ -269,6 +319,30 @@ def test_a_name_that_nobody_resolves_is_given_up_in_time(monkeypatch: pytest.Mon
 def test_a_name_that_cannot_be_one_is_one_sentence() -> None:
     with pytest.raises(ConnectionRefused, match=r"cannot be reached: .*label"):
         Connection(Address("a" * 70 + ".example", 9092), Security())
+
+
+def slowly(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def wait_first(request: Any) -> Any:
+        time.sleep(0.4)
+        return answer(request)
+
+    return wait_first
+
+
+def test_a_quorum_without_a_leader_is_said_in_a_sentence_that_blames_no_broker_and_soon(
+    quorum: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quorum_module, "_PATIENCE_SECONDS", 0.3)
+    for node in quorum.nodes.values():
+        answer = node.answer_DescribeQuorumRequest
+        monkeypatch.setattr(
+            node, "answer_DescribeQuorumRequest", lambda it, answer=answer: (time.sleep(0.4), answer(it))[1]
+        )
+    quorum.quorum_error = 14
+    bootstrap = quorum_module.Bootstrap(parse_servers(quorum.addresses()), quorum_module.dialer(Security()))
+    with pytest.raises(ConnectionRefused, match=r"^brokers answer, but not who leads the metadata quorum: ") as refusal:
+        bootstrap.quorum()
+    assert str(refusal.value).count("has no leader") == 1
 
 
 def test_addresses_are_read_with_ipv6_and_spaces() -> None:

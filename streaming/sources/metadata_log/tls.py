@@ -1,0 +1,123 @@
+"""TLS of a connection, from librdkafka's properties with librdkafka's meaning.
+
+The files are read for each connection, so a certificate that was renewed is used without a restart.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SUPPORTED: Final = frozenset({
+    "ssl.ca.location", "ssl.ca.pem", "ssl.crl.location", "ssl.certificate.location", "ssl.certificate.pem",
+    "ssl.key.location", "ssl.key.pem", "ssl.key.password", "ssl.cipher.suites",
+    "ssl.endpoint.identification.algorithm",
+})  # fmt: skip
+_PROBE: Final = "probe"
+_TRUTH: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+
+class Unsupported(ConfigurationError):
+    """A property or a value that librdkafka may support, but the reader of the metadata log does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """The properties that concern TLS, and the table that they are written in."""
+
+    client: Mapping[str, str]
+    table: str
+
+    def check(self) -> None:
+        """Check the properties, and the files as they are now.
+
+        Raises:
+            Unsupported: one of them is not supported here.
+            ConfigurationError: a file cannot be used.
+        """
+        unsupported = sorted(key for key in self.client if key.startswith("ssl.") and key not in SUPPORTED)
+        if unsupported:
+            raise Unsupported(
+                f"{self.table} {unsupported[0]} is not supported for the metadata log, which can be read with "
+                f'{", ".join(sorted(SUPPORTED))}; use these, or set collect.primary_source = "poll"'
+            )
+        self.context()
+
+    def context(self) -> ssl.SSLContext:
+        """Read the files.
+
+        Raises:
+            ConfigurationError: one cannot be used; the sentence names the property.
+        """
+        context = self._trusting()
+        if "ssl.cipher.suites" in self.client:
+            with self._blaming("ssl.cipher.suites"):
+                context.set_ciphers(self.client["ssl.cipher.suites"])
+        self._show_certificate(context)
+        if self.client.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
+            context.check_hostname = False
+        if not self._truth("enable.ssl.certificate.verification"):
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    def _trusting(self) -> ssl.SSLContext:
+        location = self.client.get("ssl.ca.location", _PROBE)
+        with self._blaming("ssl.ca.location"):
+            if location == _PROBE and "ssl.ca.pem" not in self.client:
+                context = ssl.create_default_context()
+            elif location == _PROBE:
+                with self._blaming("ssl.ca.pem"):
+                    context = ssl.create_default_context(cadata=self.client["ssl.ca.pem"])
+            elif Path(location).is_dir():
+                context = ssl.create_default_context(capath=location)
+            else:
+                context = ssl.create_default_context(cafile=location)
+        if "ssl.crl.location" in self.client:
+            with self._blaming("ssl.crl.location"):
+                context.load_verify_locations(self.client["ssl.crl.location"])
+                context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+        return context
+
+    def _show_certificate(self, context: ssl.SSLContext) -> None:
+        """Load our own certificate and its key. OpenSSL reads them from files only."""
+        password = self.client.get("ssl.key.password", "")  # without one, ssl would prompt on the terminal
+        key = self.client.get("ssl.key.location")
+        with tempfile.TemporaryDirectory(prefix="isrwatch-") as folder:
+            if "ssl.key.pem" in self.client:
+                key = self._written(Path(folder) / "key.pem", "ssl.key.pem")
+            if "ssl.certificate.pem" in self.client:
+                certificate = self._written(Path(folder) / "certificate.pem", "ssl.certificate.pem")
+                with self._blaming("ssl.certificate.pem"):
+                    context.load_cert_chain(certificate, key, password)
+            elif "ssl.certificate.location" in self.client:
+                with self._blaming("ssl.certificate.location"):
+                    context.load_cert_chain(self.client["ssl.certificate.location"], key, password)
+
+    def _written(self, path: Path, key: str) -> str:
+        path.touch(mode=0o600)
+        path.write_text(self.client[key], encoding="utf-8")
+        return str(path)
+
+    def _truth(self, key: str) -> bool:
+        value = self.client.get(key, "true")
+        if value.lower() not in _TRUTH:
+            raise ConfigurationError(f"{self.table} {key} is {value!r}; write true or false")
+        return _TRUTH[value.lower()]
+
+    @contextmanager
+    def _blaming(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError, too
+            where = f"{self.client[key]}: " if key.endswith((".location", ".suites")) else ""
+            raise ConfigurationError(f"{self.table} {key} cannot be used: {where}{error}") from None
