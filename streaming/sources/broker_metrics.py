@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import time
+from base64 import b64encode
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
 from urllib.error import URLError
-from urllib.parse import urlsplit
-from urllib.request import ProxyHandler, build_opener
+from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.request import ProxyHandler, Request, build_opener
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -29,6 +30,7 @@ from streaming.sources.timer import Timer, monotonic
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_FAILURES: Final = 3  # in turn, of an exporter that has worked, before they are reported
 _MAX_BLOCK_SECONDS: Final = 1.0
 _MAX_BODY_BYTES: Final = 64 * 1024 * 1024  # an exporter without an allow-list gives 4 MB at 3,000 partitions
 _CHUNK_BYTES: Final = 64 * 1024
@@ -45,7 +47,7 @@ def endpoints_from(settings: Mapping[str, str]) -> dict[BrokerId, str]:
         if not broker.isdecimal():
             raise ConfigurationError(f'collect.broker_metrics: {broker!r} is no broker id; write "1" = "http://..."')
         if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
-            raise ConfigurationError(f"collect.broker_metrics: {url!r} of broker {broker} is no http:// address")
+            raise ConfigurationError(f"collect.broker_metrics: the address of broker {broker} is no http:// address")
         endpoints[BrokerId(int(broker))] = url
     return endpoints
 
@@ -59,8 +61,15 @@ class _Endpoint:
     due: Timer
     requested_at: Micros | None = None
     response: Future[dict[str, float]] | None = None
-    is_settled: bool = False  # it returned metrics once, or its problem was reported
+    has_worked: bool = False
+    failures: int = 0  # in turn
     problem: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The address without the login that may be in it."""
+        parts = urlsplit(self.url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 class BrokerMetricsSource:
@@ -100,7 +109,7 @@ class BrokerMetricsSource:
         """Return the samples that have arrived, or wait for the next for at most a second.
 
         Raises:
-            ConnectionRefused: an exporter has never returned a known metric; raised once per exporter.
+            ConnectionRefused: an exporter does not return a known metric; raised when it begins, for each exporter.
         """
         began = time.monotonic()
         until = began + _MAX_BLOCK_SECONDS
@@ -142,7 +151,7 @@ class BrokerMetricsSource:
         if not samples:
             self._note_problem(endpoint, "has no known metric; configure the JMX exporter with conf/jmx-exporter.yml")
             return []
-        endpoint.is_settled = True
+        endpoint.has_worked, endpoint.failures = True, 0
         metrics, values = zip(*sorted(samples.items()), strict=True)
         return [
             BrokerMetricsObserved(
@@ -157,10 +166,11 @@ class BrokerMetricsSource:
         ]
 
     def _note_problem(self, endpoint: _Endpoint, problem: str) -> None:
-        """Keep the problem of an exporter that has never worked; an exporter that stops means a broker that stopped."""
-        if not endpoint.is_settled:
-            endpoint.is_settled = True
-            endpoint.problem = f"the metrics endpoint {endpoint.url} of broker {endpoint.broker} {problem}"
+        """Keep the problem of an exporter when it begins. One that has worked may only be restarted with its broker."""
+        endpoint.failures += 1
+        if endpoint.failures == (_FAILURES if endpoint.has_worked else 1):
+            since = ", which has worked before," if endpoint.has_worked else ""
+            endpoint.problem = f"the metrics endpoint {endpoint.shown} of broker {endpoint.broker}{since} {problem}"
 
     def _raise_problem(self) -> None:
         for endpoint in self._endpoints:
@@ -200,9 +210,19 @@ def _body(url: str, timeout_seconds: float) -> str:
     until = time.monotonic() + timeout_seconds
     parts: list[bytes] = []
     # Brokers are on the internal network, so the proxy of the environment is not used.
-    with build_opener(ProxyHandler({})).open(url, timeout=timeout_seconds) as response:
+    with build_opener(ProxyHandler({})).open(_request(url), timeout=timeout_seconds) as response:
         while part := response.read1(_CHUNK_BYTES):
             parts.append(part)
             if time.monotonic() > until or sum(map(len, parts)) > _MAX_BODY_BYTES:
                 raise TimeoutError(f"no complete response within {timeout_seconds:g} s")
     return b"".join(parts).decode("utf-8", errors="replace")
+
+
+def _request(url: str) -> Request:
+    """Send the login in an address as basic authentication (RFC 7617); ``urllib`` takes it for a part of the host."""
+    parts = urlsplit(url)
+    login, _, host = parts.netloc.rpartition("@")
+    request = Request(urlunsplit(parts._replace(netloc=host)))  # noqa: S310 - http or https, as endpoints_from checks
+    if login:
+        request.add_header("Authorization", f"Basic {b64encode(unquote(login).encode()).decode()}")
+    return request

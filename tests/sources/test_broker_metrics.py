@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 import time
 from contextlib import ExitStack
@@ -193,7 +194,7 @@ def test_a_hung_and_a_dead_broker_delay_nobody(serve: Serve, source_of: Callable
     assert "check the URL in collect.broker_metrics" in sentence
 
 
-def test_a_broker_that_stops_answering_is_absent_without_a_message(
+def test_a_broker_that_stops_answering_is_absent_and_reported_once_when_that_lasts(
     serve: Serve, source_of: Callable[..., BrokerMetricsSource]
 ) -> None:
     broken = threading.Event()
@@ -204,10 +205,36 @@ def test_a_broker_that_stops_answering_is_absent_without_a_message(
     source = source_of({1: serve(handle)})
     until(source, 3)
     broken.set()
-    for _ in range(3):
-        polled(source)
+    refused: list[str] = []
+    for _ in range(12):
+        try:
+            assert not polled(source)
+        except ConnectionRefused as refusal:
+            refused.append(str(refusal))
+    (sentence,) = refused
+    assert "of broker 1, which has worked before, does not respond: Service Unavailable" in sentence
     broken.clear()
     assert until(source, 3)
+
+
+def test_the_login_in_an_address_is_sent_and_never_shown(
+    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
+) -> None:
+    asked: list[str | None] = []
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        asked.append(request.headers["Authorization"])
+        answer(EXPOSITION if len(asked) > 1 else "", 200 if len(asked) > 1 else 401)(request)
+
+    source = source_of({1: serve(handle).replace("//", "//reader:p%40ss@")})
+    with pytest.raises(ConnectionRefused) as refusal:
+        until(source, 3)
+    assert until(source, 3)
+    assert asked[0] == "Basic " + base64.b64encode(b"reader:p@ss").decode()
+    assert "p%40ss" not in str(refusal.value)
+    with pytest.raises(ConfigurationError) as wrong:
+        endpoints_from({"1": "ftp://reader:hunter2@a:1"})
+    assert "hunter2" not in str(wrong.value)
 
 
 def test_an_exporter_with_other_rules_is_told_apart(

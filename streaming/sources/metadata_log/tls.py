@@ -23,7 +23,7 @@ SUPPORTED: Final = frozenset({
     "ssl.endpoint.identification.algorithm",
 })  # fmt: skip
 _PROBE: Final = "probe"
-_TRUTH: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+_BOOLEANS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
 class Unsupported(ConfigurationError):
@@ -65,7 +65,7 @@ class Tls:
         self._show_certificate(context)
         if self.client.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
             context.check_hostname = False
-        if not self._truth("enable.ssl.certificate.verification"):
+        if not self._boolean("enable.ssl.certificate.verification"):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
@@ -108,11 +108,11 @@ class Tls:
         path.write_text(self.client[key], encoding="utf-8")
         return str(path)
 
-    def _truth(self, key: str) -> bool:
+    def _boolean(self, key: str) -> bool:
         value = self.client.get(key, "true")
-        if value.lower() not in _TRUTH:
+        if value.lower() not in _BOOLEANS:
             raise ConfigurationError(f"{self.table} {key} is {value!r}; write true or false")
-        return _TRUTH[value.lower()]
+        return _BOOLEANS[value.lower()]
 
     @contextmanager
     def _blaming(self, key: str) -> Iterator[None]:

@@ -148,7 +148,7 @@ def test_tls_checks_can_be_switched_off(tls: Path, address: Address, client: dic
 
 
 @pytest.mark.parametrize("verification", ["0", "f", "FALSE"])
-def test_a_truth_value_is_read_as_librdkafka_reads_it(tls: Path, address: Address, verification: str) -> None:
+def test_a_boolean_is_read_as_librdkafka_reads_it(tls: Path, address: Address, verification: str) -> None:
     assert tls.exists()
     client = {"security.protocol": "SSL", "enable.ssl.certificate.verification": verification}
     assert ask(Connection(address, from_client(client)))
