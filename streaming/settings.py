@@ -60,6 +60,7 @@ class CollectSettings:
     """What ``isrwatch collect`` reads, and how often. All intervals are in seconds."""
 
     collector: str = "collector-1"
+    listen: str = ""
     primary_source: str = "auto"
     heartbeat_seconds: float = 5.0
     snapshot_seconds: float = 300.0

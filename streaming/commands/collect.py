@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import uuid
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -18,6 +19,7 @@ from streaming.errors import ConfigurationError, ConnectionRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from types import FrameType
 
     from streaming.contracts.identifiers import ClusterId, Micros
@@ -47,6 +49,9 @@ def collect(
         float, typer.Option(help="Speed of a simulation relative to real time, until it is half an hour ahead.")
     ] = 1.0,
     seed: Annotated[int, typer.Option(help="Random seed of a simulation.")] = 1,
+    listen: Annotated[
+        str | None, typer.Option(help='host:port of /metrics and /-/healthy, "" for none; default: collect.listen.')
+    ] = None,
 ) -> None:
     """Read a Kafka cluster, or a simulated one, and write observations to the bus, until Ctrl-C.
 
@@ -70,11 +75,24 @@ def collect(
         ),
         report=_say,
     )
-    _stop_on_signal(collector)
-    collector.start()
-    _say(f"{', '.join(source.name for source in sources)}: writing to {directory}; Ctrl-C stops it cleanly")
-    collector.wait()
+    with _status_server(settings.collect.listen if listen is None else listen, collector):
+        _stop_on_signal(collector)
+        collector.start()
+        _say(f"{', '.join(source.name for source in sources)}: writing to {directory}; Ctrl-C stops it cleanly")
+        collector.wait()
     _say("stopped; the next start continues here")
+
+
+def _status_server(address: str, collector: Collector) -> AbstractContextManager[object]:
+    """Serve the collector's own metrics and health, if there is an address."""
+    from streaming.runtime.listening import listen
+    from streaming.runtime.status_server import StatusServer
+
+    if not address:
+        return nullcontext()
+    opened, metrics = listen(address, "--listen (collect.listen)"), collector.metrics
+    healthy = "a source reads partition state"
+    return closing(StatusServer(opened, metrics.registry, metrics.problems, program="collect", healthy=healthy))
 
 
 def _overridden(settings: Settings, bootstrap_servers: str | None, bus: Path | None) -> Settings:
@@ -116,7 +134,7 @@ def _observing(settings: Settings, bus: Path) -> list[Source]:
     log = _metadata_log(settings, bus)
     if log is None:
         return [_admin(settings, SourceKind.POLL), *_broker_metrics(settings, None)]
-    admin = _admin(settings, SourceKind.NONE, is_primary_current=lambda: log.is_current)
+    admin = _admin(settings, SourceKind.NONE, is_primary_current=lambda: log.is_primary)
     return [log, admin, open_voters(settings), *_broker_metrics(settings, log.cluster_id)]
 
 

@@ -12,6 +12,5 @@
 - ``supervised``    one query, restarted when it fails
 - ``reporting``     how far the job is behind the bus
 - ``metrics``       the job's own metrics
-- ``serving``       the job's HTTP server: metrics and health check
 - ``application``   all queries of one process, from start to clean stop
 """

@@ -18,9 +18,9 @@ from streaming.errors import ConfigurationError, IsrwatchError
 from streaming.jobs.metrics import JobMetrics
 from streaming.jobs.registry import QUERIES, chosen, register_sources
 from streaming.jobs.reporting import Reporter
-from streaming.jobs.serving import JobServer
 from streaming.jobs.supervised import SupervisedQuery
 from streaming.runtime.listening import listen
+from streaming.runtime.status_server import StatusServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,10 +170,13 @@ class Application:
             raise failures[0]
 
 
-def _server(address: str, application: Application) -> JobServer | None:
+def _server(address: str, application: Application) -> StatusServer | None:
     if not address:
         return None
-    return JobServer(listen(address, "--listen (job.listen)"), application.metrics.registry, application.problems)
+    opened = listen(address, "--listen (job.listen)")
+    return StatusServer(
+        opened, application.metrics.registry, application.problems, program="job", healthy="every query runs"
+    )
 
 
 def _check_checkpoint(places: Places) -> None:

@@ -2,6 +2,7 @@
 
 - ``source``                the interface
 - ``collector``             polls sources, each in a thread, and publishes what they return
+- ``collector_metrics``     what each source reported, as metrics and as health
 - ``pace``                  a source on another clock
 - ``address``               the address of a node of Kafka
 - ``timer``                 when a source asks again, and when it is silent

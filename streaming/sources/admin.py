@@ -127,6 +127,11 @@ class AdminSource:
             if not self._wait(until):
                 return []
 
+    @property
+    def is_primary(self) -> bool:
+        """Whether partition state comes from here: it polls, and brokers have answered."""
+        return self._kind is SourceKind.POLL and self._last is not None
+
     def request_full_report(self) -> None:
         """Send a full report with the next poll of the metadata, and every configuration with the next ones."""
         self._snapshot_due.expire()

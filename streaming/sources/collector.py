@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.errors import BusFull, ConnectionRefused
+from streaming.sources.collector_metrics import CollectorMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,6 +60,9 @@ class Collector:
         sources: each is polled in a thread of its own.
         open_publisher: opens the bus for one source.
         report: takes one line for the user.
+
+    Attributes:
+        metrics: what the sources reported.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Collector:
         *,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self.metrics = CollectorMetrics(sources)
         self._open_publisher = open_publisher
         self._report = report
         self._stopping = threading.Event()
@@ -116,6 +121,7 @@ class Collector:
             try:
                 observations = source.poll(Micros(time.time_ns() // 1000))
             except ConnectionRefused as refusal:
+                self.metrics.refused(source, refusal)
                 if not refusals:
                     self._report(f"{source.name}: {refusal}; trying again")
                 self._stopping.wait(_PAUSES[min(refusals, len(_PAUSES) - 1)])
@@ -125,8 +131,10 @@ class Collector:
                 self._report(f"{source.name}: reads the cluster again")
                 refusals = 0
             undecodable = source.take_undecodable() if isinstance(source, KeepsUndecodable) else []
+            counts = len(observations), len(undecodable)
             if not self._is_published(source, publisher, undecodable, observations):
                 return
+            self.metrics.published(source, *counts)
             source.acknowledge()
             self._answer_removed(source, publisher)
             if not observations and time.monotonic() - began < _IDLE_PAUSE:

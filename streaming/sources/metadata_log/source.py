@@ -188,7 +188,7 @@ class MetadataLogSource:
         return self._image.incomplete_since is None
 
     @property
-    def is_current(self) -> bool:
+    def is_primary(self) -> bool:
         """Whether it is whole, and controllers have answered lately; else another source has to take over."""
         return self.is_whole and not self._silence.lasts
 

@@ -44,10 +44,10 @@ def test_a_log_that_is_refused_at_the_start_is_read_as_soon_as_it_is_permitted(
     assert source is not None
     with pytest.raises(ConnectionRefused, match="grant ClusterAction"):
         source.poll(NOW)
-    assert not source.is_current
+    assert not source.is_primary
     quorum.fetch_error = 0
     observations = [observed for _ in range(20) for observed in source.poll(NOW)]
-    assert source.is_current
+    assert source.is_primary
     assert isinstance(observations[0], SnapshotBegin)
     source.close()
 
@@ -60,10 +60,10 @@ def test_controllers_that_cannot_be_reached_are_waited_for_and_then_tried_in_the
     quorum.fetch_error = 6
     source = command._metadata_log(settings_for(quorum, "auto"), tmp_path)
     assert source is not None
-    assert not source.is_current
+    assert not source.is_primary
     quorum.fetch_error = 0
     observations = [observed for _ in range(20) for observed in source.poll(NOW)]
-    assert source.is_current
+    assert source.is_primary
     assert isinstance(observations[0], SnapshotBegin)
     source.close()
 

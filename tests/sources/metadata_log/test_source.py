@@ -397,7 +397,7 @@ def test_a_kraft_snapshot_that_is_cut_off_is_not_believed_and_a_whole_one_is(
     seen = watch()
     seen.until(lambda: any("ends before its footer" in line for line in seen.lines))
     seen.told += seen.source.poll(seen.now)
-    assert (seen.told, seen.source.is_current) == ([], False)
+    assert (seen.told, seen.source.is_primary) == ([], False)
     quorum.snapshot = (LogEnd(5_002, 1), data)
     seen.until(lambda: bool(seen.told))
     assert sum(one.kind == "partition" for one in singly(seen.told)) == 3_000
@@ -415,11 +415,11 @@ def test_a_kraft_snapshot_that_is_refused_again_and_again_is_reported_and_the_lo
     seen.now = Micros(seen.now + 31_000_000)
     for _ in range(3):
         seen.told += seen.source.poll(seen.now)
-    assert (seen.told, seen.source.is_current) == ([], False)
+    assert (seen.told, seen.source.is_primary) == ([], False)
     assert sum("KRaft snapshot" in line for line in seen.lines) == 1
     quorum.snapshot_error = 0
     seen.reach(5_000)
-    assert seen.source.is_current
+    assert seen.source.is_primary
 
 
 def test_a_failure_while_records_are_applied_leaves_the_checkpoint_before_them(
@@ -711,14 +711,14 @@ def test_a_log_whose_permission_is_taken_away_is_not_current_and_reports_everyth
 ) -> None:
     quorum.append(*frames[:100])
     seen = watch()
-    assert not seen.source.is_current
-    seen.until(lambda: seen.source.is_current and bool(seen.told))
+    assert not seen.source.is_primary
+    seen.until(lambda: seen.source.is_primary and bool(seen.told))
     quorum.fetch_error = 31
-    seen.until(lambda: not seen.source.is_current)
+    seen.until(lambda: not seen.source.is_primary)
     assert "grant ClusterAction" in seen.lines[-1]
     quorum.fetch_error = 0
     quorum.append(*frames[100:])
-    seen.until(lambda: seen.source.is_current)
+    seen.until(lambda: seen.source.is_primary)
     seen.now = Micros(seen.now + 12_000_000)
     seen.told += seen.source.poll(seen.now)
     assert [reason for reason, _ in seen.snapshots()] == [SnapshotReason.START, SnapshotReason.PERIODIC]
@@ -734,11 +734,11 @@ def test_a_log_of_which_no_controller_answers_any_more_is_not_current_after_half
     for _ in range(3):
         with suppress(ConnectionRefused):
             seen.source.poll(seen.now)
-    assert seen.source.is_current, "an election is no silence"
+    assert seen.source.is_primary, "an election is no silence"
     seen.now = Micros(seen.now + 31_000_000)
-    assert not seen.source.is_current
+    assert not seen.source.is_primary
     quorum.fetch_error = 0
-    seen.until(lambda: seen.source.is_current)
+    seen.until(lambda: seen.source.is_primary)
     seen.now = Micros(seen.now + 12_000_000)
     seen.told += seen.source.poll(seen.now)
     assert len(seen.snapshots()) == 2, "a poller may have taken over meanwhile"

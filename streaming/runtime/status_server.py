@@ -1,4 +1,4 @@
-"""HTTP server of the job: its own metrics at ``/metrics``, ``/-/healthy``, and links to both at ``/``."""
+"""HTTP server of a program: its own metrics at ``/metrics``, ``/-/healthy``, and links to both at ``/``."""
 
 from __future__ import annotations
 
@@ -16,29 +16,40 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 _INDEX: Final = (
-    "<!doctype html><html lang=en><title>isrwatch job</title><h1>isrwatch job</h1><ul>"
-    "<li><a href=/metrics>/metrics</a> the job's own metrics, for Prometheus"
-    "<li><a href=/-/healthy>/-/healthy</a> 200 while every query runs, else 503</ul></html>"
+    "<!doctype html><html lang=en><title>isrwatch {program}</title><h1>isrwatch {program}</h1><ul>"
+    "<li><a href=/metrics>/metrics</a> metrics of this program itself, for Prometheus"
+    "<li><a href=/-/healthy>/-/healthy</a> 200 while {healthy}, else 503</ul></html>"
 )
 Response = tuple[HTTPStatus, str, bytes]
 """Status, content type, body."""
 
 
-class JobServer:
+class StatusServer:
     """Serves from its own thread."""
 
-    def __init__(self, opened: socket.socket, registry: CollectorRegistry, problems: Callable[[], list[str]]) -> None:
+    def __init__(
+        self,
+        opened: socket.socket,
+        registry: CollectorRegistry,
+        problems: Callable[[], list[str]],
+        *,
+        program: str,
+        healthy: str,
+    ) -> None:
         """Serve on a socket.
 
         Args:
             opened: a listening socket.
             registry: the metrics of ``/metrics``.
-            problems: returns one sentence per query that does not run.
+            problems: returns one sentence for each thing that makes the program unhealthy.
+            program: the name of the command.
+            healthy: what is so while there are no problems.
         """
         self._registry, self._problems = registry, problems
+        self._program, self._healthy = program, healthy
         respond = self.respond
 
-        class JobRequestHandler(BaseHTTPRequestHandler):
+        class StatusRequestHandler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 status, kind, body = respond(self.path.partition("?")[0])
                 self.send_response(status)
@@ -50,10 +61,10 @@ class JobServer:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the signature of the library
                 """Log nothing: scrapes come every few seconds."""
 
-        self._server = ThreadingHTTPServer(opened.getsockname()[:2], JobRequestHandler, bind_and_activate=False)
+        self._server = ThreadingHTTPServer(opened.getsockname()[:2], StatusRequestHandler, bind_and_activate=False)
         self._server.socket.close()
         self._server.socket = opened
-        threading.Thread(target=self._server.serve_forever, name="job server", daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, name=f"{program} server", daemon=True).start()
 
     def respond(self, path: str) -> Response:
         """Return the response to a GET of one path."""
@@ -62,9 +73,13 @@ class JobServer:
         if path == "/-/healthy":
             problems = self._problems()
             status = HTTPStatus.SERVICE_UNAVAILABLE if problems else HTTPStatus.OK
-            return status, "text/plain; charset=utf-8", ("\n".join(problems or ["every query runs"]) + "\n").encode()
+            return status, "text/plain; charset=utf-8", ("\n".join(problems or [self._healthy]) + "\n").encode()
         if path == "/":
-            return HTTPStatus.OK, "text/html; charset=utf-8", _INDEX.encode()
+            return (
+                HTTPStatus.OK,
+                "text/html; charset=utf-8",
+                _INDEX.format(program=self._program, healthy=self._healthy).encode(),
+            )
         return HTTPStatus.NOT_FOUND, "text/plain; charset=utf-8", b"no such page\n"
 
     def close(self) -> None:

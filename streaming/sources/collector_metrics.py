@@ -1,0 +1,81 @@
+"""The collector's own metrics: what each source reported, when, and which of them orders the partitions.
+
+In a registry of their own; knows no HTTP. What a poll was refused for is kept as the sentence of its health.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.sources.source import Source
+
+PREFIX: Final = "isrwatch_collector_"
+SOURCE: Final = ("source",)
+
+
+@runtime_checkable
+class OrdersPartitions(Protocol):
+    """A source that may be the primary one."""
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether partition state comes from it now."""
+
+
+class CollectorMetrics:
+    """Counts what sources report; ``registry`` exposes it."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter, unused
+        self.registry = CollectorRegistry()
+        self._refusals: dict[str, str] = {}
+        self._sources = sources
+        ours: dict[str, Any] = {"labelnames": SOURCE, "registry": self.registry}
+        self._observations = Counter(f"{PREFIX}observations", "Observations that were published.", **ours)
+        self._undecodable = Counter(f"{PREFIX}undecodable", "Records that could not be decoded.", **ours)
+        self._refused = Counter(f"{PREFIX}refused_polls", "Polls that the cluster refused or did not answer.", **ours)
+        self._up = Gauge(f"{PREFIX}source_up", "1 if the last poll of a source was answered.", **ours)
+        self._published_at = Gauge(
+            f"{PREFIX}last_publication_timestamp_seconds", "When a source published last, since 1970.", **ours
+        )
+        primary = Gauge(f"{PREFIX}primary_source", "1 if partition state comes from this source now.", **ours)
+        for source in sources:
+            for counter in (self._observations, self._undecodable, self._refused):
+                counter.labels(source.name)
+            if isinstance(source, OrdersPartitions):
+                primary.labels(source.name).set_function(partial(_primary, source))
+
+    def published(self, source: Source, observations: int, undecodable: int) -> None:
+        """Count what a poll of a source reported, once it is on the bus."""
+        self._refusals.pop(source.name, None)
+        self._up.labels(source.name).set(1)
+        self._observations.labels(source.name).inc(observations)
+        self._undecodable.labels(source.name).inc(undecodable)
+        if observations:
+            self._published_at.labels(source.name).set(time.time())
+
+    def refused(self, source: Source, refusal: Exception) -> None:
+        """Count a poll that was refused."""
+        self._refusals[source.name] = f"{source.name}: {refusal}"
+        self._up.labels(source.name).set(0)
+        self._refused.labels(source.name).inc()
+
+    def problems(self) -> list[str]:
+        """List why no partition state is read now; empty while a source reads it."""
+        possible = [source for source in self._sources if isinstance(source, OrdersPartitions)]
+        up = [source for source in possible if source.is_primary and source.name not in self._refusals]
+        if up or not possible:
+            return []
+        refusals = [self._refusals[source.name] for source in possible if source.name in self._refusals]
+        return refusals or ["no source has read partition state yet"]
+
+
+def _primary(source: OrdersPartitions) -> float:
+    return float(source.is_primary)
