@@ -3,6 +3,8 @@
 A command is imported only when it is called, so ``isrwatch --help`` imports none, and a machine that only exports
 needs neither Spark nor Java. This file contains the names and one-line help texts of the commands.
 
+- ``doctor``           ``isrwatch doctor``
+- ``doctor_checks``    what it checks
 - ``collect``          ``isrwatch collect``
 - ``job``              ``isrwatch job``
 - ``jars``             ``isrwatch jars``
@@ -55,6 +57,11 @@ COMMANDS: Final[dict[str, Command]] = {
     "demo": Command(
         target="exporters.demo.command:demo",
         help="Run everything on a simulated cluster and show it live.",
+        extra="all",
+    ),
+    "doctor": Command(
+        target="streaming.commands.doctor:doctor",
+        help="Check a configuration and all that it needs: brokers, permissions, clocks, folders, Java, ports.",
         extra="all",
     ),
     "collect": Command(

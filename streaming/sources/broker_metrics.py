@@ -52,6 +52,12 @@ def endpoints_from(settings: Mapping[str, str]) -> dict[BrokerId, str]:
     return endpoints
 
 
+def without_login(url: str) -> str:
+    """Return an address as it may be printed."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
 @dataclass(slots=True)
 class _Endpoint:
     """One broker's exporter and its scrape in flight."""
@@ -64,12 +70,6 @@ class _Endpoint:
     has_worked: bool = False
     failures: int = 0  # in turn
     problem: str = ""
-
-    @property
-    def shown(self) -> str:
-        """The address without the login that may be in it."""
-        parts = urlsplit(self.url)
-        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 class BrokerMetricsSource:
@@ -170,7 +170,9 @@ class BrokerMetricsSource:
         endpoint.failures += 1
         if endpoint.failures == (_FAILURES if endpoint.has_worked else 1):
             since = ", which has worked before," if endpoint.has_worked else ""
-            endpoint.problem = f"the metrics endpoint {endpoint.shown} of broker {endpoint.broker}{since} {problem}"
+            endpoint.problem = (
+                f"the metrics endpoint {without_login(endpoint.url)} of broker {endpoint.broker}{since} {problem}"
+            )
 
     def _raise_problem(self) -> None:
         for endpoint in self._endpoints:
@@ -220,9 +222,7 @@ def _body(url: str, timeout_seconds: float) -> str:
 
 def _request(url: str) -> Request:
     """Send the login in an address as basic authentication (RFC 7617); ``urllib`` takes it for a part of the host."""
-    parts = urlsplit(url)
-    login, _, host = parts.netloc.rpartition("@")
-    request = Request(urlunsplit(parts._replace(netloc=host)))  # noqa: S310 - http or https, as endpoints_from checks
-    if login:
+    request = Request(without_login(url))  # noqa: S310 - http or https, as endpoints_from checks
+    if login := urlsplit(url).netloc.rpartition("@")[0]:
         request.add_header("Authorization", f"Basic {b64encode(unquote(login).encode()).decode()}")
     return request

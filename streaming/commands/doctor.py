@@ -1,0 +1,61 @@
+"""``isrwatch doctor``: check a configuration, and everything that it needs, before or while isrwatch runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from streaming import settings as configuration
+from streaming.commands.doctor_checks import Finding, Status, findings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_STYLE: Final = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "bold red", Status.SKIPPED: "dim"}
+
+
+def doctor(
+    *,
+    config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding and line.")] = False,
+) -> None:
+    """Check a configuration and what it needs: brokers, permissions, clocks, folders, Java, jars and ports.
+
+    Every finding is one sentence, with the fix. It changes nothing, and prints no password. The exit code is 1 if there
+    is a problem; a warning is none.
+
+    Examples:
+    isrwatch doctor --config isrwatch.toml
+
+    isrwatch doctor --config isrwatch.toml --json | jq 'select(.status == "problem")'
+    """
+    checked = findings(configuration.load(config))
+    worst = _print_json(checked) if as_json else _print(checked)
+    if worst:
+        raise typer.Exit(1)
+
+
+def _print_json(checked: Iterable[Finding]) -> bool:
+    """Print each finding as it comes; return whether there is a problem."""
+    has_problem = False
+    for finding in checked:
+        has_problem |= finding.status is Status.PROBLEM
+        typer.echo(json.dumps(asdict(finding)))
+    return has_problem
+
+
+def _print(checked: Iterable[Finding]) -> bool:
+    console = Console(soft_wrap=True)
+    counts = dict.fromkeys(Status, 0)
+    for finding in checked:
+        counts[finding.status] += 1
+        status = Text(f"{finding.status:8}", _STYLE[finding.status])
+        console.print(Text.assemble(status, f"{finding.check:15}", finding.sentence))
+    console.print(f"{counts[Status.PROBLEM]} problems, {counts[Status.WARNING]} warnings, {counts[Status.OK]} ok")
+    return counts[Status.PROBLEM] > 0

@@ -1,0 +1,254 @@
+"""What ``isrwatch doctor`` checks: each check gives findings, one sentence each, with the fix where there is one.
+
+Nothing is changed: no folder is created, nothing is downloaded, no offset or position is stored. No sentence holds a
+password: addresses are printed without a login, and properties of clients are not printed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streaming.settings import Settings
+
+SECONDS: Final = 5.0
+LEAST_FREE_BYTES: Final = 1 << 30
+LARGEST_SKEW_SECONDS: Final = 5.0
+
+
+class Status(StrEnum):
+    """How a check ended; only a problem keeps isrwatch from working."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What one check says."""
+
+    check: str
+    status: Status
+    sentence: str
+
+
+def findings(settings: Settings) -> Iterator[Finding]:
+    """Run every check; what ends one in an error is a problem of that check alone."""
+    is_reached = True
+    for name, check in CHECKS.items():
+        if name in _OF_A_CLUSTER and not is_reached:
+            yield Finding(check=name, status=Status.SKIPPED, sentence="no broker can be reached: see above")
+            continue
+        try:
+            for status, sentence in check(settings):
+                is_reached &= not (name == "brokers" and status is Status.PROBLEM)
+                yield Finding(check=name, status=status, sentence=sentence)
+        except ModuleNotFoundError as missing:
+            sentence = f"{missing.name} is not installed: pip install 'isrwatch[all]' if this machine is to do that"
+            yield Finding(check=name, status=Status.SKIPPED, sentence=sentence)
+        except IsrwatchError as error:
+            is_reached &= name != "brokers"
+            yield Finding(check=name, status=Status.PROBLEM, sentence=str(error))
+
+
+def _brokers(settings: Settings) -> Iterator[tuple[Status, str]]:
+    """Names, addresses, TLS and login: each bootstrap server by itself, because one that answers hides the others."""
+    from streaming.sources.address import parse_servers
+    from streaming.sources.metadata_log.security import from_client
+    from streaming.sources.metadata_log.tls import Unsupported
+
+    addresses = parse_servers(settings.cluster.bootstrap_servers)
+    try:
+        security = from_client(settings.cluster.client)
+    except Unsupported as refusal:
+        yield Status.SKIPPED, f"each broker alone cannot be asked: {refusal}"
+        return
+
+    from streaming.sources.metadata_log.quorum import Bootstrap, dialer
+
+    answers, refusals = list[str](), list[str]()
+    for address in addresses:
+        try:
+            cluster_id = Bootstrap((address,), dialer(security)).cluster_id()
+            answers.append(f"{address} answers; it is of cluster {cluster_id}")
+        except ConnectionRefused as refusal:
+            refusals.append(str(refusal))
+    yield from ((Status.OK, answer) for answer in answers)
+    yield from ((Status.WARNING if answers else Status.PROBLEM, refusal) for refusal in refusals)
+
+
+def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.sources.metadata_log.opening import open_metadata_log
+
+    configured = settings.collect.primary_source
+    if configured == "poll":
+        yield Status.SKIPPED, 'collect.primary_source is "poll": the metadata log is not read'
+        return
+    with tempfile.TemporaryDirectory(prefix="isrwatch-doctor-") as folder:
+        try:
+            source = open_metadata_log(settings, path=Path(folder) / "checkpoint.json", report=lambda _: None)
+            with closing(source):
+                source.connect(seconds=SECONDS)
+        except (ConfigurationError, ConnectionRefused) as refusal:
+            status = Status.WARNING if configured == "auto" else Status.PROBLEM
+            meanwhile = "; the brokers are polled meanwhile" if configured == "auto" else ""
+            yield status, f"{refusal}{meanwhile}"
+        else:
+            yield Status.OK, "the metadata log can be read: every change is recorded with its cause"
+
+
+def _clock(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.sources.address import parse_servers
+    from streaming.sources.metadata_log.quorum import Bootstrap, dialer
+    from streaming.sources.metadata_log.security import from_client
+
+    servers = parse_servers(settings.cluster.bootstrap_servers)
+    try:
+        quorum = Bootstrap(servers, dialer(from_client(settings.cluster.client))).quorum()
+    except (ConfigurationError, ConnectionRefused):
+        yield Status.SKIPPED, "no controller says what time it is: the check before says why"
+        return
+    millis = quorum.voters.get(quorum.leader.node)
+    if millis is None:
+        yield Status.SKIPPED, "this version of Kafka does not say what time it is at a controller"
+        return
+    skew = time.time() - millis / 1_000
+    if abs(skew) > LARGEST_SKEW_SECONDS:
+        way = "ahead of" if skew > 0 else "behind"
+        yield Status.WARNING, f"the clock here is {abs(skew):.0f} s {way} that of the active controller: set it by NTP"
+    else:
+        yield Status.OK, f"the clocks here and at the active controller differ by less than {LARGEST_SKEW_SECONDS:g} s"
+
+
+def _polling(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+    from streaming.sources.admin_refusals import ClientErrors, error_of, missing_permission
+
+    servers = settings.cluster.bootstrap_servers
+    errors = ClientErrors(servers)
+    try:
+        client = AdminClient(
+            {**settings.cluster.client, "bootstrap.servers": servers, "log_level": "2", "error_cb": errors}
+        )
+    except KafkaException as failure:
+        raise ConfigurationError(f"[cluster.client] is refused by librdkafka: {error_of(failure).str()}") from None
+    try:
+        metadata = client.list_topics(timeout=SECONDS)
+    except KafkaException as failure:
+        client.poll(0)  # runs error_cb with the errors that explain the failure
+        raise missing_permission(failure, "DESCRIBE", "all topics") or errors.refusal(failure) from None
+    topics = sorted(metadata.topics)
+    if not topics:
+        yield Status.WARNING, "no topic is visible: grant DESCRIBE on the topics to this user, if there are any"
+        return
+    yield Status.OK, f"{len(metadata.brokers)} brokers and {len(topics)} topics are visible"
+    resource = ConfigResource(ResourceType.TOPIC, topics[0])
+    refused = client.describe_configs([resource], request_timeout=SECONDS)[resource].exception(2 * SECONDS)
+    if refused is None:
+        yield Status.OK, "configurations can be read, min.insync.replicas among them"
+    else:
+        missing = missing_permission(refused, "DESCRIBE_CONFIGS", "the topics")
+        yield Status.WARNING, f"min.insync.replicas stays unknown where no record holds it: {missing or refused}"
+
+
+def _broker_metrics(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from http.client import HTTPException
+    from urllib.error import URLError
+
+    from streaming.sources.broker_metrics import endpoints_from, scrape, without_login
+
+    endpoints = endpoints_from(settings.collect.broker_metrics)
+    if not endpoints:
+        yield Status.SKIPPED, "no metrics endpoint is configured in collect.broker_metrics"
+    for broker, url in endpoints.items():
+        where = f"{without_login(url)} of broker {broker}"
+        try:
+            metrics = scrape(url, SECONDS)
+        except (OSError, ValueError, HTTPException) as failure:
+            reason = failure.reason if isinstance(failure, URLError) else failure
+            yield Status.WARNING, f"{where} does not respond: {reason}; check the URL in collect.broker_metrics"
+            continue
+        if metrics:
+            yield Status.OK, f"{where} gives {len(metrics)} metrics that are used"
+        else:
+            yield Status.WARNING, f"{where} has no metric that is used; configure it with conf/jmx-exporter.yml"
+
+
+def _folders(settings: Settings) -> Iterator[tuple[Status, str]]:
+    for key, folder in (
+        ("bus.directory", settings.bus.directory),
+        ("tables.directory", settings.tables.directory),
+        ("job.checkpoint", settings.job.checkpoint),
+    ):
+        path = Path(folder).absolute()
+        nearest = next(each for each in (path, *path.parents) if each.exists())
+        if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+            yield (
+                Status.PROBLEM,
+                f"{key}: {nearest} is no folder that this user can write; correct the key or its owner",
+            )
+        elif (free := shutil.disk_usage(nearest).free) < LEAST_FREE_BYTES:
+            yield Status.WARNING, f"{key}: {free / (1 << 20):,.0f} MiB are free below {nearest}; make space"
+        else:
+            exists = "can be written" if path.exists() else "can be created"
+            yield Status.OK, f"{key}: {path} {exists}, {free / (1 << 30):,.0f} GiB are free"
+
+
+def _java(_: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.runtime import jars
+    from streaming.runtime.java import find_java
+
+    java = find_java()
+    yield Status.OK, f"Java {java.version} at {java.home} (from {java.origin})"
+    missing = jars.missing(jars.groups()[jars.DELTA].jars)
+    if missing:
+        yield Status.WARNING, f"{len(missing)} jars of the job are not here yet: isrwatch jars fetch {jars.DELTA}"
+    else:
+        yield Status.OK, "the jars of the job are here"
+
+
+def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.runtime.listening import listen
+
+    for key, address in (
+        ("collect.listen", settings.collect.listen),
+        ("job.listen", settings.job.listen),
+        ("export.listen", settings.export.listen),
+    ):
+        if not address:
+            continue
+        try:
+            listen(address, key).close()
+        except ConfigurationError as refusal:
+            yield Status.WARNING, f"{refusal}, unless it is isrwatch that runs already"
+        else:
+            yield Status.OK, f"{key}: {address} is free"
+
+
+CHECKS: Final = {
+    "brokers": _brokers,
+    "metadata log": _metadata_log,
+    "clock": _clock,
+    "polling": _polling,
+    "broker metrics": _broker_metrics,
+    "folders": _folders,
+    "Java and jars": _java,
+    "ports": _ports,
+}
+_OF_A_CLUSTER: Final = frozenset({"metadata log", "clock", "polling"})

@@ -1,0 +1,110 @@
+"""``isrwatch doctor``: what works, what does not and the fix, one sentence each; no password, nothing changed."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from streaming.commands import app, doctor_checks
+from streaming.commands.doctor_checks import CHECKS, Status
+from streaming.runtime.listening import listen
+from streaming.settings import ClusterSettings, CollectSettings, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.plugins.mock_kafka import MockKafka
+
+
+def settings_for(servers: str, **collect: Any) -> Settings:
+    return Settings(cluster=ClusterSettings(bootstrap_servers=servers), collect=CollectSettings(**collect))
+
+
+def test_each_bootstrap_server_is_asked_alone_so_that_one_that_is_wrong_is_found(quorum: Any) -> None:
+    servers = f"{quorum.addresses()},127.0.0.1:1"
+
+    *answers, wrong = CHECKS["brokers"](settings_for(servers))
+
+    assert [status for status, _ in answers] == [Status.OK] * 3
+    assert "answers; it is of cluster 4L6g3nShT-eMCtK--X86sw" in answers[0][1]
+    assert wrong == (Status.WARNING, wrong[1])
+    assert "127.0.0.1:1 cannot be reached" in wrong[1]
+
+
+def test_the_log_is_read_and_a_missing_permission_is_named_with_what_happens_meanwhile(quorum: Any) -> None:
+    settings = settings_for(quorum.addresses())
+    ((status, _),) = CHECKS["metadata log"](settings)
+    assert status is Status.OK
+
+    quorum.fetch_error = 31
+    ((status, sentence),) = CHECKS["metadata log"](settings)
+    assert status is Status.WARNING
+    assert "grant ClusterAction" in sentence
+    assert sentence.endswith("; the brokers are polled meanwhile")
+
+    ((status, _),) = CHECKS["metadata log"](settings_for(quorum.addresses(), primary_source="metadata_log"))
+    assert status is Status.PROBLEM
+    ((status, _),) = CHECKS["metadata log"](settings_for(quorum.addresses(), primary_source="poll"))
+    assert status is Status.SKIPPED
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0, Status.OK), (60, Status.WARNING), (-60, Status.WARNING)])
+def test_a_clock_that_differs_from_the_controllers_is_found(quorum: Any, seconds: int, expected: Status) -> None:
+    quorum.voters = {1: round((time.time() - seconds) * 1_000)}
+
+    ((status, sentence),) = CHECKS["clock"](settings_for(quorum.addresses()))
+
+    assert status is expected
+    assert ("ahead of" in sentence, "behind" in sentence) == (seconds > 0, seconds < 0)
+
+
+def test_what_can_be_polled_is_counted(mock_kafka: Callable[[int], MockKafka]) -> None:
+    cluster = mock_kafka(3)
+    assert next(iter(CHECKS["polling"](settings_for(cluster.bootstrap_servers))))[0] is Status.WARNING
+    cluster.create_topic("orders", partitions=1, replicas=1)
+
+    first, *_ = CHECKS["polling"](settings_for(cluster.bootstrap_servers))
+
+    assert first == (Status.OK, "3 brokers and 1 topics are visible")
+
+
+def test_a_folder_that_cannot_be_written_a_full_disk_and_a_port_in_use_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    settings = Settings()
+    settings = replace(settings, bus=replace(settings.bus, directory=str(file / "bus")))
+    assert next(iter(CHECKS["folders"](settings)))[0] is Status.PROBLEM
+    monkeypatch.setattr(doctor_checks, "LEAST_FREE_BYTES", 1 << 62)
+    assert {status for status, _ in CHECKS["folders"](settings)} == {Status.PROBLEM, Status.WARNING}
+    opened = listen("127.0.0.1:0", "--listen")
+    settings = replace(settings, export=replace(settings.export, listen=f"127.0.0.1:{opened.getsockname()[1]}"))
+    assert Status.WARNING in {status for status, _ in CHECKS["ports"](settings)}
+    opened.close()
+
+
+def test_the_command_prints_findings_as_json_ends_with_1_at_a_problem_and_shows_no_password(tmp_path: Path) -> None:
+    config = tmp_path / "isrwatch.toml"
+    config.write_text(
+        '[cluster]\nbootstrap_servers = "127.0.0.1:1"\n[cluster.client]\n"security.protocol" = "SASL_PLAINTEXT"\n'
+        '"sasl.mechanism" = "PLAIN"\n"sasl.username" = "reader"\n"sasl.password" = "hunter2"\n'
+        '[collect.broker_metrics]\n"1" = "http://reader:hunter3@127.0.0.1:1/metrics"\n'
+    )
+
+    run = CliRunner().invoke(app, ["doctor", "--config", str(config), "--json"])
+
+    rows = [json.loads(line) for line in run.output.splitlines()]
+    assert run.exit_code == 1
+    assert [row["status"] for row in rows if row["check"] == "brokers"] == ["problem"]
+    assert {row["status"] for row in rows if row["check"] in {"metadata log", "clock", "polling"}} == {"skipped"}
+    assert any("127.0.0.1:1/metrics of broker 1 does not respond" in row["sentence"] for row in rows)
+    assert "hunter" not in run.output
+    lines = CliRunner().invoke(app, ["doctor", "--config", str(config)]).output.splitlines()
+    assert lines[-1].startswith("1 problems, ")
