@@ -21,6 +21,7 @@ from streaming.changes import primary_source
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.commands import collect as command
+from streaming.commands.doctor_checks import CHECKS, Status
 from streaming.contracts.events import EventKind
 from streaming.contracts.observations import SourceKind
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
@@ -132,7 +133,9 @@ def test_the_brokers_are_polled_while_the_log_is_not_permitted_and_nothing_is_lo
         bootstrap_servers=cluster.bootstrap_servers, controllers=ControllersSettings(client=client)
     )
     collect = CollectSettings(heartbeat_seconds=1, poll_seconds=0.5, config_seconds=2)
-    sources = command._observing(Settings(cluster=servers, collect=collect), tmp_path)
+    settings = Settings(cluster=servers, collect=collect)
+    assert of_doctor(settings) == {"brokers": Status.OK, "metadata log": Status.WARNING, "polling": Status.WARNING}
+    sources = command._observing(settings, tmp_path)
     collector = Collector(sources, lambda: tables, report=lines.append)
     collector.start()
     try:
@@ -143,6 +146,7 @@ def test_the_brokers_are_polled_while_the_log_is_not_permitted_and_nothing_is_lo
 
         grant(cluster, "User:reader")
         until(lambda: tables.primary() == SourceKind.METADATA_LOG, "the log takes over", lines)
+        assert of_doctor(settings) == dict.fromkeys(("brokers", "metadata log", "polling"), Status.OK)
         cluster.stop(2)
         until(lambda: all(each.isr == (1,) for each in tables.partitions().values()), "broker 2 left", lines)
 
@@ -164,6 +168,12 @@ def test_the_brokers_are_polled_while_the_log_is_not_permitted_and_nothing_is_lo
     }
     assert not tables.events(EventKind.TOPIC_DELETED)
     assert facts(tables) == facts(of_the_log(cluster, tmp_path, client))
+
+
+def of_doctor(settings: Settings) -> dict[str, Status]:
+    """What ``isrwatch doctor`` says of each way to read the cluster."""
+    checks = ("brokers", "metadata log", "polling")
+    return {check: status for check in checks for status, _ in CHECKS[check](settings) if status is not Status.SKIPPED}
 
 
 def facts(tables: Tables) -> dict[tuple[str, int], tuple[object, ...]]:
