@@ -147,7 +147,7 @@ class _SourceProgress:
         self.newest = envelope
         self.until = max(self.until or 0, envelope.occurred_not_after)
         self.not_after = max(self.not_after, envelope.occurred_not_after)
-        self.collected_at = envelope.collected_at
+        self.collected_at = max(self.collected_at, envelope.collected_at)
         self.offset = max((x for x in (self.offset, envelope.metadata_offset) if x is not None), default=None)
 
     def turn(self) -> None:
