@@ -136,18 +136,14 @@ def _clock(settings: Settings) -> Iterator[tuple[Status, str]]:
 
 def _polling(settings: Settings) -> Iterator[tuple[Status, str]]:
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+    from confluent_kafka.admin import ConfigResource, ResourceType
 
-    from streaming.sources.admin_refusals import ClientErrors, error_of, missing_permission
+    from streaming.sources.admin_clients import new_client
+    from streaming.sources.admin_refusals import ClientErrors, missing_permission
 
     servers = settings.cluster.bootstrap_servers
     errors = ClientErrors(servers)
-    try:
-        client = AdminClient(
-            {**settings.cluster.client, "bootstrap.servers": servers, "log_level": "2", "error_cb": errors}
-        )
-    except KafkaException as failure:
-        raise ConfigurationError(f"[cluster.client] is refused by librdkafka: {error_of(failure).str()}") from None
+    client = new_client({**settings.cluster.client, "bootstrap.servers": servers, "log_level": "2", "error_cb": errors})
     try:
         metadata = client.list_topics(timeout=SECONDS)
     except KafkaException as failure:
@@ -169,9 +165,8 @@ def _polling(settings: Settings) -> Iterator[tuple[Status, str]]:
 
 def _broker_metrics(settings: Settings) -> Iterator[tuple[Status, str]]:
     from http.client import HTTPException
-    from urllib.error import URLError
 
-    from streaming.sources.broker_metrics import endpoints_from, scrape, without_login
+    from streaming.sources.broker_metrics import NO_METRIC, endpoints_from, no_response, scrape, without_login
 
     endpoints = endpoints_from(settings.collect.broker_metrics)
     if not endpoints:
@@ -181,13 +176,12 @@ def _broker_metrics(settings: Settings) -> Iterator[tuple[Status, str]]:
         try:
             metrics = scrape(url, SECONDS)
         except (OSError, ValueError, HTTPException) as failure:
-            reason = failure.reason if isinstance(failure, URLError) else failure
-            yield Status.WARNING, f"{where} does not respond: {reason}; check the URL in collect.broker_metrics"
+            yield Status.WARNING, f"{where} {no_response(failure)}"
             continue
         if metrics:
             yield Status.OK, f"{where} gives {len(metrics)} metrics that are used"
         else:
-            yield Status.WARNING, f"{where} has no metric that is used; configure it with conf/jmx-exporter.yml"
+            yield Status.WARNING, f"{where} {NO_METRIC}"
 
 
 def _folders(settings: Settings) -> Iterator[tuple[Status, str]]:

@@ -11,20 +11,23 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Heartbeat, Observation, SnapshotReason, SourceKind
-from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources.admin_clients import new_client
 from streaming.sources.admin_configs import ConfigsRound
 from streaming.sources.admin_metadata import MetadataRound, Read
 from streaming.sources.admin_offsets import OffsetsRound
-from streaming.sources.admin_refusals import ClientErrors, error_of, missing_permission
+from streaming.sources.admin_refusals import ClientErrors, missing_permission
 from streaming.sources.admin_view import ClusterView, has_same_members, snapshot, steps
 from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from confluent_kafka.admin import AdminClient
+
+    from streaming.errors import ConnectionRefused
 
 HOUR: Final = Micros(3_600_000_000)
 _MAX_BLOCK: Final = Micros(1_000_000)  # of one poll
@@ -145,11 +148,7 @@ class AdminSource:
         self._metadata.close()
 
     def _connect(self, servers: str) -> AdminClient:
-        try:
-            return AdminClient({**self._properties, "bootstrap.servers": servers})
-        except (KafkaException, TypeError, ValueError) as failure:
-            reason = error_of(failure).str() if isinstance(failure, KafkaException) else str(failure)
-            raise ConfigurationError(f"[cluster.client] is refused by librdkafka: {reason}") from None
+        return new_client({**self._properties, "bootstrap.servers": servers})
 
     def _send_due(self, now: Micros) -> None:
         """Send every request that is due."""

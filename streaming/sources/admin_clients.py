@@ -9,13 +9,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from streaming.errors import ConfigurationError
+from streaming.sources.admin_refusals import error_of
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
     from concurrent.futures import Future
 
-    from confluent_kafka.admin import AdminClient
-
     from streaming.contracts.identifiers import Micros
+
+
+def new_client(properties: Mapping[str, Any]) -> AdminClient:
+    """Create a client.
+
+    Raises:
+        ConfigurationError: librdkafka refuses a property.
+    """
+    try:
+        return AdminClient(dict(properties))
+    except (KafkaException, TypeError, ValueError) as failure:
+        reason = error_of(failure).str() if isinstance(failure, KafkaException) else str(failure)
+        raise ConfigurationError(f"[cluster.client] is refused by librdkafka: {reason}") from None
 
 
 class AdminClients:

@@ -30,6 +30,7 @@ from streaming.sources.timer import Timer, monotonic
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+NO_METRIC: Final = "has no known metric; configure the JMX exporter with conf/jmx-exporter.yml"
 _FAILURES: Final = 3  # in turn, of an exporter that has worked, before they are reported
 _MAX_BLOCK_SECONDS: Final = 1.0
 _MAX_BODY_BYTES: Final = 64 * 1024 * 1024  # an exporter without an allow-list gives 4 MB at 3,000 partitions
@@ -50,6 +51,12 @@ def endpoints_from(settings: Mapping[str, str]) -> dict[BrokerId, str]:
             raise ConfigurationError(f"collect.broker_metrics: the address of broker {broker} is no http:// address")
         endpoints[BrokerId(int(broker))] = url
     return endpoints
+
+
+def no_response(failure: Exception) -> str:
+    """Say why a scrape failed, and the fix."""
+    reason = failure.reason if isinstance(failure, URLError) else failure
+    return f"does not respond: {reason}; check the URL in collect.broker_metrics"
 
 
 def without_login(url: str) -> str:
@@ -145,11 +152,10 @@ class BrokerMetricsSource:
         try:
             samples = response.result()
         except (OSError, ValueError, HTTPException) as failure:
-            reason = failure.reason if isinstance(failure, URLError) else failure
-            self._note_problem(endpoint, f"does not respond: {reason}; check the URL in collect.broker_metrics")
+            self._note_problem(endpoint, no_response(failure))
             return []
         if not samples:
-            self._note_problem(endpoint, "has no known metric; configure the JMX exporter with conf/jmx-exporter.yml")
+            self._note_problem(endpoint, NO_METRIC)
             return []
         endpoint.has_worked, endpoint.failures = True, 0
         metrics, values = zip(*sorted(samples.items()), strict=True)

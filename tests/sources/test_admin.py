@@ -54,6 +54,9 @@ def made(bootstrap_servers: str, **settings: Any) -> AdminSource:
     return AdminSource(bootstrap_servers=bootstrap_servers, **{**values, **settings})
 
 
+TWO_HOURS = 7_200_000_000
+
+
 @pytest.fixture
 def source_of() -> Iterator[Callable[..., AdminSource]]:
     sources: list[AdminSource] = []
@@ -67,13 +70,13 @@ def source_of() -> Iterator[Callable[..., AdminSource]]:
         source.close()
 
 
-def until(source: AdminSource, enough: Callable[[list[Observation]], bool]) -> list[Observation]:
-    """Poll until enough was seen."""
+def until(source: AdminSource, enough: Callable[[list[Observation]], bool], ahead_micros: int = 0) -> list[Observation]:
+    """Poll until enough was seen, by a clock that is ahead, or behind."""
     found: list[Observation] = []
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not enough(found):
         assert time.monotonic() < deadline, f"seen so far: {Counter(item.kind for item in found)}"
-        found += singly(source.poll(now()))
+        found += singly(source.poll(Micros(now() + ahead_micros)))
     return found
 
 
@@ -264,12 +267,7 @@ def test_a_poller_that_was_suspended_says_that_it_saw_nothing_meanwhile(
     cluster.create_topic("orders", partitions=1, replicas=1)
     source = source_of(cluster.bootstrap_servers)
     until(source, has(Heartbeat))
-    found: list[Observation] = []
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not of(SnapshotBegin, found):  # responses to what was asked before may come first
-        assert time.monotonic() < deadline
-        found += singly(source.poll(Micros(now() + 7_200_000_000)))
-    (begin,) = of(SnapshotBegin, found)
+    (begin,) = of(SnapshotBegin, until(source, has(SnapshotBegin), TWO_HOURS))
     assert begin.reason is SnapshotReason.HISTORY_LOST
 
 
@@ -315,11 +313,8 @@ def test_a_clock_that_is_set_back_by_hours_stops_no_poll(
     cluster.create_topic("orders", partitions=1, replicas=1)
     source = source_of(cluster.bootstrap_servers)
     until(source, has(Heartbeat))
-    found: list[Observation] = []
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while len(of(Heartbeat, found)) < 3 or not of(ReplicaOffsetsObserved, found):
-        assert time.monotonic() < deadline
-        found += singly(source.poll(Micros(now() - 7_200_000_000)))
+    until(source, has(Heartbeat, 3), -TWO_HOURS)
+    until(source, has(ReplicaOffsetsObserved), -TWO_HOURS)
 
 
 def test_a_missing_permission_is_named_once_and_the_rest_goes_on(

@@ -28,7 +28,7 @@ from streaming.settings import ClusterSettings, CollectSettings, ControllersSett
 from streaming.sources import timer
 from streaming.sources.collector import Collector
 from streaming.sources.metadata_log import opening
-from tests.sources.metadata_log.test_real_cluster import PROTOCOLS, Following, grant
+from tests.sources.metadata_log.test_real_cluster import SECURED, Following, grant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,18 +42,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 PATIENCE = 120.0
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
-USERS = (
-    "org.apache.kafka.common.security.plain.PlainLoginModule required "
-    'username="admin" password="a" user_admin="a" user_reader="r";'
-)
-SECURED = {
-    "sasl.mechanism.controller.protocol": "PLAIN",
-    "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.controller.plain.sasl.jaas.config": USERS,
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:admin;User:ANONYMOUS",
-    "listener.security.protocol.map": PROTOCOLS,
-}
 
 
 class Tables:
@@ -188,8 +176,8 @@ def of_the_log(cluster: Sandbox, folder: Path, client: dict[str, str]) -> Tables
     """What a collector that begins now reads from the log."""
     fresh, tables = Following(cluster, folder / "fresh.json", client=client), Tables()
     try:
-        fresh.until(lambda: fresh.told, "the log")
+        fresh.until(lambda: fresh.reported, "the log")
     finally:
         fresh.stop()
-    tables.publish(fresh.told)
+    tables.publish(fresh.reported)
     return tables

@@ -15,6 +15,8 @@ from streaming.settings import ClusterSettings, CollectSettings, Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from streaming.sources.metadata_log.source import MetadataLogSource
+
 
 NOW = Micros(2_000_000_000_000_000)
 
@@ -35,6 +37,14 @@ def test_the_log_is_the_primary_source_where_it_is_authorised(
     source.close()
 
 
+def check_reads(source: MetadataLogSource) -> None:
+    """Check that the log is read now, from a full report on."""
+    observations = [observed for _ in range(20) for observed in source.poll(NOW)]
+    assert source.is_primary
+    assert isinstance(observations[0], SnapshotBegin)
+    source.close()
+
+
 def test_a_log_that_is_refused_at_the_start_is_read_as_soon_as_it_is_permitted(
     quorum: Any, frames: Any, tmp_path: Path
 ) -> None:
@@ -46,10 +56,7 @@ def test_a_log_that_is_refused_at_the_start_is_read_as_soon_as_it_is_permitted(
         source.poll(NOW)
     assert not source.is_primary
     quorum.fetch_error = 0
-    observations = [observed for _ in range(20) for observed in source.poll(NOW)]
-    assert source.is_primary
-    assert isinstance(observations[0], SnapshotBegin)
-    source.close()
+    check_reads(source)
 
 
 def test_controllers_that_cannot_be_reached_are_waited_for_and_then_tried_in_the_background(
@@ -62,10 +69,7 @@ def test_controllers_that_cannot_be_reached_are_waited_for_and_then_tried_in_the
     assert source is not None
     assert not source.is_primary
     quorum.fetch_error = 0
-    observations = [observed for _ in range(20) for observed in source.poll(NOW)]
-    assert source.is_primary
-    assert isinstance(observations[0], SnapshotBegin)
-    source.close()
+    check_reads(source)
 
 
 def test_a_refusal_is_an_error_where_only_the_log_is_wanted(quorum: Any, tmp_path: Path) -> None:

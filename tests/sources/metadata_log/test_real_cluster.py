@@ -46,15 +46,27 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 PATIENCE = 120.0
-PROTOCOLS = "CONTROLLER:SASL_PLAINTEXT,CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT"
+USERS = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="admin" password="a" user_admin="a" user_reader="r";'
+)
+SECURED = {
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.controller.plain.sasl.jaas.config": USERS,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin;User:ANONYMOUS",
+    "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT",
+}
+"""Controllers that ask for a login, and what each user may do is said by rules; brokers ask nobody."""
 
 
 class Following:
-    """A source on a real cluster, polled in a thread; ``told`` grows while it runs."""
+    """A source on a real cluster, polled in a thread; ``reported`` grows while it runs."""
 
     def __init__(self, cluster: Sandbox, path: Path, name: str = "metadata_log:test", client: Any = None) -> None:
         self.lines: list[str] = []
-        self.told: list[Observation] = []
+        self.reported: list[Observation] = []
         self.source = MetadataLogSource(
             Bootstrap(parse_servers(cluster.bootstrap_servers), dialer(Security())),
             dialer(from_client(client or {})),
@@ -72,7 +84,7 @@ class Following:
     def _follow(self) -> None:
         while not self._stopping.is_set():
             try:
-                self.told += self.source.poll(wall_clock())
+                self.reported += self.source.poll(wall_clock())
             except ConnectionRefused as refusal:
                 self.lines.append(str(refusal))
                 self._stopping.wait(0.2)
@@ -91,7 +103,7 @@ class Following:
     def partitions(self, topic: str) -> dict[int, Any]:
         """Give the newest observation of each partition."""
         return {
-            one.partition: one for one in singly(tuple(self.told)) if one.kind == "partition" and one.topic == topic
+            one.partition: one for one in singly(tuple(self.reported)) if one.kind == "partition" and one.topic == topic
         }
 
     def offset(self) -> int:
@@ -166,7 +178,7 @@ def test_a_cluster_that_is_broken_and_mended_is_reported_record_for_record(
     cluster.start(3)
     seen.until(lambda: all(3 in one.isr for one in seen.partitions("orders").values()), "broker 3 in sync")
     cluster.admin.delete_topic("short")
-    seen.until(lambda: any(one.kind == "topic_removed" for one in tuple(seen.told)), "the deletion")
+    seen.until(lambda: any(one.kind == "topic_removed" for one in tuple(seen.reported)), "the deletion")
     dumped = cluster.dump_metadata_log()
     seen.until(lambda: seen.offset() >= dumped[-1].offset, "the end of the dump")
     known = {record.offset: record for record in dumped}
@@ -194,7 +206,7 @@ def test_a_killed_controller_leaves_no_gap(
     print(f"served by the next controller {time.monotonic() - killed:.1f} s after the kill")
     cluster.admin.create_topic("after", partitions=3)
     seen.until_topic("after", 3)
-    assert len({one.controller for one in tuple(seen.told) if one.kind == "controller"}) >= 2
+    assert len({one.controller for one in tuple(seen.reported) if one.kind == "controller"}) >= 2
     survivor = next(node for node in cluster.controller_ids if node != leader)
     dumped = {record.offset: record for record in cluster.dump_metadata_log(survivor)}
     reached = seen.offset()
@@ -206,7 +218,7 @@ def test_a_killed_controller_leaves_no_gap(
     cluster.admin.create_topic("meanwhile", partitions=2)
     resumed = follow(cluster)
     resumed.until_topic("meanwhile", 2)
-    assert not any(one.kind == "snapshot_begin" for one in resumed.told)
+    assert not any(one.kind == "snapshot_begin" for one in resumed.reported)
     assert not resumed.partitions("after")
 
 
@@ -233,7 +245,7 @@ def test_a_controllers_snapshot_is_loaded_and_a_lost_history_is_admitted(
     )
     second = follow(cluster)
     second.until_topic("more-19", 3)
-    reasons = [one.reason for one in second.told if one.kind == "snapshot_begin"]
+    reasons = [one.reason for one in second.reported if one.kind == "snapshot_begin"]
     assert reasons == [SnapshotReason.HISTORY_LOST]
     assert len(second.partitions("orders")) == 4
 
@@ -259,16 +271,16 @@ def test_a_metadata_log_that_is_restored_from_a_copy_is_followed_as_another_one(
     cluster.admin.create_topic("later", partitions=1, replication_factor=1)
     seen.until_topic("later", 1)
 
-    begins = [one for one in seen.told if one.kind == "snapshot_begin"]
+    begins = [one for one in seen.reported if one.kind == "snapshot_begin"]
     assert [(one.reason, one.is_new_log) for one in begins] == [
         (SnapshotReason.START, False), (SnapshotReason.HISTORY_LOST, True),
     ]  # fmt: skip
     state = ReplicationState()
-    folded = fold(state, [replace(one, sequence=number) for number, one in enumerate(tuple(seen.told), start=1)])
+    folded = fold(state, [replace(one, sequence=number) for number, one in enumerate(tuple(seen.reported), start=1)])
     state.apply(folded.touched)
     found = [one for topic in state.topics.values() for one in topic.values()]
     assert {one.topic for one in found if not one.is_deleted} == {"kept", "later"}
-    newest = {(one.topic, one.partition): one for one in singly(tuple(seen.told)) if one.kind == "partition"}
+    newest = {(one.topic, one.partition): one for one in singly(tuple(seen.reported)) if one.kind == "partition"}
     for one in found:
         if not one.is_deleted:
             reported = newest[one.topic, one.partition]
@@ -286,21 +298,11 @@ def grant(cluster: Sandbox, principal: str) -> None:
 
 
 def test_a_login_without_the_permission_is_reported_which_one_it_needs(kafka_cluster: MakeSandbox, follow: Any) -> None:
-    plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    users = f'{plain} username="admin" password="a" user_admin="a" user_reader="r";'
-    secured = {
-        "sasl.mechanism.controller.protocol": "PLAIN",
-        "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.controller.plain.sasl.jaas.config": users,
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:admin;User:ANONYMOUS",
-        "listener.security.protocol.map": PROTOCOLS,
-    }
-    cluster = kafka_cluster(brokers=1, node_properties={1: secured, 101: secured})
+    cluster = kafka_cluster(brokers=1, node_properties=dict.fromkeys((1, 101), SECURED))
     client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "reader"}
     wrong = follow(cluster, client={**client, "sasl.password": "wrong"})
     wrong.until(lambda: any("refuses the login of 'reader'" in line for line in wrong.lines), "a refused login")
     reader = follow(cluster, client={**client, "sasl.password": "r"})
     reader.until(lambda: any("grant ClusterAction on the Cluster" in line for line in reader.lines), "a refusal")
     grant(cluster, "User:reader")
-    reader.until(lambda: reader.told, "the log")
+    reader.until(lambda: reader.reported, "the log")

@@ -39,14 +39,14 @@ PATIENCE = 30.0
 
 
 class Watch:
-    """A source on a quorum, with a clock that stands still until it is moved, and everything it has told."""
+    """A source on a quorum, with a clock that stands still until it is moved, and everything that it reported."""
 
     def __init__(
         self, quorum: Any, path: Path, controllers: ControllerAddresses = AS_ADVERTISED, **settings: float
     ) -> None:
         dial = dialer(Security())
         self.lines: list[str] = []
-        self.told: list[Observation] = []
+        self.reported: list[Observation] = []
         self.now = Micros(2_000_000_000_000_000)
         self.set_back = 0
         self.source = MetadataLogSource(
@@ -68,24 +68,24 @@ class Watch:
         while not condition():
             assert time.monotonic() < deadline, self.lines
             try:
-                self.told += self.source.poll(self.now)
+                self.reported += self.source.poll(self.now)
             except ConnectionRefused as refusal:
                 self.lines.append(str(refusal))
 
     def reach(self, offset: int) -> None:
-        self.until(lambda: self.source._image.image_offset >= offset and bool(self.told))
+        self.until(lambda: self.source._image.image_offset >= offset and bool(self.reported))
 
     def changes(self) -> list[Observation]:
-        """Give what was told outside of snapshots, without what may differ from run to run."""
-        return essence(self.told)
+        """Give what was reported outside of snapshots, without what may differ from run to run."""
+        return essence(self.reported)
 
     def snapshots(self) -> list[tuple[SnapshotReason, int]]:
-        return [(one.reason, one.metadata_offset or 0) for one in self.told if isinstance(one, SnapshotBegin)]
+        return [(one.reason, one.metadata_offset or 0) for one in self.reported if isinstance(one, SnapshotBegin)]
 
 
-def essence(told: list[Observation]) -> list[Observation]:
+def essence(reported: list[Observation]) -> list[Observation]:
     inside, found = False, []
-    for one in told:
+    for one in reported:
         inside = one.kind == "snapshot_begin" or (inside and one.kind != "snapshot_end")
         if not inside and one.kind not in {"heartbeat", "snapshot_end"}:
             found.append(replace(one, collected_at=Micros(0)))
@@ -164,7 +164,7 @@ def test_what_is_not_committed_is_held_back(
     seen = watch()
     seen.reach(frames[59].last_offset)
     for _ in range(3):
-        seen.told += seen.source.poll(seen.now)
+        seen.reported += seen.source.poll(seen.now)
     assert seen.source._image.image_offset == frames[59].last_offset
     assert not seen.changes()
     quorum.high_watermark = frames[60].last_offset + 1
@@ -337,10 +337,10 @@ def test_a_start_on_a_snapshot_tells_its_partitions_and_what_the_log_adds(
     seen = watch()
     seen.reach(5_000)
     assert seen.snapshots() == [(SnapshotReason.START, 5_000)]
-    partitions = [one for one in singly(seen.told) if one.kind == "partition"]
+    partitions = [one for one in singly(seen.reported) if one.kind == "partition"]
     assert len(partitions) == 3_000
     assert {one.occurred_not_after for one in partitions} == {1_795_249_930_000_000}
-    assert [(one.controller, one.controller_epoch) for one in seen.told if one.kind == "controller"] == [(1, 1)]
+    assert [(one.controller, one.controller_epoch) for one in seen.reported if one.kind == "controller"] == [(1, 1)]
 
 
 def test_a_snapshot_from_before_an_election_does_not_guess_who_leads(
@@ -355,10 +355,10 @@ def test_a_snapshot_from_before_an_election_does_not_guess_who_leads(
     quorum.high_watermark = 5_000
     seen = watch()
     seen.reach(4_999)
-    assert not [one for one in seen.told if one.kind == "controller"]
+    assert not [one for one in seen.reported if one.kind == "controller"]
     quorum.high_watermark = None
     seen.reach(5_001)
-    assert [(one.controller, one.controller_epoch) for one in seen.told if one.kind == "controller"] == [(2, 2)]
+    assert [(one.controller, one.controller_epoch) for one in seen.reported if one.kind == "controller"] == [(2, 2)]
 
 
 def test_a_snapshot_that_is_gone_in_the_middle_is_asked_for_again(
@@ -382,7 +382,7 @@ def test_a_snapshot_that_is_gone_in_the_middle_is_asked_for_again(
     node.answer_FetchSnapshotRequest = gone_after_two
     seen.reach(5_001)
     assert pieces == [0, 100_000, 0, 100_000, 200_000, 300_000]
-    assert sum(one.kind == "partition" for one in singly(seen.told)) == 3_000
+    assert sum(one.kind == "partition" for one in singly(seen.reported)) == 3_000
 
 
 @pytest.mark.parametrize("damage", ["cut between batches", "cut inside a batch"])
@@ -396,11 +396,11 @@ def test_a_kraft_snapshot_that_is_cut_off_is_not_believed_and_a_whole_one_is(
     quorum.append(*(make_batch(at, 1, b"\x01\x14\x00\x00") for at in (5_000, 5_001, 5_002)))
     seen = watch()
     seen.until(lambda: any("ends before its footer" in line for line in seen.lines))
-    seen.told += seen.source.poll(seen.now)
-    assert (seen.told, seen.source.is_primary) == ([], False)
+    seen.reported += seen.source.poll(seen.now)
+    assert (seen.reported, seen.source.is_primary) == ([], False)
     quorum.snapshot = (LogEnd(5_002, 1), data)
-    seen.until(lambda: bool(seen.told))
-    assert sum(one.kind == "partition" for one in singly(seen.told)) == 3_000
+    seen.until(lambda: bool(seen.reported))
+    assert sum(one.kind == "partition" for one in singly(seen.reported)) == 3_000
 
 
 def test_a_kraft_snapshot_that_is_refused_again_and_again_is_reported_and_the_log_is_not_current(
@@ -414,8 +414,8 @@ def test_a_kraft_snapshot_that_is_refused_again_and_again_is_reported_and_the_lo
     seen.until(lambda: any("does not give its KRaft snapshot at offset 5000" in line for line in seen.lines))
     seen.now = Micros(seen.now + 31_000_000)
     for _ in range(3):
-        seen.told += seen.source.poll(seen.now)
-    assert (seen.told, seen.source.is_primary) == ([], False)
+        seen.reported += seen.source.poll(seen.now)
+    assert (seen.reported, seen.source.is_primary) == ([], False)
     assert sum("KRaft snapshot" in line for line in seen.lines) == 1
     quorum.snapshot_error = 0
     seen.reach(5_000)
@@ -480,9 +480,9 @@ def test_a_log_that_was_written_anew_is_read_from_its_start(
     assert seen.snapshots() == [(SnapshotReason.HISTORY_LOST, frames[99].last_offset)]
     seen.source.request_full_report()
     seen.until(lambda: len(seen.snapshots()) > 1)
-    begins = [one for one in seen.told if isinstance(one, SnapshotBegin)]
+    begins = [one for one in seen.reported if isinstance(one, SnapshotBegin)]
     assert [one.is_new_log for one in begins] == [True, False], "only once: the next report is of the same log"
-    assert begins[0].occurred_not_after > first.told[-1].occurred_not_after, "times order what offsets do not"
+    assert begins[0].occurred_not_after > first.reported[-1].occurred_not_after, "times order what offsets do not"
 
 
 def test_a_snapshot_from_before_what_was_read_is_of_another_log(
@@ -502,7 +502,7 @@ def test_a_snapshot_from_before_what_was_read_is_of_another_log(
     quorum.log_start = 50
     quorum.append(make_batch(50, 9, name))
     seen.until(lambda: bool(seen.snapshots()))
-    assert [(one.reason, one.is_new_log) for one in seen.told if isinstance(one, SnapshotBegin)] == [
+    assert [(one.reason, one.is_new_log) for one in seen.reported if isinstance(one, SnapshotBegin)] == [
         (SnapshotReason.HISTORY_LOST, True)
     ]
 
@@ -598,11 +598,11 @@ def test_a_periodic_snapshot_comes_when_it_is_due(quorum: Any, watch: Any, frame
     seen.reach(191)
     for _ in range(2):  # each within the time after which another source would have to take over
         seen.now += 29_500_000
-        seen.told += seen.source.poll(seen.now)
+        seen.reported += seen.source.poll(seen.now)
     assert len(seen.snapshots()) == 1
     seen.now += 1_000_000
-    seen.told += seen.source.poll(seen.now)
-    seen.told += seen.source.poll(seen.now)
+    seen.reported += seen.source.poll(seen.now)
+    seen.reported += seen.source.poll(seen.now)
     assert seen.snapshots() == [(SnapshotReason.START, 191), (SnapshotReason.PERIODIC, 191)]
 
 
@@ -616,9 +616,9 @@ def test_a_record_that_cannot_be_read_goes_to_quarantine_and_the_rest_goes_on(
     quorum.append(make_batch(at, 1, b"\x01\x63\x00\x00", b"\x01\x14\x00\x00"))
     seen.reach(at + 1)
     (payload,) = seen.source.take_undecodable()
-    told = json.loads(payload)
-    assert {"v": 1, "kind": "undecodable", "metadata_offset": at, "raw": "016300"}.items() <= told.items()
-    assert told["reason"] == "unknown metadata record type 99 version 0"
+    refused = json.loads(payload)
+    assert {"v": 1, "kind": "undecodable", "metadata_offset": at, "raw": "016300"}.items() <= refused.items()
+    assert refused["reason"] == "unknown metadata record type 99 version 0"
     assert not seen.source.take_undecodable()
     assert any("goes to quarantine" in line for line in seen.lines)
 
@@ -649,7 +649,7 @@ def test_a_batch_that_is_damaged_at_its_source_is_quarantined_and_nothing_is_rep
     (payload,) = seen.source.take_undecodable()
     assert "does not match its checksum" in json.loads(payload)["reason"]
     seen.source.poll(seen.now)
-    assert seen.told == []
+    assert seen.reported == []
 
 
 def test_a_clock_that_is_set_back_delays_neither_a_report_nor_a_checkpoint(
@@ -662,7 +662,7 @@ def test_a_clock_that_is_set_back_delays_neither_a_report_nor_a_checkpoint(
     hours = 7_200_000_000
     seen.now, seen.set_back = Micros(seen.now - hours), -hours
     seen.now = Micros(seen.now + 61_000_000)
-    seen.told += seen.source.poll(seen.now)
+    seen.reported += seen.source.poll(seen.now)
     seen.source.acknowledge()
     assert [reason for reason, _ in seen.snapshots()] == [SnapshotReason.START, SnapshotReason.PERIODIC]
     assert seen.source._path.exists()
@@ -675,19 +675,19 @@ def test_a_log_without_new_records_is_fresh_as_long_as_controllers_say_that_it_h
     quorum.append(*frames)
     seen = watch(heartbeat_seconds=5.0)
     seen.reach(191)
-    told = len(seen.told)
+    before = len(seen.reported)
     for _ in range(5):
         seen.now = Micros(seen.now + 5_000_000)
-        seen.told += seen.source.poll(seen.now)
-    beats = seen.told[told:]
+        seen.reported += seen.source.poll(seen.now)
+    beats = seen.reported[before:]
     assert [(one.kind, one.metadata_offset, one.occurred_not_after) for one in beats] == [
         ("heartbeat", 191, seen.now - 15_000_000),
         ("heartbeat", 191, seen.now - 5_000_000),
     ]
     quorum.fetch_error = 6
     seen.now = Micros(seen.now + 25_000_000)
-    seen.told += seen.source.poll(seen.now)
-    assert len(seen.told) == told + 2, "nobody says so any more"
+    seen.reported += seen.source.poll(seen.now)
+    assert len(seen.reported) == before + 2, "nobody says so any more"
 
 
 def test_a_record_of_a_time_that_is_to_come_silences_no_heartbeat(
@@ -698,12 +698,12 @@ def test_a_record_of_a_time_that_is_to_come_silences_no_heartbeat(
     quorum.append(make_batch(192, 1, b"\x01\x14\x00\x00", timestamp=hour))
     seen = watch(heartbeat_seconds=5.0)
     seen.reach(192)
-    told = len(seen.told)
+    before = len(seen.reported)
     for at in range(193, 198):
         seen.now = Micros(seen.now + 5_000_000)
         quorum.append(make_batch(at, 1, b"\x01\x14\x00\x00", timestamp=1_795_260_000_000 + at))
-        seen.told += seen.source.poll(seen.now)
-    assert [one.kind for one in seen.told[told:]] == ["heartbeat"] * 3
+        seen.reported += seen.source.poll(seen.now)
+    assert [one.kind for one in seen.reported[before:]] == ["heartbeat"] * 3
 
 
 def test_a_log_whose_permission_is_taken_away_is_not_current_and_reports_everything_when_it_is_given_back(
@@ -712,7 +712,7 @@ def test_a_log_whose_permission_is_taken_away_is_not_current_and_reports_everyth
     quorum.append(*frames[:100])
     seen = watch()
     assert not seen.source.is_primary
-    seen.until(lambda: seen.source.is_primary and bool(seen.told))
+    seen.until(lambda: seen.source.is_primary and bool(seen.reported))
     quorum.fetch_error = 31
     seen.until(lambda: not seen.source.is_primary)
     assert "grant ClusterAction" in seen.lines[-1]
@@ -720,7 +720,7 @@ def test_a_log_whose_permission_is_taken_away_is_not_current_and_reports_everyth
     quorum.append(*frames[100:])
     seen.until(lambda: seen.source.is_primary)
     seen.now = Micros(seen.now + 12_000_000)
-    seen.told += seen.source.poll(seen.now)
+    seen.reported += seen.source.poll(seen.now)
     assert [reason for reason, _ in seen.snapshots()] == [SnapshotReason.START, SnapshotReason.PERIODIC]
 
 
@@ -740,7 +740,7 @@ def test_a_log_of_which_no_controller_answers_any_more_is_not_current_after_half
     quorum.fetch_error = 0
     seen.until(lambda: seen.source.is_primary)
     seen.now = Micros(seen.now + 12_000_000)
-    seen.told += seen.source.poll(seen.now)
+    seen.reported += seen.source.poll(seen.now)
     assert len(seen.snapshots()) == 2, "a poller may have taken over meanwhile"
 
 
@@ -791,16 +791,16 @@ def test_after_a_partition_record_of_a_newer_version_nothing_is_reported_until_a
     seen = watch()
     seen.reach(191)
     seen.source.acknowledge()
-    before = len(seen.told)
+    before = len(seen.reported)
     quorum.append(make_batch(192, 1, b"\x01\x05\x03" + bytes(21), timestamp=1_795_260_000_000))
     quorum.append(
         *(make_batch(at, 1, b"\x01\x14\x00\x00", timestamp=1_795_260_000_000 + at * 10_000) for at in range(193, 200))
     )
     seen.until(lambda: seen.source._tail.position.applied.offset == 200)
     seen.now = Micros(seen.now + 7_200_000_000)  # a periodic report and a checkpoint would be due
-    seen.told += seen.source.poll(seen.now)
+    seen.reported += seen.source.poll(seen.now)
     seen.source.acknowledge()
-    assert seen.told[before:] == []
+    assert seen.reported[before:] == []
     (line,) = unread(seen)
     assert line.startswith(
         "no data from the metadata log: its record at offset 192 cannot be read (PartitionChange version 3, this "
@@ -810,10 +810,10 @@ def test_after_a_partition_record_of_a_newer_version_nothing_is_reported_until_a
     assert json.loads(payload)["metadata_offset"] == 192
     older = gzip.decompress((fixtures / "snapshot.checkpoint.gz").read_bytes())
     quorum.snapshot = (LogEnd(100, 1), older)
-    seen.told += seen.source.poll(seen.now)
-    assert seen.told[before:] == [], "a snapshot from before the record does not contain what it changed"
+    seen.reported += seen.source.poll(seen.now)
+    assert seen.reported[before:] == [], "a snapshot from before the record does not contain what it changed"
     quorum.snapshot = (LogEnd(195, 1), older)
-    seen.until(lambda: len(seen.told) > before)
+    seen.until(lambda: len(seen.reported) > before)
     assert seen.snapshots()[1:] == [(SnapshotReason.HISTORY_LOST, 199)]
     assert seen.source.is_whole
     assert len(unread(seen)) == 1
@@ -859,7 +859,7 @@ def test_a_kraft_snapshot_that_cannot_be_read_either_is_loaded_once_and_a_newer_
         assert seen.source.poll(seen.now) == []
     assert (len(unread(seen)), loaded) == (1, [5_000])
     quorum.snapshot = (LogEnd(5_001, 1), whole)
-    seen.until(lambda: bool(seen.told))
+    seen.until(lambda: bool(seen.reported))
     assert seen.snapshots() == [(SnapshotReason.START, 5_000)]
 
 
