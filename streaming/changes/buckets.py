@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.changes.clock_skew import with_plausible_time
+from streaming.changes.clock_skew import MAX_SKEW, with_plausible_time
 from streaming.changes.primary_source import is_of_replaced_log, may_order, replaces_log
 from streaming.changes.unchanged_run import UnchangedRun
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
@@ -147,7 +147,7 @@ class _SourceProgress:
         self.newest = envelope
         self.until = max(self.until or 0, envelope.occurred_not_after)
         self.not_after = max(self.not_after, envelope.occurred_not_after)
-        self.collected_at = max(self.collected_at, envelope.collected_at)
+        self.collected_at = envelope.collected_at
         self.offset = max((x for x in (self.offset, envelope.metadata_offset) if x is not None), default=None)
 
     def turn(self) -> None:
@@ -232,11 +232,13 @@ class Router:
         """Return whether every bucket must get all that comes before this one before it gets anything after it.
 
         One run merges times and offsets. Where another primary source takes the cluster over, times before and after
-        count differently, so no run may span that, nor the begin of another metadata log, whose offsets begin anew; and
-        an observation without a number cannot be part of a run.
+        count differently, so no run may span that, nor the begin of another metadata log, whose offsets begin anew, nor
+        a collector's clock that was set back, before which it seems to be collected; one without a number is in none.
         """
         newest = progress.newest
         if newest is not None and (envelope.authority, envelope.cluster) != (newest.authority, newest.cluster):
+            return True
+        if progress.not_after > envelope.collected_at + MAX_SKEW:
             return True
         return not envelope.sequence or envelope.begins_log or self._takes_over(envelope)
 

@@ -181,7 +181,7 @@ def advance(observed: Observation, draft: Draft) -> None:
         sequence=observed.sequence or source.sequence,
         offset=_later(source.offset, getattr(observed, "metadata_offset", None)),
         observed_until=_later(source.observed_until, observed.occurred_not_after),
-        collected_at=_later(source.collected_at, observed.collected_at),
+        collected_at=observed.collected_at,  # not the newest: a clock that was ahead once would hide a silence
     )
     cluster = draft.cluster(observed)
     is_primary = observed.authority is cluster.authority and observed.authority is not SourceKind.NONE

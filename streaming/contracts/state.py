@@ -199,7 +199,7 @@ class SourceState(NamedTuple):
     sequence: Annotated[Long, "number of its last observation"] = 0
     offset: Annotated[Offset | None, "metadata log offset of its last observation"] = None
     observed_until: Annotated[Micros | None, "newest occurred_not_after: its watermark"] = None
-    collected_at: Annotated[Micros | None, "newest collected_at"] = None
+    collected_at: Annotated[Micros | None, "collected_at of its last observation; of samples, the newest"] = None
     duplicates: Annotated[
         Long, "observations dropped as equal, older or not of the primary source, outside of full reports"
     ] = 0

@@ -73,7 +73,8 @@ def _bus(
 def unapplied(channel: Channel, places: Places, progress: BusProgress) -> dict[str, LogPosition]:
     """Return where to go on in each log: at the last record that was applied, whose end the tables do not know.
 
-    That is behind its begin, but in a log that is not there now: when it comes, it is another one.
+    That is behind its begin, but in a log that is not there now: when it comes, it is another one. Of that one a
+    channel may have applied records, and one of its tables none (``at`` has only the log's identity).
     """
     bus = DirectoryReader(places.bus)
     names = {*bus.logs(channel), *(state.source for state in progress.sources()[0])}
@@ -82,9 +83,9 @@ def unapplied(channel: Channel, places: Places, progress: BusProgress) -> dict[s
     }
     applied = {source: progress.at(source) for source in names}
     return {
-        source: max(begins.get(source, at), at, key=itemgetter(0))
+        source: max(begins.get(source, LogPosition(0, at.log_id)), at, key=itemgetter(0))
         for source, at in applied.items()
-        if source in begins or at.position >= 0
+        if source in begins or at.position >= 0 or at.log_id is not None
     }
 
 

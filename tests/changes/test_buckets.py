@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -206,6 +207,23 @@ def test_a_bucket_sees_the_others_as_few_runs() -> None:
 
     assert [len(views[bucket]) for bucket in (2, 3)] == [3, 3]  # the two markers, and one run between them
     assert len([seen for seen in views[CLUSTER_BUCKET] if not isinstance(seen, UnchangedRun)]) == 6
+
+
+@pytest.mark.parametrize("bucket", range(BUCKETS + 1))
+def test_a_collectors_clock_that_was_set_back_makes_no_run_look_older_than_it_is(bucket: int) -> None:
+    """One run over it would end long after it was collected, and be corrected for that, in the buckets of others."""
+    story = Story()
+    story.snapshot([{}])
+    story.later(100).partition(0, isr=(1,), partition_epoch=1)
+    for epoch in (2, 3):
+        set_back = replace(story.later().partition(0, isr=(epoch,), partition_epoch=epoch), collected_at=START)
+        story.seen[-1] = replace(set_back, occurred_not_before=START, occurred_not_after=START)
+
+    state = ReplicationState()
+    state.apply(fold(state, cut(state, story.seen)[bucket]).touched)
+
+    (source,) = state.sources.values()
+    assert (source.observed_until, source.collected_at) == (START + 100_000_000, START)
 
 
 @pytest.mark.parametrize("bucket", range(1, BUCKETS + 1))

@@ -158,3 +158,15 @@ def test_a_lease_whose_time_is_corrected_lasts_as_long_as_was_announced() -> Non
     corrected = with_plausible_time(lease, None)
 
     assert (corrected.occurred_not_after, corrected.lease_until) == (at, at + LONGEST_LEASE)
+
+
+def test_a_collectors_clock_that_was_ahead_for_one_observation_does_not_hide_that_it_is_silent_since() -> None:
+    story, state = Story("metadata_log:a"), ReplicationState()
+    story.snapshot([{}])
+    ahead = replace(story.later().partition(0, isr=(1,)), collected_at=Micros(story.now + HOUR))
+    last = story.later().partition(0, isr=(1, 2))
+
+    state.apply(fold(state, [*story.seen[:-2], ahead, last]).touched)
+
+    (source,) = state.sources.values()
+    assert source.collected_at == last.collected_at

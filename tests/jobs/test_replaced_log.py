@@ -311,26 +311,40 @@ def test_what_was_refused_of_a_log_that_is_restored_from_a_copy_counts_once(
     assert raws == [b"odd0", b"odd1", b"odd2"]
 
 
-def test_samples_of_another_log_that_comes_after_the_start_are_not_taken_for_old_ones(places: Places) -> None:
+@pytest.mark.parametrize(
+    ("channel", "source"),
+    [(Channel.METRICS, "metrics:a"), (Channel.OFFSETS, "admin:a")],
+    ids=["into one table", "into one of several tables, the others at none of its records"],
+)
+def test_samples_of_another_log_that_comes_after_the_start_are_not_taken_for_old_ones(
+    places: Places, channel: Channel, source: str
+) -> None:
     """The job was killed before it reported its sources, and the bus was lost meanwhile."""
-    channel, story = Channel.METRICS, Story("metrics:a")
+    query, story = str(channel), Story(source)
 
     def published(values: range) -> None:
-        sample = {"broker": 1, "metric": "messages_in_total"}
+        of_metric = {"broker": 1, "metric": "messages_in_total"}
+        of_replica = {"topic_id": "t", "topic": "orders", "partition": 0, "broker": 1}
         publish(
-            places, [BrokerMetricObserved(**story.later().envelope(), metric_value=value, **sample) for value in values]
+            places,
+            [
+                BrokerMetricObserved(**story.later().envelope(), metric_value=value, **of_metric)  # type: ignore[arg-type]
+                if channel is Channel.METRICS
+                else ReplicaOffsetsObserved(**story.later().envelope(), high_watermark=value, **of_replica)  # type: ignore[arg-type]
+                for value in values
+            ],
         )
 
     published(range(3))
-    applied(places, channel, "metrics")
+    applied(places, channel, query)
     shutil.rmtree(places.bus)
-    opened = SupervisedQuery("metrics", QUERIES["metrics"], JobSettings(listen=""), places, print)
+    opened = SupervisedQuery(query, QUERIES[query], JobSettings(listen=""), places, print)
     assert opened.progress is not None
     starting = unapplied(channel, places, opened.progress)
     reader = BusStreamReader(places.bus, channel, max_bytes=1 << 25, wait_seconds=0, starting_positions=starting)
     published(range(1))
 
-    with pytest.raises(IsrwatchError, match="metrics/metrics:a on the bus was replaced"):
+    with pytest.raises(IsrwatchError, match=f"{channel}/{source} on the bus was replaced"):
         reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
 
 

@@ -109,8 +109,14 @@ class NewestBatch:
         return self.at(source).position
 
     def at(self, source: str) -> LogPosition:
-        """Return where the record stands up to which every table holds a source."""
-        return min((rows.applied.at(source) for rows in self._rows.values()), key=itemgetter(0))
+        """Return where the record stands up to which every table holds a source.
+
+        A table that never had a sample of it is at none of its records: then at none, but of the log that the others
+        hold, so that another one in its place is recognised.
+        """
+        held = [rows.applied.at(source) for rows in self._rows.values()]
+        oldest, newest = min(held, key=itemgetter(0)), max(held, key=itemgetter(0))
+        return oldest if oldest.position >= 0 else oldest._replace(log_id=newest.log_id)
 
     def go_back(self, sources: Iterable[str], last_common: LastCommon) -> dict[str, LogPosition]:
         """Go back where a log is another one now; return where its last applied record stood, by source.
