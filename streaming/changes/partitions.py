@@ -18,7 +18,7 @@ from streaming.contracts.state import PartitionState
 from streaming.contracts.totals import EPISODES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from streaming.contracts.blocks import PartitionsObserved
     from streaming.contracts.identifiers import Micros, Offset
@@ -27,30 +27,22 @@ if TYPE_CHECKING:
 
 SECOND: Final = 1_000_000
 _POLLED_FIELDS: Final = ("replicas", "isr", "leader")
-_LOG_FIELDS: Final = (
-    *_POLLED_FIELDS,
-    "elr",
-    "last_known_elr",
-    "adding_replicas",
-    "removing_replicas",
-    "leader_recovering",
-)
+_WITH_REASSIGNMENTS: Final = (*_POLLED_FIELDS, "adding_replicas", "removing_replicas")
+_LOG_FIELDS: Final = (*_WITH_REASSIGNMENTS, "elr", "last_known_elr", "leader_recovering")
 
-
-# By whether a poll reports: the fields in which a repetition equals the state, and the same of a row of a block.
-_BLOCK_FIELDS: Final = {
-    is_poll: (*(_POLLED_FIELDS if is_poll else _LOG_FIELDS), "leader_epoch", "partition_epoch")
-    for is_poll in (False, True)
-}
-_BLOCK_FIELDS_OF: Final = {is_poll: attrgetter(*names) for is_poll, names in _BLOCK_FIELDS.items()}
-_BLOCK_ROW_OF: Final = {
-    is_poll: itemgetter(*map(FIELDS_IN_BLOCK.index, names)) for is_poll, names in _BLOCK_FIELDS.items()
+# By the fields that a source reports: those in which a repetition equals the state, and the same of a row of a block.
+_EPOCHS: Final = ("leader_epoch", "partition_epoch")
+_REPEATED_IN: Final[dict[tuple[str, ...], tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
+    names: (attrgetter(*names, *_EPOCHS), itemgetter(*map(FIELDS_IN_BLOCK.index, (*names, *_EPOCHS))))
+    for names in (_POLLED_FIELDS, _WITH_REASSIGNMENTS, _LOG_FIELDS)
 }
 
 
-def _reported_fields(observed: PartitionObserved) -> tuple[str, ...]:
+def _reported_fields(observed: PartitionObserved | PartitionsObserved) -> tuple[str, ...]:
     """Return the fields that a source reports. A poll reports fewer, and does not clear the others."""
-    return _POLLED_FIELDS if observed.authority is SourceKind.POLL else _LOG_FIELDS
+    if observed.authority is not SourceKind.POLL:
+        return _LOG_FIELDS
+    return _WITH_REASSIGNMENTS if observed.reports_reassignments else _POLLED_FIELDS
 
 
 def in_present_log(before: PartitionState, cluster: ClusterState) -> PartitionState:
@@ -82,8 +74,7 @@ def news(block: PartitionsObserved, states: Mapping[int, PartitionState]) -> Ite
 
     What is left out has the state's epochs and content, so ``is_repeated`` would be true of it.
     """
-    of_state = _BLOCK_FIELDS_OF[block.authority is SourceKind.POLL]
-    of_row = _BLOCK_ROW_OF[block.authority is SourceKind.POLL]
+    of_state, of_row = _REPEATED_IN[_reported_fields(block)]
     for row in block.rows():
         state = states.get(row[0])
         if state is None or state.is_deleted or of_row(row) != of_state(state):
@@ -141,13 +132,13 @@ def next_state(before: PartitionState, observed: PartitionObserved, config: Topi
     """Return the state after an observation, with health and durations; ``updated_totals`` are added to it."""
     epoch = observed.leader_epoch if observed.leader_epoch is not None else before.leader_epoch
     state = before._replace(**_reported_values(observed), leader_epoch=epoch, is_deleted=False)
-    if observed.authority is SourceKind.POLL:
+    if _reported_fields(observed) is _POLLED_FIELDS:
         state = _without_ended_move(state)
     return with_health(state, config, observed.occurred_not_after)
 
 
 def _without_ended_move(state: PartitionState) -> PartitionState:
-    """End a reassignment that the log had reported where a poll, which reports none, shows that it is over."""
+    """End a reassignment that was reported before where a poll that reports none shows that it is over."""
     adding = tuple(broker for broker in state.adding_replicas if broker in state.replicas and broker not in state.isr)
     removing = tuple(broker for broker in state.removing_replicas if broker in state.replicas)
     is_over = not removing if state.removing_replicas else not adding

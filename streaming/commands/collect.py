@@ -147,7 +147,7 @@ def _metadata_log(settings: Settings, bus: Path) -> MetadataLogSource | None:
         IsrwatchError: only the log is wanted, and it cannot be read.
     """
     from streaming.sources.metadata_log.opening import checkpoint_path, open_metadata_log
-    from streaming.sources.metadata_log.tls import Unsupported
+    from streaming.sources.protocol.tls import Unsupported
 
     configured = settings.collect.primary_source
     if configured == "poll":

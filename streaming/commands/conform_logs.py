@@ -15,11 +15,11 @@ from streaming.contracts.records import RecordBatch, Undecodable
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.address import parse_servers
 from streaming.sources.metadata_log.batches import EncodedBatch, decode, decode_batches, split
-from streaming.sources.metadata_log.connection import CannotServe
-from streaming.sources.metadata_log.quorum import Bootstrap, dialer
-from streaming.sources.metadata_log.security import from_client
+from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.metadata_log.snapshot import LoadedSnapshot
 from streaming.sources.metadata_log.tail import Progress, Tail
+from streaming.sources.protocol.connection import CannotServe, dialer
+from streaming.sources.protocol.security import from_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -68,8 +68,8 @@ def findings(settings: Settings) -> Iterator[Finding]:
 def _brokers(settings: Settings) -> Iterator[tuple[Status, str]]:
     """Names, addresses, TLS and login: each bootstrap server by itself, because one that answers hides the others."""
     from streaming.sources.address import parse_servers
-    from streaming.sources.metadata_log.security import from_client
-    from streaming.sources.metadata_log.tls import Unsupported
+    from streaming.sources.protocol.security import from_client
+    from streaming.sources.protocol.tls import Unsupported
 
     addresses = parse_servers(settings.cluster.bootstrap_servers)
     try:
@@ -78,7 +78,8 @@ def _brokers(settings: Settings) -> Iterator[tuple[Status, str]]:
         yield Status.SKIPPED, f"each broker alone cannot be asked: {refusal}"
         return
 
-    from streaming.sources.metadata_log.quorum import Bootstrap, dialer
+    from streaming.sources.metadata_log.quorum import Bootstrap
+    from streaming.sources.protocol.connection import dialer
 
     answers, refusals = list[str](), list[str]()
     for address in addresses:
@@ -113,8 +114,9 @@ def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
 
 def _clock(settings: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.sources.address import parse_servers
-    from streaming.sources.metadata_log.quorum import Bootstrap, dialer
-    from streaming.sources.metadata_log.security import from_client
+    from streaming.sources.metadata_log.quorum import Bootstrap
+    from streaming.sources.protocol.connection import dialer
+    from streaming.sources.protocol.security import from_client
 
     servers = parse_servers(settings.cluster.bootstrap_servers)
     try:

@@ -39,6 +39,7 @@ class PartitionsBlock(Observation):
     metadata_offset: Offset | None = None
     topic_id: TopicId
     topic: str
+    reports_reassignments: bool | None = None
     partitions: tuple[int, ...]
     replicas_by_partition: tuple[tuple[BrokerId, ...], ...]
     isr_by_partition: tuple[tuple[BrokerId, ...], ...]
@@ -130,7 +131,13 @@ _SUFFIX: Final = "_by_partition"
 _ARRAYS: Final = {
     name.removesuffix(_SUFFIX): name for name in PartitionsBlock.__dataclass_fields__ if name.endswith(_SUFFIX)
 }
-_SHARED: Final = (*(item.name for item in fields(Observation)), "metadata_offset", "topic_id", "topic")
+_SHARED: Final = (
+    *(item.name for item in fields(Observation)),
+    "metadata_offset",
+    "topic_id",
+    "topic",
+    "reports_reassignments",
+)
 FIELDS_IN_BLOCK: Final = ("partition", *_ARRAYS)
 _DEFAULTS: Final = tuple(
     None if name in {"leader_epoch", "partition_epoch"} else PartitionObserved.__dataclass_fields__[name].default

@@ -109,10 +109,8 @@ class Observation:
         require(bool(self.source), "source is empty")
         for moment in (self.occurred_not_before, self.occurred_not_after, self.collected_at):
             require(0 <= moment < END_OF_TIME, f"no moment in microseconds: {moment}")
-        require(
-            self.occurred_not_before <= self.occurred_not_after,
-            "occurred_not_before is after occurred_not_after",
-        )
+        is_window = self.occurred_not_before <= self.occurred_not_after
+        require(is_window, "occurred_not_before is after occurred_not_after")
 
 
 CLUSTER_TIMES: Final = {
@@ -126,8 +124,8 @@ CLUSTER_TIMES: Final = {
 class PartitionObserved(Observation):
     """The state of one partition after a step, or in a snapshot or poll.
 
-    ``partition_epoch``, ``leader_epoch`` and the metadata position are None for pollers that cannot see them.
-    ``cause`` is what the source can prove about the step that led here; None within full reports.
+    A poll has no epochs and no metadata position, and reassignments only if it ``reports_reassignments``.
+    ``cause`` is what the source can prove about the step; None in full reports.
     """
 
     kind: ClassVar[str] = "partition"
@@ -144,6 +142,7 @@ class PartitionObserved(Observation):
     last_known_elr: tuple[BrokerId, ...] = ()
     adding_replicas: tuple[BrokerId, ...] = ()
     removing_replicas: tuple[BrokerId, ...] = ()
+    reports_reassignments: bool | None = None
     leader: BrokerId
     leader_epoch: int | None = None
     partition_epoch: int | None = None

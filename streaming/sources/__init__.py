@@ -6,6 +6,7 @@
 - ``pace``                  a source on another clock
 - ``address``               the address of a node of Kafka
 - ``timer``                 when a source asks again, and when it is silent
+- ``protocol``              Kafka's protocol, asked directly where librdkafka has no call
 
 The KRaft metadata log:
 
@@ -28,6 +29,7 @@ Polling:
 - ``admin_configs``         ``min.insync.replicas`` as the brokers apply it, diskless topics, times of a broker
 - ``admin_offsets``         log positions, requested from each leader separately
 - ``admin_topic_ids``       the ids of topics
+- ``admin_reassignments``   the reassignments in progress
 - ``admin_refusals``        errors of librdkafka as one sentence with the fix
 - ``broker_metrics``        scrapes the brokers' JMX exporters
 - ``broker_metrics_names``  the broker metrics that are kept, in each dialect of JMX-exporter rules

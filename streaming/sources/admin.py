@@ -18,6 +18,7 @@ from streaming.sources.admin_clients import new_client
 from streaming.sources.admin_configs import ConfigsRound
 from streaming.sources.admin_metadata import MetadataRound, Read
 from streaming.sources.admin_offsets import OffsetsRound
+from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
 from streaming.sources.admin_refusals import ClientErrors, missing_permission
 from streaming.sources.admin_view import ClusterView, has_same_members, snapshot, steps
 from streaming.sources.timer import Timer, monotonic
@@ -102,8 +103,9 @@ class AdminSource:
         self._everything_due = Timer(snapshot_micros)
         self._offsets = OffsetsRound(request_seconds)
         self._configs = ConfigsRound(request_seconds)
+        reassignments = ReassignmentsRound(dialer_of(client), name=name, seconds=request_seconds)
         self._metadata = MetadataRound(
-            self._connect, bootstrap_servers, cluster=cluster, name=name, seconds=request_seconds
+            self._connect, bootstrap_servers, reassignments, cluster=cluster, name=name, seconds=request_seconds
         )
         self._last: Read | None = None
         self._reported_until = 0
@@ -267,7 +269,7 @@ class AdminSource:
         refusal, self._refusal = self._refusal, None
         if refusal is not None:
             raise refusal
-        for missing in (self._metadata.refusal, self._offsets.refusal, self._configs.refusal):
+        for missing in (*self._metadata.refusals, self._offsets.refusal, self._configs.refusal):
             if missing is not None and str(missing) not in self._raised:
                 self._raised.add(str(missing))
                 raise missing

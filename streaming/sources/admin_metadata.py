@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
     from streaming.errors import ConnectionRefused
+    from streaming.sources.admin_reassignments import ReassignmentsRound
 
 _RECHECKS: Final = 3  # a response that may be stale is accepted when two brokers agree, or after so many rechecks
 _RECHECK_AFTER: Final = Micros(300_000)  # longer than a healthy broker lags behind the metadata log
@@ -54,15 +55,17 @@ class MetadataRound:
     Args:
         connect: creates a client for a list of addresses.
         bootstrap_servers: ``host:port``, comma-separated.
+        reassignments: requested after each response.
         cluster: replaces the cluster id where the Kafka version has none.
         name: prefix of the thread names.
         seconds: timeout of each request.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it asks with, and for
         self,
         connect: Callable[[str], AdminClient],
         bootstrap_servers: str,
+        reassignments: ReassignmentsRound,
         *,
         cluster: str,
         name: str,
@@ -76,6 +79,7 @@ class MetadataRound:
         self._cluster = cluster
         self._seconds = seconds
         self._ids = TopicIds(seconds)
+        self._reassignments = reassignments
         self._threads = ThreadPoolExecutor(max_workers=_MAX_IN_FLIGHT, thread_name_prefix=name)
         self._in_flight: dict[Future[Read], AdminClient] = {}
         self._requested_at = Micros(0)
@@ -101,13 +105,14 @@ class MetadataRound:
         return _RECHECK_AFTER if self._suspects else None
 
     @property
-    def refusal(self) -> ConnectionRefused | None:
-        """The permission that is missing to see a topic."""
-        return self._ids.refusal
+    def refusals(self) -> tuple[ConnectionRefused | None, ...]:
+        """What is missing to see a topic, and to see what is being reassigned."""
+        return self._ids.refusal, self._reassignments.refusal
 
     def pending(self) -> list[Future[Any]]:
         """Return the futures to wait for."""
-        return [*self._ids.pending(), *(reading for reading in self._in_flight if not reading.done())]
+        separate = (*self._ids.pending(), *self._reassignments.pending())
+        return [*separate, *(reading for reading in self._in_flight if not reading.done())]
 
     def take(self, before: ClusterView | None) -> Read | None:
         """Return the newest view once it has its topic ids and is not suspected to be stale.
@@ -122,6 +127,8 @@ class MetadataRound:
         self._ids.take(view.cluster_id)
         if self._ids.pending() and (before is None or monotonic() - self._held.ended < _MAX_HOLD):
             return None
+        if self._reassignments.pending():
+            return None
         read, self._held = self._held, None
         self._ids.forget_others(view.topics)
         unsettled = self._ids.unsettled(view.topics)
@@ -130,12 +137,15 @@ class MetadataRound:
             if self._ids.failure is not None:
                 raise self._ids.failure
             return None
-        return replace(read, view=self._completed(view, before, kept))
+        completed = self._completed(view, before, kept)
+        reassignments = self._reassignments.take()
+        return replace(read, view=completed if reassignments is None else completed.with_reassignments(reassignments))
 
     def close(self) -> None:
         """Stop the threads and close the clients; a request in flight ends by its own timeout."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._clients.close()
+        self._reassignments.close()
 
     def _submit(self, client: AdminClient) -> None:
         self._requested_at = monotonic()
@@ -161,6 +171,7 @@ class MetadataRound:
         self._suspects, self._held = [], read
         vanished = () if before is None else before.topics.keys() - read.view.topics.keys()
         self._ids.ask(self.client, read.view.topics, vanished=vanished)
+        self._reassignments.ask([Address(host, port) for host, port in read.view.brokers.values()])
 
     def _has_doubted_for_long(self) -> bool:
         return bool(self._suspects) and monotonic() - self._doubted_at > _LONGEST_DOUBT

@@ -1,13 +1,13 @@
 """The cluster as one poll returns it, and the difference between two polls.
 
-Depends on confluent-kafka's admin client and the contracts. A poll returns leaders, replicas and ISRs; epochs, eligible
-leader replicas and causes are not part of this API.
+Depends on confluent-kafka's admin client and the contracts. A poll returns leaders, replicas and ISRs; reassignments
+are listed separately; epochs, eligible leader replicas and causes are not part of this API.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.blocks import in_blocks
 from streaming.contracts.events import Cause, Evidence
@@ -27,12 +27,25 @@ if TYPE_CHECKING:
     from streaming.contracts.observations import SnapshotReason
 
 
+class Reassignment(NamedTuple):
+    """The replicas that a reassignment adds to a partition, and those that it removes."""
+
+    adding: tuple[BrokerId, ...] = ()
+    removing: tuple[BrokerId, ...] = ()
+
+
+Reassignments = dict[tuple[str, int], Reassignment]
+"""By topic and partition; what is not in it is not being reassigned."""
+_NONE: Final = Reassignment()
+
+
 class PartitionView(NamedTuple):
-    """One partition in a broker's metadata response."""
+    """One partition in a broker's metadata response, and its reassignment, which is requested separately."""
 
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
     leader: BrokerId
+    reassignment: Reassignment = _NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +55,7 @@ class ClusterView:
     ``answered_by`` is the broker that responded, negative if unknown; ``topics`` maps the name of a topic to its
     partitions, ``brokers`` the id of a broker to its address. ``partition_counts`` also counts partitions that the
     response names without replicas, which are not in ``topics``: they exist, and nothing else is known of them.
+    ``has_reassignments``: whether the partitions have theirs; otherwise it is unknown which are being reassigned.
     """
 
     cluster_id: ClusterId
@@ -50,12 +64,22 @@ class ClusterView:
     topics: dict[str, dict[int, PartitionView]]
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
     partition_counts: dict[str, int] = field(default_factory=dict)
+    has_reassignments: bool = False
 
     def without(self, topics: frozenset[str]) -> ClusterView:
         """Leave topics out."""
         if not topics:
             return self
         return replace(self, topics={name: parts for name, parts in self.topics.items() if name not in topics})
+
+    def with_reassignments(self, reassignments: Reassignments) -> ClusterView:
+        """Add what is being reassigned, as far as this view shows it."""
+        topics = {**self.topics}
+        for (topic, number), reassignment in reassignments.items():
+            if (view := topics.get(topic, {}).get(number)) is not None:
+                seen = view._replace(reassignment=_seen_in(view, reassignment))
+                topics[topic] = {**topics[topic], number: seen}
+        return replace(self, topics=topics, has_reassignments=True)
 
     def partition_count(self, topic: str) -> int:
         """Return how many partitions a topic has: Kafka numbers them from 0, without holes."""
@@ -69,6 +93,15 @@ class ClusterView:
                 if view.leader != NO_LEADER:
                     groups.setdefault(view.leader, []).append((topic, partition))
         return groups
+
+
+def _seen_in(view: PartitionView, listed: Reassignment) -> Reassignment:
+    """Return the part of a reassignment that a view shows: it may be from before its begin, or after its end."""
+    adding = tuple(broker for broker in listed.adding if broker in view.replicas)
+    removing = tuple(broker for broker in listed.removing if broker in view.replicas)
+    has_begun = bool(adding) or not listed.adding
+    is_over = not removing if listed.removing else set(adding) <= set(view.isr)
+    return Reassignment(adding, removing) if has_begun and not is_over else _NONE
 
 
 def read_view(client: AdminClient, *, cluster: str, seconds: float) -> ClusterView:
@@ -140,9 +173,17 @@ def _shows_recovery(before: ClusterView, after: ClusterView) -> bool:
 
 
 def has_same_members(before: ClusterView, after: ClusterView) -> bool:
-    """Return whether brokers and topics are the same; otherwise only a full report shows what was removed."""
-    return before.brokers == after.brokers and all(
-        name in after.topics and after.topic_ids[name] == topic_id for name, topic_id in before.topic_ids.items()
+    """Return whether brokers and topics are the same; otherwise only a full report shows what was removed.
+
+    Nor does less than one show what is being reassigned, after it was unknown.
+    """
+    is_new_knowledge = after.has_reassignments and not before.has_reassignments
+    return (
+        not is_new_knowledge
+        and before.brokers == after.brokers
+        and all(
+            name in after.topics and after.topic_ids[name] == topic_id for name, topic_id in before.topic_ids.items()
+        )
     )
 
 
@@ -192,8 +233,12 @@ def _topic_steps(
     topic_id = after.topic_ids[topic]
     is_same_topic = before is not None and before.topic_ids.get(topic) == topic_id
     old = before.topics[topic] if before is not None and is_same_topic else {}
+    knows_both = before is not None and before.has_reassignments and after.has_reassignments
     for number, view in after.topics[topic].items():
-        cause = None if before is None else inferred_cause(old.get(number), view)
+        seen = old.get(number)
+        if seen is not None and not knows_both:
+            seen = seen._replace(reassignment=view.reassignment)  # what was unknown did not change
+        cause = None if before is None else inferred_cause(seen, view)
         yield PartitionObserved(
             **envelope,
             topic_id=topic_id,
@@ -202,6 +247,9 @@ def _topic_steps(
             replicas=view.replicas,
             isr=view.isr,
             leader=view.leader,
+            adding_replicas=view.reassignment.adding,
+            removing_replicas=view.reassignment.removing,
+            reports_reassignments=after.has_reassignments or None,
             cause=cause,
             evidence=None if cause is None else Evidence.INFERRED,
         )
@@ -213,7 +261,7 @@ def inferred_cause(before: PartitionView | None, after: PartitionView) -> Cause 
         return Cause.CREATED
     if before == after:
         return None
-    if set(before.replicas) != set(after.replicas):
+    if set(before.replicas) != set(after.replicas) or before.reassignment != after.reassignment:
         return Cause.REASSIGNMENT
     if before.leader == after.leader and set(before.isr) < set(after.isr):
         return Cause.EXPAND

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
 from tests.plugins.mock_kafka import MockKafka
 
 if TYPE_CHECKING:
@@ -24,3 +25,8 @@ def mock_kafka() -> Iterator[Callable[[int], MockKafka]]:
             return cluster
 
         yield make
+
+
+def unlisted() -> ReassignmentsRound:
+    """Return a round that nobody answers."""
+    return ReassignmentsRound(dialer_of({"security.protocol": "of librdkafka alone"}), name="t", seconds=1)

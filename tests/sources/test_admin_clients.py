@@ -16,13 +16,15 @@ SCRIPT = """
 import gc, time
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from streaming.sources.admin_metadata import MetadataRound
+from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
 
 gc.disable()
 mock = AdminClient({"test.mock.num.brokers": "1", "test.mock.broker.rtt": "300", "log_level": 0})
 (broker,) = mock.list_topics(timeout=10).brokers.values()
 polls = MetadataRound(
     lambda servers: AdminClient({"bootstrap.servers": servers, "log_level": 0}),
-    f"{broker.host}:{broker.port}", cluster="c", name="t", seconds=10,
+    f"{broker.host}:{broker.port}", ReassignmentsRound(dialer_of({}), name="t", seconds=10),
+    cluster="c", name="t", seconds=10,
 )
 polls.client.list_topics(timeout=10)
 (response,) = polls.client.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).values()

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deploy.sandbox import TopicWriter, wait_until
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import (
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from deploy.sandbox import Sandbox
     from streaming.contracts.observations import Observation
+    from streaming.contracts.state import PartitionState
     from streaming.sources.source import Source
 
     MakeSandbox = Any
@@ -144,6 +147,44 @@ def test_offsets_are_those_that_were_written(cluster: Sandbox, source: AdminSour
     assert leaders == {partition: item.broker for partition, item in found.items()}
     assert {0} == {item.log_start_offset for item in found.values()}
     assert all(item.last_stable_offset == item.high_watermark for item in found.values())
+
+
+@pytest.mark.usefixtures("healed")
+def test_a_partition_that_is_being_moved_is_not_under_replicated(cluster: Sandbox, source: AdminSource) -> None:
+    """To a broker that is down, so that the move lasts as long as that (KIP-352)."""
+    state = ReplicationState()
+
+    def loose(seen: list[Observation]) -> PartitionState | None:
+        state.apply(fold(state, seen).touched)
+        return next((each for each in state.partitions() if each.topic == "loose"), None)
+
+    def is_moving(seen: list[Observation]) -> bool:
+        partition = loose(seen)
+        return partition is not None and bool(partition.adding_replicas)
+
+    def is_moved(seen: list[Observation]) -> bool:
+        partition = loose(seen)
+        return partition is not None and set(partition.replicas) == {to, stays} and not partition.adding_replicas
+
+    stays, leaves = cluster.admin.describe("loose")["loose", 0].replicas
+    (to,) = {1, 2, 3} - {stays, leaves}
+    until(source, lambda seen: loose(seen) is not None, [])
+    cluster.kill(to)
+    wait_until(lambda: to not in cluster.admin.live_brokers(), "the broker is gone")
+    cluster.admin.reassign("loose", 0, [stays, to])
+
+    found = until(source, is_moving, [])
+    moving = loose([])
+    assert moving is not None
+    assert (set(moving.replicas), set(moving.isr)) == ({stays, leaves, to}, {stays, leaves})
+    assert (moving.adding_replicas, moving.removing_replicas) == ((to,), (leaves,))
+    assert Cause.REASSIGNMENT in {item.cause for item in partitions(found, "loose")}
+
+    cluster.start(to)
+    until(source, is_moved, [])
+    moved = loose([])
+    assert moved is not None
+    assert (moved.removing_replicas, moved.under_replicated_seconds, moved.under_replicated_since) == ((), 0.0, None)
 
 
 @pytest.mark.usefixtures("healed")

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from streaming.sources import admin_metadata
 from streaming.sources.admin_metadata import MetadataRound, Read
+from tests.sources.conftest import unlisted
 from tests.sources.test_resumed_broker import Client, _done
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def polled(polls: MetadataRound, before: ClusterView | None, seconds: float = 10
 
 
 def started(cluster: NatCluster) -> tuple[MetadataRound, ClusterView]:
-    polls = MetadataRound(cluster.connect, BOOTSTRAP, cluster="demo", name="t", seconds=1)
+    polls = MetadataRound(cluster.connect, BOOTSTRAP, unlisted(), cluster="demo", name="t", seconds=1)
     return polls, polled(polls, None).view
 
 
@@ -111,7 +112,7 @@ def test_a_topic_that_is_not_to_be_seen_any_more_is_not_deleted_and_it_is_said_w
         for _ in range(3):
             after = polled(polls, before).view
             assert (after.topics, after.topic_ids) == (before.topics, before.topic_ids)
-        assert "grant DESCRIBE on topic payments" in str(polls.refusal)
+        assert "grant DESCRIBE on topic payments" in str(polls.refusals[0])
         before = after
         cluster.missing_because = KafkaError.UNKNOWN_TOPIC_OR_PART
         assert list(polled(polls, before).view.topics) == ["orders"]

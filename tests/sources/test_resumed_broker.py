@@ -16,6 +16,7 @@ from streaming.contracts.observations import SourceKind
 from streaming.sources.admin_metadata import MetadataRound, Read
 from streaming.sources.admin_view import ClusterView
 from tests.changes.conftest import Story
+from tests.sources.conftest import unlisted
 
 BROKERS = (1, 2, 3)
 ISRS = [(1, 2, 3), (1, 2), (1, 3), (2, 3), (1,), (2,)]
@@ -105,7 +106,8 @@ def test_a_view_that_went_bad_is_never_made_good_by_a_broker_that_did_not_see_it
     stale, history = fate
     cluster = Brokers(history, stale, learned)
     fresh = next(n for n in BROKERS if n != stale)
-    polls = MetadataRound(cluster.connect, ",".join(f"h:{n}" for n in BROKERS), cluster="demo", name="t", seconds=5)
+    servers = ",".join(f"h:{n}" for n in BROKERS)
+    polls = MetadataRound(cluster.connect, servers, unlisted(), cluster="demo", name="t", seconds=5)
     polls.client = cluster.connect(f"h:{fresh}")
     before: ClusterView | None = None
     shown = 0

@@ -5,9 +5,6 @@
 - ``decoding``     bytes of one record to a value of ``contracts.records``
 - ``batches``      record batch v2 (KIP-98): frames, checksum, control records
 - ``messages``     the requests, and what is read from their responses
-- ``connection``   one blocking socket: correlation, timeouts, TLS, SASL
-- ``tls``          the librdkafka properties of TLS, read for each connection
-- ``security``     the librdkafka properties that concern a connection
 - ``quorum``       which cluster, which controllers, which of them leads
 - ``position``     the state machine of the reader: hold back, release, truncate
 - ``controllers``  the state machine of whom to ask: follow the leader, else try each

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from streaming.errors import ConfigurationError
 from streaming.sources.address import parse_address, parse_servers
-from streaming.sources.metadata_log.quorum import Bootstrap, ControllerAddresses, dialer
-from streaming.sources.metadata_log.security import from_client
+from streaming.sources.metadata_log.quorum import Bootstrap, ControllerAddresses
 from streaming.sources.metadata_log.source import MetadataLogSource
+from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.security import from_client
 from streaming.sources.timer import SILENCE_SECONDS
 
 if TYPE_CHECKING:

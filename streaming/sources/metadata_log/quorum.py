@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafka.protocol.admin import DescribeQuorumRequest, DescribeQuorumResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from streaming.contracts.identifiers import ClusterId
 from streaming.errors import ConnectionRefused
-from streaming.sources.metadata_log.connection import CannotServe, Connection
 from streaming.sources.metadata_log.messages import Quorum, describe_quorum_request, read_quorum
+from streaming.sources.protocol.connection import CannotServe, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.sources.address import Address
-    from streaming.sources.metadata_log.security import Security
+    from streaming.sources.protocol.connection import Dial
 
 T = TypeVar("T")
 
@@ -29,22 +29,6 @@ _METADATA_NEWEST: Final = 12
 _DISCOVERY_SECONDS: Final = 3.0
 _PATIENCE_SECONDS: Final = 4.0
 """For all brokers together, once one was reached."""
-
-
-class Dial(Protocol):
-    """Opens a connection; replaced in tests."""
-
-    def __call__(self, address: Address, *, response_seconds: float) -> Connection:
-        """Connect and authenticate."""
-
-
-def dialer(security: Security) -> Dial:
-    """Return a dialer for one set of credentials."""
-
-    def dial(address: Address, *, response_seconds: float) -> Connection:
-        return Connection(address, security, response_seconds=response_seconds)
-
-    return dial
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from streaming.sources.metadata_log.batches import decode, last_contained_time, 
 from streaming.sources.metadata_log.messages import FetchSnapshotRequest, FetchSnapshotResponse
 
 if TYPE_CHECKING:
-    from streaming.sources.metadata_log.connection import Connection
     from streaming.sources.metadata_log.messages import Leader, LogEnd
+    from streaming.sources.protocol.connection import Connection
 
 _FOOTER: Final = Skipped(api_key=-4, version=0)
 _CUT: Final = "the KRaft snapshot ends before its footer"

@@ -16,11 +16,11 @@ from streaming.errors import ConnectionRefused
 from streaming.sources.image import ClusterImage
 from streaming.sources.image_observed import undecodable
 from streaming.sources.metadata_log import checkpoint
-from streaming.sources.metadata_log.connection import CannotServe
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.resync import RESYNC_SECONDS, NewerRecords, Resync
 from streaming.sources.metadata_log.snapshot import LoadedSnapshot
 from streaming.sources.metadata_log.tail import Progress, Tail
+from streaming.sources.protocol.connection import CannotServe
 from streaming.sources.timer import SILENCE_SECONDS, Silence, Timer, monotonic
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streaming.contracts.observations import Observation
-    from streaming.sources.metadata_log.quorum import Bootstrap, Dial
+    from streaming.sources.metadata_log.quorum import Bootstrap
+    from streaming.sources.protocol.connection import Dial
 
 SECOND: Final = 1_000_000
 # Microseconds between checkpoints, after observations and after none. Writing one never takes more than a twentieth of

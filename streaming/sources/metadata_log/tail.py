@@ -17,12 +17,12 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from streaming.errors import ConnectionRefused
 from streaming.sources.metadata_log import messages, snapshot
 from streaming.sources.metadata_log.batches import decode
-from streaming.sources.metadata_log.connection import CannotServe, Connection
 from streaming.sources.metadata_log.controllers import Controllers
 from streaming.sources.metadata_log.messages import Leader, LogEnd
 from streaming.sources.metadata_log.position import START, Position
-from streaming.sources.metadata_log.quorum import CLUSTER_AUTHORIZATION_FAILED, Bootstrap, Dial
+from streaming.sources.metadata_log.quorum import CLUSTER_AUTHORIZATION_FAILED, Bootstrap
 from streaming.sources.metadata_log.snapshot import LoadedSnapshot
+from streaming.sources.protocol.connection import CannotServe, Connection, Dial
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,9 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import ControllerObserved, Observation, SourceKind
 from streaming.errors import ConnectionRefused
 from streaming.sources.address import parse_servers
-from streaming.sources.metadata_log.quorum import Bootstrap, dialer
-from streaming.sources.metadata_log.security import from_client
+from streaming.sources.metadata_log.quorum import Bootstrap
+from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.security import from_client
 from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:

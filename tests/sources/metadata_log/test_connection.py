@@ -24,9 +24,9 @@ from streaming.sources.address import Address, parse_servers
 from streaming.sources.metadata_log import connection as connection_module
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log import quorum as quorum_module
-from streaming.sources.metadata_log.connection import CannotServe, Connection
 from streaming.sources.metadata_log.messages import LogEnd
-from streaming.sources.metadata_log.security import Security, from_client
+from streaming.sources.protocol.connection import CannotServe, Connection
+from streaming.sources.protocol.security import Security, from_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -23,9 +23,10 @@ from streaming.sources.image import ClusterImage
 from streaming.sources.metadata_log.batches import decode, split
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.opening import checkpoint_path
-from streaming.sources.metadata_log.quorum import AS_ADVERTISED, Bootstrap, ControllerAddresses, dialer
-from streaming.sources.metadata_log.security import Security
+from streaming.sources.metadata_log.quorum import AS_ADVERTISED, Bootstrap, ControllerAddresses
 from streaming.sources.metadata_log.source import MetadataLogSource
+from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.security import Security
 from tests.blocks import singly
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ import pytest
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import ControllerObserved, SourceKind
 from streaming.sources.address import Address
-from streaming.sources.metadata_log.quorum import Bootstrap, dialer
-from streaming.sources.metadata_log.security import from_client
+from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.metadata_log.voters import ASKED_EVERY, REPORTED_EVERY, VotersSource
+from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.security import from_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable

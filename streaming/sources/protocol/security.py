@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka.net.sasl import get_sasl_mechanism
 
 from streaming.errors import ConfigurationError
-from streaming.sources.metadata_log.tls import Tls, Unsupported
+from streaming.sources.protocol.tls import Tls, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

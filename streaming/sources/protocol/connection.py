@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.sasl import (
@@ -21,7 +21,7 @@ from streaming.errors import ConfigurationError, ConnectionRefused
 
 if TYPE_CHECKING:
     from streaming.sources.address import Address
-    from streaming.sources.metadata_log.security import Security
+    from streaming.sources.protocol.security import Security
 
 CLIENT_ID: Final = "isrwatch"
 CONNECT_SECONDS: Final = 3.0
@@ -196,3 +196,19 @@ class Connection:
             f"{self.address} refuses the login of {security.username!r}: {reason}; "
             f"check sasl.username and sasl.password of {security.table}"
         )
+
+
+class Dial(Protocol):
+    """Opens a connection; replaced in tests."""
+
+    def __call__(self, address: Address, *, response_seconds: float) -> Connection:
+        """Connect and authenticate."""
+
+
+def dialer(security: Security) -> Dial:
+    """Return a dialer for one set of credentials."""
+
+    def dial(address: Address, *, response_seconds: float) -> Connection:
+        return Connection(address, security, response_seconds=response_seconds)
+
+    return dial

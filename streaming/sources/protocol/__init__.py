@@ -1,0 +1,6 @@
+"""Kafka's protocol, asked directly where librdkafka has no call: one blocking socket to one node.
+
+- ``connection``  one blocking socket: correlation, timeouts, TLS, SASL
+- ``security``    the librdkafka properties that concern a connection
+- ``tls``         the librdkafka properties of TLS, read for each connection
+"""

@@ -1,0 +1,229 @@
+"""Reassignments beside polled metadata: what a view shows of them, and what is not known."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import wait
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
+from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
+from streaming.contracts.observations import SnapshotReason, SourceKind
+from streaming.errors import ConnectionRefused
+from streaming.sources.address import Address
+from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
+from streaming.sources.admin_view import (
+    ClusterView,
+    PartitionView,
+    Reassignment,
+    has_same_members,
+    snapshot,
+    steps,
+)
+from tests.changes.conftest import START, Story
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.contracts.observations import Observation
+    from streaming.contracts.state import PartitionState
+
+SERVERS = [Address("a", 1), Address("b", 1)]
+
+
+def brokers(*ids: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, ids))
+
+
+def view_of(replicas: Sequence[int], isr: Sequence[int]) -> ClusterView:
+    parts = {0: PartitionView(brokers(*replicas), brokers(*isr), BrokerId(isr[0]))}
+    return ClusterView(ClusterId("c"), 1, {}, {"orders": parts}, {"orders": TopicId("t")})
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "listed", "seen"),
+    [
+        ([1, 2], [1, 2], ([3], [2]), ([], [])),  # it began after the metadata was read
+        ([1, 3, 2], [1, 2], ([3], [2]), ([3], [2])),
+        ([1, 3, 2], [1, 2, 3], ([3], [2]), ([3], [2])),
+        ([1, 3], [1, 3], ([3], [2]), ([], [])),  # it ended before
+        ([1, 2], [1, 2], ([3], []), ([], [])),
+        ([1, 2, 3], [1, 2], ([3], []), ([3], [])),
+        ([1, 2, 3], [1, 2, 3], ([3], []), ([], [])),
+        ([1, 2], [1, 2], ([], [2]), ([], [2])),
+        ([1], [1], ([], [2]), ([], [])),
+    ],
+)
+def test_a_view_shows_the_part_of_a_reassignment_that_it_was_read_in(
+    replicas: list[int], isr: list[int], listed: tuple[list[int], list[int]], seen: tuple[list[int], list[int]]
+) -> None:
+    adding, removing = listed
+    view = view_of(replicas, isr).with_reassignments({
+        ("orders", 0): Reassignment(brokers(*adding), brokers(*removing)),
+        ("deleted", 7): Reassignment(brokers(1), ()),
+    })  # fmt: skip
+    assert view.topics["orders"][0].reassignment == (brokers(*seen[0]), brokers(*seen[1]))
+    assert view.topics.keys() == {"orders"}
+
+
+class Kafka:
+    """Answers ListPartitionReassignments; each connection is of one of the servers."""
+
+    def __init__(self) -> None:
+        self.listed: dict[int, Reassignment] = {}
+        self.error = 0
+        self.hangs = threading.Event()
+        self.dialled: list[Address] = []
+
+    def __call__(self, address: Address, *, response_seconds: float) -> Any:  # noqa: ARG002 - the signature of Dial
+        self.dialled.append(address)
+        return SimpleNamespace(address=address, newest=lambda _, supported: supported, call=self._call, close=list)
+
+    def _call(self, *_: Any) -> Any:
+        if self.hangs.is_set():
+            raise ConnectionRefused("did not respond in time")
+        partitions = [
+            SimpleNamespace(partition_index=number, adding_replicas=[*each.adding], removing_replicas=[*each.removing])
+            for number, each in self.listed.items()
+        ]
+        topics = [SimpleNamespace(name="orders", partitions=partitions)]
+        return SimpleNamespace(error_code=self.error, topics=topics)
+
+
+def taken(asking: ReassignmentsRound) -> dict[tuple[str, int], Reassignment] | None:
+    asking.ask(SERVERS)
+    wait(asking.pending())
+    return asking.take()
+
+
+def test_one_that_ended_between_the_metadata_and_the_list_still_counts_once() -> None:
+    kafka = Kafka()
+    asking = ReassignmentsRound(kafka, name="t", seconds=1)
+    kafka.listed = {0: (move := Reassignment(brokers(3), brokers(2)))}
+    found = [taken(asking)]
+    kafka.listed = {}
+    found += [taken(asking), taken(asking)]
+    asking.close()
+
+    assert found == [{("orders", 0): move}, {("orders", 0): move}, {}]
+    assert len(kafka.dialled) == 1
+
+
+def test_while_nobody_lists_them_it_is_unknown_and_the_next_broker_is_asked() -> None:
+    kafka = Kafka()
+    asking = ReassignmentsRound(kafka, name="t", seconds=1)
+    found = [taken(asking)]
+    kafka.hangs.set()
+    found += [taken(asking), taken(asking)]
+    kafka.hangs.clear()
+    found += [taken(asking)]
+    asking.close()
+
+    assert found == [{}, None, None, {}]
+    assert len(set(kafka.dialled)) == len(SERVERS)
+    assert asking.refusal is None
+
+
+def test_a_broker_that_hangs_delays_one_view_for_a_second_and_no_other() -> None:
+    kafka, answers = Kafka(), threading.Event()
+    asking = ReassignmentsRound(lambda *_, **__: answers.wait(60) and kafka, name="t", seconds=30)  # type: ignore[arg-type,return-value]
+    asking.ask(SERVERS)
+    try:
+        assert wait(asking.pending(), timeout=1.2).not_done
+        assert asking.pending() == []
+        assert asking.take() is None
+        asking.ask(SERVERS)
+        assert asking.pending() == []
+    finally:
+        answers.set()
+        asking.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "client", "sentence"),
+    [
+        (31, {}, "Kafka denies ListPartitionReassignments.* grant DESCRIBE on the cluster"),
+        (
+            0,
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"},
+            "reassignments cannot be listed.*sasl.mechanism is 'GSSAPI'",
+        ),
+    ],
+)
+def test_what_is_missing_to_list_them_is_said(error: int, client: dict[str, str], sentence: str) -> None:
+    kafka = Kafka()
+    kafka.error = error
+    asking = ReassignmentsRound(dialer_of(client) if client else kafka, name="t", seconds=1)
+
+    assert taken(asking) is None
+    asking.close()
+
+    with pytest.raises(ConnectionRefused, match=sentence):
+        raise asking.refusal or AssertionError
+
+
+def partition_after(*reports: Sequence[Observation]) -> PartitionState:
+    state = ReplicationState()
+    for report in reports:
+        state.apply(fold(state, report).touched)
+    (partition,) = state.partitions()
+    return partition
+
+
+ENVELOPE: dict[str, Any] = {"cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL}
+
+
+def envelope(second: int) -> dict[str, Any]:
+    at = START + second * 1_000_000
+    return {**ENVELOPE, "occurred_not_before": at, "occurred_not_after": at, "collected_at": at}
+
+
+def full_report(before: ClusterView | None, view: ClusterView, second: int) -> list[Observation]:
+    return snapshot(before, view, envelope(second), snapshot_id="s", reason=SnapshotReason.START)
+
+
+MOVING = view_of([1, 3, 2], [1, 2])
+LISTED = {("orders", 0): Reassignment(brokers(3), brokers(2))}
+
+
+def test_what_was_unknown_and_is_known_now_is_a_full_report() -> None:
+    known = MOVING.with_reassignments(LISTED)
+    assert not has_same_members(MOVING, known)
+    assert has_same_members(known, MOVING)
+    assert steps(MOVING, known, envelope(2)) == steps(known, MOVING, envelope(2)) == []
+
+    partition = partition_after(full_report(None, MOVING, 1), full_report(MOVING, known, 2))
+
+    assert (partition.adding_replicas, partition.removing_replicas) == ((3,), (2,))
+    assert not partition.is_under_replicated
+
+
+def test_a_poll_that_does_not_know_them_does_not_end_one_that_a_poll_has_reported() -> None:
+    known, unknown = MOVING.with_reassignments(LISTED), view_of([1, 3, 2], [1])
+
+    partition = partition_after(full_report(None, known, 1), steps(known, unknown, envelope(2)))
+
+    assert (partition.adding_replicas, partition.isr) == ((3,), (1,))
+    over = view_of([1, 3], [1, 3]).with_reassignments({})
+    ended = partition_after(full_report(None, known, 1), steps(known, over, envelope(2)))
+    assert (ended.adding_replicas, ended.removing_replicas) == ((), ())
+
+
+def test_a_poll_ends_a_reassignment_that_the_log_had_reported_and_that_was_cancelled_meanwhile() -> None:
+    story = Story()
+    fields = {"replicas": (1, 3, 2), "isr": (1, 2), "adding_replicas": (3,), "removing_replicas": (2,)}
+    story.snapshot([{"topic_id": "t", **fields}])
+    state = ReplicationState()
+    state.apply(fold(state, story.seen).touched)
+    poll = {"replicas": (1, 2), "isr": (1, 2), "leader_epoch": None, "partition_epoch": None}
+    polling = Story("admin:a", SourceKind.POLL)
+    polling.later(7200).snapshot([{"topic_id": "t", "reports_reassignments": True, **poll}])
+
+    state.apply(fold(state, polling.seen).touched)
+
+    (partition,) = state.partitions()
+    assert (partition.adding_replicas, partition.removing_replicas, partition.replicas) == ((), (), (1, 2))
