@@ -16,6 +16,7 @@ from rich.text import Text
 
 from streaming import settings as configuration
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.secret_values import with_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +67,7 @@ def collect(
     from streaming.sources.collector import Collector
 
     settings = _overridden(configuration.load(config), bootstrap_servers, bus)
+    settings = with_secrets(settings) if simulate is None else settings
     directory = Path(settings.bus.directory)
     sources = [_simulated(simulate, settings, speed, seed)] if simulate is not None else _observing(settings, directory)
     collector = Collector(

@@ -18,6 +18,7 @@ from streaming.commands import explained
 from streaming.errors import ConfigurationError
 from streaming.model.conformance.checker import Checker
 from streaming.model.conformance.replay import Refused
+from streaming.secret_values import with_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,8 +87,10 @@ def conform(
 
 def _cluster(config: Path | None, bootstrap_servers: str | None) -> ClusterSettings:
     """Let the option win over the configuration file."""
-    cluster = configuration.load(config).cluster
-    return cluster if bootstrap_servers is None else replace(cluster, bootstrap_servers=bootstrap_servers)
+    settings = configuration.load(config)
+    if bootstrap_servers is not None:
+        settings = replace(settings, cluster=replace(settings.cluster, bootstrap_servers=bootstrap_servers))
+    return with_secrets(settings).cluster
 
 
 def _refuse_both(log: list[Path] | None, cluster: ClusterSettings, *, live: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,7 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from streaming import settings as configuration
-from streaming.commands.doctor_checks import Finding, Status, findings
+from streaming.commands.doctor_checks import Finding, Status, findings, secrets
+from streaming.secret_values import with_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +37,8 @@ def doctor(
 
     isrwatch doctor --config isrwatch.toml --json | jq 'select(.status == "problem")'
     """
-    checked = findings(configuration.load(config))
+    settings = configuration.load(config)
+    checked = chain(secrets(settings, config), findings(with_secrets(settings)))
     worst = _print_json(checked) if as_json else _print(checked)
     if worst:
         raise typer.Exit(1)

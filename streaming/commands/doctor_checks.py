@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 import time
+from concurrent.futures import wait
 from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
+from streaming.secret_values import written_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 SECONDS: Final = 5.0
 LEAST_FREE_BYTES: Final = 1 << 30
 LARGEST_SKEW_SECONDS: Final = 5.0
+_OF_OTHERS: Final = 0o044
 
 
 class Status(StrEnum):
@@ -63,6 +66,22 @@ def findings(settings: Settings) -> Iterator[Finding]:
         except IsrwatchError as error:
             is_reached &= name != "brokers"
             yield Finding(check=name, status=Status.PROBLEM, sentence=str(error))
+
+
+def secrets(settings: Settings, config: Path | None) -> Iterator[Finding]:
+    """Check that nobody else may read what the configuration file holds, before its values are filled in."""
+    written = written_secrets(settings)
+    if config is None or not written:
+        yield Finding(check="secrets", status=Status.OK, sentence="no secret is written in the configuration")
+    elif (mode := config.stat().st_mode) & _OF_OTHERS:
+        sentence = (
+            f"{config} holds {', '.join(written)} and may be read by others ({mode & 0o777:o}): chmod 600 {config}, or "
+            'write "${NAME}" for a variable of the environment, "file:PATH" for a file'
+        )
+        yield Finding(check="secrets", status=Status.WARNING, sentence=sentence)
+    else:
+        sentence = f"{config} holds {', '.join(written)}, and only its owner may read it"
+        yield Finding(check="secrets", status=Status.OK, sentence=sentence)
 
 
 def _brokers(settings: Settings) -> Iterator[tuple[Status, str]]:
@@ -165,6 +184,22 @@ def _polling(settings: Settings) -> Iterator[tuple[Status, str]]:
         yield Status.WARNING, f"min.insync.replicas stays unknown where no record holds it: {missing or refused}"
 
 
+def _reassignments(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.sources.address import parse_servers
+    from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
+
+    asking = ReassignmentsRound(dialer_of(settings.cluster.client), name="doctor", seconds=SECONDS)
+    with closing(asking):
+        asking.ask(parse_servers(settings.cluster.bootstrap_servers))
+        wait(asking.pending())
+        listed = asking.take()
+    if listed is None:
+        reason = asking.refusal or "no broker lists them in time"
+        yield Status.WARNING, f"while the brokers are polled it is unknown what is being reassigned: {reason}"
+    else:
+        yield Status.OK, f"reassignments can be listed while the brokers are polled; there are {len(listed)}"
+
+
 def _broker_metrics(settings: Settings) -> Iterator[tuple[Status, str]]:
     from http.client import HTTPException
 
@@ -242,9 +277,10 @@ CHECKS: Final = {
     "metadata log": _metadata_log,
     "clock": _clock,
     "polling": _polling,
+    "reassignments": _reassignments,
     "broker metrics": _broker_metrics,
     "folders": _folders,
     "Java and jars": _java,
     "ports": _ports,
 }
-_OF_A_CLUSTER: Final = frozenset({"metadata log", "clock", "polling"})
+_OF_A_CLUSTER: Final = frozenset({"metadata log", "clock", "polling", "reassignments"})
