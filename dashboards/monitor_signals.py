@@ -70,3 +70,10 @@ TABLE_READABLE: Final = Signal(
     labels=("table",),
     copies="min",
 )
+COLLECTOR_SOURCE_UP: Final = Signal(
+    name="Sources of the collector",
+    meaning="Whether the last poll of each source was answered, as the collector's own page says.",
+    metric="source_up",
+    labels=("cluster", "source"),
+    prefix="isrwatch_collector_",
+)

@@ -63,6 +63,7 @@ class Signal:
         kind: gauge or counter.
         unit: of the metric itself; rates are per minute.
         copies: aggregation over exporters that expose the same series: max, or min for ages.
+        prefix: of the program that exposes it.
     """
 
     name: str
@@ -72,11 +73,12 @@ class Signal:
     kind: SignalType = field(default=SignalType.GAUGE, kw_only=True)
     unit: Unit = field(default=Unit.COUNT, kw_only=True)
     copies: str = field(default="max", kw_only=True)
+    prefix: str = field(default=PREFIX, kw_only=True)
 
     @property
     def full_name(self) -> str:
         """The name of the metric as exposed."""
-        return PREFIX + self.metric
+        return self.prefix + self.metric
 
     def series(self, scope: Scope = EVERYWHERE, *more: str) -> str:
         """Return the selector of the raw series; ``more`` are further PromQL matchers."""

@@ -288,6 +288,7 @@ REPLICA_IN_SYNC: Final = Signal(
 )
 
 BEHIND: Final = monitor_signals.BEHIND
+COLLECTOR_SOURCE_UP: Final = monitor_signals.COLLECTOR_SOURCE_UP
 QUARANTINED: Final = monitor_signals.QUARANTINED
 QUERY_UP: Final = monitor_signals.QUERY_UP
 REPORT_AGE: Final = monitor_signals.REPORT_AGE

@@ -113,6 +113,22 @@ def table_unreadable(settings: AlertSettings) -> Rule:
     )
 
 
+def source_refused(settings: AlertSettings) -> Rule:
+    """Ticket for a source that the cluster refuses, or does not answer; what it reads is polled instead, or unknown."""
+    return rule(
+        "KafkaReplicationSourceRefused",
+        "ticket",
+        f"{signals.COLLECTOR_SOURCE_UP.now()} == 0",
+        "{{ $labels.cluster }} does not answer {{ $labels.source }}",
+        "Cluster {{ $labels.cluster }} has refused the source {{ $labels.source }} of a collector for "
+        f"{settings.refused_for}, or has not answered it: what only this source reads is not known. In the place of a "
+        "metadata log the brokers are polled, which misses what happens between two polls, and proves no cause. The "
+        "log of the collector has the reason.",
+        settings,
+        lasting=settings.refused_for,
+    )
+
+
 def min_isr_unknown(settings: AlertSettings) -> Rule:
     """Ticket for partitions that may be under min ISR without being counted."""
     return rule(

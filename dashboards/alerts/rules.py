@@ -32,6 +32,7 @@ def rule_file(settings: AlertSettings) -> dict[str, Any]:
         monitoring.monitor_stale(settings),
         monitoring.query_down(settings),
         monitoring.table_unreadable(settings),
+        monitoring.source_refused(settings),
         redundancy.isr_shrink(settings),
     ]
     return {"groups": [{"name": "kafka-replication-alerts", "interval": settings.interval, "rules": rules}]}

@@ -43,6 +43,7 @@ class AlertSettings:
         query_down_for: one failure followed by a successful restart raises no ticket; longer than ``query_window``.
         report_seconds: a job reports every 5 s; without a report for this long it is not running.
         table_for: covers a table that is repaired at once.
+        refused_for: covers a restart of brokers, and an election of the controllers.
         counted_window: window in which missed changes and quarantined records are counted.
         counted_keep_firing: they stay a ticket for this long after the last of them.
         remembered: for how long a cluster that disappeared raises the alert. Silence it for a decommissioned cluster.
@@ -83,6 +84,7 @@ class AlertSettings:
     query_down_for: str = "2m"
     report_seconds: int = 60
     table_for: str = "2m"
+    refused_for: str = "10m"
     counted_window: str = "15m"
     counted_keep_firing: str = "1h"
     remembered: str = "1d"

@@ -75,6 +75,7 @@ def collect(
         lambda: DirectoryPublisher(
             directory, segment_bytes=settings.bus.segment_bytes, max_bytes=settings.bus.max_bytes
         ),
+        cluster=settings.cluster.name,
         report=_say,
     )
     with _status_server(settings.collect.listen if listen is None else listen, collector):

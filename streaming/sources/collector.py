@@ -59,6 +59,7 @@ class Collector:
     Args:
         sources: each is polled in a thread of its own.
         open_publisher: opens the bus for one source.
+        cluster: the display name of the cluster, a label of the metrics.
         report: takes one line for the user.
 
     Attributes:
@@ -70,9 +71,10 @@ class Collector:
         sources: Sequence[Source],
         open_publisher: Callable[[], Publisher],
         *,
+        cluster: str = "",
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.metrics = CollectorMetrics(sources)
+        self.metrics = CollectorMetrics(sources, cluster)
         self._open_publisher = open_publisher
         self._report = report
         self._stopping = threading.Event()

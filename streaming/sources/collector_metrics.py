@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streaming.sources.source import Source
 
 PREFIX: Final = "isrwatch_collector_"
-SOURCE: Final = ("source",)
+SOURCE: Final = ("cluster", "source")
 
 
 @runtime_checkable
@@ -32,11 +32,11 @@ class OrdersPartitions(Protocol):
 class CollectorMetrics:
     """Counts what sources report; ``registry`` exposes it."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[Source], cluster: str) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter, unused
         self.registry = CollectorRegistry()
         self._refusals: dict[str, str] = {}
-        self._sources = sources
+        self._sources, self._cluster = sources, cluster
         ours: dict[str, Any] = {"labelnames": SOURCE, "registry": self.registry}
         self._observations = Counter(f"{PREFIX}observations", "Observations that were published.", **ours)
         self._undecodable = Counter(f"{PREFIX}undecodable", "Records that could not be decoded.", **ours)
@@ -48,24 +48,24 @@ class CollectorMetrics:
         primary = Gauge(f"{PREFIX}primary_source", "1 if partition state comes from this source now.", **ours)
         for source in sources:
             for counter in (self._observations, self._undecodable, self._refused):
-                counter.labels(source.name)
+                counter.labels(self._cluster, source.name)
             if isinstance(source, OrdersPartitions):
-                primary.labels(source.name).set_function(partial(_primary, source))
+                primary.labels(self._cluster, source.name).set_function(partial(_primary, source))
 
     def published(self, source: Source, observations: int, undecodable: int) -> None:
         """Count what a poll of a source reported, once it is on the bus."""
         self._refusals.pop(source.name, None)
-        self._up.labels(source.name).set(1)
-        self._observations.labels(source.name).inc(observations)
-        self._undecodable.labels(source.name).inc(undecodable)
+        self._up.labels(self._cluster, source.name).set(1)
+        self._observations.labels(self._cluster, source.name).inc(observations)
+        self._undecodable.labels(self._cluster, source.name).inc(undecodable)
         if observations:
-            self._published_at.labels(source.name).set(time.time())
+            self._published_at.labels(self._cluster, source.name).set(time.time())
 
     def refused(self, source: Source, refusal: Exception) -> None:
         """Count a poll that was refused."""
         self._refusals[source.name] = f"{source.name}: {refusal}"
-        self._up.labels(source.name).set(0)
-        self._refused.labels(source.name).inc()
+        self._up.labels(self._cluster, source.name).set(0)
+        self._refused.labels(self._cluster, source.name).inc()
 
     def problems(self) -> list[str]:
         """List why no partition state is read now; empty while a source reads it."""

@@ -47,6 +47,7 @@ def healthy(cluster: str = "prod") -> dict[str, str]:
         f"source_observed_timestamp_seconds{{{own}, {LOG}}}": f"0+30x{STEPS}",
         f'partition_under_min_isr_seconds_total{{{own}, topic="orders", partition="0"}}': always(0),
         'exporter_table_read_success{table="incidents"}': always(1),
+        f'isrwatch_collector_source_up{{{own}, source="metadata_log:c1"}}': always(1),
     }
     for source in (LOG, OFFSETS):
         series |= {
@@ -87,7 +88,7 @@ class Scene:
         return {
             "name": name,
             "interval": "30s",
-            "input_series": [{"series": PREFIX + key, "values": values} for key, values in series.items()],
+            "input_series": [{"series": _full_name(key), "values": values} for key, values in series.items()],
             "promql_expr_test": [
                 {
                     "expr": "count by (alertname, severity, cluster, broker, cause, channel, table) "
@@ -98,6 +99,10 @@ class Scene:
                 for minute, alerts in self.firing.items()
             ],
         }
+
+
+def _full_name(series: str) -> str:
+    return series if series.startswith("isrwatch_") else PREFIX + series
 
 
 def _labels(alert: str) -> str:

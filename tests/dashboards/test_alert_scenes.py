@@ -63,6 +63,7 @@ UNDER = "page KafkaUnderMinIsr"
 MORE = "page KafkaMorePartitionsUnavailable"
 STALE = "ticket KafkaReplicationMonitorStale"
 BLIND = "page KafkaReplicationMonitorBlind"
+REFUSED = "ticket KafkaReplicationSourceRefused"
 
 SCENES = {
     "a healthy cluster": Scene({}, {1: set(), LATE: set()}),
@@ -110,6 +111,14 @@ SCENES = {
     "the query of the replication channel is down": Scene(
         stopped_data(10) | {f"source_query_up{{{PROD}, {LOG}}}": from_minute(10, 0, before=1)},
         {15: {STALE, 'ticket KafkaReplicationJobQueryDown{channel="replication"}'}},
+    ),
+    "the metadata log is refused for a while": Scene(
+        {f'isrwatch_collector_source_up{{{PROD}, source="metadata_log:c1"}}': from_minute(10, 0, 1, until=60, after=1)},
+        {19: set(), 21: {REFUSED}, 59: {REFUSED}, 61: set()},
+    ),
+    "the brokers are restarted, and answer nobody for five minutes": Scene(
+        {f'isrwatch_collector_source_up{{{PROD}, source="metadata_log:c1"}}': from_minute(10, 0, 1, until=15, after=1)},
+        {14: set(), LATE: set()},
     ),
     "the active controller becomes unknown": Scene(
         {f"cluster_controller{{{PROD}}}": f"100x19 stale _x{STEPS - 21}"},

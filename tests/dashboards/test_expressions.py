@@ -16,16 +16,21 @@ import yaml
 
 from dashboards import signals
 from dashboards.alerts import PLANNED_CAUSES, AlertSettings, rule_file
-from dashboards.promql import Scope, Signal, SignalType
+from dashboards.promql import PREFIX, Scope, Signal, SignalType
 from dashboards.render import as_yaml
 from exporters.metrics.brokers import ISR_REMOVAL_CAUSES
 from exporters.metrics.catalogue import CATALOGUE
 from streaming.contracts.incidents import IncidentClass
+from streaming.sources.collector_metrics import SOURCE, CollectorMetrics
 
-LABELS_OF = {metric.name: set(metric.labels) for metric in CATALOGUE} | {
+COLLECTORS = {"isrwatch_collector_source_up": {"cluster", "source"}}
+"""Of the collector's own page: metric to labels."""
+LABELS_OF = (
+    {metric.name: set(metric.labels) for metric in CATALOGUE}
+    | COLLECTORS
     # Prometheus' own: what fires.
-    "ALERTS": {"alertname", "alertstate", "severity", "cluster", "broker"}
-}
+    | {"ALERTS": {"alertname", "alertstate", "severity", "cluster", "broker"}}
+)
 SUBSTITUTES = {"$__rate_interval": "8s", "$__range": "1m", "$cluster": ".+", "$topic": ".+"}
 
 
@@ -133,7 +138,18 @@ def test_every_aggregation_keeps_only_labels_that_exist(everything: dict[str, st
                 assert all(set(part.modifier.labels) <= labels for labels in available), name
 
 
-@pytest.mark.parametrize("signal", signals.SIGNALS, ids=lambda signal: signal.metric)
+def test_what_is_asked_of_the_collectors_page_is_on_it() -> None:
+    registry = CollectorMetrics([], "demo").registry
+    exposed = {metric.name for metric in registry.collect()}
+    asked = [signal for signal in signals.SIGNALS if signal.full_name not in {metric.name for metric in CATALOGUE}]
+    assert {signal.full_name: set(signal.labels) for signal in asked} == COLLECTORS
+    assert exposed >= COLLECTORS.keys()
+    assert set(SOURCE) == {"cluster", "source"}
+
+
+@pytest.mark.parametrize(
+    "signal", [each for each in signals.SIGNALS if each.prefix == PREFIX], ids=lambda signal: signal.metric
+)
 def test_every_signal_is_a_metric_of_the_catalogue_and_is_used(signal: Signal, files: dict[str, str]) -> None:
     (metric,) = [metric for metric in CATALOGUE if metric.name == signal.full_name]
     assert set(signal.labels) == set(metric.labels)

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from streaming.settings import load
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
@@ -37,7 +39,7 @@ def test_promtool_accepts_the_configuration_with_its_rules(tmp_path: Path) -> No
     outcome = run("promtool", "check", "config", mounted("prometheus", tmp_path) / "etc/prometheus/prometheus.yml")
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
     assert "1 rule files found" in outcome.stdout
-    assert "19 rules found" in outcome.stdout
+    assert "20 rules found" in outcome.stdout
 
 
 @pytest.mark.prometheus
@@ -70,10 +72,13 @@ def test_every_severity_of_an_alert_has_a_receiver() -> None:
 
 def test_the_scrape_has_limits_and_asks_the_exporter() -> None:
     prometheus = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
-    (job,) = prometheus["scrape_configs"]
+    job, *own = prometheus["scrape_configs"]
     assert {"sample_limit", "body_size_limit", "label_limit", "label_value_length_limit"} <= set(job)
     assert job["static_configs"] == [{"targets": ["exporter:9308"]}]
     assert "127.0.0.1:9308:9308" in SERVICES["exporter"]["ports"]
+    settings = load(DEPLOY / "isrwatch.toml")
+    pages = [f"collector{settings.collect.listen}", f"job{settings.job.listen}"]
+    assert [each["static_configs"] for each in own] == [[{"targets": [page]}] for page in pages]
     (manager,) = prometheus["alerting"]["alertmanagers"]
     assert manager["static_configs"] == [{"targets": ["alertmanager:9093"]}]
 

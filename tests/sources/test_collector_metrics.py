@@ -41,7 +41,7 @@ class Kept:
 
 def collected(*sources: Scripted) -> Collector:
     """Run sources until each has reported all that it has."""
-    collector = Collector(sources, Kept)  # type: ignore[arg-type]
+    collector = Collector(sources, Kept, cluster="prod")  # type: ignore[arg-type]
     collector.start()
     for source in sources:
         assert source.is_over.wait(30)
@@ -92,6 +92,7 @@ def test_what_a_source_reported_is_counted_and_whether_it_answers(page: Any) -> 
     _, text = page(collected(log, admin))("/metrics")
 
     found = values(text)
+    assert 'isrwatch_collector_source_up{cluster="prod",source="metadata_log:a"} 1.0' in text
     assert found["observations_total", LOG] == 5
     assert found["undecodable_total", LOG] == 1
     assert found["refused_polls_total", LOG] == 0
