@@ -8,6 +8,7 @@ RUNS ?= 50
 PLAYS ?= 2000
 WORKERS ?= 2
 SAMPLE ?= 300
+CASES ?= 1000000
 SEED ?=
 SCENARIO ?=
 FAULTS ?=
@@ -26,7 +27,7 @@ SAY := @printf '\033[1m%s\033[0m\n'
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo test check format generated bench chaos drill judge mutants package lock clean
+.PHONY: help env env-dev jars tools demo test check format generated bench chaos drill judge fuzz mutants package lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,6 +103,9 @@ drill: $(DEV_READY) jars ## ten faults of a real Kafka, and whether each is repo
 
 judge: $(DEV_READY) ## random faults that nobody tuned to: what is reported of them against the model: PLAYS=2000
 	@$(BIN)/python -m tests.judge --plays $(PLAYS) --workers $(WORKERS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+fuzz: $(DEV_READY) ## damaged frames, records, observations, responses, pages and configurations: CASES=1000000, SEED=N
+	@$(BIN)/python -m tests.fuzz --cases $(CASES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 mutants: $(DEV_READY) ## put small faults into the rules, to see that a test fails of each: SAMPLE=300, SEED=N
 	@$(BIN)/python -m tests.mutants --sample $(SAMPLE) --workers $(WORKERS) $(if $(SEED),--seed $(SEED)) $(ARGS)

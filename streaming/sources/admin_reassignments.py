@@ -100,7 +100,7 @@ class ReassignmentsRound:
                 self._next += 1
                 server = self._servers[self._next % len(self._servers)]
                 self._connection = self._dial(server, response_seconds=self._seconds)
-            return _asked(self._connection, self._seconds)
+            return listed(self._connection, self._seconds)
         except ConnectionRefused:
             self._hang_up()
             raise
@@ -111,20 +111,29 @@ class ReassignmentsRound:
             self._connection = None
 
 
-def _asked(connection: Connection, seconds: float) -> Reassignments:
+def listed(connection: Connection, seconds: float) -> Reassignments:
+    """List what is being reassigned.
+
+    Raises:
+        ConnectionRefused: the broker does not answer, or cannot say; ``CannotServe`` if it never will.
+    """
     version = connection.newest(ListPartitionReassignmentsRequest.API_KEY, _NEWEST)
     if version < 0:
         raise CannotServe(f"{connection.address} does not list reassignments (requires Kafka 2.4 or newer)")
     request: Any = ListPartitionReassignmentsRequest(version=version, timeout_ms=int(seconds * 1000), topics=None)
-    response = connection.call(request, ListPartitionReassignmentsResponse)
-    if response.error_code == _CLUSTER_AUTHORIZATION_FAILED:
+    error, reassignments = connection.call(request, ListPartitionReassignmentsResponse, _read)
+    if error == _CLUSTER_AUTHORIZATION_FAILED:
         raise CannotServe(
             "Kafka denies ListPartitionReassignments, and partitions that are being moved look under-replicated: grant "
             "DESCRIBE on the cluster to the user of isrwatch"
         )
-    if response.error_code:
-        raise ConnectionRefused(f"{connection.address} lists no reassignments (error {response.error_code})")
-    return {
+    if error:
+        raise ConnectionRefused(f"{connection.address} lists no reassignments (error {error})")
+    return reassignments
+
+
+def _read(response: Any) -> tuple[int, Reassignments]:  # noqa: ANN401 - kafka-python's messages ship no types
+    return response.error_code, {
         (topic.name, part.partition_index): Reassignment(_ids(part.adding_replicas), _ids(part.removing_replicas))
         for topic in response.topics
         for part in topic.partitions

@@ -83,7 +83,7 @@ class Kafka:
         self.dialled.append(address)
         return SimpleNamespace(address=address, newest=lambda _, supported: supported, call=self._call, close=list)
 
-    def _call(self, *_: Any) -> Any:
+    def _call(self, _: Any, __: Any, read: Any) -> Any:
         if self.hangs.is_set():
             raise ConnectionRefused("did not respond in time")
         partitions = [
@@ -91,7 +91,7 @@ class Kafka:
             for number, each in self.listed.items()
         ]
         topics = [SimpleNamespace(name="orders", partitions=partitions)]
-        return SimpleNamespace(error_code=self.error, topics=topics)
+        return read(SimpleNamespace(error_code=self.error, topics=topics))
 
 
 def taken(asking: ReassignmentsRound) -> dict[tuple[str, int], Reassignment] | None:

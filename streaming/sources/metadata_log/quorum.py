@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafka.protocol.admin import DescribeQuorumRequest, DescribeQuorumResponse
@@ -101,10 +102,10 @@ def _cluster_id(connection: Connection) -> ClusterId:
             f"{connection.address} is no broker, but a controller: name brokers in cluster.bootstrap_servers"
         )
     request: Any = MetadataRequest(version=version, topics=[], allow_auto_topic_creation=False)
-    answer = connection.call(request, MetadataResponse)
-    if not answer.cluster_id:
+    cluster_id = connection.call(request, MetadataResponse, attrgetter("cluster_id"))
+    if not cluster_id:
         raise CannotServe(f"{connection.address} has no cluster id; it is older than Kafka 0.10.1")
-    return ClusterId(answer.cluster_id)
+    return ClusterId(cluster_id)
 
 
 def _quorum(connection: Connection, listener: str) -> Quorum:
@@ -114,7 +115,8 @@ def _quorum(connection: Connection, listener: str) -> Quorum:
             f"{connection.address} does not return the addresses of the controllers (requires Kafka 3.9 or newer); "
             'write them into [cluster.controllers.addresses], or set collect.primary_source = "poll"'
         )
-    quorum = read_quorum(connection.call(describe_quorum_request(version), DescribeQuorumResponse), listener)
+    read = partial(read_quorum, listener=listener)
+    quorum = connection.call(describe_quorum_request(version), DescribeQuorumResponse, read)
     if quorum.error == CLUSTER_AUTHORIZATION_FAILED:
         raise CannotServe(
             f"{connection.address} refuses DescribeQuorum: grant Describe and ClusterAction on the Cluster resource, "

@@ -50,7 +50,7 @@ def fetch(connection: Connection, *, cluster_id: str, leader_epoch: int, snapsho
             snapshot=snapshot,
             position=len(data),
         )
-        chunk = messages.read_fetch_snapshot(connection.call(request, FetchSnapshotResponse))
+        chunk = connection.call(request, FetchSnapshotResponse, messages.read_fetch_snapshot)
         if chunk.error or not chunk.data:
             return chunk.error
         data += chunk.data

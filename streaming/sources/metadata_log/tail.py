@@ -137,7 +137,7 @@ class Tail:
         if connection is None:
             return None
         try:
-            response = messages.read_fetch(connection.call(self._request(connection, START), FetchResponse))
+            response = connection.call(self._request(connection, START), FetchResponse, messages.read_fetch)
             if response.error or response.snapshot is None or response.snapshot.offset <= offset:
                 return None
             return self._load(connection, response.snapshot)
@@ -170,7 +170,7 @@ class Tail:
 
     def _fetch(self) -> Progress:
         connection = self._connection or self._connect()
-        response = messages.read_fetch(connection.call(self._request(connection, self.position.end), FetchResponse))
+        response = connection.call(self._request(connection, self.position.end), FetchResponse, messages.read_fetch)
         result = self.position.receive(response)
         if result.error:
             self._refused(response, connection)

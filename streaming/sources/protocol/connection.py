@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.sasl import (
@@ -20,14 +20,18 @@ from kafka.protocol.sasl import (
 from streaming.errors import ConfigurationError, ConnectionRefused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streaming.sources.address import Address
     from streaming.sources.protocol.security import Security
 
+T = TypeVar("T")
 CLIENT_ID: Final = "isrwatch"
 CONNECT_SECONDS: Final = 3.0
 RESPONSE_SECONDS: Final = 10.0
 _LEAST_SECONDS: Final = 0.01
 _MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
+_UNREADABLE: Final = (ValueError, LookupError, struct.error, TypeError, AttributeError)
 _SIZE: Final = struct.Struct(">i")
 
 
@@ -85,8 +89,14 @@ class Connection:
         """Return the newest version that both sides support, -1 when the node does not support this request."""
         return min(supported, self._versions.get(api_key, -1))
 
-    def call(self, request: Any, response: Any) -> Any:  # noqa: ANN401 - kafka-python's messages ship no types
-        """Send one request and wait for its response, of the class ``response``; all of it within one time limit."""
+    def call(self, request: Any, response: Any, read: Callable[[Any], T]) -> T:  # noqa: ANN401 - kafka-python's messages ship no types
+        """Send one request and wait for its response, of the class ``response``; all of it within one time limit.
+
+        Args:
+            request: without a header.
+            response: its class.
+            read: reads what is needed of it; what fails in it is the fault of the sender.
+        """
         self._correlation += 1
         request.with_header(correlation_id=self._correlation, client_id=CLIENT_ID)
         until = time.monotonic() + self._response_seconds
@@ -103,7 +113,7 @@ class Connection:
             raise ConnectionRefused(f"{self.address} did not respond in time") from None
         except OSError as error:
             raise ConnectionRefused(f"{self.address} closed the connection: {error}") from None
-        return self._decoded(data, request, response)
+        return self._decoded(data, request, response, read)
 
     def close(self) -> None:
         """Close the socket."""
@@ -142,14 +152,15 @@ class Connection:
                 return plain
         raise ConnectionRefused(f"{self.address} cannot be reached: {failure.strerror or failure}")
 
-    def _decoded(self, data: bytes, request: Any, response: Any) -> Any:  # noqa: ANN401 - as above
+    def _decoded(self, data: bytes, request: Any, response: Any, read: Callable[[Any], T]) -> T:  # noqa: ANN401 - as above
         try:
             answer = response.decode(data, version=request.API_VERSION, header=True)
-        except (ValueError, IndexError, struct.error, TypeError) as error:
-            raise ConnectionRefused(f"{self.address} sent a response that cannot be decoded: {error}") from None
-        if answer.header.correlation_id != self._correlation:
-            raise ConnectionRefused(f"{self.address} responded to another request than the one sent")
-        return answer
+            if answer.header.correlation_id != self._correlation:
+                raise ConnectionRefused(f"{self.address} responded to another request than the one sent")
+            return read(answer)
+        except (*_UNREADABLE, AssertionError) as error:  # kafka-python asserts what a response must be
+            reason = str(error) or type(error).__name__
+            raise ConnectionRefused(f"{self.address} sent a response that cannot be decoded: {reason}") from None
 
     def _receive(self, size: int, until: float) -> bytes:
         data = bytearray(size)
@@ -167,15 +178,17 @@ class Connection:
 
     def _ask_versions(self) -> dict[int, int]:
         request = ApiVersionsRequest(version=3, client_software_name=CLIENT_ID, client_software_version="1")
-        answer = self.call(request, ApiVersionsResponse)
-        if answer.error_code:
+        versions = self.call(request, ApiVersionsResponse, _newest_versions)
+        if versions is None:
             raise CannotServe(f"{self.address} is too old: it does not support ApiVersions 3 (Kafka 2.4)")
-        return {item.api_key: item.max_version for item in answer.api_keys}
+        return versions
 
     def _log_in(self, security: Security) -> None:
-        handshake = self.call(SaslHandshakeRequest(version=1, mechanism=security.mechanism), SaslHandshakeResponse)
-        if handshake.error_code:
-            offered = ", ".join(handshake.mechanisms)
+        request: Any = SaslHandshakeRequest(version=1, mechanism=security.mechanism)
+        error, offered = self.call(
+            request, SaslHandshakeResponse, lambda one: (one.error_code, ", ".join(one.mechanisms))
+        )
+        if error:
             raise CannotServe(
                 f"{self.address} does not offer {security.mechanism}; "
                 f"set {security.table} sasl.mechanism to one of {offered}"
@@ -183,19 +196,23 @@ class Connection:
         exchange = security.exchange()
         while not exchange.is_done():
             request = SaslAuthenticateRequest(version=1, auth_bytes=exchange.auth_bytes())
-            answer = self.call(request, SaslAuthenticateResponse)
+            answer = self.call(request, SaslAuthenticateResponse, lambda one: one)
             if answer.error_code:
                 raise self._login_failed(security, answer.error_message)
             try:
                 exchange.receive(answer.auth_bytes)
-            except (ValueError, KeyError) as error:
-                raise self._login_failed(security, str(error)) from None
+            except _UNREADABLE as failure:
+                raise self._login_failed(security, str(failure)) from None
 
     def _login_failed(self, security: Security, reason: str | None) -> CannotServe:
         return CannotServe(
             f"{self.address} refuses the login of {security.username!r}: {reason}; "
             f"check sasl.username and sasl.password of {security.table}"
         )
+
+
+def _newest_versions(answer: Any) -> dict[int, int] | None:  # noqa: ANN401 - as above
+    return None if answer.error_code else {item.api_key: item.max_version for item in answer.api_keys}
 
 
 class Dial(Protocol):

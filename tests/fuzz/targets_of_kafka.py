@@ -1,0 +1,232 @@
+"""What Kafka's nodes send: batches of the metadata log, responses."""
+
+from __future__ import annotations
+
+import struct
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from crc32c import crc32c
+from kafka.protocol.admin import (
+    DescribeQuorumResponse,
+    ListPartitionReassignmentsResponse,
+)
+from kafka.protocol.consumer import FetchResponse
+
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.errors import ConnectionRefused
+from streaming.sources.address import Address
+from streaming.sources.admin_reassignments import listed
+from streaming.sources.image import ClusterImage
+from streaming.sources.metadata_log import messages
+from streaming.sources.metadata_log.batches import EncodedBatch, decode_batches, split
+from streaming.sources.protocol.connection import Connection
+from tests.fuzz.mutation import odd_bytes
+from tests.fuzz.targets import EPOCH, LOG, QUARANTINED, REFUSED, VALUE, checked
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from streaming.contracts.observations import Observation
+
+
+class Records:
+    """Batches of the metadata log, and what the image of the cluster makes of them."""
+
+    name, weight = "metadata records", 10
+    _HEADER = struct.Struct(">qiibIhiqqqhii")
+
+    def __init__(self) -> None:
+        self._batches = list(split((LOG / "segment.log").read_bytes()))
+        self._begins: list[tuple[int, ClusterImage]] = []
+        image = ClusterImage(cluster_id=ClusterId("fuzz"), cluster="fuzz", source="metadata_log:a")
+        for place, batch in enumerate(self._batches):
+            if place % 10 == 0:
+                self._begins.append((place, deepcopy(image)))
+            for decoded in decode_batches(batch.data):
+                image.apply(decoded, Micros(EPOCH))
+
+    def mutated(self, dice: Random, *, inside: bool) -> bytes:
+        number = dice.randrange(len(self._begins))
+        place, _ = self._begins[number]
+        chosen = self._batches[place : place + dice.randint(1, 10)]
+        if inside:
+            at = dice.randrange(len(chosen))
+            chosen = [self._odd(dice, batch) if place == at else batch for place, batch in enumerate(chosen)]
+        data = b"".join(batch.data for batch in chosen)
+        return bytes([number]) + (data if inside else odd_bytes(dice, data))
+
+    def outcome(self, data: bytes) -> str:
+        image = deepcopy(self._begins[data[0]][1])
+        seen: list[Observation] = []
+        for batch in decode_batches(data[1:]):
+            seen += image.apply(batch, Micros(EPOCH))
+        checked(seen)
+        return QUARANTINED if image.undecodable else VALUE
+
+    def _odd(self, dice: Random, batch: EncodedBatch) -> EncodedBatch:
+        """Damage the values of records, and mend lengths and checksum."""
+        header = list(self._HEADER.unpack_from(batch.data))
+        body, records = batch.data[self._HEADER.size :], []
+        for _ in range(header[-1]):
+            length, at = varint(body, 0)
+            records.append(body[at : at + length])
+            body = body[at + length :]
+        if not records:
+            return batch
+        at = dice.randrange(len(records))
+        records[at] = self._odd_record(dice, records[at])
+        if dice.random() < 0.1:
+            records.insert(at, records[at])
+            header[-1] += 1
+        body = b"".join(encoded_varint(len(each)) + each for each in records)
+        header[1] = self._HEADER.size - 12 + len(body)
+        data = self._HEADER.pack(*header) + body
+        header[4] = crc32c(data[21:])
+        return batch._replace(data=self._HEADER.pack(*header) + body)
+
+    @staticmethod
+    def _odd_record(dice: Random, record: bytes) -> bytes:
+        """Damage the value of a record behind its type, or with it."""
+        at = 1
+        for _ in range(2):
+            at = varint(record, at)[1]
+        length, at = varint(record, at)
+        key_end = at + max(0, length)
+        length, at = varint(record, key_end)
+        value = record[at : at + length]
+        kept = dice.choice((0, 3, 3, 3))
+        odd = value[:kept] + odd_bytes(dice, value[kept:])
+        return record[:key_end] + encoded_varint(len(odd)) + odd + record[at + length :]
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read a zigzag varint; return it and the index behind it."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+
+
+def encoded_varint(number: int) -> bytes:
+    """Write a zigzag varint."""
+    rest, data = (number << 1) ^ (number >> 63), bytearray()
+    while rest >= 0x80:
+        data.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*data, rest])
+
+
+class _Socket:
+    """Answers the one request of a connection with given bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def settimeout(self, seconds: float) -> None:
+        """Wait for nothing."""
+
+    def sendall(self, data: bytes) -> None:
+        """Send nothing."""
+
+    def recv_into(self, view: memoryview) -> int:
+        piece = self._data[self._at : self._at + len(view)]
+        view[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
+
+
+def _quorum() -> Any:
+    data = DescribeQuorumResponse.TopicData.PartitionData
+    voter = data.ReplicaState(
+        replica_id=101, replica_directory_id=messages.TOPIC_ID, log_end_offset=5, last_fetch_timestamp=7,
+        last_caught_up_timestamp=7,
+    )  # fmt: skip
+    part = data(
+        partition_index=0, error_code=0, error_message=None, leader_id=101, leader_epoch=3, high_watermark=5,
+        current_voters=[voter], observers=[],
+    )  # fmt: skip
+    node = DescribeQuorumResponse.Node
+    listener = node.Listener(name="CONTROLLER", host="h", port=9093)
+    return DescribeQuorumResponse(
+        version=2, error_code=0, error_message=None, nodes=[node(node_id=101, listeners=[listener])],
+        topics=[DescribeQuorumResponse.TopicData(topic_name=messages.TOPIC, partitions=[part])],
+    )  # fmt: skip
+
+
+def _fetched(records: bytes) -> Any:
+    topic = FetchResponse.FetchableTopicResponse
+    part = topic.PartitionData(
+        partition_index=0, error_code=0, high_watermark=5, last_stable_offset=5, log_start_offset=0,
+        diverging_epoch=None, current_leader=None, snapshot_id=None, aborted_transactions=None,
+        preferred_read_replica=-1, records=records,
+    )  # fmt: skip
+    return FetchResponse(
+        version=17, throttle_time_ms=0, error_code=0, session_id=0,
+        responses=[topic(topic_id=messages.TOPIC_ID, partitions=[part])], node_endpoints=[],
+    )  # fmt: skip
+
+
+def _reassignments() -> Any:
+    topic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+    part = topic.OngoingPartitionReassignment(
+        partition_index=0, replicas=[1, 2, 3], adding_replicas=[3], removing_replicas=[1]
+    )
+    return ListPartitionReassignmentsResponse(
+        version=0,
+        throttle_time_ms=0,
+        error_code=0,
+        error_message=None,
+        topics=[topic(name="orders", partitions=[part])],
+    )
+
+
+class Responses:
+    """Responses of brokers and controllers."""
+
+    name, weight = "responses", 10
+
+    def __init__(self) -> None:
+        records = b"".join(batch.data for batch in list(split((LOG / "segment.log").read_bytes()))[:3])
+        made = (_quorum(), _fetched(records), _reassignments())
+        self._frames = [self._framed(response) for response in made]
+
+    @staticmethod
+    def _framed(response: Any) -> bytes:
+        response.with_header(correlation_id=1)
+        return bytes(response.encode(header=True, framed=True))
+
+    def mutated(self, dice: Random, *, inside: bool) -> bytes:
+        number = dice.randrange(len(self._frames))
+        frame = self._frames[number]
+        if not inside:
+            return bytes([number]) + odd_bytes(dice, frame)
+        body = odd_bytes(dice, frame[9:])  # behind size, correlation id and tags of the header
+        odd = frame[4:9] + body
+        return bytes([number]) + struct.pack(">i", len(odd)) + odd
+
+    def outcome(self, data: bytes) -> str:
+        connection: Any = Connection.__new__(Connection)
+        connection.address, connection._correlation, connection._response_seconds = Address("h", 1), 0, 10.0
+        connection._versions, connection._socket = {46: 0}, _Socket(data[1:])
+        try:
+            match data[0]:
+                case 0:
+                    request = messages.describe_quorum_request(2)
+                    connection.call(request, DescribeQuorumResponse, messages.read_quorum)
+                case 1:
+                    end = messages.LogEnd(0, 1)
+                    request = messages.fetch_request(
+                        17, cluster_id="c", leader_epoch=1, end=end, high_watermark=0, wait_ms=1
+                    )
+                    fetched = connection.call(request, FetchResponse, messages.read_fetch)
+                    list(decode_batches(fetched.records))
+                case _:
+                    listed(connection, 1.0)
+        except ConnectionRefused:
+            return REFUSED
+        return VALUE
