@@ -21,10 +21,10 @@ from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeRequest, 
 
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.address import Address, parse_servers
-from streaming.sources.metadata_log import connection as connection_module
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log import quorum as quorum_module
 from streaming.sources.metadata_log.messages import LogEnd
+from streaming.sources.protocol import connection as connection_module
 from streaming.sources.protocol.connection import CannotServe, Connection
 from streaming.sources.protocol.security import Security, from_client
 
@@ -81,7 +81,7 @@ class Server:
 
 
 def ask(connection: Connection) -> str:
-    answer = connection.call(MetadataRequest(version=12, topics=[]), MetadataResponse)
+    answer = connection.call(MetadataRequest(version=12, topics=[]), MetadataResponse, lambda one: one)
     connection.close()
     return str(answer.cluster_id)
 
@@ -339,7 +339,7 @@ def test_a_quorum_without_a_leader_is_said_in_a_sentence_that_blames_no_broker_a
             node, "answer_DescribeQuorumRequest", lambda it, answer=answer: (time.sleep(0.4), answer(it))[1]
         )
     quorum.quorum_error = 14
-    bootstrap = quorum_module.Bootstrap(parse_servers(quorum.addresses()), quorum_module.dialer(Security()))
+    bootstrap = quorum_module.Bootstrap(parse_servers(quorum.addresses()), connection_module.dialer(Security()))
     with pytest.raises(ConnectionRefused, match=r"^brokers answer, but not who leads the metadata quorum: ") as refusal:
         bootstrap.quorum()
     assert str(refusal.value).count("has no leader") == 1
