@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streaming.changes.configured_times import ConfiguredTimes
 from streaming.changes.incident_signals import BASELINE
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streaming.changes.incident_signals import ChangeRow
+
+
+LONGEST_POLL: Final = 60_000_000
+"""Microseconds; what was not observed for longer is a gap (``sources.admin``)."""
 
 
 @dataclass(slots=True)
@@ -36,6 +40,8 @@ class ClusterContext:
     """Kind of the primary source."""
     leases: dict[int, tuple[Lease, ...]] = field(default_factory=dict)
     """Of brokers for which planned work was announced."""
+    blind_since: int = 0
+    """While a full report closes a gap in which nobody observed the cluster: the begin of the gap; otherwise 0."""
 
     def moves_time(self, row: ChangeRow) -> bool:
         """Return whether a row says how late it is: one of the primary source, which others may be far ahead of."""
@@ -82,6 +88,7 @@ class ClusterContext:
         """Forget a broker that did not exist yet; None: what was not known of the cluster yet."""
         if broker is None:
             self.controller, self.authority, self.times = NO_LEADER, SourceKind.NONE, ConfiguredTimes()
+            self.blind_since = 0
             return
         self.racks.pop(broker, None)
         self.up.discard(broker)
@@ -103,17 +110,30 @@ class ClusterContext:
         else:
             self.leases.pop(broker, None)
 
-    def is_planned(self, brokers: Iterable[int], moment: int) -> bool:
-        """Return whether planned work on every one of these brokers was announced for a moment."""
-        return all(any(lease.holds(moment) for lease in self.leases.get(broker, ())) for broker in brokers)
+    def is_planned(self, brokers: Iterable[int], since: int, moment: int) -> bool:
+        """Return whether planned work on every one of these brokers was announced before something happened to them.
+
+        Args:
+            brokers: whom it happened to.
+            since: begin of the window in which it happened, if that was observed. A lease does not reach back, so it
+                must have begun by then, but for the time that lies between two polls.
+            moment: end of the window.
+        """
+        latest = min(since, self.blind_since or since) + LONGEST_POLL
+        return all(
+            any(lease.holds(moment) and lease.since <= latest for lease in self.leases.get(broker, ()))
+            for broker in brokers
+        )
 
     def held(self, moment: int) -> frozenset[int]:
         """Return the brokers for which planned work was announced for a moment."""
-        return frozenset(broker for broker in self.leases if self.is_planned((broker,), moment))
+        return frozenset(
+            broker for broker, leases in self.leases.items() if any(lease.holds(moment) for lease in leases)
+        )
 
     def cluster(self, row: ChangeRow) -> None:
         """Follow a step of the cluster."""
-        self.controller, self.authority = row.controller, row.primary
+        self.controller, self.authority, self.blind_since = row.controller, row.primary, row.blind_since
         self.times = ConfiguredTimes().configured(row.lag_millis, row.session_millis)
 
     def follows_others(self, follower: int, leader: int) -> bool:

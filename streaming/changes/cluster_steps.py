@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streaming.changes.brokers import broker_events
 from streaming.changes.change import Change, Event
+from streaming.changes.clock_skew import MAX_SKEW
 from streaming.changes.partition_events import with_event_ids
 from streaming.changes.primary_source import SILENCE, has_reported, replaces_log
 from streaming.contracts.events import EventKind, Subject
@@ -105,6 +106,8 @@ def quorum_stepped(observed: ControllerObserved, draft: Draft) -> None:
     """
     cluster = draft.cluster(observed)
     at, before = observed.occurred_not_after, cluster.quorum_observed_at
+    if before is not None and before > (cluster.authority_watermark or before) + MAX_SKEW:
+        before = None  # the clock of who reported that was ahead
     if not cluster.has_baseline or (before is not None and at < before):
         return
     is_same = (observed.voters, observed.caught_up) == (cluster.quorum_voters, cluster.quorum_caught_up)

@@ -158,7 +158,8 @@ class Incident:
     def hold(self, row: ChangeRow, times: ConfiguredTimes, missing: Iterable[int] = ()) -> bool:
         """Update whether a partition is degraded because of this incident; return whether that has changed.
 
-        A broker that is back in the ISR, or not assigned any more, is not missing.
+        A broker that is back in the ISR, or not assigned any more, is not missing. While a partition is reassigned the
+        replicas that are added fill its ISR (KIP-352), and hide one that is missing, for as long as the move takes.
 
         Args:
             row: the partition afterwards.
@@ -172,7 +173,7 @@ class Incident:
         back = row.isr if row.leader != NO_LEADER else ()
         now = still_missing(before.missing, tuple(missing), row.replicas, back)
         states = (row.is_under_replicated, row.is_under_min_isr, row.is_offline)
-        if row.is_deleted or not now or True not in states:
+        if row.is_deleted or not now or not (True in states or row.is_moving):
             states = HEALTHY.states
             self.held.pop(key, None)
         else:

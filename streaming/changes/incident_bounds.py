@@ -137,6 +137,13 @@ def _has_lasting_lag(incident: Incident) -> bool:
     return incident.episode is not None and incident.is_only_lag
 
 
+def last_to_touch(incidents: Sequence[Incident], row: ChangeRow) -> list[Incident]:
+    """Return the last incident that has touched a partition, one that suspects its leader first; none, or one."""
+    touching = [incident for incident in incidents if incident.has_touched((row.topic_id, row.partition))]
+    suspected = [incident for incident in touching if row.leader in incident.blamed]
+    return (suspected or touching)[-1:]
+
+
 def are_one_split(one: Incident, other: Incident, times: ConfiguredTimes) -> bool:
     """Return whether two open incidents of lag are of one cut, seen from different brokers.
 

@@ -27,7 +27,7 @@ _LAG_CLASSES = frozenset({
 })  # fmt: skip
 
 
-def class_of(incident: Incident, times: ConfiguredTimes) -> IncidentClass:
+def class_of(incident: Incident, times: ConfiguredTimes) -> IncidentClass:  # noqa: PLR0911 - one per kind of evidence
     """Return the class, by the gravest evidence."""
     if incident.unclean_left:
         return IncidentClass.UNCLEAN_ELECTION
@@ -39,8 +39,10 @@ def class_of(incident: Incident, times: ConfiguredTimes) -> IncidentClass:
         return _verdict(incident, times)
     if incident.base is Family.PLANNED:
         return class_of_stops(incident)
+    if incident.base is Family.MOVE:
+        is_unsafe = incident.refused or incident.leaderless
+        return IncidentClass.UNSAFE_REASSIGNMENT if is_unsafe else IncidentClass.REASSIGNMENT
     return {
-        Family.MOVE: IncidentClass.REASSIGNMENT,
         Family.CONTROLLER: IncidentClass.CONTROLLER_FAILOVER,
         Family.UNCLEAN: IncidentClass.UNCLEAN_ELECTION,
     }.get(incident.base, IncidentClass.BROKER_LOSS)
@@ -96,7 +98,7 @@ def _parties(removal: tuple[int, int], kind: IncidentClass) -> tuple[int, ...]:
 
 
 def _suspects(incident: Incident, kind: IncidentClass, times: ConfiguredTimes) -> tuple[int, ...]:
-    if kind in (IncidentClass.REASSIGNMENT, IncidentClass.CONTROLLER_FAILOVER):
+    if incident.base in (Family.MOVE, Family.CONTROLLER):
         return ()
     if kind is IncidentClass.DISK_FAILURE:
         return tuple(sorted(incident.disks))

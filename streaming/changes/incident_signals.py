@@ -54,8 +54,9 @@ class ChangeRow(NamedTuple):
     a later record proves to be a clean stop; ``unobserved``: for how long nobody has observed its cluster, so far;
     ``gap``: for how long nobody observed this partition directly before, both in microseconds. Of a broker: its events,
     its rack, whether it is registered and not fenced, and the leases of planned work on it. Of a cluster: its
-    controller, and the kind of its primary source. Of a source: its time alone. Of first states of partitions together
-    (subject ``BASELINE``): leader, follower in its ISR, and how often.
+    controller, the kind of its primary source, ``unobserved``, and ``blind_since``: while a full report closes a gap in
+    which nobody observed it, the begin of that gap, otherwise 0. Of a source: its time alone. Of first states of
+    partitions together (subject ``BASELINE``): leader, follower in its ISR, and how often.
     """
 
     version: int
@@ -87,6 +88,7 @@ class ChangeRow(NamedTuple):
     proven: int | None = None
     unobserved: int = 0
     gap: int = 0
+    blind_since: int = 0
     isr_before: tuple[int, ...] = ()
     rack: str = ""
     is_up: bool = False

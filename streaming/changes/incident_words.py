@@ -120,6 +120,7 @@ _NEXT: Final = {
     IncidentClass.LINK_FAILURE: "check the network between {brokers}; both reach all others",
     IncidentClass.DISK_FAILURE: "replace the disk of {brokers}, or move its replicas to others",
     IncidentClass.REASSIGNMENT: "wait, or cancel what does not advance",
+    IncidentClass.UNSAFE_REASSIGNMENT: "wait until the new replicas have caught up, or cancel the reassignment",
     IncidentClass.UNCLEAN_ELECTION: "copy the logs of {brokers} before they start: they may have what is missing",
     IncidentClass.CONTROLLER_FAILOVER: "find out why the controller stopped",
 }
@@ -193,6 +194,7 @@ _WHAT: Final = {
     IncidentClass.LINK_FAILURE: "the link between {brokers} failed",
     IncidentClass.DISK_FAILURE: "a log directory of {brokers} failed",
     IncidentClass.REASSIGNMENT: "partitions are being reassigned",
+    IncidentClass.UNSAFE_REASSIGNMENT: "a reassignment left too few replicas in sync",
     IncidentClass.UNCLEAN_ELECTION: "{brokers} {were} lost and leaders were elected uncleanly",
     IncidentClass.CONTROLLER_FAILOVER: "another controller took over",
 }

@@ -24,6 +24,7 @@ from streaming.changes.incident_bounds import (
     began_with_lag,
     continued_incident,
     incident_blaming,
+    last_to_touch,
     was_controller,
 )
 from streaming.changes.incident_signals import FAMILY_OF, HARM, UNRELATED, ChangeRow, Family
@@ -123,16 +124,18 @@ class IncidentFold:
         self._with_unsafe_turns(incident, row)
 
     def _move(self, row: ChangeRow) -> None:
-        incident = self._incidents.open_standalone(Family.MOVE, row)
-        if row.is_moving:
-            incident.moving.add((row.topic_id, row.partition))
+        """Apply a step of a reassignment; one by which a partition refuses writes that lacked nobody holds it."""
+        incident, key = self._incidents.open_standalone(Family.MOVE, row), (row.topic_id, row.partition)
+        if not HARM.isdisjoint(row.events) and not any(key in other.held for other in self._incidents.of(row)):
+            incident.hold(row, self.times(row.cluster_id), set(row.replicas).difference(row.isr))
+        incident.moving.update([key] if row.is_moving else ())
         self._incidents.record(incident, row)
 
     def _removed(self, family: Family, gone: tuple[BrokerId, ...], row: ChangeRow) -> Incident:
-        blamed, reporter = removal_suspects(gone, row.leader, row.cause)
+        blamed, reporter = removal_suspects(gone, row.leader, None if family is Family.PLANNED else row.cause)
         incident = self._belonging(family, frozenset(blamed), reporter, row)
         incident.blamed.update(blamed)
-        is_up = FAMILY_OF.get(row.cause or "") is Family.LAG and family is not Family.LOSS
+        is_up = FAMILY_OF.get(row.cause or "") is Family.LAG and family not in (Family.LOSS, Family.UNCLEAN)
         is_up &= not all(map(self.contexts[row.cluster_id].is_down, gone))
         incident.departures.update((row.leader if is_up or family is Family.LAG else NO_LEADER, each) for each in gone)
         if not HARM.isdisjoint(row.events):
@@ -186,15 +189,10 @@ class IncidentFold:
         holding = [incident for incident in open_ones if incident.holds(key, row.joined)] or [
             incident for incident in open_ones if key in incident.held
         ]
-        for incident in holding or self._last_to_touch(open_ones, row):
+        for incident in holding or last_to_touch(open_ones, row):
             if incident.episode is not None and row.joined:
                 incident.episode.rejoin(row.leader, row.joined, row.time)
             self._incidents.record(incident, row)
-
-    def _last_to_touch(self, open_ones: list[Incident], row: ChangeRow) -> list[Incident]:
-        touching = [incident for incident in open_ones if incident.has_touched((row.topic_id, row.partition))]
-        suspected = [incident for incident in touching if row.leader in incident.blamed]
-        return (suspected or touching)[-1:]
 
     def broker(self, row: ChangeRow) -> None:
         """Apply the events of a broker."""
@@ -204,7 +202,7 @@ class IncidentFold:
             elif event == EventKind.MAINTENANCE_OVERRAN:
                 self._overran(row)
             elif (family := end_of_broker(event, row)) is not None:
-                is_announced = self.contexts[row.cluster_id].is_planned((row.broker,), row.time)
+                is_announced = self.contexts[row.cluster_id].is_planned((row.broker,), row.since, row.time)
                 self._broker_down(announced(family) if is_announced else family, row)
 
     def _overran(self, row: ChangeRow) -> None:
@@ -244,6 +242,8 @@ class IncidentFold:
     def cluster(self, row: ChangeRow) -> None:
         """Apply the events of a cluster: another controller."""
         context = self.contexts[row.cluster_id]
+        for each in self._incidents.of(row):
+            each.skip_unobserved(row.unobserved)
         if EventKind.CONTROLLER_CHANGE in row.events:
             incident = self._incidents.open_standalone(Family.CONTROLLER, row)
             incident.controllers.add(abs(context.controller))  # the model's have negative addresses

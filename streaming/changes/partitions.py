@@ -91,8 +91,13 @@ def is_proof(before: PartitionState, observed: CauseRevised) -> bool:
 def _is_later(before: PartitionState, observed: PartitionObserved) -> bool:
     if observed.metadata_offset is not None and before.metadata_offset is not None:
         return (observed.metadata_offset, observed.metadata_index) > (before.metadata_offset, before.metadata_index)
-    if (observed.leader_epoch or 0) < (before.leader_epoch or 0) and observed.leader_epoch is not None:
-        return False
+    if observed.leader_epoch is not None and before.leader_epoch is not None and not before.is_deleted:
+        if observed.leader_epoch < before.leader_epoch:
+            return False
+        # A full report is of the present, so an election of which the state knows nothing is later, whatever the clocks
+        # say. Single records may be read again: a poller has seen what became of them.
+        if observed.in_snapshot and observed.leader_epoch > before.leader_epoch:
+            return True
     at, changed_at = observed.occurred_not_after, before.changed_at
     # After a clock was set back, two polls may have the same time. A deleted partition reappears at a later time only.
     return changed_at is None or at > changed_at or (at == changed_at and not before.is_deleted)

@@ -3,7 +3,7 @@
 Planned is proven, part by part: a removal is, if the metadata log proves a controlled shutdown or shows a reassignment,
 or if planned work on each removed broker was announced before; a broker's end is, if it was shutting down, or if its
 work was announced. An incident is, if each of its parts was, the stopped brokers came back, and no partition refused
-writes or lost its leader by a stop.
+writes or lost its leader by a stop, by a reassignment, or by a broker that ran and lagged although work was announced.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ def trouble_of(row: ChangeRow, context: ClusterContext) -> Trouble:
     happened, and a topic may be created while brokers are down.
     """
     family, gone = FAMILY_OF.get(row.cause or ""), row.gone
+    if EventKind.UNCLEAN_ELECTION in row.events and row.cause != Cause.LAST_KNOWN_LEADER:
+        return Trouble(Family.UNCLEAN, gone)  # whatever else is known: also in a gap, which hides the cause
     if family is Family.PLANNED and row.evidence != Evidence.PROVEN:
         family = Family.LOSS
     lacking = tuple(broker for broker in row.replicas if broker not in row.isr)
@@ -55,7 +57,8 @@ def trouble_of(row: ChangeRow, context: ClusterContext) -> Trouble:
         family, gone = (Family.LAG, lacking) if row.leader != NO_LEADER else (Family.LOSS, row.isr or lacking)
     if gone and row.cause in _OF_ANY_KIND and all(map(context.is_down, gone)):
         family = Family.PLANNED if all(map(context.was_stopped, gone)) else Family.LOSS
-    if family not in _ANNOUNCED or not gone or not context.is_planned(gone, row.time):
+    refuses = row.cause in (Cause.LAG, Cause.LEADER_STALL) and not HARM.isdisjoint(row.events)
+    if family not in _ANNOUNCED or not gone or refuses or not context.is_planned(gone, row.since, row.time):
         return Trouble(family, gone)
     return Trouble(Family.PLANNED, gone, is_announced=True)
 

@@ -53,8 +53,8 @@ def restart_advice(
     because its failover delays all others. Brokers that are fenced or shutting down are restarting already: they have
     no place.
     """
-    names = tally.of_brokers(cluster.cluster_id)
-    cluster = with_fresh_quorum(cluster)
+    brokers, names = list(brokers), tally.of_brokers(cluster.cluster_id)
+    cluster = with_running_voters(with_fresh_quorum(cluster), brokers)
     stops = {broker.broker: _stop_of(broker, names.get(broker.broker, {})) for broker in brokers}
     up = frozenset(stop.broker.broker for stop in stops.values() if stop.is_up)
     order = _order(stops, cluster, up)
@@ -195,8 +195,21 @@ def _is_observed(cluster: ClusterState) -> bool:
 def with_fresh_quorum(cluster: ClusterState) -> ClusterState:
     """Return the cluster without what was reported of its voters too long ago: who has caught up since is unknown."""
     at, now = cluster.quorum_observed_at, cluster.authority_watermark
-    is_old = at is not None and now is not None and now - at > QUORUM_FRESH
-    return cluster._replace(quorum_caught_up=None) if is_old else cluster
+    # A time that is ahead is that of a clock that was: what it says may be of any time since.
+    is_of_now = at is None or now is None or now - QUORUM_FRESH <= at <= now + QUORUM_FRESH
+    return cluster if is_of_now else cluster._replace(quorum_caught_up=None)
+
+
+def with_running_voters(cluster: ClusterState, brokers: Iterable[BrokerState]) -> ClusterState:
+    """Return the cluster without the voters that are down as brokers: a combined node stops as both.
+
+    Who votes is asked every few seconds only, and the log says at once that a broker is fenced, or is shutting down.
+    """
+    down = {each.broker for each in brokers if each.is_registered and (each.is_fenced or each.is_shutting_down)}
+    caught_up = cluster.quorum_caught_up
+    if caught_up is None or down.isdisjoint(caught_up):
+        return cluster
+    return cluster._replace(quorum_caught_up=tuple(voter for voter in caught_up if voter not in down))
 
 
 def keeps_quorum(node: int, cluster: ClusterState, restarted: AbstractSet[int] = frozenset()) -> bool | None:

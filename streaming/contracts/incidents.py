@@ -38,6 +38,9 @@ class IncidentClass(StrEnum):
     """Harmful: a log directory failed; the broker goes on with the others, or stops if it was the last."""
     REASSIGNMENT = "reassignment"
     """Benign: somebody moves partitions to other brokers."""
+    UNSAFE_REASSIGNMENT = "unsafe_reassignment"
+    """Harmful: a reassignment by which partitions refused writes or had no leader, as when the number of replicas is
+    raised and they are fewer than ``min.insync.replicas`` until the new ones have caught up."""
     UNCLEAN_ELECTION = "unclean_election"
     """Harmful: a replica outside ISR and ELR leads, so acknowledged records may be lost. Suspects: who was in the ISR
     and went away before."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.changes.cluster_context import ClusterContext
@@ -34,8 +35,6 @@ from streaming.delta.table_log import BEFORE_FIRST
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pyarrow as pa
-
 _Subject = tuple[str, int | None]
 """Id of a cluster, and of a broker; None for the cluster itself."""
 _TIMES: Final = ("replica_lag_time_max_ms", "broker_session_timeout_ms")
@@ -45,7 +44,7 @@ _TABLE_OF: Final = {
     Subject.PARTITION: PARTITION_STATE_TABLE,
 }
 _COLUMNS_OF: Final = {
-    Subject.CLUSTER: ("cluster_id", "controller", "authority", *_TIMES),
+    Subject.CLUSTER: ("cluster_id", "controller", "authority", "sight_until", *_TIMES),
     Subject.BROKER: (
         "cluster_id", "broker", "rack", "is_registered", "is_fenced", "is_shutting_down", "maintenance_leases",
     ),
@@ -106,14 +105,21 @@ def _read_state(directory: Path, subject: Subject, contexts: defaultdict[str, Cl
         _count_partitions(rows, contexts)
     else:
         put = _put_cluster if subject is Subject.CLUSTER else _put_broker
-        for row in rows.to_pylist():
+        for row in _in_micros(rows).to_pylist():
             put(row, contexts[row["cluster_id"]])
     return as_of_version(table)
+
+
+def _in_micros(rows: pa.Table) -> pa.Table:
+    """Return the rows with their moments as numbers."""
+    fields = [item.with_type(pa.int64()) if pa.types.is_timestamp(item.type) else item for item in rows.schema]
+    return rows.cast(pa.schema(fields))
 
 
 def _put_cluster(row: dict[str, Any], context: ClusterContext) -> None:
     context.controller = NO_LEADER if row["controller"] is None else row["controller"]
     context.authority = row["authority"] or SourceKind.NONE
+    context.blind_since = row.get("sight_until") or 0
     context.times = context.times.configured(*(row.get(name) for name in _TIMES))
 
 
