@@ -42,6 +42,14 @@ _For = Annotated[
 _Why = Annotated[str | None, typer.Option(help="The reason, shown with the events; required for a new announcement.")]
 _Extend = Annotated[bool, typer.Option("--extend", help="Let work that is announced last longer.")]
 _End = Annotated[bool, typer.Option("--end", help="End it early.")]
+_IfSafe = Annotated[
+    bool,
+    typer.Option(
+        "--if-safe",
+        help="Announce and run nothing (exit code 1) unless each of these brokers, by itself, is known to be safe to "
+        "stop. Without it the command runs.",
+    ),
+]
 _Cluster = Annotated[str | None, typer.Option(help="Name or id of the cluster, where there are several.")]
 _Bus = Annotated[Path | None, typer.Option(help="Bus directory; default: bus.directory.")]
 _Tables = Annotated[Path | None, typer.Option(help="Directory of the Delta tables; default: tables.directory.")]
@@ -56,6 +64,7 @@ def maintenance(
     why: _Why = None,
     extend: _Extend = False,
     end: _End = False,
+    if_safe: _IfSafe = False,
     cluster: _Cluster = None,
     bus: _Bus = None,
     tables: _Tables = None,
@@ -67,7 +76,8 @@ def maintenance(
     offline partitions, unclean elections, lost records and other brokers are reported as ever. If a broker is not back
     when the time is over, its work overran, and what it explains is not planned any more.
 
-    Announce it first: what happened before is not planned. A line says why a broker is not safe to stop now.
+    Announce it first: what happened before is not planned. A line says why a broker is not safe to stop now; the
+    command runs all the same, unless --if-safe is given.
 
     Example: isrwatch maintenance --broker 3 --for 30m --why "new disk"; --broker 3 --end ends it early.
 
@@ -82,12 +92,11 @@ def maintenance(
     folder, tables = bus or Path(settings.bus.directory), tables or Path(settings.tables.directory)
     clusters = watched_clusters(folder, tables)
     if not broker:
-        if command or end or extend or lasts or why:
-            raise ConfigurationError("name the brokers with --broker, for example --broker 3")
-        _list(clusters, cluster)
+        _list(clusters, cluster, has_work=any((command, end, extend, if_safe, lasts, why)))
         return
     chosen = chosen_cluster(clusters, cluster)
     brokers = chosen_brokers(chosen, broker)
+    _check_safe(tables, brokers, is_asked=if_safe, is_new=not (end or extend))
     warnings = _warnings(tables, brokers)
     _check_clock(chosen)
     if end:
@@ -185,6 +194,15 @@ def _refuse_overlap(brokers: Sequence[BrokerState]) -> None:
             )
 
 
+def _check_safe(tables: Path, brokers: Sequence[BrokerState], *, is_asked: bool, is_new: bool) -> None:
+    from streaming.commands.maintenance_advice import refuse_unsafe
+
+    if is_asked and not is_new:
+        raise ConfigurationError("--if-safe is about work that begins: leave it out with --extend and --end")
+    if is_asked:
+        refuse_unsafe(tables, brokers, time.time_ns() // 1_000)
+
+
 def _warnings(tables: Path, brokers: Sequence[BrokerState]) -> Iterator[str]:
     """Look into the tables only when it is asked for the first line."""
     from streaming.commands.maintenance_advice import stop_warnings
@@ -228,7 +246,9 @@ def _work_of(one: BrokerState) -> str | None:
     return None if one.maintenance_overran_at is None else f"overran at {utc_text(one.maintenance_overran_at)}"
 
 
-def _list(clusters: Sequence[WatchedCluster], name_or_id: str | None) -> None:
+def _list(clusters: Sequence[WatchedCluster], name_or_id: str | None, *, has_work: bool) -> None:
+    if has_work:
+        raise ConfigurationError("name the brokers with --broker, for example --broker 3")
     lines = [
         f"{cluster.name}  broker {one.broker}  {line}"
         for cluster in clusters

@@ -307,6 +307,47 @@ def test_a_broker_that_is_not_safe_to_stop_is_warned_of_with_the_reason_and_anno
     assert "broker 1 is not safe to stop now" in run("--broker", "1", *WHY, *marker).output
 
 
+def test_work_that_is_to_begin_only_if_it_is_safe_is_neither_announced_nor_run_otherwise(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    bus, tables, ran = tmp_path / "bus", tmp_path / "tables", tmp_path / "ran"
+    marker = ("--", sys.executable, "-c", f"open({str(ran)!r}, 'w')")
+    story = watch(bus)
+    said = sentence(run("--broker", "1", *WHY, "--if-safe", *marker), code=1)
+    assert said.endswith(f"there are no tables in {tables} to say whether it is safe: nothing was announced or run")
+    story.config("2")
+    story.now = time.time_ns() // 1_000
+    story.partition(isr=(1, 2), leader=1, partition_epoch=1)
+    publish(bus, story)
+    apply(bus, tables)
+    for words in (marker, ("--for", "30m")):
+        said = sentence(run("--broker", "1", *WHY, "--if-safe", *words), code=1)
+        assert "broker 1 is not safe to stop now: only after broker 3" in said
+    assert (records(bus), ran.exists()) == ([], False)
+    assert "--if-safe is about work that begins" in sentence(run("--broker", "1", "--end", "--if-safe"))
+    assert "name the brokers with --broker" in sentence(run("--if-safe"))
+
+
+def test_work_that_is_to_begin_only_if_it_is_safe_begins_where_it_is(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    watch_and_apply(tmp_path / "bus", tmp_path / "tables")
+    result = run("--broker", "2", *WHY, "--if-safe", "--", sys.executable, "-c", f"open({str(ran)!r}, 'w')")
+    assert (result.exit_code, ran.exists()) == (0, True), result.output
+
+
+def test_work_that_is_to_begin_only_if_it_is_safe_does_not_begin_on_a_broker_that_the_tables_lack(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    story = watch_and_apply(tmp_path / "bus", tmp_path / "tables")
+    story.broker(broker=4)
+    publish(tmp_path / "bus", story)
+    said = sentence(run("--broker", "4", "--for", "30m", *WHY, "--if-safe"), code=1)
+    assert "whether broker 4 can be stopped is unknown: the tables lack it" in said
+    assert records(tmp_path / "bus") == []
+
+
 def test_a_broker_that_is_safe_to_stop_is_not_warned_of(run: Callable[..., Result], tmp_path: Path) -> None:
     bus, tables = tmp_path / "bus", tmp_path / "tables"
     watch_and_apply(bus, tables)
