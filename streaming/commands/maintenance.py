@@ -13,12 +13,14 @@ from rich.text import Text
 
 from streaming import settings as configuration
 from streaming.contracts.identifiers import Micros
+from streaming.contracts.maintenance import IN_ITS_TAIL
 from streaming.contracts.moments import utc_text
 from streaming.errors import ConfigurationError, TableRefused, TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from streaming.changes.maintenance import Lease
     from streaming.commands.maintenance_clusters import WatchedCluster
     from streaming.commands.maintenance_lease import HeldLease
     from streaming.contracts.state import BrokerState
@@ -129,15 +131,14 @@ def duration(text: str, settings: Settings) -> int:
 def _announce(
     bus: Path, brokers: Sequence[BrokerState], settings: Settings, *, why: str | None, lasts: str | None, extend: bool
 ) -> None:
-    from streaming.changes.maintenance import leases_of
     from streaming.commands.maintenance_lease import Announcer, new_lease
 
     if lasts is None:
         raise ConfigurationError("say how long it may take with --for, for example --for 30m, or run a command: -- ...")
     micros = duration(lasts, settings)
     if extend:
-        leases = [(one, lease) for one in brokers for lease in leases_of(_in_maintenance(one)) if lease.is_open]
-        reason = why or next(lease.why for _, lease in leases)
+        leases = [(one, lease) for one in brokers for lease in _extended(_in_maintenance(one))]
+        reason = why or next(lease.why for _, lease in leases).removesuffix(IN_ITS_TAIL)
         announcer = Announcer(bus, reason)
         announcer.publish([(one, lease.lease) for one, lease in leases], announcer.now() + micros)
     else:
@@ -186,12 +187,29 @@ def _reason(why: str | None) -> str:
 
 
 def _refuse_overlap(brokers: Sequence[BrokerState]) -> None:
+    """Refuse a second announcement; beside one that is only in its tail another may begin."""
+    from streaming.changes.maintenance import leases_of
+
     for one in brokers:
-        if _is_held(one):
+        held = [lease for lease in leases_of(one) if _holds_on(lease)] if _is_held(one) else []
+        if held:
             raise ConfigurationError(
-                f"broker {one.broker} is in maintenance until {utc_text(one.maintenance_until or Micros(0))} "
-                f"({one.maintenance_why}): let it last longer with --extend, or end it with --end"
+                f"broker {one.broker} is in maintenance until {utc_text(max(lease.until for lease in held))} "
+                f"({'; '.join(lease.why for lease in held)}): let it last longer with --extend, or end it with --end"
             )
+
+
+def _extended(one: BrokerState) -> list[Lease]:
+    """Return the leases that are to last longer: those in their tail only if there is nothing else."""
+    from streaming.changes.maintenance import leases_of
+
+    leases = [lease for lease in leases_of(one) if lease.is_open]
+    return [lease for lease in leases if _holds_on(lease)] or leases
+
+
+def _holds_on(lease: Lease) -> bool:
+    is_over = lease.until <= time.time_ns() // 1_000  # the job closes it later
+    return lease.is_open and not is_over and not lease.why.endswith(IN_ITS_TAIL)
 
 
 def _check_safe(tables: Path, brokers: Sequence[BrokerState], *, is_asked: bool, is_new: bool) -> None:

@@ -169,6 +169,38 @@ def test_a_command_runs_under_a_lease_that_is_renewed_and_ends_with_a_tail_and_p
     assert times == sorted(times)
 
 
+@pytest.mark.parametrize("is_applied", [False, True], ids=["on the bus", "in the tables"])
+def test_work_begins_beside_a_lease_whose_command_has_ended_and_is_what_is_extended_then(
+    run: Callable[..., Result], tmp_path: Path, *, is_applied: bool
+) -> None:
+    bus = tmp_path / "bus"
+    watch(bus)
+    assert run("--broker", "3", "--why", "first", "--", "true").exit_code == 0
+    tail = records(bus)[-1]
+    if is_applied:
+        apply(bus, tmp_path / "tables")
+    assert "first (the command has ended)" in run().output
+    assert run("--broker", "3", "--why", "second", "--for", "30m").exit_code == 0
+    second = records(bus)[-1]
+    assert second.lease != tail.lease
+    assert "(second): let it last longer" in sentence(run("--broker", "3", "--for", "1h", *WHY))
+    assert run("--broker", "3", "--for", "2h", "--extend").exit_code == 0
+    assert [(item.lease, item.why) for item in records(bus)[records(bus).index(second) + 1 :]] == [
+        (second.lease, "second")
+    ]
+    assert run("--broker", "3", "--end").exit_code == 0
+    assert "no planned work is announced" in run().output
+
+
+def test_a_lease_that_is_extended_in_its_tail_is_in_its_tail_no_more(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    watch(tmp_path / "bus")
+    run("--broker", "3", "--why", "first", "--", "true")
+    assert run("--broker", "3", "--for", "2h", "--extend").exit_code == 0
+    assert "(first): let it last longer" in sentence(run("--broker", "3", "--for", "1h", *WHY))
+
+
 def test_a_command_that_cannot_be_run_ends_its_lease_at_once(run: Callable[..., Result], tmp_path: Path) -> None:
     watch(tmp_path / "bus")
     result = run("--broker", "3", *WHY, "--", "no-such-command-anywhere")
