@@ -6,6 +6,7 @@
     ├── MissingTool          Java, a jar or a program is missing: names it and how to install it
     ├── TableRefused         a table is not ours, has another layout, or has another writer
     ├── TableUnreadable      a table's log or a data file is damaged or missing: names the table
+    ├── NotSafe              a broker is not safe to stop, and the work was to begin only if it is: names the reason
     ├── NewerFormat          the bus holds records that only a newer program reads
     └── Quarantined          one observation cannot be parsed: carries the reason, never stops a stream
 
@@ -41,6 +42,10 @@ class TableRefused(IsrwatchError):
 
 class TableUnreadable(IsrwatchError):
     """A Delta table cannot be read: its log or a data file is damaged or missing."""
+
+
+class NotSafe(IsrwatchError):
+    """A broker may not be stopped now, or nobody knows; nothing was done."""
 
 
 class NewerFormat(IsrwatchError):

@@ -291,6 +291,15 @@ def test_every_query_has_a_scheduler_pool_and_stands_in_the_reference_configurat
     assert re.findall(r"[a-z_]+", listed) == list(QUERIES)
 
 
+def test_the_help_of_the_job_suggests_a_port_that_no_other_program_has_and_our_configuration_of_sparks_log() -> None:
+    text = load("job").help or ""
+    taken = re.findall(r'^#?listen = "127\.0\.0\.1:(\d+)"', (ROOT / "conf" / "isrwatch.toml").read_text(), re.MULTILINE)
+    assert len(taken) == 3
+    assert set(re.findall(r"--listen 127\.0\.0\.1:(\d+)", text)) - set(taken) == {"9311"}
+    (submit,) = re.findall(r"spark-submit\s+--[^:]*?main\.py", text)
+    assert "-Dlog4j2.configurationFile=conf/log4j2.properties" in submit
+
+
 def test_changelog_fragments_are_of_a_kind_that_the_changelog_knows() -> None:
     kinds = {kind["directory"] for kind in PROJECT["tool"]["towncrier"]["type"]}
     fragments = [path.name for path in (ROOT / "changelog.d").iterdir()]

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from streaming import settings
 from streaming.errors import ConfigurationError
+from streaming.secret_values import with_secrets
 
 REFERENCE = Path(__file__).parents[1] / "conf" / "isrwatch.toml"
 
@@ -67,6 +70,18 @@ def test_examples_change_only_what_is_empty_by_default(tmp_path: Path) -> None:
         (section, key) for section, values in loaded.items() for key in values if values[key] != DEFAULTS[section][key]
     ]
     assert changed == EMPTY
+
+
+def test_the_example_with_a_client_certificate_has_properties_of_librdkafka(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = re.findall(r'^#     ("s[a-z.]+" = .*)$', REFERENCE.read_text(), re.MULTILINE)
+    monkeypatch.setenv("KAFKA_KEY_PASSWORD", "secret")
+    loaded = settings.load(write(tmp_path, "\n".join(["[cluster.client]", *lines])))
+    client = with_secrets(loaded).cluster.client
+    assert (client["security.protocol"], client["ssl.key.password"]) == ("SSL", "secret")
+    with pytest.raises(KafkaException, match=r"ssl\.ca\.location failed"):  # every property exists; the file does not
+        AdminClient(dict(client))
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import threading
+import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from confluent_kafka import KafkaException
@@ -29,6 +29,7 @@ console = Console()
 Root = Annotated[Path, typer.Option("--root", help="Folder of the cluster: data, logs, state.")]
 NodeId = Annotated[int, typer.Argument(help="A broker (1, 2, ...) or a controller (101, 102, ...).")]
 DEFAULT_ROOT = Path(".isrwatch/sandbox")
+_LOOK_SECONDS: Final = 0.3
 
 
 @app.command()
@@ -171,12 +172,14 @@ def down(
 
 
 def _stay(sandbox: Sandbox) -> None:
-    """Keep the cluster running until Ctrl-C."""
+    """Keep the cluster running until Ctrl-C, or until another terminal has taken it down and deleted its folder."""
     try:
         _greet(sandbox)
         console.print("Ctrl-C stops it.")
         with suppress(KeyboardInterrupt):
-            threading.Event().wait()
+            while formatted(sandbox.root):  # more often than another up could format the folder again
+                time.sleep(_LOOK_SECONDS)
+            console.print("the sandbox was taken down")
     finally:
         with console.status("stopping"):
             sandbox.__exit__(None, None, None)

@@ -90,11 +90,29 @@ def incident_fields(clock: Clock) -> tuple[Field, ...]:
 
 def lasted(row: Row, clock: Clock) -> str:
     """Format the duration of an incident; of an open one, its duration so far, unless it has recovered."""
-    if row["closed_at"] is None and str(row["summary"]).endswith(f"; {RECOVERED}"):
+    if is_recovered(row):
         return f"recovered after {span((row['updated_at'] - row['opened_at']) / SECOND)}"
     if row["closed_at"] is None:
         return f"open {span(max(0, clock.now - row['opened_at']) / SECOND)}"
     return span((row["closed_at"] - row["opened_at"]) / SECOND)
+
+
+def closed(row: Row, clock: Clock) -> str:
+    """Format when an incident was closed; of an open one that has recovered, when that was and what it waits for."""
+    if row["closed_at"] is not None:
+        return f"{clock.iso(row['closed_at'])}, after {lasted(row, clock)}"
+    if not is_recovered(row):
+        return "still open"
+    # The job has its own configuration, so this names the key; the value here may be another one.
+    return (
+        f"not yet: recovered at {clock.iso(row['updated_at'])}, closes when it has been quiet for "
+        "job.incident_gap_seconds"
+    )
+
+
+def is_recovered(row: Row) -> bool:
+    """Return whether nothing of an open incident is left to mend; it may still go on."""
+    return row["closed_at"] is None and str(row["summary"]).endswith(f"; {RECOVERED}")
 
 
 def suspects(row: Row) -> str:

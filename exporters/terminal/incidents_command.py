@@ -13,11 +13,11 @@ from exporters.read_model.incidents import INCIDENT_COLUMNS
 from exporters.terminal.event_view import event_fields, event_style
 from exporters.terminal.events import COLUMNS
 from exporters.terminal.incidents import (
+    closed,
     evidence,
     incident_fields,
     incident_style,
     last_observed,
-    lasted,
     one_of,
     read_incidents,
     suspects,
@@ -114,7 +114,6 @@ def _explain(output: RowOutput, incident: Row, events: list[dict[str, Any]]) -> 
 def _summary_lines(incident: Row, clock: Clock, shown: int) -> list[str]:
     peaks = {name: incident[f"{name}_peak"] for name in ("under_replicated", "under_min_isr", "offline")}
     causes = (f"{each['cause']} {each['changes']:,}" for each in incident["causes"] or ())
-    closed = incident["closed_at"]
     lines = {
         "incident": incident["incident_id"],
         "part of": incident["merged_into"],
@@ -124,7 +123,7 @@ def _summary_lines(incident: Row, clock: Clock, shown: int) -> list[str]:
         "meaning": incident["consequence"],
         "do first": incident["next_step"],
         "opened": clock.iso(incident["opened_at"]),
-        "closed": "still open" if closed is None else f"{clock.iso(closed)}, after {lasted(incident, clock)}",
+        "closed": closed(incident, clock),
         "suspects": suspects(incident),
         "topics": ", ".join(incident["topics"] or ()) or None,
         "causes": ", ".join(causes) or None,

@@ -208,15 +208,17 @@ def _clusters(output: RowOutput, selection: StateSelection) -> None:
 
 
 def _brokers(output: RowOutput, selection: StateSelection) -> None:
-    more: dict[str, dict[int, Mapping[str, Any]]] = {}
+    further, more = tuple(_further()) if selection.is_now else (), dict[str, dict[int, Mapping[str, Any]]]()
     with selection.unreadable.collected():
-        more = _further_columns(selection.folder) if selection.is_now else {}
+        more = _further_columns(selection.folder, further) if further else {}
     rows = [
         row
         for cluster, cluster_columns in selection.clusters
-        for row in broker_rows(cluster, freshness_columns(cluster_columns), more.get(cluster.cluster.cluster_id, {}))
+        for row in broker_rows(
+            cluster, freshness_columns(cluster_columns), further, more.get(cluster.cluster.cluster_id, {})
+        )
     ]
-    shown = ("led_partitions", "hosted_partitions", "in_sync_partitions", *(_further() if selection.is_now else ()))
+    shown = ("led_partitions", "hosted_partitions", "in_sync_partitions", *further)
     fields = (
         Field("broker", text("broker"), is_number=True),
         Field("state", text("broker_state")),
@@ -286,8 +288,8 @@ def _further() -> Iterator[str]:
             yield column.name
 
 
-def _further_columns(folder: Path) -> dict[str, dict[int, Mapping[str, Any]]]:
-    table, names = open_ours(folder, BROKER_STATE_TABLE), tuple(_further())
+def _further_columns(folder: Path, names: tuple[str, ...]) -> dict[str, dict[int, Mapping[str, Any]]]:
+    table = open_ours(folder, BROKER_STATE_TABLE)
     by_cluster: dict[str, dict[int, Mapping[str, Any]]] = {}
     if table is not None:
         columns = quoted(("cluster_id", "broker", *names))

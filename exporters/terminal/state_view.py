@@ -72,19 +72,23 @@ def partition_rows(
             yield {**freshness, **partition._asdict(), **spent, "health": health(partition)}
 
 
-def broker_rows(cluster: ClusterSnapshot, freshness: Row, more: Mapping[int, Row]) -> Iterator[dict[str, Any]]:
+def broker_rows(
+    cluster: ClusterSnapshot, freshness: Row, further: tuple[str, ...], more: Mapping[int, Row]
+) -> Iterator[dict[str, Any]]:
     """Return the brokers of a cluster.
 
     Args:
         cluster: its snapshot.
         freshness: columns that every row begins with.
-        more: by broker, further columns of ``broker_state``.
+        further: further columns of ``broker_state``, which every row has.
+        more: their values by broker; None where there is none, or where the state is stale.
     """
     counts = cluster.counts
     for number in cluster.known_brokers():
         broker = cluster.brokers.get(number)
         yield {
             **freshness,
+            **dict.fromkeys(further),
             **({} if freshness["is_stale"] else more.get(number, {})),  # advice on stale state would be wrong
             **({} if broker is None else broker._asdict()),
             "broker": number,

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from streaming import settings as configuration
-from streaming.commands.doctor_checks import Finding, Status, findings, secrets
+from streaming.commands.doctor_checks import Finding, Status, findings, numbered, secrets
 from streaming.secret_values import with_secrets
 
 if TYPE_CHECKING:
@@ -60,5 +60,6 @@ def _print(checked: Iterable[Finding]) -> bool:
         counts[finding.status] += 1
         status = Text(f"{finding.status:8}", _STYLE[finding.status])
         console.print(Text.assemble(status, f"{finding.check:15}", finding.sentence))
-    console.print(f"{counts[Status.PROBLEM]} problems, {counts[Status.WARNING]} warnings, {counts[Status.OK]} ok")
+    problems, warnings = numbered(counts[Status.PROBLEM], "problem"), numbered(counts[Status.WARNING], "warning")
+    console.print(f"{problems}, {warnings}, {counts[Status.OK]} ok")
     return counts[Status.PROBLEM] > 0

@@ -49,6 +49,11 @@ class Finding:
     sentence: str
 
 
+def numbered(number: int, thing: str) -> str:
+    """Return a number of things in words."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def findings(settings: Settings) -> Iterator[Finding]:
     """Run every check; what ends one in an error is a problem of that check alone."""
     is_reached = True
@@ -174,7 +179,7 @@ def _polling(settings: Settings) -> Iterator[tuple[Status, str]]:
     if not topics:
         yield Status.WARNING, "no topic is visible: grant DESCRIBE on the topics to this user, if there are any"
         return
-    yield Status.OK, f"{len(metadata.brokers)} brokers and {len(topics)} topics are visible"
+    yield Status.OK, f"visible: {numbered(len(metadata.brokers), 'broker')} and {numbered(len(topics), 'topic')}"
     resource = ConfigResource(ResourceType.TOPIC, topics[0])
     refused = client.describe_configs([resource], request_timeout=SECONDS)[resource].exception(2 * SECONDS)
     if refused is None:

@@ -51,9 +51,11 @@ def job(
 
     Example: isrwatch job --config isrwatch.toml
 
-    One query in a job of its own: isrwatch job --query replication --listen 127.0.0.1:9310
+    One query in a job of its own: isrwatch job --query replication --listen 127.0.0.1:9311
 
-    With spark-submit: spark-submit --driver-memory 4g deploy/spark/main.py --config isrwatch.toml
+    With spark-submit, which without this configuration of its log writes some 50 lines a second: spark-submit
+    --driver-java-options -Dlog4j2.configurationFile=conf/log4j2.properties --driver-memory 4g deploy/spark/main.py
+    --config isrwatch.toml
     """
     from streaming.jobs.queries import Places
 

@@ -13,12 +13,14 @@ from rich.text import Text
 
 from streaming import settings as configuration
 from streaming.contracts.identifiers import Micros
+from streaming.contracts.maintenance import IN_ITS_TAIL
 from streaming.contracts.moments import utc_text
 from streaming.errors import ConfigurationError, TableRefused, TableUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from streaming.changes.maintenance import Lease
     from streaming.commands.maintenance_clusters import WatchedCluster
     from streaming.commands.maintenance_lease import HeldLease
     from streaming.contracts.state import BrokerState
@@ -42,6 +44,14 @@ _For = Annotated[
 _Why = Annotated[str | None, typer.Option(help="The reason, shown with the events; required for a new announcement.")]
 _Extend = Annotated[bool, typer.Option("--extend", help="Let work that is announced last longer.")]
 _End = Annotated[bool, typer.Option("--end", help="End it early.")]
+_IfSafe = Annotated[
+    bool,
+    typer.Option(
+        "--if-safe",
+        help="Announce and run nothing (exit code 1) unless each of these brokers, by itself, is known to be safe to "
+        "stop. Without it the command runs.",
+    ),
+]
 _Cluster = Annotated[str | None, typer.Option(help="Name or id of the cluster, where there are several.")]
 _Bus = Annotated[Path | None, typer.Option(help="Bus directory; default: bus.directory.")]
 _Tables = Annotated[Path | None, typer.Option(help="Directory of the Delta tables; default: tables.directory.")]
@@ -56,6 +66,7 @@ def maintenance(
     why: _Why = None,
     extend: _Extend = False,
     end: _End = False,
+    if_safe: _IfSafe = False,
     cluster: _Cluster = None,
     bus: _Bus = None,
     tables: _Tables = None,
@@ -67,7 +78,8 @@ def maintenance(
     offline partitions, unclean elections, lost records and other brokers are reported as ever. If a broker is not back
     when the time is over, its work overran, and what it explains is not planned any more.
 
-    Announce it first: what happened before is not planned. A line says why a broker is not safe to stop now.
+    Announce it first: what happened before is not planned. A line says why a broker is not safe to stop now; the
+    command runs all the same, unless --if-safe is given.
 
     Example: isrwatch maintenance --broker 3 --for 30m --why "new disk"; --broker 3 --end ends it early.
 
@@ -82,12 +94,11 @@ def maintenance(
     folder, tables = bus or Path(settings.bus.directory), tables or Path(settings.tables.directory)
     clusters = watched_clusters(folder, tables)
     if not broker:
-        if command or end or extend or lasts or why:
-            raise ConfigurationError("name the brokers with --broker, for example --broker 3")
-        _list(clusters, cluster)
+        _list(clusters, cluster, has_work=any((command, end, extend, if_safe, lasts, why)))
         return
     chosen = chosen_cluster(clusters, cluster)
     brokers = chosen_brokers(chosen, broker)
+    _check_safe(tables, brokers, is_asked=if_safe, is_new=not (end or extend))
     warnings = _warnings(tables, brokers)
     _check_clock(chosen)
     if end:
@@ -120,15 +131,14 @@ def duration(text: str, settings: Settings) -> int:
 def _announce(
     bus: Path, brokers: Sequence[BrokerState], settings: Settings, *, why: str | None, lasts: str | None, extend: bool
 ) -> None:
-    from streaming.changes.maintenance import leases_of
     from streaming.commands.maintenance_lease import Announcer, new_lease
 
     if lasts is None:
         raise ConfigurationError("say how long it may take with --for, for example --for 30m, or run a command: -- ...")
     micros = duration(lasts, settings)
     if extend:
-        leases = [(one, lease) for one in brokers for lease in leases_of(_in_maintenance(one)) if lease.is_open]
-        reason = why or next(lease.why for _, lease in leases)
+        leases = [(one, lease) for one in brokers for lease in _extended(_in_maintenance(one))]
+        reason = why or next(lease.why for _, lease in leases).removesuffix(IN_ITS_TAIL)
         announcer = Announcer(bus, reason)
         announcer.publish([(one, lease.lease) for one, lease in leases], announcer.now() + micros)
     else:
@@ -177,12 +187,38 @@ def _reason(why: str | None) -> str:
 
 
 def _refuse_overlap(brokers: Sequence[BrokerState]) -> None:
+    """Refuse a second announcement; beside one that is only in its tail another may begin."""
+    from streaming.changes.maintenance import leases_of
+
     for one in brokers:
-        if _is_held(one):
+        held = [lease for lease in leases_of(one) if _holds_on(lease)] if _is_held(one) else []
+        if held:
             raise ConfigurationError(
-                f"broker {one.broker} is in maintenance until {utc_text(one.maintenance_until or Micros(0))} "
-                f"({one.maintenance_why}): let it last longer with --extend, or end it with --end"
+                f"broker {one.broker} is in maintenance until {utc_text(max(lease.until for lease in held))} "
+                f"({'; '.join(lease.why for lease in held)}): let it last longer with --extend, or end it with --end"
             )
+
+
+def _extended(one: BrokerState) -> list[Lease]:
+    """Return the leases that are to last longer: those in their tail only if there is nothing else."""
+    from streaming.changes.maintenance import leases_of
+
+    leases = [lease for lease in leases_of(one) if lease.is_open]
+    return [lease for lease in leases if _holds_on(lease)] or leases
+
+
+def _holds_on(lease: Lease) -> bool:
+    is_over = lease.until <= time.time_ns() // 1_000  # the job closes it later
+    return lease.is_open and not is_over and not lease.why.endswith(IN_ITS_TAIL)
+
+
+def _check_safe(tables: Path, brokers: Sequence[BrokerState], *, is_asked: bool, is_new: bool) -> None:
+    from streaming.commands.maintenance_advice import refuse_unsafe
+
+    if is_asked and not is_new:
+        raise ConfigurationError("--if-safe is about work that begins: leave it out with --extend and --end")
+    if is_asked:
+        refuse_unsafe(tables, brokers, time.time_ns() // 1_000)
 
 
 def _warnings(tables: Path, brokers: Sequence[BrokerState]) -> Iterator[str]:
@@ -228,7 +264,9 @@ def _work_of(one: BrokerState) -> str | None:
     return None if one.maintenance_overran_at is None else f"overran at {utc_text(one.maintenance_overran_at)}"
 
 
-def _list(clusters: Sequence[WatchedCluster], name_or_id: str | None) -> None:
+def _list(clusters: Sequence[WatchedCluster], name_or_id: str | None, *, has_work: bool) -> None:
+    if has_work:
+        raise ConfigurationError("name the brokers with --broker, for example --broker 3")
     lines = [
         f"{cluster.name}  broker {one.broker}  {line}"
         for cluster in clusters

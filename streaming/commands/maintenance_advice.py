@@ -10,6 +10,7 @@ from streaming.contracts.state import SourceState
 from streaming.contracts.tables import BROKER_STATE_TABLE, SOURCE_PROGRESS
 from streaming.delta.queries import open_ours, select
 from streaming.delta.state_rows import states_of
+from streaming.errors import NotSafe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ def stop_warnings(tables: Path, brokers: Sequence[BrokerState], now: int) -> Ite
     """Return a sentence about each broker of one cluster that is not known to be safe to stop.
 
     A machine that shares only the bus has no tables, and says nothing. A broker that is not up is stopped already.
+    The advice is about each broker by itself, not about several that are down at the same time.
 
     Args:
         tables: directory of the Delta tables.
@@ -48,10 +50,31 @@ def stop_warnings(tables: Path, brokers: Sequence[BrokerState], now: int) -> Ite
         yield f"whether broker {', '.join(map(str, numbers))} can be stopped is unknown: the tables {age}"
         return
     for row in select(table, BROKER_STATE_TABLE).sort_by("broker").to_pylist():
-        is_meant = row["cluster_id"] == cluster_id and row["broker"] in up
-        if is_meant and not row["is_safe_to_stop"]:
+        if row["cluster_id"] != cluster_id or row["broker"] not in up:
+            continue
+        up.remove(row["broker"])
+        if not row["is_safe_to_stop"]:
             certainty = "known to be " if row["is_safe_to_stop"] is None else ""
             yield f"broker {row['broker']} is not {certainty}safe to stop now: {row['restart_reason']}"
+    yield from (f"whether broker {one} can be stopped is unknown: the tables lack it" for one in sorted(up))
+
+
+def refuse_unsafe(tables: Path, brokers: Sequence[BrokerState], now: int) -> None:
+    """Refuse work on brokers of one cluster unless the advice is fresh, and says of each that it may be stopped.
+
+    Args:
+        tables: directory of the Delta tables.
+        brokers: those that work is to be announced on.
+        now: microseconds since 1970.
+
+    Raises:
+        NotSafe: one of them may not be stopped, or it is unknown.
+        TableUnreadable: one of the tables is damaged.
+    """
+    if open_ours(tables, BROKER_STATE_TABLE) is None:
+        raise NotSafe(f"there are no tables in {tables} to say whether it is safe: nothing was announced or run")
+    if warnings := list(stop_warnings(tables, brokers, now)):
+        raise NotSafe(f"{'; '.join(warnings)}: nothing was announced or run")
 
 
 def _observed_until(tables: Path, cluster_id: ClusterId) -> int | None:

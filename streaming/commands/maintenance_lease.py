@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.bus.directory import DirectoryPublisher
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.maintenance import MaintenanceObserved
+from streaming.contracts.maintenance import IN_ITS_TAIL, MaintenanceObserved
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConfigurationError, IsrwatchError
 
@@ -50,7 +50,9 @@ class Announcer:
         """Return the time, UTC microseconds."""
         return Micros(self._begin_at + time.monotonic_ns() // 1_000 - self._begin)
 
-    def publish(self, leases: Sequence[tuple[BrokerState, str]], until: int, *, is_renewal: bool = False) -> None:
+    def publish(
+        self, leases: Sequence[tuple[BrokerState, str]], until: int, *, is_renewal: bool = False, is_tail: bool = False
+    ) -> None:
         """Write one record per broker and lease; with ``until`` not after now it ends the lease.
 
         Raises:
@@ -70,7 +72,7 @@ class Announcer:
                 lease=lease,
                 lease_until=Micros(until),
                 is_renewal=is_renewal,
-                why=self._why,
+                why=self._why + IN_ITS_TAIL * is_tail,
                 announced_by=self._by,
             )
             for broker, lease in leases
@@ -136,7 +138,7 @@ class HeldLease:
         self._done.set()
         self._renewing.join()
         until = 0 if at_once else min(self._announcer.now() + self._tail, self._latest)
-        self._publish(until)
+        self._publish(until, is_tail=not at_once)
 
     def _renew(self) -> None:
         period = self._lasts / SECOND / _RENEWALS_PER_LEASE
@@ -146,9 +148,9 @@ class HeldLease:
                 return
             self._publish(min(self._announcer.now() + self._lasts, self._latest))
 
-    def _publish(self, until: int) -> None:
+    def _publish(self, until: int, *, is_tail: bool = False) -> None:
         try:
-            self._announcer.publish(self._leases, until, is_renewal=True)
+            self._announcer.publish(self._leases, until, is_renewal=True, is_tail=is_tail)
         except IsrwatchError as error:
             self._report(f"{error}; the work goes on, but its lease lapses")
 

@@ -10,6 +10,9 @@ from streaming.contracts.observations import Observation, require
 
 # However it is configured, no lease lasts longer: it would hide what goes wrong with the broker for too long.
 LONGEST_LEASE: Final = Micros(7 * 86_400_000_000)
+# Ends the reason of a lease whose command has ended, and which holds on for a short tail. It is stored with the reason,
+# for people to read; a field of its own would be another format, for one line of text.
+IN_ITS_TAIL: Final = " (the command has ended)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -169,6 +169,38 @@ def test_a_command_runs_under_a_lease_that_is_renewed_and_ends_with_a_tail_and_p
     assert times == sorted(times)
 
 
+@pytest.mark.parametrize("is_applied", [False, True], ids=["on the bus", "in the tables"])
+def test_work_begins_beside_a_lease_whose_command_has_ended_and_is_what_is_extended_then(
+    run: Callable[..., Result], tmp_path: Path, *, is_applied: bool
+) -> None:
+    bus = tmp_path / "bus"
+    watch(bus)
+    assert run("--broker", "3", "--why", "first", "--", "true").exit_code == 0
+    tail = records(bus)[-1]
+    if is_applied:
+        apply(bus, tmp_path / "tables")
+    assert "first (the command has ended)" in run().output
+    assert run("--broker", "3", "--why", "second", "--for", "30m").exit_code == 0
+    second = records(bus)[-1]
+    assert second.lease != tail.lease
+    assert "(second): let it last longer" in sentence(run("--broker", "3", "--for", "1h", *WHY))
+    assert run("--broker", "3", "--for", "2h", "--extend").exit_code == 0
+    assert [(item.lease, item.why) for item in records(bus)[records(bus).index(second) + 1 :]] == [
+        (second.lease, "second")
+    ]
+    assert run("--broker", "3", "--end").exit_code == 0
+    assert "no planned work is announced" in run().output
+
+
+def test_a_lease_that_is_extended_in_its_tail_is_in_its_tail_no_more(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    watch(tmp_path / "bus")
+    run("--broker", "3", "--why", "first", "--", "true")
+    assert run("--broker", "3", "--for", "2h", "--extend").exit_code == 0
+    assert "(first): let it last longer" in sentence(run("--broker", "3", "--for", "1h", *WHY))
+
+
 def test_a_command_that_cannot_be_run_ends_its_lease_at_once(run: Callable[..., Result], tmp_path: Path) -> None:
     watch(tmp_path / "bus")
     result = run("--broker", "3", *WHY, "--", "no-such-command-anywhere")
@@ -305,6 +337,47 @@ def test_a_broker_that_is_not_safe_to_stop_is_warned_of_with_the_reason_and_anno
     assert "planned work until" in sentence(run("--broker", "2", "--for", "1h", "--extend"), code=0)
     marker = ("--", sys.executable, "-c", "print('the command runs')")
     assert "broker 1 is not safe to stop now" in run("--broker", "1", *WHY, *marker).output
+
+
+def test_work_that_is_to_begin_only_if_it_is_safe_is_neither_announced_nor_run_otherwise(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    bus, tables, ran = tmp_path / "bus", tmp_path / "tables", tmp_path / "ran"
+    marker = ("--", sys.executable, "-c", f"open({str(ran)!r}, 'w')")
+    story = watch(bus)
+    said = sentence(run("--broker", "1", *WHY, "--if-safe", *marker), code=1)
+    assert said.endswith(f"there are no tables in {tables} to say whether it is safe: nothing was announced or run")
+    story.config("2")
+    story.now = time.time_ns() // 1_000
+    story.partition(isr=(1, 2), leader=1, partition_epoch=1)
+    publish(bus, story)
+    apply(bus, tables)
+    for words in (marker, ("--for", "30m")):
+        said = sentence(run("--broker", "1", *WHY, "--if-safe", *words), code=1)
+        assert "broker 1 is not safe to stop now: only after broker 3" in said
+    assert (records(bus), ran.exists()) == ([], False)
+    assert "--if-safe is about work that begins" in sentence(run("--broker", "1", "--end", "--if-safe"))
+    assert "name the brokers with --broker" in sentence(run("--if-safe"))
+
+
+def test_work_that_is_to_begin_only_if_it_is_safe_begins_where_it_is(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    watch_and_apply(tmp_path / "bus", tmp_path / "tables")
+    result = run("--broker", "2", *WHY, "--if-safe", "--", sys.executable, "-c", f"open({str(ran)!r}, 'w')")
+    assert (result.exit_code, ran.exists()) == (0, True), result.output
+
+
+def test_work_that_is_to_begin_only_if_it_is_safe_does_not_begin_on_a_broker_that_the_tables_lack(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    story = watch_and_apply(tmp_path / "bus", tmp_path / "tables")
+    story.broker(broker=4)
+    publish(tmp_path / "bus", story)
+    said = sentence(run("--broker", "4", "--for", "30m", *WHY, "--if-safe"), code=1)
+    assert "whether broker 4 can be stopped is unknown: the tables lack it" in said
+    assert records(tmp_path / "bus") == []
 
 
 def test_a_broker_that_is_safe_to_stop_is_not_warned_of(run: Callable[..., Result], tmp_path: Path) -> None:

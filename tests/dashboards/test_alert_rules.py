@@ -143,6 +143,18 @@ def test_every_runbook_anchor_exists_and_every_heading_is_of_an_alert(
     assert anchors == {alert["annotations"]["runbook_url"] for alert in alerts}
 
 
+def test_the_readme_lists_the_alerts_that_announced_work_keeps_quiet(
+    alerts: list[dict[str, Any]], repository: Path
+) -> None:
+    section = (repository / "README.md").read_text().split("\n## Announce planned work\n")[1].split("\n## ")[0]
+    listed = re.search(r"are quiet:(.*?)\.", section, re.DOTALL)
+    assert listed is not None
+    quiet = {alert["alert"] for alert in alerts if "kafka_replication_broker_maintenance" in alert["expr"]}
+    assert set(re.findall(r"Kafka\w+", listed[1])) == quiet
+    others = set(re.findall(r"Kafka\w+", section)) - quiet
+    assert others <= {alert["alert"] for alert in alerts}
+
+
 def test_every_runbook_entry_answers_the_same_questions(repository: Path) -> None:
     entries = (repository / "dashboards/runbook.md").read_text().split("\n## ")[1:]
     questions = ("Severity:", "Meaning.", "Impact.", "What to look at.", "What to do.", "What is normal.")

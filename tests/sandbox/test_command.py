@@ -62,6 +62,21 @@ def test_a_person_starts_breaks_repairs_and_ends_a_cluster(tmp_path: Path) -> No
     assert "there is no sandbox in" in isrwatch(root, "status", code=2)
 
 
+def test_up_ends_when_another_terminal_takes_the_sandbox_down(tmp_path: Path) -> None:
+    root = tmp_path / "sandbox"
+    command = [sys.executable, "-m", "streaming.commands", "sandbox", "up", "--brokers", "1", "--root", str(root)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as up:
+        try:
+            assert up.stdout is not None
+            assert any("Ctrl-C stops it" in line for line in up.stdout)
+            isrwatch(root, "down")
+            assert up.wait(30) == 0
+            assert up.stdout.read() == "the sandbox was taken down\n"
+        finally:
+            up.kill()
+    assert not root.exists()
+
+
 def test_a_property_that_kafka_refuses_is_reported_with_the_end_of_the_log(tmp_path: Path) -> None:
     plan = plan_cluster(brokers=1, node_properties={1: {"num.io.threads": "none"}})
     with pytest.raises(RuntimeError, match=r"(?s)node 1 has ended, see .*num\.io\.threads"), Sandbox(plan, tmp_path):

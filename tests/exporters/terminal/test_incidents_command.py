@@ -86,6 +86,10 @@ def test_the_duration_of_an_incident_that_has_recovered_ends_there_though_it_is_
         batch.apply(changes)
 
     assert "recovered after 30.0s" in incidents(tmp_path)
+    (row,) = (json.loads(line) for line in incidents(tmp_path, "--format", "json").splitlines())
+    (line,) = (line for line in incidents(tmp_path, row["incident_id"]).splitlines() if line.startswith("closed"))
+    until = "closes when it has been quiet for job.incident_gap_seconds"
+    assert line == f"closed    not yet: recovered at {row['updated_at']}, {until}"
 
 
 def test_incidents_of_a_cluster_that_nobody_observes_any_more_are_marked(tables: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.commands import app, doctor_checks
-from streaming.commands.doctor_checks import CHECKS, Status
+from streaming.commands.doctor_checks import CHECKS, Status, numbered
 from streaming.runtime.listening import listen
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 
@@ -71,7 +71,7 @@ def test_what_can_be_polled_is_counted(mock_kafka: Callable[[int], MockKafka]) -
 
     first, *_ = CHECKS["polling"](settings_for(cluster.bootstrap_servers))
 
-    assert first == (Status.OK, "3 brokers and 1 topics are visible")
+    assert first == (Status.OK, "visible: 3 brokers and 1 topic")
 
 
 def test_a_folder_that_cannot_be_written_a_full_disk_and_a_port_in_use_are_found(
@@ -107,4 +107,8 @@ def test_the_command_prints_findings_as_json_ends_with_1_at_a_problem_and_shows_
     assert any("127.0.0.1:1/metrics of broker 1 does not respond" in row["sentence"] for row in rows)
     assert "hunter" not in run.output
     lines = CliRunner().invoke(app, ["doctor", "--config", str(config)]).output.splitlines()
-    assert lines[-1].startswith("1 problems, ")
+    assert lines[-1].startswith("1 problem, ")
+
+
+def test_one_thing_is_not_said_in_the_plural() -> None:
+    assert [numbered(number, "topic") for number in (0, 1, 2)] == ["0 topics", "1 topic", "2 topics"]
