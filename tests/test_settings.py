@@ -13,8 +13,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streaming import settings
-from streaming.errors import ConfigurationError
+from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.secret_values import with_secrets
+from streaming.sources.protocol.security import from_client
 
 REFERENCE = Path(__file__).parents[1] / "conf" / "isrwatch.toml"
 
@@ -75,13 +76,26 @@ def test_examples_change_only_what_is_empty_by_default(tmp_path: Path) -> None:
 def test_the_example_with_a_client_certificate_has_properties_of_librdkafka(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = re.findall(r'^#     ("s[a-z.]+" = .*)$', REFERENCE.read_text(), re.MULTILINE)
+    examples = REFERENCE.read_text().partition("# With a certificate of the client")[2]
+    lines = re.findall(r'^#     ("s[a-z.]+" = .*)$', examples, re.MULTILINE)
     monkeypatch.setenv("KAFKA_KEY_PASSWORD", "secret")
     loaded = settings.load(write(tmp_path, "\n".join(["[cluster.client]", *lines])))
     client = with_secrets(loaded).cluster.client
     assert (client["security.protocol"], client["ssl.key.password"]) == ("SSL", "secret")
     with pytest.raises(KafkaException, match=r"ssl\.ca\.location failed"):  # every property exists; the file does not
         AdminClient(dict(client))
+
+
+def test_the_example_with_a_token_command_is_one_that_prints_a_token(tmp_path: Path) -> None:
+    examples = REFERENCE.read_text().partition("# With tokens: ")[2].partition("# With a certificate")[0]
+    lines = re.findall(r'^#     ("[a-z.]+" = .*)$', examples, re.MULTILINE)
+    client = settings.load(write(tmp_path, "\n".join(["[cluster.client]", *lines]))).cluster.client
+    security = from_client(client)
+    assert (security.mechanism, security.tls is not None) == ("OAUTHBEARER", True)
+    with pytest.raises(
+        ConnectionRefused, match=r"token command '/opt/isrwatch/msk-token --region eu-west-1' cannot be"
+    ):
+        security.exchange().auth_bytes()
 
 
 @pytest.mark.parametrize(

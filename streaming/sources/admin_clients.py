@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from streaming.errors import ConfigurationError
 from streaming.sources.admin_refusals import error_of
+from streaming.sources.protocol.tokens import COMMAND, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -28,8 +29,13 @@ def new_client(properties: Mapping[str, Any]) -> AdminClient:
     Raises:
         ConfigurationError: librdkafka refuses a property.
     """
+    command = properties.get(COMMAND)
+    passed = {key: value for key, value in properties.items() if key != COMMAND}
+    if command is not None:  # librdkafka asks for a token when it needs one, on a thread of its own
+        tokens = tokens_of(properties, "cluster.client")
+        passed["oauth_cb"] = lambda _: tuple(tokens.current())
     try:
-        return AdminClient(dict(properties))
+        return AdminClient(passed)
     except (KafkaException, TypeError, ValueError) as failure:
         reason = error_of(failure).str() if isinstance(failure, KafkaException) else str(failure)
         raise ConfigurationError(f"[cluster.client] is refused by librdkafka: {reason}") from None

@@ -2,5 +2,6 @@
 
 - ``connection``  one blocking socket: correlation, timeouts, TLS, SASL
 - ``security``    the librdkafka properties that concern a connection
+- ``tokens``      tokens for OAUTHBEARER: of OpenID Connect, or of a command
 - ``tls``         the librdkafka properties of TLS, read for each connection
 """

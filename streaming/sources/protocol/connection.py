@@ -206,8 +206,7 @@ class Connection:
 
     def _login_failed(self, security: Security, reason: str | None) -> CannotServe:
         return CannotServe(
-            f"{self.address} refuses the login of {security.username!r}: {reason}; "
-            f"check sasl.username and sasl.password of {security.table}"
+            f"{self.address} refuses {security.login}: {reason}; check {security.keys} of {security.table}"
         )
 
 

@@ -1,6 +1,7 @@
 """Encryption and authentication of a connection, from librdkafka properties.
 
-Supported: security.protocol, sasl.mechanism(s), sasl.username, sasl.password, and what :mod:`tls` lists. Other
+Supported: security.protocol, sasl.mechanism(s), sasl.username, sasl.password, sasl.oauthbearer.* with OpenID Connect,
+a command that prints a token (:mod:`tokens`), and what :mod:`tls` lists. Other
 properties of TLS are refused; properties that do not concern a connection are ignored.
 """
 
@@ -10,29 +11,50 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.net.sasl import get_sasl_mechanism
+from kafka.net.sasl.oauth import SaslMechanismOAuth
 
 from streaming.errors import ConfigurationError
 from streaming.sources.protocol.tls import Tls, Unsupported
+from streaming.sources.protocol.tokens import Provider, Tokens, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_OAUTH: Final = "OAUTHBEARER"
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", _OAUTH)
 
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Encryption and credentials. ``mechanism`` is None without authentication; ``table`` is where they are written."""
+    """Encryption and credentials. ``mechanism`` is None without authentication; ``table`` is where they are written.
+
+    ``tokens`` are those of OAUTHBEARER, which has no user and no password.
+    """
 
     tls: Tls | None = None
     mechanism: str | None = None
     username: str = ""
     password: str = ""
     table: str = "cluster.client"
+    tokens: Tokens | None = None
+
+    @property
+    def login(self) -> str:
+        """What is refused where the login is, and what to check."""
+        if self.tokens is not None:
+            return "the token"
+        return f"the login of {self.username!r}"
+
+    @property
+    def keys(self) -> str:
+        """The properties that the login comes from."""
+        return "sasl.oauthbearer.*" if self.tokens is not None else "sasl.username and sasl.password"
 
     def exchange(self) -> Any:  # noqa: ANN401 - kafka-python's SaslMechanism ships no types
         """Start a SASL exchange: an object that turns the server's bytes into the next bytes to send."""
+        if self.tokens is not None:
+            return SaslMechanismOAuth(sasl_oauth_token_provider=Provider(self.tokens))
         return get_sasl_mechanism(self.mechanism)(
             sasl_mechanism=self.mechanism,
             sasl_plain_username=self.username,
@@ -63,6 +85,8 @@ def from_client(client: Mapping[str, str], table: str = "cluster.client") -> Sec
             f"{table} {key} is {mechanism!r}, but the metadata log can only be read with "
             f'{", ".join(_MECHANISMS)}; use one of them, or set collect.primary_source = "poll"'
         )
+    if mechanism == _OAUTH:
+        return Security(tls, mechanism, table=table, tokens=tokens_of(client, table))
     for required in ("sasl.username", "sasl.password"):
         if required not in client:
             raise ConfigurationError(f"{table} {required} is missing; {mechanism} requires it")

@@ -16,17 +16,20 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import KafkaException
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse
 
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.address import Address, parse_servers
+from streaming.sources.admin_clients import new_client
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log import quorum as quorum_module
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.protocol import connection as connection_module
 from streaming.sources.protocol.connection import CannotServe, Connection
 from streaming.sources.protocol.security import Security, from_client
+from streaming.sources.protocol.tokens import COMMAND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,6 +115,49 @@ def test_a_wrong_password_is_one_sentence_without_the_password(quorum: Any, addr
     ) as refusal:
         Connection(address, security)
     assert "hunter2" not in f"{refusal.value}{security!r}"
+
+
+class TokenServer:
+    """The server's side of OAUTHBEARER (RFC 7628): takes the token ``abc``."""
+
+    def __init__(self) -> None:
+        self.is_done = False
+
+    def answer(self, request: Any) -> Any:
+        if isinstance(request, SaslHandshakeRequest):
+            return SaslHandshakeResponse(error_code=0, mechanisms=["OAUTHBEARER"])
+        self.is_done = b"auth=Bearer abc\x01" in bytes(request.auth_bytes)
+        error = (0, None) if self.is_done else (58, "invalid_token")
+        return SaslAuthenticateResponse(
+            error_code=error[0], error_message=error[1], auth_bytes=b"", session_lifetime_ms=0
+        )
+
+
+TOKENS = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+
+
+def test_a_token_logs_in_and_a_wrong_one_is_one_sentence_without_it(quorum: Any, address: Address) -> None:
+    quorum.login = TokenServer
+
+    assert ask(Connection(address, from_client({**TOKENS, COMMAND: "echo abc"}))) == "4L6g3nShT-eMCtK--X86sw"
+    with pytest.raises(CannotServe, match=r"refuses the token: invalid_token; check sasl\.oauthbearer") as refusal:
+        Connection(address, from_client({**TOKENS, COMMAND: "printf %s%s xy z"}))
+    assert "xyz" not in str(refusal.value)
+
+
+def test_librdkafka_gets_the_tokens_of_the_same_command(quorum: Any, address: Address) -> None:
+    logins: list[TokenServer] = []
+
+    def login() -> TokenServer:
+        logins.append(TokenServer())
+        return logins[-1]
+
+    quorum.login = login
+    client = new_client({**TOKENS, COMMAND: "echo abc", "bootstrap.servers": str(address), "log_level": "0"})
+    with suppress(KafkaException):  # the node has no brokers to report
+        client.list_topics(timeout=20)
+
+    assert any(each.is_done for each in logins)
 
 
 def test_a_mechanism_that_the_server_lacks_is_answered_with_those_it_has(
@@ -218,8 +264,8 @@ def test_a_client_certificate_is_shown_to_servers_that_ask(
             "security.protocol is 'PLAIN'; use one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
         ),
         (
-            {**LOGIN, "sasl.mechanism": "OAUTHBEARER"},
-            "sasl.mechanism is 'OAUTHBEARER', but the metadata log can only be read with",
+            {**LOGIN, "sasl.mechanism": "GSSAPI"},
+            "sasl.mechanism is 'GSSAPI', but the metadata log can only be read with",
         ),
         (
             {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"},

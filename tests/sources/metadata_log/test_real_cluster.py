@@ -33,7 +33,9 @@ from streaming.sources.metadata_log.schemas import SCHEMAS
 from streaming.sources.metadata_log.source import MetadataLogSource, wall_clock
 from streaming.sources.protocol.connection import CannotServe, dialer
 from streaming.sources.protocol.security import Security, from_client
+from streaming.sources.protocol.tokens import COMMAND
 from tests.blocks import singly
+from tests.sources.test_tokens import jwt, printing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -306,3 +308,29 @@ def test_a_login_without_the_permission_is_reported_which_one_it_needs(kafka_clu
     reader.until(lambda: any("grant ClusterAction on the Cluster" in line for line in reader.lines), "a refusal")
     grant(cluster, "User:reader")
     reader.until(lambda: reader.reported, "the log")
+
+
+OAUTH_CONTROLLERS = {
+    **SECURED,
+    "listener.name.controller.sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+    "listener.name.controller.oauthbearer.sasl.jaas.config": (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        'unsecuredLoginStringClaim_sub="admin";'
+    ),
+}
+
+
+def test_the_metadata_log_is_read_with_a_token_of_a_command(kafka_cluster: MakeSandbox, follow: Any) -> None:
+    """Kafka takes a token that nobody signed where no validator is configured."""
+    cluster = kafka_cluster(brokers=1, node_properties=dict.fromkeys((1, 101), OAUTH_CONTROLLERS))
+    now = time.time()
+    token = jwt(sub="admin", iat=now, exp=now + 3_600)
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER"}
+    cluster.admin.create_topic("orders", partitions=2, replication_factor=1)
+
+    follow(cluster, client={**login, COMMAND: printing(token)}).until_topic("orders", 2)
+
+    expired = jwt(sub="admin", iat=now - 7_200, exp=now - 3_600)
+    refused = follow(cluster, client={**login, COMMAND: printing(expired)}, name="metadata_log:late")
+    refused.until(lambda: any("refuses the token: " in line for line in refused.lines), "it is refused")
+    assert not any(expired in line.replace(repr(printing(expired)), "") for line in refused.lines)
