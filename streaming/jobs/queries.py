@@ -233,7 +233,11 @@ class QueryRun:
         if self._raised is not None:
             return self._raised
         failure = self._query.exception()
-        return spark_failure(failure) if failure else IsrwatchError("it was stopped from outside")
+        if failure is None:
+            return IsrwatchError("it was stopped from outside")
+        error = spark_failure(failure)
+        error.__cause__ = failure
+        return error
 
     def new_report(self) -> StreamingQueryProgress | None:
         """Return what Spark reports of the newest batch, once; None while nothing is new, and once Spark has ended."""

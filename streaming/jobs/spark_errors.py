@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from typing import Final
 
 from streaming.delta.table_lock import is_disk_full
@@ -35,6 +36,13 @@ def sentence_of(error: BaseException) -> str:
     """
     text = str(error).strip()
     return ours["sentence"] if (ours := _our_error_in(text)) else (text.splitlines() or [type(error).__name__])[0]
+
+
+def trace_of(error: BaseException) -> str:
+    """Return where an error came from; empty for an error of ours, whose sentence says all that helps."""
+    if isinstance(error, IsrwatchError) and not isinstance(error, SparkEnded):
+        return ""
+    return "".join(traceback.format_exception(error)).strip()
 
 
 def _our_error_in(text: str) -> re.Match[str] | None:

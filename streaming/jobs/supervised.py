@@ -14,7 +14,7 @@ from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # sh
 
 from streaming.errors import ConfigurationError, NewerFormat, TableRefused
 from streaming.jobs.queries import QueryRun
-from streaming.jobs.spark_errors import SparkEnded, sentence_of
+from streaming.jobs.spark_errors import SparkEnded, sentence_of, trace_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,6 +80,7 @@ class SupervisedQuery:
         self._run: QueryRun | None = None
         self._began = self._again_at = 0.0
         self._pause = FIRST_PAUSE_SECONDS
+        self._traced = set[str]()
         self._applied_before: dict[str, LogPosition] = {}
         self._open()
 
@@ -168,6 +169,9 @@ class SupervisedQuery:
             self._report(f"the query {self.name} stopped for good: {self.last_error}")
             return
         self._report(f"the query {self.name} failed: {self.last_error}; it starts again in {self._pause:g} s")
+        if self.last_error not in self._traced and (trace := trace_of(error)):
+            self._traced.add(self.last_error)
+            self._report(f"where that came from, said once: {trace}")
         self._again_at = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
 

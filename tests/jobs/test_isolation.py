@@ -102,7 +102,7 @@ def test_each_query_takes_its_tasks_from_a_pool_of_its_name(spark: SparkSession,
 def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
     spark: SparkSession, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failures = iter(["no space left", "still no space left"])
+    failures = iter(["no space left", "no space left", "still no space left"])
 
     class Flaky:
         def __init__(self, batch: Batch) -> None:
@@ -134,11 +134,15 @@ def test_a_query_that_fails_starts_again_and_leaves_the_others_alone(
         eventually(lambda: rows(places.tables, "partition_state"))
 
     assert ended == []
-    assert (replication.restarts, offsets.restarts) == (0, 2)
-    assert told == [
+    assert (replication.restarts, offsets.restarts) == (0, 3)
+    assert [line for line in told if line.startswith("the query")] == [
         "the query offsets failed: no space left; it starts again in 0.2 s",
-        "the query offsets failed: still no space left; it starts again in 0.4 s",
+        "the query offsets failed: no space left; it starts again in 0.4 s",
+        "the query offsets failed: still no space left; it starts again in 0.8 s",
     ]
+    traces = [line for line in told if line.startswith("where that came from")]
+    assert [trace.rpartition("\n")[2] for trace in traces] == ["OSError: no space left", "OSError: still no space left"]
+    assert len(told) == 5
 
 
 def test_a_query_whose_tables_another_job_writes_stops_for_good_and_the_end_says_so(

@@ -136,9 +136,9 @@ def _token_of_provider(client: Mapping[str, str]) -> Token:
     login = b64encode(f"{quote_plus(client_id)}:{quote_plus(secret)}".encode()).decode()
     headers = {"Authorization": f"Basic {login}", "Accept": "application/json"}
     request = Request(url, urlencode(fields).encode(), headers)  # noqa: S310 - http or https, as tokens_of checks
-    authorities = client.get("https.ca.location")
+    ca_location = client.get("https.ca.location")
     try:
-        trusted = ssl.create_default_context(cafile=authorities) if url.startswith("https") else None
+        trusted = ssl.create_default_context(cafile=ca_location) if url.startswith("https") else None
         with urlopen(request, timeout=SECONDS, context=trusted) as response:  # noqa: S310 - as above
             token = _from_json(response.read(_LARGEST_BYTES).decode())
     except HTTPError as refusal:
