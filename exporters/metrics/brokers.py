@@ -48,6 +48,25 @@ def _of_broker(value: Callable[[BrokerState], Number | None]) -> Callable[[Clust
     return samples
 
 
+def _registered(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    for number, broker in sorted(cluster.brokers.items()):
+        registered = flag(cluster.is_registered(broker))
+        if registered is not None:
+            yield (cluster.name, str(number)), registered
+
+
+def _of_registered(value: Callable[[BrokerState], Number | None]) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
+    """Of a broker that is not registered any more, its last state is no state: it would be exposed for ever."""
+
+    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+        for number, broker in sorted(cluster.brokers.items()):
+            sample = value(broker) if cluster.is_registered(broker) else None
+            if sample is not None:
+                yield (cluster.name, str(number)), sample
+
+    return samples
+
+
 def _partition_count(
     counts: Callable[[PartitionCounts], Mapping[int, int]],
 ) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
@@ -99,14 +118,16 @@ BROKER_METRICS: Final = (
     ClusterMetric(
         name=f"{_PREFIX}registered",
         labels=LABELS,
-        help="1 while the broker is registered with the controller.",
-        samples=_of_broker(lambda broker: flag(broker.is_registered)),
+        help="1 while the broker is registered with the controller; absent while unknown: "
+        "of one that polls do not list and that has no replicas.",
+        samples=_registered,
     ),
     ClusterMetric(
         name=f"{_PREFIX}fenced",
         labels=LABELS,
-        help="1 while the broker is fenced: it may neither lead nor be in an ISR; absent while unknown.",
-        samples=_of_broker(lambda broker: flag(broker.is_fenced)),
+        help="1 while the broker is fenced: it may neither lead nor be in an ISR; "
+        "absent while unknown, and of one that is not registered.",
+        samples=_of_registered(lambda broker: flag(broker.is_fenced)),
     ),
     ClusterMetric(
         name=f"{_PREFIX}shutting_down",
@@ -117,8 +138,8 @@ BROKER_METRICS: Final = (
     ClusterMetric(
         name=f"{_PREFIX}online_log_dirs",
         labels=LABELS,
-        help="Log directories that the broker can use; absent while unknown.",
-        samples=_of_broker(lambda broker: None if broker.log_dirs is None else len(broker.log_dirs)),
+        help="Log directories that the broker can use; absent while unknown, and of one that is not registered.",
+        samples=_of_registered(lambda broker: None if broker.log_dirs is None else len(broker.log_dirs)),
     ),
     ClusterMetric(
         name=f"{_PREFIX}maintenance",
@@ -129,8 +150,9 @@ BROKER_METRICS: Final = (
     ClusterMetric(
         name=f"{_PREFIX}maintenance_overrun",
         labels=LABELS,
-        help="1 while the broker is not back although the time of planned work on it is over.",
-        samples=_of_broker(lambda broker: flag(broker.maintenance_overran_at is not None)),
+        help="1 while the broker is not back although the time of planned work on it is over; "
+        "absent of one that is not registered.",
+        samples=_of_registered(lambda broker: flag(broker.maintenance_overran_at is not None)),
     ),
     ClusterMetric(
         name=f"{_PREFIX}led_partitions",

@@ -47,7 +47,7 @@ def _in_state(state: str) -> Callable[[ClusterSnapshot], int | None]:
 
 
 def _fenced(cluster: ClusterSnapshot) -> int | None:
-    fenced = [broker.is_fenced for broker in cluster.brokers.values() if broker.is_registered]
+    fenced = [broker.is_fenced for broker in cluster.brokers.values() if cluster.is_registered(broker)]
     return None if None in fenced or not fenced else sum(map(bool, fenced))
 
 
@@ -115,7 +115,11 @@ CLUSTER_METRICS: Final = (
         "Partitions of diskless topics, whose ISR means nothing (KIP-1150): no count of unhealthy ones has them.",
         _in_state(health.DISKLESS),
     ),
-    _gauge("brokers", "Registered brokers.", ClusterSnapshot.registered_brokers),
+    _gauge(
+        "brokers",
+        "Registered brokers; of a polled cluster those that are listed or have replicas.",
+        ClusterSnapshot.registered_brokers,
+    ),
     _gauge("fenced_brokers", "Registered brokers that are fenced; absent while unknown.", _fenced),
     _gauge(
         "controller",

@@ -27,7 +27,7 @@ def _brokers(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
 
 def _broker_info(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
     for number, broker in sorted(cluster.brokers.items()):
-        if broker.is_registered and broker.host is not None:
+        if cluster.is_registered(broker) and broker.host is not None:
             yield (str(number), f"{broker.host}:{broker.port}"), 1
 
 

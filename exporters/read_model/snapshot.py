@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts import health
+from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
 from streaming.contracts.tally import Tally
 
@@ -260,9 +261,14 @@ class ClusterSnapshot:
         """Return how often a broker left an ISR, by cause; None while unknown."""
         return None if self.departures is None else self.departures.get(broker, {})
 
+    def is_registered(self, broker: BrokerState) -> bool | None:
+        """Return whether a broker is registered; None of one without replicas that polls list no more: is it gone?"""
+        is_unlisted = self.cluster.authority is SourceKind.POLL and broker.is_fenced
+        return None if is_unlisted and not self.counts.hosted.get(broker.broker) else broker.is_registered
+
     def registered_brokers(self) -> int | None:
         """Count the registered brokers; None while none was ever reported."""
-        return sum(broker.is_registered for broker in self.brokers.values()) if self.brokers else None
+        return sum(map(bool, map(self.is_registered, self.brokers.values()))) if self.brokers else None
 
     def known_brokers(self) -> list[int]:
         """Name every broker that registered or holds a replica."""

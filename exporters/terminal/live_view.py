@@ -153,7 +153,7 @@ def _brokers_of(cluster: ClusterSnapshot) -> Table:
     table = Table("broker", "state", "leads", "in sync", box=None, header_style="dim", pad_edge=False)
     counts = cluster.counts
     for number in cluster.known_brokers():
-        state, style = broker_state(cluster.brokers.get(number))
+        state, style = broker_state(cluster, number)
         in_sync, hosted = counts.in_sync.get(number, 0), counts.hosted.get(number, 0)
         table.add_row(
             str(number),
@@ -164,9 +164,9 @@ def _brokers_of(cluster: ClusterSnapshot) -> Table:
     return table
 
 
-def broker_state(broker: BrokerState | None) -> tuple[str, str]:
+def broker_state(cluster: ClusterSnapshot, broker: int) -> tuple[str, str]:
     """Return the state of a broker and its colour."""
-    state = _state_name(broker)
+    state = _state_name(cluster, cluster.brokers.get(broker))
     return state, broker_style(state)
 
 
@@ -175,11 +175,12 @@ def broker_style(state: str) -> str:
     return BROKER_STYLES.get(state, "dim")
 
 
-def _state_name(broker: BrokerState | None) -> str:
+def _state_name(cluster: ClusterSnapshot, broker: BrokerState | None) -> str:
     if broker is None:
         return "unknown"
-    if not broker.is_registered:
-        return "unregistered"
+    registered = cluster.is_registered(broker)
+    if not registered:
+        return "not listed" if registered is None else "unregistered"
     if broker.is_fenced:
         return "fenced"
     if broker.is_shutting_down:

@@ -92,7 +92,7 @@ def broker_rows(
             **({} if freshness["is_stale"] else more.get(number, {})),  # advice on stale state would be wrong
             **({} if broker is None else broker._asdict()),
             "broker": number,
-            "broker_state": live_view.broker_state(broker)[0],
+            "broker_state": live_view.broker_state(cluster, number)[0],
             "led_partitions": counts.led.get(number, 0),
             "hosted_partitions": counts.hosted.get(number, 0),
             "in_sync_partitions": counts.in_sync.get(number, 0),

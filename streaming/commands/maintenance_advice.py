@@ -2,34 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.changes.maintenance import is_down
+from streaming.changes.restart_safety import with_fresh_quorum
 from streaming.contracts.observations import Channel, SourceKind
-from streaming.contracts.state import SourceState
-from streaming.contracts.tables import BROKER_STATE_TABLE, SOURCE_PROGRESS
-from streaming.delta.queries import open_ours, select
+from streaming.contracts.state import BrokerState, ClusterState, SourceState
+from streaming.contracts.stop_effects import WOULD_GO_OFFLINE, WOULD_GO_UNDER_MIN_ISR, loss_by_stops
+from streaming.contracts.tables import (
+    BROKER_STATE_TABLE,
+    CLUSTER_STATE_TABLE,
+    PARTITION_STATE_TABLE,
+    SOURCE_PROGRESS,
+)
+from streaming.delta.queries import open_ours, query, quoted, select
 from streaming.delta.state_rows import states_of
 from streaming.errors import NotSafe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from collections.abc import Set as AbstractSet
     from pathlib import Path
 
-    from streaming.contracts.identifiers import ClusterId
-    from streaming.contracts.state import BrokerState
+    from streaming.contracts.identifiers import BrokerId, ClusterId
 
 _SECOND: Final = 1_000_000
 _REPLICATION: Final = f"channel = '{Channel.REPLICATION}'"
 # What was safe longer ago than this may not be any more.
 FRESH_SECONDS: Final = 60
+_LOSSES: Final = {WOULD_GO_UNDER_MIN_ISR: "refuse writes with acks=all", WOULD_GO_OFFLINE: "be offline"}
+
+
+class _Shape(NamedTuple):
+    """The columns of ``partition_state`` on which it depends what a stop costs."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    min_isr_effective: int | None
+    is_offline: bool
+    is_under_min_isr: bool | None
 
 
 def stop_warnings(tables: Path, brokers: Sequence[BrokerState], now: int) -> Iterator[str]:
-    """Return a sentence about each broker of one cluster that is not known to be safe to stop.
+    """Return a sentence about each broker of one cluster that is not known to be safe to stop, and one about all.
 
-    A machine that shares only the bus has no tables, and says nothing. A broker that is not up is stopped already.
-    The advice is about each broker by itself, not about several that are down at the same time.
+    Several that are safe one by one may not be so at once. A machine that shares only the bus has no tables, and says
+    nothing. A broker that is not up is stopped already.
 
     Args:
         tables: directory of the Delta tables.
@@ -44,6 +64,7 @@ def stop_warnings(tables: Path, brokers: Sequence[BrokerState], now: int) -> Ite
         return
     cluster_id, numbers = brokers[0].cluster_id, sorted(one.broker for one in brokers)
     up = {one.broker for one in brokers if not is_down(one)}
+    unknown = set(up)
     observed = _observed_until(tables, cluster_id)
     if observed is None or now - observed > FRESH_SECONDS * _SECOND:
         age = "have no state of its cluster" if observed is None else f"are {(now - observed) // _SECOND:,} s old"
@@ -52,11 +73,13 @@ def stop_warnings(tables: Path, brokers: Sequence[BrokerState], now: int) -> Ite
     for row in select(table, BROKER_STATE_TABLE).sort_by("broker").to_pylist():
         if row["cluster_id"] != cluster_id or row["broker"] not in up:
             continue
-        up.remove(row["broker"])
+        unknown.discard(row["broker"])
         if not row["is_safe_to_stop"]:
             certainty = "known to be " if row["is_safe_to_stop"] is None else ""
             yield f"broker {row['broker']} is not {certainty}safe to stop now: {row['restart_reason']}"
-    yield from (f"whether broker {one} can be stopped is unknown: the tables lack it" for one in sorted(up))
+    yield from (f"whether broker {one} can be stopped is unknown: the tables lack it" for one in sorted(unknown))
+    if len(up) > 1 and (lost := list(_lost_at_once(tables, cluster_id, up))):
+        yield f"brokers {', '.join(map(str, sorted(up)))} are not safe to stop at once: {', '.join(lost)}"
 
 
 def refuse_unsafe(tables: Path, brokers: Sequence[BrokerState], now: int) -> None:
@@ -75,6 +98,46 @@ def refuse_unsafe(tables: Path, brokers: Sequence[BrokerState], now: int) -> Non
         raise NotSafe(f"there are no tables in {tables} to say whether it is safe: nothing was announced or run")
     if warnings := list(stop_warnings(tables, brokers, now)):
         raise NotSafe(f"{'; '.join(warnings)}: nothing was announced or run")
+
+
+def _lost_at_once(tables: Path, cluster_id: ClusterId, brokers: AbstractSet[BrokerId]) -> Iterator[str]:
+    """Return what would be lost if some brokers, which are all up, stopped together."""
+    ours = f"cluster_id = '{cluster_id.replace(chr(39), chr(39) * 2)}'"
+    states = states_of(BrokerState, select(open_ours(tables, BROKER_STATE_TABLE), BROKER_STATE_TABLE, ours))
+    others = {one.broker for one in states if not is_down(one)} - brokers
+    lost: Counter[str | None] = Counter()
+    for shape, count in _shapes(tables, ours):
+        lost[loss_by_stops(shape, brokers, others)] += count
+    for loss, words in _LOSSES.items():
+        if lost[loss]:
+            yield f"{lost[loss]:,} {'partition' if lost[loss] == 1 else 'partitions'} would {words}"
+    clusters = states_of(ClusterState, select(open_ours(tables, CLUSTER_STATE_TABLE), CLUSTER_STATE_TABLE, ours))
+    if any(_loses_quorum(with_fresh_quorum(cluster), brokers) for cluster in clusters):
+        yield "the controller quorum would lose its majority"
+
+
+def _shapes(tables: Path, where: str) -> Iterator[tuple[_Shape, int]]:
+    """Count the partitions that are alike: there may be a million, of a few shapes."""
+    table = open_ours(tables, PARTITION_STATE_TABLE)
+    if table is None:
+        return
+    columns = quoted(_Shape._fields)
+    counted = query(
+        table,
+        f"SELECT {columns}, count(*) AS partitions FROM rows "  # noqa: S608 - our own columns
+        f"WHERE {where} AND is_deleted IS NOT TRUE AND is_diskless IS NOT TRUE GROUP BY {columns}",
+    )
+    for row in counted.to_pylist():
+        count = row.pop("partitions")
+        yield _Shape(**row), count
+
+
+def _loses_quorum(cluster: ClusterState, brokers: AbstractSet[BrokerId]) -> bool:
+    """Return whether it is known that the voters that go on are no majority; one in combined mode is a broker, too."""
+    voters, caught_up = set(cluster.quorum_voters or ()), cluster.quorum_caught_up
+    if caught_up is None or voters.isdisjoint(brokers):
+        return False
+    return len(voters & set(caught_up) - brokers) <= len(voters) // 2
 
 
 def _observed_until(tables: Path, cluster_id: ClusterId) -> int | None:

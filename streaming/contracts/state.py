@@ -156,8 +156,14 @@ class ClusterState(NamedTuple):
 
     @property
     def observed(self) -> ObservedTime:
-        """Up to when, and for how long in all not, the cluster was observed."""
-        return ObservedTime(self.authority_watermark, self.unobserved_micros)
+        """Up to when, and for how long in all not, the cluster was observed.
+
+        While a full report closes a gap, and is not done, it is unknown of which partitions that time was observed:
+        of those whose epoch is the same after as before. What was counted meanwhile might have to be taken back.
+        """
+        begin, recorded = self.sight_until, self.observed_since
+        is_recorded = begin is None or (recorded is not None and begin < recorded)
+        return ObservedTime(self.authority_watermark if is_recorded else begin, self.unobserved_micros)
 
     def has_expired(self, partition: PartitionState) -> bool:
         """Return whether a partition is a tombstone that this cluster has dropped."""

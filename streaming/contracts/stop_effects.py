@@ -76,6 +76,23 @@ def effects_of_stop(partition: Replicated) -> list[str]:
     return effects
 
 
+def loss_by_stops(partition: Replicated, brokers: Collection[int], up: Collection[int]) -> str | None:
+    """Name what a partition would lose if some brokers stopped at once: its leader, or else writes with ``acks=all``.
+
+    Args:
+        partition: its state; what it has lost already does not count.
+        brokers: those that stop.
+        up: every broker that is up before: an eligible leader replica among them can lead.
+    """
+    left, minimum = set(partition.isr).difference(brokers), partition.min_isr_effective
+    if partition.is_offline or len(left) == len(partition.isr):
+        return None
+    if not left and set(partition.elr).isdisjoint(set(up).difference(brokers)):
+        return WOULD_GO_OFFLINE
+    is_refusing = minimum is not None and len(left) < minimum and not partition.is_under_min_isr
+    return WOULD_GO_UNDER_MIN_ISR if is_refusing else None
+
+
 def _avoidance(partition: Replicated) -> str:
     """Name what averts the loss of an available partition: another replica in sync, or nothing, by configuration."""
     missing = set(partition.replicas) - set(partition.isr)

@@ -18,7 +18,7 @@ from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.commands import app
 from streaming.contracts.codec import decode
 from streaming.contracts.maintenance import MaintenanceObserved
-from streaming.contracts.observations import Channel
+from streaming.contracts.observations import Channel, ControllerObserved, SourceKind
 from streaming.contracts.state import SourceLag
 from streaming.delta.progress import ProgressTable
 from streaming.delta.queries import read_all
@@ -384,6 +384,45 @@ def test_a_broker_that_is_safe_to_stop_is_not_warned_of(run: Callable[..., Resul
     bus, tables = tmp_path / "bus", tmp_path / "tables"
     watch_and_apply(bus, tables)
     assert "planned work until" in sentence(run("--broker", "2", "--for", "30m", *WHY), code=0)
+
+
+@pytest.mark.parametrize(
+    ("min_isr", "partitions", "lost"),
+    [
+        ("2", [{}, {}], "2 partitions would refuse writes with acks=all"),
+        ("1", [{}, {"replicas": (1, 2), "isr": (1, 2)}], "1 partition would be offline"),
+        ("1", [{}], "the controller quorum would lose its majority"),
+        (
+            "2",
+            [{}, {"isr": (1, 2, 3, 4), "replicas": (1, 2, 3, 4)}],
+            "1 partition would refuse writes with acks=all, the controller quorum would lose its majority",
+        ),
+    ],
+)
+def test_brokers_that_are_safe_one_by_one_are_warned_of_where_they_are_not_so_at_once(
+    run: Callable[..., Result],
+    tmp_path: Path,
+    min_isr: str,
+    partitions: list[dict[str, Any]],
+    lost: str,
+) -> None:
+    bus, tables = tmp_path / "bus", tmp_path / "tables"
+    story = Story("metadata_log:cluster-1")
+    story.now = time.time_ns() // 1_000
+    story.config(min_isr)
+    story.snapshot(partitions, brokers=(1, 2, 3, 4))
+    publish(bus, story)
+    if "quorum" in lost:
+        voters = {"controller": 1, "controller_epoch": 1, "voters": (1, 2, 3), "caught_up": (1, 2, 3)}
+        story.source, story.authority, story.sequence = "quorum:a", SourceKind.NONE, 0
+        story.add(ControllerObserved(**story.envelope(), **voters))
+        publish(bus, story)
+    apply(bus, tables)
+    assert "planned work until" in sentence(run("--broker", "1", "--for", "30m", *WHY), code=0)
+    run("--broker", "1", "--end")
+
+    _, warning = run("--broker", "2", "--broker", "1", "--for", "30m", *WHY).output.splitlines()
+    assert warning.endswith(f"brokers 1, 2 are not safe to stop at once: {lost}")
 
 
 def test_of_old_tables_it_is_unknown_whether_a_broker_can_be_stopped(

@@ -12,6 +12,8 @@ import pytest
 
 from dashboards.alerts import AlertSettings, rule_file
 from dashboards.render import as_yaml
+from streaming.contracts.observations import SourceKind
+from tests.dashboards.exposed import Removal
 from tests.dashboards.scenes import LOG, OFFSETS, STEPS, Scene, always, from_minute, run
 
 pytestmark = pytest.mark.prometheus
@@ -57,6 +59,7 @@ def lost_broker(begin: float, until: float | None = None, *, at_min: int = 100) 
 NOTE = 'info KafkaIsrShrink{broker="3", cause="fenced"}'
 LOST = 'page KafkaBrokerLost{broker="3"}'
 DOWN = 'ticket KafkaBrokerDown{broker="3"}'
+STOPPED = 'ticket KafkaBrokerStopped{broker="3"}'
 MISSING = 'ticket KafkaUnderReplicated{broker="3"}'
 OFFLINE = "page KafkaOfflinePartitions"
 UNDER = "page KafkaUnderMinIsr"
@@ -156,22 +159,24 @@ SCENES = {
         | {broker("missing_at_min_isr_partitions"): "0x19 100x99 stale"},
         {LATE: {STALE, LOST}},
     ),
-    "a broker that polls no longer list": Scene(
-        {
-            broker("fenced"): "",
-            broker("shutting_down"): "",
-            broker("registered"): from_minute(10, 0, before=1),
-            broker("missing_from_isr_partitions"): from_minute(10, 100),
-            broker("missing_at_min_isr_partitions"): from_minute(10, 100),
-        },
-        {16: {LOST}, LATE: {LOST, DOWN, MISSING}},
+    "a broker that polls no longer list, until its replicas are moved": Scene(
+        Removal(SourceKind.POLL).not_listed(10).moved(150).series(),
+        {16: {LOST}, 140: {LOST, DOWN, MISSING}, 152: set(), LATE: set()},
     ),
     "a broker that was decommissioned": Scene(
-        {
-            broker("registered"): from_minute(10, 0, before=1),
-            broker("hosted_partitions"): from_minute(9, 0, before=100),
-        },
-        {16: set(), LATE: set()},
+        Removal().moved(5).stopped(10).unregistered(20).series(), {16: set(), 26: set(), LATE: set()}
+    ),
+    "a broker that crashed and was removed": Scene(
+        Removal().stopped(10, shuts_down=False).moved(60).unregistered(100).series(),
+        {16: {LOST}, 40: {LOST, DOWN, MISSING}, 90: {DOWN}, 101: set(), LATE: set()},
+    ),
+    "a broker that was stopped and unregistered before its replicas were moved": Scene(
+        Removal().stopped(10).unregistered(20).moved(150).series(),
+        {16: set(), 140: {MISSING, STOPPED}, 152: set(), LATE: set()},
+    ),
+    "a broker that crashed and was unregistered before its replicas were moved": Scene(
+        Removal().stopped(10, shuts_down=False).unregistered(20).moved(150).series(),
+        {16: {LOST}, 140: {LOST, DOWN, MISSING}, 152: set(), LATE: set()},
     ),
     "a controlled rolling restart": Scene(
         {
@@ -195,7 +200,7 @@ SCENES = {
             broker("missing_at_min_isr_partitions"): from_minute(10, 100),
             left("controlled_shutdown"): from_minute(10, 100),
         },
-        {20: set(), 26: {MISSING}, LATE: {MISSING, 'ticket KafkaBrokerStopped{broker="3"}'}},
+        {20: set(), 26: {MISSING}, LATE: {MISSING, STOPPED}},
     ),
     "an ISR that flaps for hours": Scene(
         {left("lag"): f"0x19 0+1x{STEPS - 20}"},

@@ -295,6 +295,45 @@ def test_fenced_brokers_are_not_counted_while_of_one_it_is_unknown(
     assert counted == [2, 1, None]
 
 
+def of_broker(shown: Samples, cluster: str, number: int) -> dict[str, float]:
+    """Give the gauges of a broker that say how it is."""
+    labels = (("broker", str(number)), ("cluster", cluster))
+    gauges = ("registered", "fenced", "shutting_down", "online_log_dirs", "maintenance", "maintenance_overrun")
+    exposed = {name: shown.get((f"kafka_replication_broker_{name}", labels)) for name in gauges}
+    return {name: value for name, value in exposed.items() if value is not None}
+
+
+def test_a_broker_that_was_unregistered_is_not_shown_as_it_was_last(
+    reader: TablesReader, fresh: int, tables: Any, rows: Any
+) -> None:
+    gone = {"is_registered": False, "is_fenced": True, "is_shutting_down": True}
+    tables.commit(rows.broker(3, **gone), rows.broker(2, is_fenced=True))
+    shown = samples(exposed(reader, fresh))
+    # That it was stopped on purpose holds until it registers again: its replicas may still be assigned to it.
+    assert of_broker(shown, "main", 3) == {"registered": 0, "shutting_down": 1, "maintenance": 0}
+    assert of_broker(shown, "main", 2)["fenced"] == 1
+    removals = [labels for name, labels in shown if name.endswith("isr_departures_total") and ("broker", "3") in labels]
+    assert len(removals) == len(ISR_REMOVAL_CAUSES)
+
+
+def test_a_broker_that_polls_list_no_more_is_missed_while_it_has_replicas(
+    reader: TablesReader, fresh: int, tables: Any, other_rows: Any
+) -> None:
+    down = {"is_fenced": True, "is_shutting_down": None, "log_dirs": None}
+    brokers = [other_rows.broker(number, **(down if number > 3 else {})) for number in (1, 4, 5)]
+    state = other_rows.state([1, 4], [1], 1, min_isr=1)
+    tables.commit(
+        other_rows.cluster_row(), *brokers, other_rows.partition("orders", 0, state), other_rows.source(fresh)
+    )
+    shown = samples(exposed(reader, fresh))
+    counts = [shown[f"kafka_replication_cluster_{name}brokers", (("cluster", "other"),)] for name in ("", "fenced_")]
+    assert counts == [2, 1]
+    assert of_broker(shown, "other", 4) == {"registered": 1, "fenced": 1, "maintenance": 0, "maintenance_overrun": 0}
+    assert of_broker(shown, "other", 5) == {"maintenance": 0}
+    alone = samples(exposed(reader, fresh, ScrapeRequest("other")))
+    assert {dict(labels)["id"] for name, labels in alone if name == "kafka_broker_info"} == {"1", "4"}
+
+
 def test_a_metric_without_our_prefix_is_one_of_kafka_exporter() -> None:
     assert {metric.name for metric in CATALOGUE if metric.is_drop_in} == {
         "kafka_broker_info",

@@ -93,6 +93,18 @@ def test_seconds_of_all_partitions_never_go_back(told: Any, tables: Any, rows: A
     assert values == [5, 5, 5, 5, 6.5]
 
 
+def test_seconds_that_a_full_report_may_take_back_are_not_taken_over(told: Any, tables: Any, rows: Any) -> None:
+    moment = rows.start + 31 * SECOND
+    cluster = {**rows.owner, **rows.cluster_row()["cluster_after"]}
+    values = []
+    for seconds, gap_began in ((5.0, None), (1005.0, rows.start), (6.0, None)):
+        version = tables.commit(rows.source(moment - SECOND))
+        row = {**cluster, "offline_seconds": seconds, "sight_until": gap_began}
+        tables.put(CLUSTER_STATE_TABLE.name, row, as_of=version)
+        values.append(told(moment)[OFFLINE_SECONDS][""])
+    assert values == [5, 5, 6]
+
+
 def test_what_the_job_has_not_added_up_yet_is_absent(tables: Any, rows: Any) -> None:
     tables.commit(rows.cluster_row(), rows.broker(1), rows.source(rows.start))
     snapshot = TablesReader(tables.directory).refresh()

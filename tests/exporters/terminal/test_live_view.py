@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from exporters.read_model.snapshot import (
     ReplicationSnapshot,
 )
 from exporters.terminal import live_view
+from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState
 
 NOW = 1_700_000_000_000_000
@@ -128,6 +130,18 @@ def test_the_view_shows_the_state_of_partitions_and_brokers() -> None:
         ["3", "shutting", "down", "400", "1,200", "of", "1,200"],
         ["4", "unregistered", "0", "0", "of", "0"],
     ]
+
+
+def test_a_polled_broker_is_fenced_while_it_has_replicas_and_then_no_more_than_not_listed() -> None:
+    states = []
+    for hosted in (1200, 0):
+        polled = replace(
+            cluster(),
+            cluster=ClusterState("c", "kafka", authority=SourceKind.POLL),
+            counts=PartitionCounts(hosted={1: 1200, 2: hosted}),
+        )
+        states.append([live_view.broker_state(polled, broker)[0] for broker in (1, 2)])
+    assert states == [["active", "fenced"], ["active", "not listed"]]
 
 
 def test_the_newest_event_stands_first_and_old_ones_give_way() -> None:
