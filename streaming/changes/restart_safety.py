@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streaming.changes.maintenance import leases_of
 from streaming.changes.restart_reasons import Obstacles, reason
 from streaming.contracts import stop_effects
 
@@ -57,7 +58,8 @@ def restart_advice(
     cluster = with_running_voters(with_fresh_quorum(cluster), brokers)
     stops = {broker.broker: _stop_of(broker, names.get(broker.broker, {})) for broker in brokers}
     up = frozenset(stop.broker.broker for stop in stops.values() if stop.is_up)
-    order = _order(stops, cluster, up)
+    others = {number: _announced_beside(number, stops, up) for number in stops}
+    order = _order(stops, cluster, frozenset(number for number in up if not others[number]))
     advice = {
         number: RestartAdvice(
             would_go_offline=stop.goes_offline(up),
@@ -70,29 +72,35 @@ def restart_advice(
         )
         for number, stop in stops.items()
     }
-    return _beside_planned_work(advice, stops)
+    alone = _order(stops, cluster, up)
+    return {
+        number: _beside_planned_work(each, others[number], has_place=number in alone) for number, each in advice.items()
+    }
 
 
-def _beside_planned_work(
-    advice: dict[BrokerId, RestartAdvice], stops: dict[BrokerId, _Stop]
-) -> dict[BrokerId, RestartAdvice]:
-    """Withhold the advice to stop a broker while planned work may take another one, which is up, down at any moment.
+def _announced_beside(number: BrokerId, stops: dict[BrokerId, _Stop], up: AbstractSet[BrokerId]) -> list[BrokerId]:
+    """Return the brokers that are up and that planned work may take down at any moment, beside one broker.
 
-    Once that one is down, the counts are without it.
+    Not those of its own announcement: who announced it takes them down one after the other, and asks in which order.
+    Once one is down, the counts are without it.
     """
-    announced = {number for number, stop in stops.items() if stop.is_up and stop.broker.maintenance_until is not None}
-    result: dict[BrokerId, RestartAdvice] = {}
-    for number, each in advice.items():
-        others = sorted(announced - {number})
-        place = None if each.restart_order is None else 1 if announced else each.restart_order
-        result[number] = each._replace(restart_order=None if others else place)
-        if others and (each.is_safe_to_stop or each.restart_order):
-            names = ("broker " if len(others) == 1 else "brokers ") + ", ".join(map(str, others))
-            result[number] = result[number]._replace(
-                is_safe_to_stop=None if each.is_safe_to_stop is None else False,
-                restart_reason=f"planned work on {names} is announced, which may go down: wait until it is over",
-            )
-    return result
+    own = _leases_of(stops[number])
+    return sorted(other for other in up if other != number and _leases_of(stops[other]) - own)
+
+
+def _leases_of(stop: _Stop) -> frozenset[str]:
+    return frozenset(lease.lease for lease in leases_of(stop.broker) if lease.is_open)
+
+
+def _beside_planned_work(each: RestartAdvice, others: list[BrokerId], *, has_place: bool) -> RestartAdvice:
+    """Withhold the advice to stop a broker beside announced work on others."""
+    if not others or not (each.is_safe_to_stop or has_place):
+        return each
+    names = ("broker " if len(others) == 1 else "brokers ") + ", ".join(map(str, others))
+    return each._replace(
+        is_safe_to_stop=None if each.is_safe_to_stop is None else False,
+        restart_reason=f"planned work on {names} is announced, which may go down: wait until it is over",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +176,8 @@ def _stop_of(broker: BrokerState, names: dict[str, int]) -> _Stop:
     return _Stop(broker, names, tuple((needs, number) for needs, number in conditions if needs is not None))
 
 
-def _order(stops: dict[BrokerId, _Stop], cluster: ClusterState, up: AbstractSet[int]) -> dict[BrokerId, int]:
-    """Return the place of each broker that can be restarted.
+def _order(stops: dict[BrokerId, _Stop], cluster: ClusterState, among: AbstractSet[int]) -> dict[BrokerId, int]:
+    """Return the place of each broker, among some that are up, that can be restarted.
 
     A restarted broker has caught up, which only adds to ISRs: it takes no other broker's place away. So taking any
     broker that is free now ends with as many as any order can have.
@@ -181,7 +189,7 @@ def _order(stops: dict[BrokerId, _Stop], cluster: ClusterState, up: AbstractSet[
     def rank(stop: _Stop) -> tuple[bool, int, int]:
         return stop.broker.broker == cluster.controller, stop.names.get("led_partitions", 0), stop.broker.broker
 
-    waiting = sorted((stop for number, stop in stops.items() if number in up), key=rank)
+    waiting = sorted((stop for number, stop in stops.items() if number in among), key=rank)
     while free := next((stop for stop in waiting if stop.is_free(cluster, order.keys())), None):
         waiting.remove(free)
         order[free.broker.broker] = len(order) + 1

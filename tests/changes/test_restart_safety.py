@@ -266,6 +266,40 @@ def test_a_broker_with_a_partition_of_unknown_minimum_is_neither_safe_nor_unsafe
     assert reasons[3].startswith("every partition")
 
 
+def announced(story: Story, lease: str, *brokers: int) -> list[Observation]:
+    envelope = {**story.envelope(), "source": f"maintenance:{lease}", "authority": SourceKind.NONE, "sequence": 0}
+    until = Micros(story.now + 3_600_000_000)
+    return [
+        MaintenanceObserved(**envelope, lease=lease, broker=number, lease_until=until, why="upgrade")
+        for number in brokers
+    ]
+
+
+def test_one_announcement_of_several_brokers_does_not_block_its_own_order(story: Story) -> None:
+    """Who announced them takes them down one after the other, and asks in which order."""
+    story.config("2")
+    story.snapshot([{}, {"leader": 2}, {"leader": 3}])
+    rolling = [*story.seen, *announced(story, "a", 1, 2, 3)]
+    assert advice(rolling) == ({1: True, 2: True, 3: True}, [1, 2, 3])
+
+    each = advised([*story.seen, *announced(story, "a", 1, 2)])
+    assert {number: one.restart_order for number, one in each.items()} == {1: 1, 2: 2, 3: None}
+    assert each[3].restart_reason.startswith("planned work on brokers 1, 2 is announced")
+
+    each = advised([*rolling, *announced(story, "b", 2)])
+    assert {number: one.is_safe_to_stop for number, one in each.items()} == {1: False, 2: True, 3: False}
+    assert {number: one.restart_order for number, one in each.items()} == {1: None, 2: 1, 3: None}
+
+
+def test_the_order_beside_announced_work_waits_for_no_broker_that_has_no_place_in_it(story: Story) -> None:
+    """Broker 1 may stop once 3 has caught up, which nobody restarts while work on 1 is announced."""
+    story.config("2")
+    story.snapshot([{"isr": (1, 2)}])
+    assert [each.restart_order for each in advised(story.seen).values()] == [3, 2, 1]
+    each = advised([*story.seen, *announced(story, "a", 1)])
+    assert [one.restart_order for one in each.values()] == [None, None, None]
+
+
 def test_a_broker_that_is_on_its_way_down_has_no_place_in_the_order(story: Story) -> None:
     story.config("1")
     story.snapshot()
