@@ -48,8 +48,8 @@ _IfSafe = Annotated[
     bool,
     typer.Option(
         "--if-safe",
-        help="Announce and run nothing (exit code 1) unless each of these brokers, by itself, is known to be safe to "
-        "stop. Without it the command runs.",
+        help="Announce and run nothing (exit code 1) unless these brokers, each and all at once, are known to be safe "
+        "to stop. Without it the command runs.",
     ),
 ]
 _Cluster = Annotated[str | None, typer.Option(help="Name or id of the cluster, where there are several.")]
