@@ -180,6 +180,7 @@ def _mark_removals(
         if isinstance(record, BrokerRegistrationChange) and record.fenced > 0:
             run = _run_before(changes, index, record.broker, ChangeInContext.drops_from_isr)
             _set_removal(run, _fencing(run, record.broker))
+            _doubt_begin(run, record.broker)
         elif isinstance(record, BrokerRegistrationChange) and record.log_dirs is not None:
             run = _run_before(changes, index, record.broker, ChangeInContext.drops_from_isr)
             _set_removal(run, proven(Cause.DIR_FAILURE))
@@ -206,6 +207,31 @@ def _run_before(
 def _set_removal(run: Iterable[ChangeInContext], why: Explanation) -> None:
     for change in run:
         change.removal = why
+
+
+def _doubt_begin(run: Sequence[ChangeInContext], broker: BrokerId) -> None:
+    """Doubt that the begin of a run belongs to a broker's fencing: what leaders removed for lag directly before may."""
+    in_order = run[::-1]
+    for change in in_order[: _first_of_controller(in_order, broker)]:
+        if change.removal == proven(Cause.FENCED):
+            change.removal = ambiguous(Cause.FENCED, Cause.LAG)
+
+
+def _first_of_controller(run: Sequence[ChangeInContext], broker: BrokerId) -> int:
+    """Return the place from which on a run is certainly the controller's own removal of a broker.
+
+    A leader keeps its leadership when it removes a follower, and has one AlterPartition under way at a time, whose
+    changes are adjacent. So what is of another leader in between, and what takes the leadership away, is not its own.
+    """
+    ended, last = set[BrokerId](), NO_LEADER
+    for place, change in enumerate(run):
+        leader = change.before.leader
+        if leader == broker or change.leader_moved or leader in ended:
+            return place
+        if leader != last:
+            ended.add(last)
+            last = leader
+    return len(run)
 
 
 def _fencing(run: Sequence[ChangeInContext], broker: BrokerId) -> Explanation:

@@ -15,7 +15,7 @@ from kafka.net.sasl.oauth import SaslMechanismOAuth
 
 from streaming.errors import ConfigurationError
 from streaming.sources.protocol.tls import Tls, Unsupported
-from streaming.sources.protocol.tokens import Provider, Tokens, tokens_of
+from streaming.sources.protocol.tokens import COMMAND, Provider, Tokens, are_known, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,6 +84,12 @@ def from_client(client: Mapping[str, str], table: str = "cluster.client") -> Sec
         raise Unsupported(
             f"{table} {key} is {mechanism!r}, but the metadata log can only be read with "
             f'{", ".join(_MECHANISMS)}; use one of them, or set collect.primary_source = "poll"'
+        )
+    if mechanism == _OAUTH and not are_known(client):
+        raise Unsupported(
+            f"{table} {key} is {mechanism!r}, but the metadata log can only be read with tokens of OpenID Connect "
+            f'("sasl.oauthbearer.method" = "oidc") or of a command ("{COMMAND}"); use one of them, or set '
+            'collect.primary_source = "poll"'
         )
     if mechanism == _OAUTH:
         return Security(tls, mechanism, table=table, tokens=tokens_of(client, table))

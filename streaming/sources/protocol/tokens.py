@@ -86,19 +86,19 @@ class Provider(AbstractTokenProvider):  # type: ignore[misc] # kafka-python ship
         return dict(self._tokens.extensions)
 
 
+def are_known(client: Mapping[str, str]) -> bool:
+    """Return whether a client's properties say where tokens come from, or which command prints one."""
+    return COMMAND in client or client.get("sasl.oauthbearer.method", "").lower() == "oidc"
+
+
 def tokens_of(client: Mapping[str, str], table: str) -> Tokens:
     """Return the tokens of a client's properties.
 
     Raises:
-        ConfigurationError: they say neither where tokens come from nor which command prints one.
+        ConfigurationError: one is missing, or cannot be used.
     """
     if COMMAND in client:
         return Tokens(lambda: token_of_command(client[COMMAND]), _extensions(client, table))
-    if client.get("sasl.oauthbearer.method", "").lower() != "oidc":
-        raise ConfigurationError(
-            f'{table}: OAUTHBEARER needs "sasl.oauthbearer.method" = "oidc" with {", ".join(_OIDC)}, or "{COMMAND}", a '
-            "command that prints a token"
-        )
     if missing := [key for key in _OIDC if key not in client]:
         raise ConfigurationError(f"{table} {missing[0]} is missing; sasl.oauthbearer.method oidc requires it")
     if not client[_OIDC[-1]].startswith(("http://", "https://")):
