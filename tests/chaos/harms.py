@@ -211,7 +211,7 @@ def jump_job_clock(stage: ChaosStage) -> None:
 
 def jump_collector_clock(stage: ChaosStage) -> None:
     """The clock of the collector's machine is ahead for a while."""
-    stage.collector_ahead = stage.dice.choice([30, 3_000, 200_000]) * 1_000_000
+    stage.collector_ahead, stage.has_jumped = stage.dice.choice([30, 3_000, 200_000]) * 1_000_000, True
     stage.publish_pieces(3)
     stage.collector_ahead = 0
 

@@ -57,6 +57,7 @@ class ChaosStage:
         self.published = 0
         self.lost_bus = False  # what was refused of a lost bus is not on the one that is left
         self.collector_ahead = 0  # microseconds, of the collector's clock
+        self.has_jumped = False
         self._starts = list(schedule.starts)
         self._disks: list[Path] = []
         self.publisher = self.open_bus()
