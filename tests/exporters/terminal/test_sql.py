@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections import Counter
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,11 +69,10 @@ def answer(duck: Any, name: str) -> list[dict[str, Any]]:
 
 def test_who_left_and_why_agrees_with_the_events(duck: Any, tables: Path) -> None:
     rows = list(history(tables, EventFilter(events=("isr_shrink",))))
-    departures = {
-        (row["cluster_id"], row["broker"], row["cause"]): row["isr_removals"] for row in answer(duck, "who_left_isrs")
-    }
-    left = [(row["cluster_id"], broker, row["cause"]) for row in rows for broker in row["left_isr"]]
-    assert departures == {key: left.count(key) for key in left}
+    key = ("cluster_id", "broker", "cause", "evidence")
+    departures = {tuple(row[name] for name in key): row["isr_removals"] for row in answer(duck, "who_left_isrs")}
+    left = [(row["cluster_id"], broker, row["cause"], row["evidence"]) for row in rows for broker in row["left_isr"]]
+    assert departures == Counter(left)
 
 
 def test_time_under_min_isr_agrees_with_the_state(duck: Any, tables: Path) -> None:
