@@ -86,6 +86,8 @@ def parse(data: bytes, position: int, *, closed: bool) -> tuple[list[BusFrame | 
             if not closed:
                 break
             following = len(data)
+        elif reason == _INCOMPLETE:
+            reason = _MISMATCH  # it would reach beyond the next frame; whether beyond this buffer, too, says nothing
         items.append(Damaged(position + at, data[at:following], reason, position + following))
         at = following
     return items, at

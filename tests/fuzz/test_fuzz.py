@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from tests.fuzz.__main__ import INSIDE, TARGETS, failure_of, tried
-from tests.fuzz.targets import Target
+from tests.fuzz.targets import QUARANTINED, Frames, Target
+from tests.fuzz.targets_of_kafka import Records
 
 CASES = 1_500
 
@@ -21,6 +22,18 @@ def test_damaged_input_is_refused_in_quarantine_or_a_value_of_which_everything_h
 
     assert not failure
     assert INSIDE - 0.1 < counts["inside"] / CASES < INSIDE + 0.1
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed", "number"),
+    [(Frames, 9381, 107_419), (Records, 9381, 45_270)],
+    ids=["a length beyond the next frame", "replicas that name a broker twice"],
+)
+def test_what_was_believed_once_is_refused_since(kind: type[Target], seed: int, number: int) -> None:
+    counts: Counter[str] = Counter()
+
+    assert not failure_of(kind(), seed, number, counts)
+    assert counts[QUARANTINED] == 1
 
 
 class Trusting:

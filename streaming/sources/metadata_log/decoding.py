@@ -15,6 +15,7 @@ from streaming.sources.metadata_log.primitives import INT8, INT16, INT32, INT64,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from streaming.contracts.identifiers import BrokerId
     from streaming.sources.metadata_log.schemas import FieldType
 
 _FRAME_VERSION: Final = 1
@@ -147,7 +148,7 @@ def _partition(values: dict[str, Any]) -> records.MetadataRecord:
     return records.Partition(
         topic_id=values["topic_id"],
         partition=values["partition_id"],
-        replicas=values["replicas"] or (),
+        replicas=_assigned(values["replicas"] or ()),
         isr=values["isr"] or (),
         removing_replicas=values["removing_replicas"] or (),
         adding_replicas=values["adding_replicas"] or (),
@@ -166,13 +167,19 @@ def _partition_change(values: dict[str, Any]) -> records.MetadataRecord:
         partition=values["partition_id"],
         isr=values.get("isr"),
         leader=_unless(_UNCHANGED_LEADER, values.get("leader")),
-        replicas=values.get("replicas"),
+        replicas=_assigned(values["replicas"]) if values.get("replicas") is not None else None,
         removing_replicas=values.get("removing_replicas"),
         adding_replicas=values.get("adding_replicas"),
         leader_recovery_state=_unless(_UNCHANGED_STATE, values.get("leader_recovery_state")),
         elr=values.get("eligible_leader_replicas"),
         last_known_elr=values.get("last_known_elr"),
     )
+
+
+def _assigned(replicas: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+    if not replicas or len(set(replicas)) < len(replicas):
+        raise Quarantined("replicas are empty, or name a broker twice")
+    return replicas
 
 
 def _unless(unchanged: int, value: Any) -> Any:  # noqa: ANN401 - an id or a state
