@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from streaming.changes.configured_times import ConfiguredTimes
 from streaming.changes.incident_signals import BASELINE
 from streaming.changes.maintenance import Lease, decode_leases
-from streaming.changes.primary_source import may_be_primary
+from streaming.changes.primary_source import SILENCE, may_be_primary
 from streaming.contracts.events import Subject
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.observations import SourceKind
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streaming.changes.incident_signals import ChangeRow
-
-
-LONGEST_POLL: Final = 60_000_000
-"""Microseconds; what was not observed for longer is a gap (``sources.admin``)."""
 
 
 @dataclass(slots=True)
@@ -119,7 +115,7 @@ class ClusterContext:
                 must have begun by then, but for the time that lies between two polls.
             moment: end of the window.
         """
-        latest = min(since, self.blind_since or since) + LONGEST_POLL
+        latest = min(since, self.blind_since or since) + SILENCE
         return all(
             any(lease.holds(moment) and lease.since <= latest for lease in self.leases.get(broker, ()))
             for broker in brokers

@@ -214,12 +214,12 @@ def _broker_metrics(settings: Settings, cluster_id: ClusterId | None) -> list[So
 def _cluster_id(settings: Settings) -> ClusterId:
     """Read the cluster id with librdkafka, which supports every configured login."""
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
 
     from streaming.contracts.identifiers import ClusterId
+    from streaming.sources.admin_clients import new_client
 
     servers = settings.cluster.bootstrap_servers
-    client = AdminClient({**settings.cluster.client, "bootstrap.servers": servers, "log_level": "2"})
+    client = new_client({**settings.cluster.client, "bootstrap.servers": servers, "log_level": "2"})
     try:
         cluster_id = client.list_topics(timeout=CONNECT_SECONDS).cluster_id
     except KafkaException as failure:

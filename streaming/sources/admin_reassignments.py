@@ -15,7 +15,7 @@ from kafka.protocol.admin import ListPartitionReassignmentsRequest, ListPartitio
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.admin_view import Reassignment
-from streaming.sources.protocol.connection import CannotServe, dialer
+from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe, dialer
 from streaming.sources.protocol.security import from_client
 from streaming.sources.timer import monotonic
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _NEWEST: Final = 0
 _AWAITED_FOR: Final = Micros(1_000_000)  # then a view does without: a hung broker delays one view, not every one
-_CLUSTER_AUTHORIZATION_FAILED: Final = 31
 
 
 class ReassignmentsRound:
@@ -49,6 +48,7 @@ class ReassignmentsRound:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"{name} reassignments")
         self._response: Future[Reassignments] | None = None
         self._asked_at = Micros(0)
+        self._is_late = False
         self._last: Reassignments | None = None
 
     def ask(self, servers: Sequence[Address]) -> None:
@@ -57,6 +57,7 @@ class ReassignmentsRound:
         Args:
             servers: the brokers of the cluster.
         """
+        self._is_late = self._response is not None
         if self._response is None and servers:
             self._servers = list(servers)
             self._asked_at = monotonic()
@@ -78,6 +79,9 @@ class ReassignmentsRound:
             self._last = None
             return None
         self._response = None
+        if self._is_late:  # it was asked for before the view was read
+            self._last = None
+            return None
         failure = response.exception()
         if failure is None:
             self._last = response.result()
@@ -122,7 +126,7 @@ def listed(connection: Connection, seconds: float) -> Reassignments:
         raise CannotServe(f"{connection.address} does not list reassignments (requires Kafka 2.4 or newer)")
     request: Any = ListPartitionReassignmentsRequest(version=version, timeout_ms=int(seconds * 1000), topics=None)
     error, reassignments = connection.call(request, ListPartitionReassignmentsResponse, _read)
-    if error == _CLUSTER_AUTHORIZATION_FAILED:
+    if error == CLUSTER_AUTHORIZATION_FAILED:
         raise CannotServe(
             "Kafka denies ListPartitionReassignments, and partitions that are being moved look under-replicated: grant "
             "DESCRIBE on the cluster to the user of isrwatch"

@@ -30,31 +30,28 @@ def incidents(story: Story) -> list[dict[str, Any]]:
     return sorted((row for row in table if row["merged_into"] is None), key=lambda row: str(row["incident_class"]))
 
 
-def told(story: Story) -> list[tuple[str, str, bool]]:
+def reported(story: Story) -> list[tuple[str, str, bool]]:
     return [(row["incident_class"], row["severity"], row["closed_at"] is None) for row in incidents(story)]
 
 
 def beside(story: Story, **fields: Any) -> dict[str, Any]:
     """An envelope of a source that orders nothing, at the time of the story."""
+    envelope = story.envelope()
     story.sequence -= 1
-    return {**story.envelope(), "authority": SourceKind.NONE, "sequence": 0, **fields}
+    return {**envelope, "authority": SourceKind.NONE, "sequence": 0, **fields}
 
 
 def lease(story: Story, broker: int) -> None:
-    story.sequence += 1
     envelope = beside(story, source="maintenance:host")
     until = story.now + 3_600 * SECOND
     story.add(
         MaintenanceObserved(**envelope, lease=f"l{broker}", broker=BrokerId(broker), lease_until=until, why="disk")
     )
-    story.sequence -= 1
 
 
 def voters(story: Story, caught_up: tuple[int, ...]) -> None:
-    story.sequence += 1
     envelope = beside(story, source="quorum:a")
     story.add(ControllerObserved(**envelope, controller=1, controller_epoch=1, voters=(1, 2, 3), caught_up=caught_up))
-    story.sequence -= 1
 
 
 def test_a_higher_replication_factor_that_refuses_writes_until_it_is_reached_is_no_benign_move() -> None:
@@ -64,13 +61,13 @@ def test_a_higher_replication_factor_that_refuses_writes_until_it_is_reached_is_
     more = {"replicas": (1, 2, 3), "adding_replicas": (2, 3)}
     story.later(5).partition(**more, isr=(1,), partition_epoch=1, **MOVE)
     story.later(600).heartbeat()
-    assert told(story) == [("unsafe_reassignment", "critical", True)]
+    assert reported(story) == [("unsafe_reassignment", "critical", True)]
     assert incidents(story)[0]["consequence"] == "acks=all writers of topic orders fail"
 
     story.later(5).partition(**more, isr=(1, 2), partition_epoch=2, cause="expand", evidence="proven")
     story.later(5).partition(replicas=(1, 2, 3), isr=(1, 2, 3), partition_epoch=3, **MOVE)
     story.later(600).heartbeat()
-    assert told(story) == [("unsafe_reassignment", "critical", False)]
+    assert reported(story) == [("unsafe_reassignment", "critical", False)]
     assert incidents(story)[0]["under_min_isr_seconds"] == 605.0
 
 
@@ -88,7 +85,7 @@ def test_replicas_that_are_added_do_not_hide_that_a_broker_is_lost(minimum: str,
     story.partition(replicas=(2, 4), isr=(4,), leader=4, leader_epoch=1, partition_epoch=4, **MOVE)
     story.later(600).heartbeat()
 
-    assert told(story) == [("broker_loss", severity, True), ("reassignment", "info", False)]
+    assert reported(story) == [("broker_loss", severity, True), ("reassignment", "info", False)]
 
 
 @pytest.mark.parametrize("is_announced", [True, False])
@@ -104,7 +101,7 @@ def test_an_unclean_election_that_nobody_observed_is_one(*, is_announced: bool) 
     story.later(600).snapshot([{**two, **elected}], reason=LOST)
     story.later(30).heartbeat()
 
-    assert told(story) == [("unclean_election", "critical", True)]
+    assert reported(story) == [("unclean_election", "critical", True)]
 
 
 def test_work_on_one_broker_does_not_explain_what_a_leader_that_stalls_does_to_another() -> None:
@@ -137,7 +134,7 @@ def test_a_broker_that_runs_and_lags_until_writes_are_refused_was_not_stopped() 
     )
     story.later(30).heartbeat()
 
-    assert told(story) == [("slow_follower", "critical", True)]
+    assert reported(story) == [("slow_follower", "critical", True)]
 
 
 def test_an_announcement_does_not_reach_back_into_a_time_that_nobody_observed() -> None:
@@ -152,7 +149,7 @@ def test_an_announcement_does_not_reach_back_into_a_time_that_nobody_observed() 
     story.broker(1, fenced=True)
     story.later(200).heartbeat()
 
-    assert "info" not in {severity for _, severity, _ in told(story)}
+    assert "info" not in {severity for _, severity, _ in reported(story)}
 
 
 def test_an_incident_counts_no_time_that_nobody_observed_when_only_its_brokers_change() -> None:

@@ -128,6 +128,24 @@ def test_while_nobody_lists_them_it_is_unknown_and_the_next_broker_is_asked() ->
     assert asking.refusal is None
 
 
+def test_an_answer_to_an_earlier_view_says_nothing_of_a_later_one() -> None:
+    kafka, answers = Kafka(), threading.Event()
+
+    def dial(address: Address, *, response_seconds: float) -> Any:
+        answers.wait(60)
+        return kafka(address, response_seconds=response_seconds)
+
+    asking = ReassignmentsRound(dial, name="t", seconds=30)
+    asking.ask(SERVERS)
+    assert asking.take() is None
+    asking.ask(SERVERS)
+    answers.set()
+    wait(asking.pending())
+
+    assert [asking.take(), taken(asking)] == [None, {}]
+    asking.close()
+
+
 def test_a_broker_that_hangs_delays_one_view_for_a_second_and_no_other() -> None:
     kafka, answers = Kafka(), threading.Event()
     asking = ReassignmentsRound(lambda *_, **__: answers.wait(60) and kafka, name="t", seconds=30)  # type: ignore[arg-type,return-value]

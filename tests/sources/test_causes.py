@@ -349,10 +349,10 @@ def test_two_fencings_in_one_batch_keep_apart() -> None:
         change(1, isr=(1,), leader=1),
         registration(3, fenced=1),
     )
-    told = causes(batch, given=two)
+    found = causes(batch, given=two)
     # Leader 1 may have removed broker 3 from its own partition for lag directly before; it cannot take leaderships.
     doubtful = ambiguous(Cause.FENCED, Cause.LAG)
-    assert told == [*proven(Cause.FENCED, Cause.FENCED), doubtful, *proven(Cause.FENCED)]
+    assert found == [*proven(Cause.FENCED, Cause.FENCED), doubtful, *proven(Cause.FENCED)]
 
 
 @pytest.mark.parametrize(
@@ -375,10 +375,10 @@ def test_what_stands_before_a_fencing_may_be_lag_until_only_the_controller_can_h
     ]
     batch = (*changes, change(9, isr=(1, 2), leader=1), registration(3, fenced=1))
 
-    told = causes(batch, given=(*given, partition(9, leader=3)))
+    found = causes(batch, given=(*given, partition(9, leader=3)))
 
     doubt = ambiguous(Cause.FENCED, Cause.LAG)
-    assert told == [doubt] * doubtful + proven(*[Cause.FENCED] * (4 - doubtful))
+    assert found == [doubt] * doubtful + proven(*[Cause.FENCED] * (4 - doubtful))
 
 
 def test_a_preferred_election_right_before_a_fencing_of_the_old_leader_stays_one() -> None:

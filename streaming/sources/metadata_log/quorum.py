@@ -14,7 +14,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from streaming.contracts.identifiers import ClusterId
 from streaming.errors import ConnectionRefused
 from streaming.sources.metadata_log.messages import Quorum, describe_quorum_request, read_quorum
-from streaming.sources.protocol.connection import CannotServe, Connection
+from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CLUSTER_AUTHORIZATION_FAILED: Final = 31
 _ENDPOINTS_SINCE: Final = 2
 _METADATA_NEWEST: Final = 12
 _DISCOVERY_SECONDS: Final = 3.0

@@ -20,9 +20,9 @@ from streaming.sources.metadata_log.batches import decode
 from streaming.sources.metadata_log.controllers import Controllers
 from streaming.sources.metadata_log.messages import Leader, LogEnd
 from streaming.sources.metadata_log.position import START, Position
-from streaming.sources.metadata_log.quorum import CLUSTER_AUTHORIZATION_FAILED, Bootstrap
+from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.metadata_log.snapshot import LoadedSnapshot
-from streaming.sources.protocol.connection import CannotServe, Connection, Dial
+from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe, Connection, Dial
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CLIENT_ID: Final = "isrwatch"
+CLUSTER_AUTHORIZATION_FAILED: Final = 31  # Kafka's error code
 CONNECT_SECONDS: Final = 3.0
 RESPONSE_SECONDS: Final = 10.0
 _LEAST_SECONDS: Final = 0.01

@@ -1,7 +1,7 @@
 """Tokens for SASL OAUTHBEARER (RFC 7628): of an OpenID Connect provider, or of a command that prints one.
 
-A token is used until a fifth of its life is left, by every connection of the process. Whoever is asked for one may
-wait for the provider, never longer than ``SECONDS``.
+A token is used until a fifth of its lifetime is left, by all connections of one client. A caller may wait for a new
+one, never longer than ``SECONDS``.
 """
 
 from __future__ import annotations
