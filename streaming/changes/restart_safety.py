@@ -125,7 +125,7 @@ class _Stop:
         if not self.is_up or not _is_observed(cluster):
             return None
         lost = ("offline_partitions", "under_min_isr_partitions", stop_effects.WOULD_GO_UNDER_MIN_ISR)
-        quorum = keeps_quorum(self.broker.broker, cluster)
+        quorum = keeps_quorum({self.broker.broker}, cluster)
         if self.goes_offline(up) or quorum is False or any(self.names.get(name) for name in lost):
             return False
         return None if self.names.get(stop_effects.UNKNOWN_MIN_ISR) or quorum is None else True
@@ -143,7 +143,7 @@ class _Stop:
         if any(self.names.get(name) for name in now) or self.waits_for(restarted):
             return False
         return is_quorum_unavoidable(self.broker.broker, cluster) or bool(
-            keeps_quorum(self.broker.broker, cluster, restarted)
+            keeps_quorum({self.broker.broker}, cluster, restarted)
         )
 
     def obstacles(self, cluster: ClusterState, up: AbstractSet[int], order: dict[BrokerId, int]) -> Obstacles:
@@ -166,7 +166,7 @@ class _Stop:
             voters=cluster.quorum_voters,
             voters_caught_up=cluster.quorum_caught_up,
             is_voter=cluster.quorum_voters is not None and self.broker.broker in cluster.quorum_voters,
-            keeps_quorum=keeps_quorum(self.broker.broker, cluster),
+            keeps_quorum=keeps_quorum({self.broker.broker}, cluster),
             is_quorum_unavoidable=is_quorum_unavoidable(self.broker.broker, cluster),
         )
 
@@ -220,23 +220,25 @@ def with_running_voters(cluster: ClusterState, brokers: Iterable[BrokerState]) -
     return cluster._replace(quorum_caught_up=tuple(voter for voter in caught_up if voter not in down))
 
 
-def keeps_quorum(node: int, cluster: ClusterState, restarted: AbstractSet[int] = frozenset()) -> bool | None:
-    """Return whether a majority of the voters goes on if a node stops; None while it is unknown who has caught up.
+def keeps_quorum(
+    nodes: AbstractSet[int], cluster: ClusterState, restarted: AbstractSet[int] = frozenset()
+) -> bool | None:
+    """Return whether a majority of the voters goes on if nodes stop; None while it is unknown who has caught up.
 
     A node that has no vote takes none away, and neither does one in a cluster whose voters nobody has reported: that is
     said beside the advice. Source: KIP-595; a voter that has not caught up could not commit what the others wrote.
 
     Args:
-        node: the broker, or the controller.
+        nodes: brokers or controllers, all of which stop at once.
         cluster: with its quorum.
         restarted: nodes that have been restarted and have caught up.
     """
     voters = cluster.quorum_voters
-    if voters is None or node not in voters:
+    if voters is None or nodes.isdisjoint(voters):
         return True
     if cluster.quorum_caught_up is None:
         return None
-    going_on = {*cluster.quorum_caught_up, *restarted} & set(voters) - {node}
+    going_on = {*cluster.quorum_caught_up, *restarted} & set(voters) - nodes
     return len(going_on) > len(voters) // 2
 
 

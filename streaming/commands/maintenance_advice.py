@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.changes.maintenance import is_down
-from streaming.changes.restart_safety import with_fresh_quorum
+from streaming.changes.restart_safety import keeps_quorum, with_fresh_quorum, with_running_voters
 from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, SourceState
 from streaming.contracts.stop_effects import WOULD_GO_OFFLINE, WOULD_GO_UNDER_MIN_ISR, loss_by_stops
@@ -103,7 +103,7 @@ def refuse_unsafe(tables: Path, brokers: Sequence[BrokerState], now: int) -> Non
 def _lost_at_once(tables: Path, cluster_id: ClusterId, brokers: AbstractSet[BrokerId]) -> Iterator[str]:
     """Return what would be lost if some brokers, which are all up, stopped together."""
     ours = f"cluster_id = '{cluster_id.replace(chr(39), chr(39) * 2)}'"
-    states = states_of(BrokerState, select(open_ours(tables, BROKER_STATE_TABLE), BROKER_STATE_TABLE, ours))
+    states = list(states_of(BrokerState, select(open_ours(tables, BROKER_STATE_TABLE), BROKER_STATE_TABLE, ours)))
     others = {one.broker for one in states if not is_down(one)} - brokers
     lost: Counter[str | None] = Counter()
     for shape, count in _shapes(tables, ours):
@@ -112,7 +112,8 @@ def _lost_at_once(tables: Path, cluster_id: ClusterId, brokers: AbstractSet[Brok
         if lost[loss]:
             yield f"{lost[loss]:,} {'partition' if lost[loss] == 1 else 'partitions'} would {words}"
     clusters = states_of(ClusterState, select(open_ours(tables, CLUSTER_STATE_TABLE), CLUSTER_STATE_TABLE, ours))
-    if any(_loses_quorum(with_fresh_quorum(cluster), brokers) for cluster in clusters):
+    running = (with_running_voters(with_fresh_quorum(cluster), states) for cluster in clusters)
+    if any(keeps_quorum(brokers, cluster) is False for cluster in running):
         yield "the controller quorum would lose its majority"
 
 
@@ -130,14 +131,6 @@ def _shapes(tables: Path, where: str) -> Iterator[tuple[_Shape, int]]:
     for row in counted.to_pylist():
         count = row.pop("partitions")
         yield _Shape(**row), count
-
-
-def _loses_quorum(cluster: ClusterState, brokers: AbstractSet[BrokerId]) -> bool:
-    """Return whether it is known that the voters that go on are no majority; one in combined mode is a broker, too."""
-    voters, caught_up = set(cluster.quorum_voters or ()), cluster.quorum_caught_up
-    if caught_up is None or voters.isdisjoint(brokers):
-        return False
-    return len(voters & set(caught_up) - brokers) <= len(voters) // 2
 
 
 def _observed_until(tables: Path, cluster_id: ClusterId) -> int | None:
