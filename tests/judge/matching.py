@@ -212,6 +212,11 @@ def _is_unproven(expected: ExpectedIncident, reported: ReportedIncident) -> bool
     return reported.kind in TABLE.unproven and bool(reported.suspects) and reported.suspects <= expected.unproven
 
 
+def _reads_as_loss(expected: ExpectedIncident) -> bool:
+    """Return whether all that records show of an incident are lost brokers."""
+    return expected.kind in LOSSES or bool(expected.unproven and expected.may <= expected.unproven)
+
+
 def _is_piece(finding: Finding, reported: ReportedIncident) -> bool:
     expected = finding.expected
     is_divisible = reported.kind in TABLE.divisible and reported.kind in expected.kinds
@@ -253,10 +258,13 @@ def _explains(reported: ReportedIncident, expected: ExpectedIncident) -> bool:
 
 
 def _share_losses(finding: Finding, findings: Sequence[Finding]) -> None:
-    """Find another loss of which a broker was reported with those of this one, as one incident: both stand for both."""
+    """Find another loss of which a broker was reported with those of this one, as one incident: both stand for both.
+
+    A clean stop that nothing proves may be the other one.
+    """
     blamed = frozenset[int]().union(*(reported.suspects for reported in finding.reported if reported.kind in LOSSES))
     for other in findings:
-        are_losses = other is not finding and {finding.expected.kind, other.expected.kind} <= LOSSES
+        are_losses = other is not finding and finding.expected.kind in LOSSES and _reads_as_loss(other.expected)
         strangers = blamed - finding.expected.may
         if are_losses and strangers and strangers <= other.expected.may and other.expected not in finding.shared:
             finding.reported = other.reported = [*finding.reported, *other.reported]

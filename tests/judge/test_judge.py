@@ -108,6 +108,16 @@ def test_a_clean_stop_that_no_record_proves_may_be_reported_as_a_loss_of_its_bro
     assert judged([(turns,)], [reported("broker_loss", 1, 2)]).findings[0].is_false_alarm
 
 
+def test_a_clean_stop_that_no_record_proves_may_be_reported_with_another_loss_but_not_a_proven_one() -> None:
+    stop = replace(expected("controlled_shutdown", brokers={2}, harm=False), must=frozenset(), unproven=frozenset({2}))
+    proven = expected("controlled_shutdown", brokers={2}, harm=False)
+    crash = expected("broker_loss", brokers={1})
+
+    assert judged([(crash, stop)], [reported("broker_loss", 1, 2)]).errors == 0
+    assert judged([(crash, stop)], [reported("broker_loss", 1, 2, 3)]).errors > 0
+    assert judged([(crash, proven)], [reported("broker_loss", 1, 2)]).errors > 0
+
+
 def test_two_losses_at_once_may_be_reported_as_one_that_names_all() -> None:
     both = [(expected("broker_loss", brokers={1}), expected("rack_loss", brokers={2, 3}))]
 
