@@ -147,19 +147,41 @@ class Settings:
 def load(path: Path | None) -> Settings:
     """Read a configuration file; None gives the defaults.
 
+    Of several clusters (``[[cluster]]``) none is in it: see :mod:`streaming.cluster_settings`.
+
     Raises:
         ConfigurationError: the file is missing, is not TOML, or has a wrong key or value.
     """
+    document = read(path)
+    if isinstance(document.get("cluster"), list):
+        del document["cluster"]
+    return settings_of(document)
+
+
+def read(path: Path | None) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        ConfigurationError: the file is missing, or is not TOML.
+    """
     if path is None:
-        return Settings()
+        return {}
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(
             f"cannot read the configuration {path}: {error.strerror}; start from conf/isrwatch.toml"
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is not TOML: {error}") from None
+
+
+def settings_of(document: Mapping[str, Any]) -> Settings:
+    """Check a document of at most one cluster, and return its values.
+
+    Raises:
+        ConfigurationError: a key or a value is wrong.
+    """
     return _checked(_build(Settings, document, ""))
 
 

@@ -76,7 +76,7 @@ def test_examples_change_only_what_is_empty_by_default(tmp_path: Path) -> None:
 def test_the_example_with_a_client_certificate_has_properties_of_librdkafka(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    examples = REFERENCE.read_text().partition("# With a certificate of the client")[2]
+    examples = REFERENCE.read_text().partition("# With a certificate of the client")[2].partition("\n\n")[0]
     lines = re.findall(r'^#     ("s[a-z.]+" = .*)$', examples, re.MULTILINE)
     monkeypatch.setenv("KAFKA_KEY_PASSWORD", "secret")
     loaded = settings.load(write(tmp_path, "\n".join(["[cluster.client]", *lines])))

@@ -7,37 +7,37 @@ import signal
 import uuid
 from contextlib import closing, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from streaming import settings as configuration
-from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.cluster_settings import each_cluster
+from streaming.errors import ConfigurationError
 from streaming.secret_values import with_secrets
+from streaming.settings import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
     from types import FrameType
 
-    from streaming.contracts.identifiers import ClusterId, Micros
-    from streaming.contracts.observations import SourceKind
+    from streaming.bus.publisher import Publisher
     from streaming.settings import Settings
     from streaming.sources.collector import Collector
-    from streaming.sources.metadata_log.source import MetadataLogSource
+    from streaming.sources.collectors import Collectors
     from streaming.sources.source import Source
-
-# When the metadata log falls silent, a poller becomes the primary source with its next full report: so it sends many.
-POLL_SNAPSHOT_SECONDS: Final = 30.0
-CONNECT_SECONDS: Final = 10.0  # a controller failover takes two or three
 
 
 def collect(
     *,
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only this cluster, of several [[cluster]]; default: all.")
+    ] = None,
     bootstrap_servers: Annotated[
         str | None, typer.Option(help="Bootstrap servers as host:port,host:port; default: cluster.bootstrap_servers.")
     ] = None,
@@ -54,7 +54,7 @@ def collect(
         str | None, typer.Option(help='host:port of /metrics and /-/healthy, "" for none; default: collect.listen.')
     ] = None,
 ) -> None:
-    """Read a Kafka cluster, or a simulated one, and write observations to the bus, until Ctrl-C.
+    """Read a Kafka cluster, or several, or a simulated one, and write observations to the bus, until Ctrl-C.
 
     Follows the KRaft metadata log where it is authorised (ClusterAction on the cluster); otherwise it prints the reason
     and polls the brokers (Describe).
@@ -63,48 +63,78 @@ def collect(
 
     Example: isrwatch collect --bootstrap-servers broker-1:9092
     """
-    from streaming.bus.directory import DirectoryPublisher
-    from streaming.sources.collector import Collector
-
-    settings = _overridden(configuration.load(config), bootstrap_servers, bus)
-    settings = with_secrets(settings) if simulate is None else settings
+    every = [load(config)] if simulate is not None else each_cluster(config, cluster)
+    every = _overridden(every, bootstrap_servers, bus)
+    settings = every[0]
     directory = Path(settings.bus.directory)
-    sources = [_simulated(simulate, settings, speed, seed)] if simulate is not None else _observing(settings, directory)
-    collector = Collector(
-        sources,
-        lambda: DirectoryPublisher(
-            directory, segment_bytes=settings.bus.segment_bytes, max_bytes=settings.bus.max_bytes
-        ),
-        cluster=settings.cluster.name,
-        report=_say,
-    )
+    collector: Collector | Collectors
+    if simulate is not None:
+        collector = _alone([_simulated(simulate, settings, speed, seed)], settings)
+    elif len(every) == 1:
+        from streaming.sources.opening import open_sources
+
+        collector = _alone(open_sources(with_secrets(settings), directory, _say), settings)
+    else:
+        collector = _together(every)
     with _status_server(settings.collect.listen if listen is None else listen, collector):
         _stop_on_signal(collector)
         collector.start()
-        _say(f"{', '.join(source.name for source in sources)}: writing to {directory}; Ctrl-C stops it cleanly")
+        _say(f"{', '.join(collector.names)}: writing to {directory}; Ctrl-C stops it cleanly")
         collector.wait()
     _say("stopped; the next start continues here")
 
 
-def _status_server(address: str, collector: Collector) -> AbstractContextManager[object]:
+def _overridden(every: list[Settings], bootstrap_servers: str | None, bus: Path | None) -> list[Settings]:
+    """Apply the options, which override the configuration file."""
+    if bootstrap_servers is not None:
+        if len(every) > 1:
+            raise ConfigurationError("--bootstrap-servers is of one of several clusters: say of which with --cluster")
+        every = [replace(every[0], cluster=replace(every[0].cluster, bootstrap_servers=bootstrap_servers))]
+    if bus is not None:
+        every = [replace(settings, bus=replace(settings.bus, directory=str(bus))) for settings in every]
+    return every
+
+
+def _publisher(settings: Settings) -> Callable[[], Publisher]:
+    from streaming.bus.directory import DirectoryPublisher
+
+    bus = settings.bus
+    return partial(DirectoryPublisher, Path(bus.directory), segment_bytes=bus.segment_bytes, max_bytes=bus.max_bytes)
+
+
+def _alone(sources: list[Source], settings: Settings) -> Collector:
+    from streaming.sources.collector import Collector
+
+    return Collector(sources, _publisher(settings), cluster=settings.cluster.name, report=_say)
+
+
+def _together(every: list[Settings]) -> Collectors:
+    """Create the collectors of several clusters; their sources are created later, each cluster's for itself."""
+    from streaming.sources.collectors import Collectors
+    from streaming.sources.opening import open_sources
+
+    directory = Path(every[0].bus.directory)
+    clusters = {settings.cluster.name: partial(open_sources, _with_secrets(settings), directory) for settings in every}
+    return Collectors(clusters, _publisher(every[0]), report=_say)
+
+
+def _with_secrets(settings: Settings) -> Settings:
+    try:
+        return with_secrets(settings)
+    except ConfigurationError as refusal:
+        raise ConfigurationError(f"[[cluster]] {settings.cluster.name}: {refusal}") from None
+
+
+def _status_server(address: str, collector: Collector | Collectors) -> AbstractContextManager[object]:
     """Serve the collector's own metrics and health, if there is an address."""
     from streaming.runtime.listening import listen
     from streaming.runtime.status_server import StatusServer
 
     if not address:
         return nullcontext()
-    opened, metrics = listen(address, "--listen (collect.listen)"), collector.metrics
+    opened = listen(address, "--listen (collect.listen)")
     healthy = "a source reads partition state"
-    return closing(StatusServer(opened, metrics.registry, metrics.problems, program="collect", healthy=healthy))
-
-
-def _overridden(settings: Settings, bootstrap_servers: str | None, bus: Path | None) -> Settings:
-    """Apply the options, which override the configuration file."""
-    if bootstrap_servers is not None:
-        settings = replace(settings, cluster=replace(settings.cluster, bootstrap_servers=bootstrap_servers))
-    if bus is not None:
-        settings = replace(settings, bus=replace(settings.bus, directory=str(bus)))
-    return settings
+    return closing(StatusServer(opened, collector.registry, collector.problems, program="collect", healthy=healthy))
 
 
 def _simulated(scenario: str, settings: Settings, speed: float, seed: int) -> Source:
@@ -129,111 +159,7 @@ def _simulated(scenario: str, settings: Settings, speed: float, seed: int) -> So
     return Paced(source, start=start, speed=speed)
 
 
-def _observing(settings: Settings, bus: Path) -> list[Source]:
-    """Create the sources for a real cluster, the primary one first."""
-    from streaming.contracts.observations import SourceKind
-    from streaming.sources.metadata_log.voters import open_voters
-
-    log = _metadata_log(settings, bus)
-    if log is None:
-        return [_admin(settings, SourceKind.POLL), *_broker_metrics(settings, None)]
-    admin = _admin(settings, SourceKind.NONE, is_primary_current=lambda: log.is_primary)
-    return [log, admin, open_voters(settings), *_broker_metrics(settings, log.cluster_id)]
-
-
-def _metadata_log(settings: Settings, bus: Path) -> MetadataLogSource | None:
-    """Open the metadata log; None when the brokers are polled for good.
-
-    One that cannot be read yet is tried again and again, and the brokers are polled meanwhile.
-
-    Raises:
-        IsrwatchError: only the log is wanted, and it cannot be read.
-    """
-    from streaming.sources.metadata_log.opening import checkpoint_path, open_metadata_log
-    from streaming.sources.protocol.tls import Unsupported
-
-    configured = settings.collect.primary_source
-    if configured == "poll":
-        return None
-    name = f"metadata_log:{settings.collect.collector}"
-    try:
-        source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=_say)
-    except Unsupported as refusal:
-        if configured != "auto":
-            raise
-        _say(f"polling the brokers, because the metadata log cannot be read: {refusal}")
-        return None
-    try:
-        source.connect(seconds=CONNECT_SECONDS)
-    except ConnectionRefused:
-        if configured != "auto":
-            source.close()
-            raise
-    return source
-
-
-def _admin(
-    settings: Settings, source_kind: SourceKind, is_primary_current: Callable[[], bool] = lambda: True
-) -> Source:
-    from streaming.sources.admin import AdminSource
-
-    collect = settings.collect
-    return AdminSource(
-        bootstrap_servers=settings.cluster.bootstrap_servers,
-        client=settings.cluster.client,
-        cluster=settings.cluster.name,
-        name=f"admin:{collect.collector}",
-        poll_micros=_micros(collect.poll_seconds),
-        offsets_micros=_micros(collect.offsets_seconds),
-        config_micros=_micros(collect.config_seconds),
-        snapshot_micros=_micros(min(collect.snapshot_seconds, POLL_SNAPSHOT_SECONDS)),
-        source_kind=source_kind,
-        is_primary_current=is_primary_current,
-        report=_say,
-    )
-
-
-def _broker_metrics(settings: Settings, cluster_id: ClusterId | None) -> list[Source]:
-    """Create the scraper of JMX exporters, if any; their metrics do not contain the cluster id."""
-    from streaming.sources.broker_metrics import BrokerMetricsSource, endpoints_from
-
-    endpoints = endpoints_from(settings.collect.broker_metrics)
-    if not endpoints:
-        return []
-    return [
-        BrokerMetricsSource(
-            endpoints=endpoints,
-            cluster_id=cluster_id or _cluster_id(settings),
-            cluster=settings.cluster.name,
-            name=f"broker_metrics:{settings.collect.collector}",
-            period_micros=_micros(settings.collect.broker_metrics_seconds),
-        )
-    ]
-
-
-def _cluster_id(settings: Settings) -> ClusterId:
-    """Read the cluster id with librdkafka, which supports every configured login."""
-    from confluent_kafka import KafkaException
-
-    from streaming.contracts.identifiers import ClusterId
-    from streaming.sources.admin_clients import new_client
-
-    servers = settings.cluster.bootstrap_servers
-    client = new_client({**settings.cluster.client, "bootstrap.servers": servers, "log_level": "2"})
-    try:
-        cluster_id = client.list_topics(timeout=CONNECT_SECONDS).cluster_id
-    except KafkaException as failure:
-        raise ConnectionRefused(f"no broker of cluster.bootstrap_servers ({servers}) responds: {failure}") from None
-    return ClusterId(cluster_id or settings.cluster.name)
-
-
-def _micros(seconds: float) -> Micros:
-    from streaming.contracts.identifiers import Micros
-
-    return Micros(round(seconds * 1_000_000))
-
-
-def _stop_on_signal(collector: Collector) -> None:
+def _stop_on_signal(collector: Collector | Collectors) -> None:
     def stop(_number: int, _frame: FrameType | None) -> None:
         collector.stop()
 

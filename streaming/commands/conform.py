@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from streaming import settings as configuration
+from streaming.cluster_settings import one_cluster
 from streaming.commands import explained
 from streaming.errors import ConfigurationError
 from streaming.model.conformance.checker import Checker
@@ -43,6 +43,9 @@ def conform(
     ] = None,
     *,
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Running cluster: which one, of several [[cluster]].")
+    ] = None,
     bootstrap_servers: Annotated[
         str | None, typer.Option(help="Check a running cluster: brokers as host:port,host:port.")
     ] = None,
@@ -74,31 +77,31 @@ def conform(
 
     Example: isrwatch conform --bootstrap-servers broker-1:9092 --for 60
     """
-    cluster = _cluster(config, bootstrap_servers)
-    _refuse_both(log, cluster, live=bool(bootstrap_servers) or follow or seconds is not None)
+    _refuse_both(log, live=bool(bootstrap_servers) or bool(cluster) or follow or seconds is not None)
+    running = None if log else _running_cluster(config, cluster, bootstrap_servers)
     is_over = _until(seconds, follow=follow)
     try:
-        tally = _check(_opened(log, cluster, is_over), output, min_insync_replicas, unclean_leader_election)
+        tally = _check(_opened(log, running, is_over), output, min_insync_replicas, unclean_leader_election)
     except ModuleNotFoundError as error:
         raise ConfigurationError(str(explained("conform", error))) from error
     if tally.deviations:
         raise typer.Exit(1)
 
 
-def _cluster(config: Path | None, bootstrap_servers: str | None) -> ClusterSettings:
-    """Let the option win over the configuration file."""
-    settings = configuration.load(config)
-    if bootstrap_servers is not None:
-        settings = replace(settings, cluster=replace(settings.cluster, bootstrap_servers=bootstrap_servers))
-    return with_secrets(settings).cluster
-
-
-def _refuse_both(log: list[Path] | None, cluster: ClusterSettings, *, live: bool) -> None:
-    """Files or a cluster: neither and both are wrong."""
+def _refuse_both(log: list[Path] | None, *, live: bool) -> None:
+    """Files or a cluster, not both."""
     if log and live:
         raise ConfigurationError("a LOG is read to its end: --bootstrap-servers, --for and --follow are for a cluster")
-    if not log and not cluster.bootstrap_servers:
+
+
+def _running_cluster(config: Path | None, name: str | None, bootstrap_servers: str | None) -> ClusterSettings:
+    """Let the option win over the configuration file."""
+    settings = one_cluster(config, name)
+    if bootstrap_servers is not None:
+        settings = replace(settings, cluster=replace(settings.cluster, bootstrap_servers=bootstrap_servers))
+    if not settings.cluster.bootstrap_servers:
         raise ConfigurationError("give a LOG to check, or a running cluster with --bootstrap-servers")
+    return with_secrets(settings).cluster
 
 
 def _until(seconds: float | None, *, follow: bool) -> Callable[[bool], bool]:
@@ -122,10 +125,10 @@ def _until(seconds: float | None, *, follow: bool) -> Callable[[bool], bool]:
     return is_over
 
 
-def _opened(log: list[Path] | None, cluster: ClusterSettings, is_over: Callable[[bool], bool]) -> MetadataLog:
+def _opened(log: list[Path] | None, running: ClusterSettings | None, is_over: Callable[[bool], bool]) -> MetadataLog:
     from streaming.commands.conform_logs import LiveLog, LogFiles
 
-    return LogFiles(log, _say) if log else LiveLog(cluster, is_over=is_over, report=_say)
+    return LogFiles(log or [], _say) if running is None else LiveLog(running, is_over=is_over, report=_say)
 
 
 def _check(log: MetadataLog, output: Format, min_isr: int | None, unclean: bool | None) -> DeviationCount:

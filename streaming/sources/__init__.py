@@ -1,6 +1,8 @@
 """Sources: each is polled for observations and proves the causes it can.
 
 - ``source``                the interface
+- ``opening``               the sources of a configuration
+- ``collectors``            several clusters, each with a collector that fails alone
 - ``collector``             polls sources, each in a thread, and publishes what they return
 - ``collector_metrics``     what each source reported, as metrics and as health
 - ``pace``                  a source on another clock

@@ -63,7 +63,8 @@ class Collector:
         report: takes one line for the user.
 
     Attributes:
-        metrics: what the sources reported.
+        names: of the sources.
+        metrics: what the sources reported; ``registry`` exposes it.
     """
 
     def __init__(
@@ -74,7 +75,9 @@ class Collector:
         cluster: str = "",
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self.names = [source.name for source in sources]
         self.metrics = CollectorMetrics(sources, cluster)
+        self.registry, self.problems = self.metrics.registry, self.metrics.problems
         self._open_publisher = open_publisher
         self._report = report
         self._stopping = threading.Event()

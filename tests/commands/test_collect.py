@@ -8,10 +8,13 @@ import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.bus.segments import folder_of
+from tests.plugins.local_http import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -139,3 +142,43 @@ def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
     config.write_text('[collect]\nprimary_source = "poll"\n')
     polling = collect("--config", str(config), "--bootstrap-servers", servers)
     wait_for(lambda: b'"snapshot_end"' in contents(bus, "admin:collector-1"), polling)
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_two_real_clusters_are_collected_by_one_collector_and_each_fails_alone(
+    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path, kafka_cluster: Any
+) -> None:
+    prod, staging = kafka_cluster(brokers=1), kafka_cluster(brokers=1)
+    page = f"127.0.0.1:{free_port()}"
+    config = tmp_path / "isrwatch.toml"
+    config.write_text(
+        f'[collect]\nlisten = "{page}"\nheartbeat_seconds = 0.5\n'
+        f'[[cluster]]\nname = "prod"\nbootstrap_servers = "{prod.bootstrap_servers}"\n'
+        f'[[cluster]]\nname = "staging"\nbootstrap_servers = "{staging.bootstrap_servers}"\n'
+        '[[cluster]]\nname = "gone"\nbootstrap_servers = "127.0.0.1:1"\n'
+        '[cluster.collect]\nprimary_source = "metadata_log"\n'
+    )
+    process = collect("--config", str(config))
+    logs = {name: f"metadata_log:collector-1@{name}" for name in ("prod", "staging")}
+    bus = tmp_path / "bus"
+    wait_for(lambda: all(b'"snapshot_end"' in contents(bus, source) for source in logs.values()), process)
+    assert source_up(page)["gone", "all:gone"] == 0
+    staging.down()
+    wait_for(lambda: source_up(page)["staging", logs["staging"]] == 0, process)
+    assert source_up(page)["prod", logs["prod"]] == 1
+    prod.admin.create_topic("orders", partitions=1, replication_factor=1)
+    wait_for(lambda: b'"orders"' in contents(bus, logs["prod"]), process)
+    assert b'"orders"' not in contents(bus, logs["staging"])
+    process.send_signal(signal.SIGTERM)
+    _, lines = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, lines
+    assert "gone: no broker" in lines or "gone: 127.0.0.1:1 cannot be reached" in lines
+
+
+def source_up(page: str) -> dict[tuple[str, str], float]:
+    """Read which sources are up from the collector's page."""
+    with urlopen(f"http://{page}/metrics", timeout=PATIENCE) as response:
+        families = text_string_to_metric_families(response.read().decode())
+    (family,) = (family for family in families if family.name == "isrwatch_collector_source_up")
+    return {(sample.labels["cluster"], sample.labels["source"]): sample.value for sample in family.samples}

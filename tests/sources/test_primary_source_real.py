@@ -20,14 +20,13 @@ from confluent_kafka.admin import (
 from streaming.changes import primary_source
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
-from streaming.commands import collect as command
 from streaming.commands.doctor_checks import CHECKS, Status
 from streaming.contracts.events import EventKind
 from streaming.contracts.observations import SourceKind
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
-from streaming.sources import timer
+from streaming.sources import opening, timer
 from streaming.sources.collector import Collector
-from streaming.sources.metadata_log import opening
+from streaming.sources.metadata_log import opening as log_opening
 from tests.sources.metadata_log.test_real_cluster import SECURED, Following, grant
 
 if TYPE_CHECKING:
@@ -103,19 +102,18 @@ def revoke(cluster: Sandbox, principal: str) -> None:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every silence be short, that of the sources shorter than that of the fold, as in earnest."""
     monkeypatch.setattr(primary_source, "SILENCE", 6_000_000)
-    monkeypatch.setattr(opening, "SILENCE_SECONDS", 3.0)
-    monkeypatch.setattr(command, "POLL_SNAPSHOT_SECONDS", 2.0)
-    monkeypatch.setattr(command, "CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(log_opening, "SILENCE_SECONDS", 3.0)
+    monkeypatch.setattr(opening, "POLL_SNAPSHOT_SECONDS", 2.0)
+    monkeypatch.setattr(opening, "CONNECT_SECONDS", 1.0)
     assert timer.SILENCE_SECONDS * 1_000_000 < 60_000_000
 
 
 @pytest.mark.usefixtures("hurried")
 def test_the_brokers_are_polled_while_the_log_is_not_permitted_and_nothing_is_lost_or_invented(
-    kafka_cluster: Callable[..., Sandbox], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka_cluster: Callable[..., Sandbox], tmp_path: Path
 ) -> None:
     cluster = kafka_cluster(brokers=2, node_properties=dict.fromkeys((1, 2, 101), SECURED))
     lines, tables = list[str](), Tables()
-    monkeypatch.setattr(command, "_say", lines.append)
     client = {**LOGIN, "sasl.username": "reader", "sasl.password": "r"}
     servers = ClusterSettings(
         bootstrap_servers=cluster.bootstrap_servers, controllers=ControllersSettings(client=client)
@@ -123,7 +121,7 @@ def test_the_brokers_are_polled_while_the_log_is_not_permitted_and_nothing_is_lo
     collect = CollectSettings(heartbeat_seconds=1, poll_seconds=0.5, config_seconds=2)
     settings = Settings(cluster=servers, collect=collect)
     assert of_doctor(settings) == {"brokers": Status.OK, "metadata log": Status.WARNING, "polling": Status.WARNING}
-    sources = command._observing(settings, tmp_path)
+    sources = opening.open_sources(settings, tmp_path, lines.append)
     collector = Collector(sources, lambda: tables, report=lines.append)
     collector.start()
     try:

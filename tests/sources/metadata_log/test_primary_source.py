@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.commands import collect as command
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import SnapshotBegin
 from streaming.errors import ConnectionRefused
 from streaming.settings import ClusterSettings, CollectSettings, Settings
+from streaming.sources import opening
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def test_the_log_is_the_primary_source_where_it_is_authorised(
     quorum: Any, frames: Any, tmp_path: Path, primary_source: str
 ) -> None:
     quorum.append(*frames)
-    source = command._metadata_log(settings_for(quorum, primary_source), tmp_path)
+    source = opening.open_log(settings_for(quorum, primary_source), tmp_path, lambda _: None)
     assert source is not None
     assert source.cluster_id == "4L6g3nShT-eMCtK--X86sw"
     source.close()
@@ -50,7 +50,7 @@ def test_a_log_that_is_refused_at_the_start_is_read_as_soon_as_it_is_permitted(
 ) -> None:
     quorum.append(*frames)
     quorum.fetch_error = 31
-    source = command._metadata_log(settings_for(quorum, "auto"), tmp_path)
+    source = opening.open_log(settings_for(quorum, "auto"), tmp_path, lambda _: None)
     assert source is not None
     with pytest.raises(ConnectionRefused, match="grant ClusterAction"):
         source.poll(NOW)
@@ -62,10 +62,10 @@ def test_a_log_that_is_refused_at_the_start_is_read_as_soon_as_it_is_permitted(
 def test_controllers_that_cannot_be_reached_are_waited_for_and_then_tried_in_the_background(
     quorum: Any, frames: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(opening, "CONNECT_SECONDS", 0.1)
     quorum.append(*frames)
     quorum.fetch_error = 6
-    source = command._metadata_log(settings_for(quorum, "auto"), tmp_path)
+    source = opening.open_log(settings_for(quorum, "auto"), tmp_path, lambda _: None)
     assert source is not None
     assert not source.is_primary
     quorum.fetch_error = 0
@@ -75,9 +75,9 @@ def test_controllers_that_cannot_be_reached_are_waited_for_and_then_tried_in_the
 def test_a_refusal_is_an_error_where_only_the_log_is_wanted(quorum: Any, tmp_path: Path) -> None:
     quorum.fetch_error = 31
     with pytest.raises(ConnectionRefused, match="grant ClusterAction"):
-        command._metadata_log(settings_for(quorum, "metadata_log"), tmp_path)
+        opening.open_log(settings_for(quorum, "metadata_log"), tmp_path, lambda _: None)
 
 
 def test_polling_on_demand_asks_no_controller(quorum: Any, tmp_path: Path) -> None:
-    assert command._metadata_log(settings_for(quorum, "poll"), tmp_path) is None
+    assert opening.open_log(settings_for(quorum, "poll"), tmp_path, lambda _: None) is None
     assert not quorum.requests

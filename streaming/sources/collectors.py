@@ -1,0 +1,165 @@
+"""Several clusters in one process: a collector for each, and each fails alone.
+
+What ends the collector of one cluster, or keeps its sources from being created, is one line for the user and an
+unhealthy source; after a growing pause the cluster is started again. The others do not notice.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.registry import Collector as MetricFamilies
+
+from streaming.errors import IsrwatchError
+from streaming.sources.collector import Collector
+from streaming.sources.collector_metrics import PREFIX, SOURCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from prometheus_client import Metric
+
+    from streaming.bus.publisher import Publisher
+    from streaming.sources.source import Source
+
+    OpenSources = Callable[[Callable[[str], None]], Sequence[Source]]
+
+_PAUSES: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+_STABLE_SECONDS: Final = 300.0  # a cluster that ran for so long is started again at once when it fails
+
+
+class Collectors:
+    """Runs the collectors of several clusters until they are stopped.
+
+    Args:
+        clusters: by the name of each cluster, what creates its sources; it takes what reports a line.
+        open_publisher: opens the bus for one source.
+        report: takes one line for the user.
+
+    Attributes:
+        registry: the metrics of all clusters.
+        names: of the clusters.
+    """
+
+    def __init__(
+        self,
+        clusters: Mapping[str, OpenSources],
+        open_publisher: Callable[[], Publisher],
+        *,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.names = list(clusters)
+        self.registry = CollectorRegistry()
+        self.registry.register(_MetricsOfAll(self._members))
+        self._open_publisher, self._report = open_publisher, report
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._running: dict[str, Collector] = {}
+        self._failures = dict.fromkeys(clusters, "its sources are being created")
+        self._threads = [
+            threading.Thread(target=self._run, args=(name, open_sources), name=name, daemon=True)
+            for name, open_sources in clusters.items()
+        ]
+
+    def start(self) -> None:
+        """Start every cluster; none waits for another."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Request the end of all threads; may be called from a signal handler."""
+        self._stopping.set()
+        for collector in list(self._running.values()):
+            collector.stop()
+
+    def wait(self) -> None:
+        """Wait until every source is closed and its checkpoint written."""
+        for thread in self._threads:
+            thread.join()
+
+    def problems(self) -> list[str]:
+        """List why no cluster is read now; empty while one is, because a restart would interrupt that one, too."""
+        failures, running = self._state()
+        of_each = [[f"{name}: {why}"] for name, why in failures.items()]
+        of_each += [[f"{name}: {why}" for why in each.metrics.problems()] for name, each in running.items()]
+        return sorted(chain.from_iterable(of_each)) if all(of_each) else []
+
+    def _run(self, name: str, open_sources: OpenSources) -> None:
+        pause = 0
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            failure = self._failure_of(name, open_sources)
+            if failure is None:
+                return
+            pause = 0 if time.monotonic() - began > _STABLE_SECONDS else pause
+            seconds = _PAUSES[min(pause, len(_PAUSES) - 1)]
+            pause += 1
+            self._report(f"{name}: {failure}; starting this cluster again in {seconds:g} s")
+            self._stopping.wait(seconds)
+
+    def _failure_of(self, name: str, open_sources: OpenSources) -> str | None:
+        """Collect one cluster until the end; return what ended it, None if that was the stop."""
+
+        def report(line: str) -> None:
+            self._report(f"{name}: {line}")
+
+        try:
+            collector = Collector(open_sources(report), self._open_publisher, cluster=name, report=report)
+            with self._lock:
+                self._running[name] = collector
+                self._failures.pop(name, None)
+            if self._stopping.is_set():  # between the creation and the line above, so it was not stopped
+                collector.stop()
+            collector.start()
+            collector.wait()
+        except Exception as failure:  # noqa: BLE001 - of one cluster, which must not end the others
+            with self._lock:
+                self._running.pop(name, None)
+                self._failures[name] = _sentence(failure)
+            return _sentence(failure)
+        return None
+
+    def _state(self) -> tuple[dict[str, str], dict[str, Collector]]:
+        with self._lock:
+            return dict(self._failures), dict(self._running)
+
+    def _members(self) -> list[CollectorRegistry]:
+        """Return the registries of the clusters that run; a cluster that does not is a source that is not up."""
+        failures, running = self._state()
+        registries = [collector.metrics.registry for collector in running.values()]
+        if failures:
+            registries.append(CollectorRegistry())
+            help_text = "1 if the last poll of a source was answered."
+            up = Gauge(f"{PREFIX}source_up", help_text, SOURCE, registry=registries[-1])
+            for name in failures:
+                up.labels(name, f"all:{name}").set(0)
+        return registries
+
+
+class _MetricsOfAll(MetricFamilies):
+    """The metrics of several registries as one: each family once, with the samples of all."""
+
+    def __init__(self, members: Callable[[], list[CollectorRegistry]]) -> None:
+        self._members = members
+
+    def collect(self) -> Iterator[Metric]:
+        families: dict[str, Metric] = {}
+        for member in self._members():
+            for family in member.collect():
+                families.setdefault(family.name, family)
+                if families[family.name] is not family:
+                    families[family.name].samples.extend(family.samples)
+        yield from families.values()
+
+
+def _sentence(failure: Exception) -> str:
+    """Return an error for users as it is, and a mistake of ours with the place where it was made."""
+    if isinstance(failure, IsrwatchError):
+        return str(failure)
+    frame = traceback.extract_tb(failure.__traceback__)[-1]
+    return f"{type(failure).__name__}: {failure} ({frame.filename}, line {frame.lineno})"

@@ -1,0 +1,124 @@
+"""The sources of a configuration: for a real cluster, its metadata log, polling, the quorum and broker metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaException
+
+from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import SourceKind
+from streaming.errors import ConnectionRefused
+from streaming.sources.admin import AdminSource
+from streaming.sources.admin_clients import new_client
+from streaming.sources.broker_metrics import BrokerMetricsSource, endpoints_from
+from streaming.sources.metadata_log.opening import checkpoint_path, open_metadata_log
+from streaming.sources.metadata_log.voters import open_voters
+from streaming.sources.protocol.tls import Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from streaming.settings import Settings
+    from streaming.sources.metadata_log.source import MetadataLogSource
+    from streaming.sources.source import Source
+
+# When the metadata log falls silent, a poller becomes the primary source with its next full report: so it sends many.
+POLL_SNAPSHOT_SECONDS: Final = 30.0
+CONNECT_SECONDS: Final = 10.0  # a controller failover takes two or three
+
+
+def open_sources(settings: Settings, bus: Path, report: Callable[[str], None]) -> list[Source]:
+    """Create the sources of one cluster, the primary one first.
+
+    Raises:
+        ConfigurationError: an address or a client property is wrong.
+        ConnectionRefused: only the metadata log is wanted, and it cannot be read; or nobody says the cluster id.
+    """
+    log = open_log(settings, bus, report)
+    if log is None:
+        return [_admin(settings, SourceKind.POLL, report), *_broker_metrics(settings, None)]
+    admin = _admin(settings, SourceKind.NONE, report, is_primary_current=lambda: log.is_primary)
+    return [log, admin, open_voters(settings), *_broker_metrics(settings, log.cluster_id)]
+
+
+def open_log(settings: Settings, bus: Path, report: Callable[[str], None]) -> MetadataLogSource | None:
+    """Open the metadata log; None when the brokers are polled for good.
+
+    One that cannot be read yet is tried again and again, and the brokers are polled meanwhile.
+
+    Raises:
+        IsrwatchError: only the log is wanted, and it cannot be read.
+    """
+    configured = settings.collect.primary_source
+    if configured == "poll":
+        return None
+    name = f"metadata_log:{settings.collect.collector}"
+    try:
+        source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=report)
+    except Unsupported as refusal:
+        if configured != "auto":
+            raise
+        report(f"polling the brokers, because the metadata log cannot be read: {refusal}")
+        return None
+    try:
+        source.connect(seconds=CONNECT_SECONDS)
+    except ConnectionRefused:
+        if configured != "auto":
+            source.close()
+            raise
+    return source
+
+
+def _admin(
+    settings: Settings,
+    source_kind: SourceKind,
+    report: Callable[[str], None],
+    is_primary_current: Callable[[], bool] = lambda: True,
+) -> Source:
+    collect = settings.collect
+    return AdminSource(
+        bootstrap_servers=settings.cluster.bootstrap_servers,
+        client=settings.cluster.client,
+        cluster=settings.cluster.name,
+        name=f"admin:{collect.collector}",
+        poll_micros=_micros(collect.poll_seconds),
+        offsets_micros=_micros(collect.offsets_seconds),
+        config_micros=_micros(collect.config_seconds),
+        snapshot_micros=_micros(min(collect.snapshot_seconds, POLL_SNAPSHOT_SECONDS)),
+        source_kind=source_kind,
+        is_primary_current=is_primary_current,
+        report=report,
+    )
+
+
+def _broker_metrics(settings: Settings, cluster_id: ClusterId | None) -> list[Source]:
+    """Create the scraper of JMX exporters, if any; their metrics do not contain the cluster id."""
+    endpoints = endpoints_from(settings.collect.broker_metrics)
+    if not endpoints:
+        return []
+    return [
+        BrokerMetricsSource(
+            endpoints=endpoints,
+            cluster_id=cluster_id or _cluster_id(settings),
+            cluster=settings.cluster.name,
+            name=f"broker_metrics:{settings.collect.collector}",
+            period_micros=_micros(settings.collect.broker_metrics_seconds),
+        )
+    ]
+
+
+def _cluster_id(settings: Settings) -> ClusterId:
+    """Read the cluster id with librdkafka, which supports every configured login."""
+    servers = settings.cluster.bootstrap_servers
+    client = new_client({**settings.cluster.client, "bootstrap.servers": servers, "log_level": "2"})
+    try:
+        cluster_id = client.list_topics(timeout=CONNECT_SECONDS).cluster_id
+    except KafkaException as failure:
+        raise ConnectionRefused(f"no broker of cluster.bootstrap_servers ({servers}) responds: {failure}") from None
+    return ClusterId(cluster_id or settings.cluster.name)
+
+
+def _micros(seconds: float) -> Micros:
+    return Micros(round(seconds * 1_000_000))
