@@ -126,6 +126,10 @@ class Admin:
         """Describe all partitions, or those of one topic, according to a broker; empty when there is no such topic."""
         return _partitions(self._metadata(name))
 
+    def cluster_id(self) -> str:
+        """Return the cluster's id."""
+        return str(self._metadata().cluster_id)
+
     def live_brokers(self) -> frozenset[int]:
         """Return the brokers that are registered and not fenced."""
         return frozenset(self._metadata().brokers)

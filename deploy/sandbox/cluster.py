@@ -14,24 +14,25 @@ from typing import TYPE_CHECKING, Final, Self
 from deploy.sandbox.admin import Admin
 from deploy.sandbox.dump import DumpedRecord, dump_metadata_log
 from deploy.sandbox.node import Node
-from deploy.sandbox.plan import Plan, formatted, random_id, write_plan
-from deploy.sandbox.properties import HOST
+from deploy.sandbox.plan import NEWEST, Plan, formatted, random_id, write_plan
+from deploy.sandbox.properties import HOST, zookeeper_properties
 from deploy.sandbox.proxy import ReplicationProxy
 from deploy.sandbox.waiting import wait_until
 from deploy.sandbox.watchdog import Watchdog
 from streaming.errors import ConfigurationError
 from streaming.runtime import class_archive
-from streaming.runtime.jars import JMX_AGENT, SANDBOX, jar_paths
+from streaming.runtime.jars import JMX_AGENT, jar_paths
 from streaming.runtime.java import find_java
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_ZOOKEEPER: Final = 0  # no broker has this id
+_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.jmx.log4j.disable=true")
 
 
 class Sandbox:
-    """A KRaft cluster on 127.0.0.1.
+    """A cluster on 127.0.0.1.
 
     Without a ``root`` its folder is temporary and deleted at the end. As a context manager it starts the cluster, waits
     until it is ready, and leaves no process behind, even when this process is killed.
@@ -48,11 +49,15 @@ class Sandbox:
         self._nodes = {
             node: Node(node, self.root / f"node-{node}", ports.client) for node, ports in plan.ports().items()
         }
+        if plan.zookeeper is not None:  # started first
+            main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+            zookeeper = Node(_ZOOKEEPER, self.root / "zookeeper", plan.zookeeper, main=main)
+            self._nodes = {_ZOOKEEPER: zookeeper, **self._nodes}
 
     @property
     def cluster_id(self) -> str:
-        """Kafka's cluster id."""
-        return self.plan.cluster_id
+        """Kafka's cluster id; with ZooKeeper the first broker that starts has chosen it."""
+        return self.plan.cluster_id if self.plan.zookeeper is None else self.admin.cluster_id()
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -194,7 +199,9 @@ class Sandbox:
 
     def dump_metadata_log(self, controller: int | None = None) -> list[DumpedRecord]:
         """Decode the metadata log of a controller, by default the first one's, with Kafka's own tool."""
-        return dump_metadata_log(self._java(128), self._node(controller or self.controller_ids[0]).data)
+        data = self._node(controller or self.controller_ids[0]).data
+        package = "org.apache.kafka.tools" if self.plan.version == NEWEST else "kafka.tools"  # moved in 4.0
+        return dump_metadata_log(self._java(128), data, package=package)
 
     def _node(self, node: int) -> Node:
         if node not in self._nodes:
@@ -202,7 +209,7 @@ class Sandbox:
         return self._nodes[node]
 
     def _java(self, heap_megabytes: int, *, record: bool = False) -> list[str | Path]:
-        java, jars = find_java(), jar_paths(SANDBOX)
+        java, jars = find_java(), jar_paths(self.plan.jars)
         archive = class_archive.archive_path("kafka", java, jars)
         if record and not archive.exists():
             self._archive = archive
@@ -236,8 +243,14 @@ class Sandbox:
 
     def _format(self) -> None:
         """Format one node with Kafka's tool and copy its folder, because every run of the tool takes a second."""
-        for node_id, node in self._nodes.items():
+        for node_id in self.plan.ports():
+            node = self._nodes[node_id]
             node.write_properties(self.plan.properties_of(node_id, node.data))
+        if self.plan.zookeeper is not None:
+            zookeeper = self._nodes[_ZOOKEEPER]
+            zookeeper.write_properties(zookeeper_properties(self.plan.zookeeper, zookeeper.data))
+            write_plan(self.plan, self.root)
+            return
         first, *others = self._nodes.values()
         tool: list[str | Path] = [
             "kafka.tools.StorageTool",

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 from deploy.sandbox.cluster import Sandbox
-from deploy.sandbox.plan import formatted, plan_cluster, read_plan
+from deploy.sandbox.plan import NEWEST, VERSIONS, Plan, formatted, plan_cluster, read_plan
 from streaming.errors import ConfigurationError
-from streaming.runtime.jars import JMX_AGENT, SANDBOX, jar_paths
+from streaming.runtime.jars import JMX_AGENT, jar_paths
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,6 +40,10 @@ def up(
     combined: Annotated[
         bool, typer.Option("--combined", help="The controllers are the first brokers, not nodes of their own.")
     ] = False,
+    version: Annotated[str, typer.Option(help=f"Version of Kafka, of {', '.join(VERSIONS)}.")] = NEWEST,
+    zookeeper: Annotated[
+        bool, typer.Option("--zookeeper", help="ZooKeeper instead of controllers; until Kafka 3.9.")
+    ] = False,
     root: Root = DEFAULT_ROOT,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A property of all nodes; repeatable.")
@@ -53,7 +57,7 @@ def up(
     """Start a cluster, or the existing one in the folder. Ctrl-C stops it and keeps its data."""
     if formatted(root):
         plan = read_plan(root)
-        if (brokers, controllers) != (len(plan.brokers), len(plan.controllers)):
+        if (brokers, 0 if plan.zookeeper else controllers) != (len(plan.brokers), len(plan.controllers)):
             raise ConfigurationError(
                 f"{root} holds a sandbox of {len(plan.brokers)} brokers and {len(plan.controllers)} controllers: start "
                 "it with these numbers, or delete it first: isrwatch sandbox down"
@@ -65,8 +69,10 @@ def up(
             properties=_pairs(settings or []),
             jmx_config=jmx_config,
             combined=combined,
+            version=version,
+            zookeeper=zookeeper,
         )
-    _fetch(with_agent=plan.jmx_config is not None)
+    _fetch(plan)
     sandbox = Sandbox(plan, root)
     if detach:
         with console.status("starting Kafka"):
@@ -197,9 +203,9 @@ def _opened(root: Path) -> Sandbox:
     return Sandbox(read_plan(root), root)
 
 
-def _fetch(*, with_agent: bool) -> None:
+def _fetch(plan: Plan) -> None:
     with console.status("fetching Kafka") as shown:
-        groups = (SANDBOX, JMX_AGENT) if with_agent else (SANDBOX,)
+        groups = (plan.jars, JMX_AGENT) if plan.jmx_config is not None else (plan.jars,)
         jar_paths(*groups, progress=lambda file: shown.update(f"fetching Kafka: {file}"))
 
 

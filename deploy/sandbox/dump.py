@@ -29,16 +29,18 @@ class DumpedRecord:
     data: dict[str, Any]
 
 
-def dump_metadata_log(java: Sequence[str | Path], data: Path) -> list[DumpedRecord]:
+def dump_metadata_log(
+    java: Sequence[str | Path], data: Path, *, package: str = "org.apache.kafka.tools"
+) -> list[DumpedRecord]:
     """Decode the metadata log in a controller's log directory, control records left out.
 
-    ``java`` is the command up to the class path.
+    ``java`` is the command up to the class path; ``package`` holds the tool.
     """
     segments = sorted((data / "__cluster_metadata-0").glob("*.log"))
     dumped = subprocess.run(
         [
             *java,
-            "org.apache.kafka.tools.DumpLogSegments",
+            f"{package}.DumpLogSegments",
             "--cluster-metadata-decoder",
             "--files",
             ",".join(map(str, segments)),

@@ -27,10 +27,11 @@ _LOGGING: Final = (
 
 
 class Node:
-    """A broker or a controller, in its folder: server.properties, data, server.log, pid."""
+    """A broker, a controller or a ZooKeeper, in its folder: server.properties, data, server.log, pid."""
 
-    def __init__(self, node_id: int, folder: Path, port: int) -> None:
+    def __init__(self, node_id: int, folder: Path, port: int, *, main: str = "kafka.Kafka") -> None:
         self.node_id = node_id
+        self.main = main
         self.folder = folder
         self.port = port
         self._child: subprocess.Popen[bytes] | None = None
@@ -83,7 +84,7 @@ class Node:
             return
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(
-                [*java, *_LOGGING, "kafka.Kafka", self.properties_file],
+                [*java, *_LOGGING, self.main, self.properties_file],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 from deploy.sandbox.properties import HOST, Ports, node_properties
 from streaming.errors import ConfigurationError
+from streaming.runtime.jars import SANDBOX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 FIRST_CONTROLLER: Final = 101
+NEWEST: Final = "4.3"
+_ONLY_ZOOKEEPER: Final = frozenset({"1.0"})
+VERSIONS: Final = {NEWEST: SANDBOX, "3.9": f"{SANDBOX}-kafka-3", "1.0": f"{SANDBOX}-kafka-1"}
 _PORTS: Final = range(15_000, 32_000)  # below the kernel's range for outgoing connections
 _BLOCK: Final = 40
 _PORTS_OF_A_BROKER: Final = 4
@@ -26,11 +30,16 @@ _STATE: Final = "state.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One cluster. ``properties`` are for all nodes, ``node_properties`` for one; both override the defaults."""
+    """One cluster. ``properties`` are for all nodes, ``node_properties`` for one; both override the defaults.
+
+    ``version`` is a key of ``VERSIONS``. With a ``zookeeper``, a port, there are no controllers.
+    """
 
     cluster_id: str
     brokers: dict[int, Ports]
     controllers: dict[int, Ports]
+    version: str = NEWEST
+    zookeeper: int | None = None
     properties: dict[str, str] = field(default_factory=dict)
     node_properties: dict[int, dict[str, str]] = field(default_factory=dict)
     heap_megabytes: int = 256
@@ -40,9 +49,14 @@ class Plan:
         """Return the ports of each node, in start order."""
         return self.controllers | self.brokers
 
+    @property
+    def jars(self) -> str:
+        """The group of jars of this version of Kafka."""
+        return VERSIONS[self.version]
+
     def properties_of(self, node: int, data: Path) -> dict[str, str]:
         """Return all properties of a node."""
-        own = node_properties(node, self.brokers, self.controllers, str(data))
+        own = node_properties(node, self.brokers, self.controllers, str(data), zookeeper=self.zookeeper)
         return own | self.properties | self.node_properties.get(node, {})
 
     def proxied(self) -> dict[int, tuple[int, int]]:
@@ -64,18 +78,32 @@ def plan_cluster(  # noqa: PLR0913 - all are keywords
     jmx_config: Path | None = None,
     proxy: bool = False,
     combined: bool = False,
+    version: str = NEWEST,
+    zookeeper: bool = False,
 ) -> Plan:
     """Plan a new cluster: brokers 1, 2, ..., controllers 101, 102, ..., free ports.
 
     ``jmx_config`` adds the Prometheus JMX exporter to every broker, ``proxy`` a proxy between the brokers. With
-    ``combined`` the controllers are no nodes of their own: the first brokers are controllers, too.
+    ``combined`` the controllers are no nodes of their own: the first brokers are controllers, too. With ``zookeeper``,
+    until 3.9, there is one ZooKeeper instead of controllers.
+
+    Raises:
+        ConfigurationError: there is no such version, or not in this way.
     """
-    free = _free_ports(brokers * _PORTS_OF_A_BROKER + controllers)
+    if version not in VERSIONS:
+        raise ConfigurationError(f"there is no Kafka {version} for the sandbox; there are {', '.join(VERSIONS)}")
+    if zookeeper and version == NEWEST:
+        raise ConfigurationError(f"Kafka {NEWEST} has no ZooKeeper: add --version 3.9")
+    if not zookeeper and version in _ONLY_ZOOKEEPER:
+        raise ConfigurationError(f"Kafka {version} needs a ZooKeeper: add --zookeeper")
+    free = _free_ports(brokers * _PORTS_OF_A_BROKER + controllers + 1)
     first = 1 if combined else FIRST_CONTROLLER
     return Plan(
         cluster_id=random_id(),
         brokers={number: _ports(free, proxied=proxy) for number in range(1, brokers + 1)},
-        controllers={first + number: Ports(client=next(free)) for number in range(controllers)},
+        controllers={first + number: Ports(client=next(free)) for number in range(0 if zookeeper else controllers)},
+        version=version,
+        zookeeper=next(free) if zookeeper else None,
         properties=dict(properties or {}),
         node_properties={node: dict(own) for node, own in (node_properties or {}).items()},
         heap_megabytes=heap_megabytes,

@@ -48,14 +48,12 @@ class Ports:
 
 
 def node_properties(
-    node_id: int, brokers: Mapping[int, Ports], controllers: Mapping[int, Ports], data: str
+    node_id: int, brokers: Mapping[int, Ports], controllers: Mapping[int, Ports], data: str, *, zookeeper: int | None
 ) -> dict[str, str]:
-    """Return the default properties of a broker or a controller of a cluster."""
+    """Return the default properties of a broker or a controller of a cluster; ``zookeeper`` is a port."""
     replication_factor = str(min(3, len(brokers)))
     common = {
         "node.id": str(node_id),
-        "controller.quorum.voters": ",".join(f"{node}@{HOST}:{ports.client}" for node, ports in controllers.items()),
-        "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "REPLICATION",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT",
         "log.dirs": data,
@@ -69,9 +67,14 @@ def node_properties(
         **_SHORT_TIMEOUTS,
         **_PREDICTABLE,
     }
+    if zookeeper is not None:
+        own = {"broker.id": str(node_id), "zookeeper.connect": f"{HOST}:{zookeeper}"}
+        return common | _broker(brokers[node_id]) | own
+    voters = ",".join(f"{node}@{HOST}:{ports.client}" for node, ports in controllers.items())
+    common |= {"controller.quorum.voters": voters, "controller.listener.names": "CONTROLLER"}
     roles = []
     if node_id in brokers:
-        roles.append(_broker(brokers[node_id]))
+        roles.append({"process.roles": "broker", **_broker(brokers[node_id])})
     if node_id in controllers:
         roles.append(_controller(controllers[node_id]))
     # A node of both roles has the listeners of both; it advertises those of the broker.
@@ -81,7 +84,6 @@ def node_properties(
 
 def _broker(ports: Ports) -> dict[str, str]:
     return {
-        "process.roles": "broker",
         "listeners": f"CLIENT://{HOST}:{ports.client},REPLICATION://{HOST}:{ports.replication}",
         "advertised.listeners": f"CLIENT://{HOST}:{ports.client},REPLICATION://{HOST}:{ports.advertised_replication}",
     }
@@ -92,4 +94,15 @@ def _controller(ports: Ports) -> dict[str, str]:
     return {
         "process.roles": "controller",
         "listeners": f"CONTROLLER://{HOST}:{ports.client}",
+    }
+
+
+def zookeeper_properties(port: int, data: object) -> dict[str, str]:
+    """Return the properties of the only ZooKeeper; its administration server would need jars that Kafka lacks."""
+    return {
+        "clientPortAddress": HOST,
+        "clientPort": str(port),
+        "dataDir": str(data),
+        "admin.enableServer": "false",
+        "maxClientCnxns": "0",
     }

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
     from deploy.sandbox import Sandbox
 
-PLANNED = frozenset({"brokers", "controllers", "node_properties", "heap_megabytes", "jmx_config", "proxy"})
+PLANNED = frozenset(
+    {"brokers", "controllers", "node_properties", "heap_megabytes", "jmx_config", "proxy", "version", "zookeeper"}
+)
 
 
 class MakeSandbox(Protocol):

@@ -171,3 +171,17 @@ def commands(pid: str) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+@pytest.mark.parametrize("version", ["3.9", "1.0"])
+def test_a_cluster_with_zookeeper_has_an_id_and_leaves_a_dead_broker_out(
+    kafka_cluster: MakeSandbox, version: str
+) -> None:
+    cluster = kafka_cluster(brokers=2, version=version, zookeeper=True, zookeeper_session_timeout_ms=4000)
+    cluster.admin.create_topic("orders", partitions=1, replication_factor=2)
+    assert len(cluster.cluster_id) == len(cluster.plan.cluster_id)
+    assert cluster.controller_ids == ()
+    cluster.kill(2)
+    cluster.admin.wait_isr("orders", 0, {1})
+    cluster.start(2)
+    cluster.admin.wait_isr("orders", 0, {1, 2})

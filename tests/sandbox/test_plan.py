@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from deploy.sandbox import plan
 from deploy.sandbox.plan import Plan, plan_cluster
+from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,3 +58,16 @@ def test_a_combined_node_is_a_broker_and_a_voter(tmp_path: Path) -> None:
     ]
     assert "CONTROLLER" not in properties["advertised.listeners"]
     assert len(set(ports_of(planned))) == len(ports_of(planned))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"version": "2.0"}, "there is no Kafka 2.0 for the sandbox; there are 4.3, 3.9, 1.0"),
+        ({"zookeeper": True}, "Kafka 4.3 has no ZooKeeper: add --version 3.9"),
+        ({"version": "1.0"}, "Kafka 1.0 needs a ZooKeeper: add --zookeeper"),
+    ],
+)
+def test_a_version_that_does_not_exist_in_this_way_is_refused(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(sentence)):
+        plan_cluster(**settings)

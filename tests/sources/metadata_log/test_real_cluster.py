@@ -167,10 +167,11 @@ def spelled(value: Any) -> Any:
     return [spelled(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
+@pytest.mark.parametrize("version", ["4.3", "3.9"])
 def test_a_cluster_that_is_broken_and_mended_is_reported_record_for_record(
-    kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]]
+    kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]], version: str
 ) -> None:
-    cluster = kafka_cluster()
+    cluster = kafka_cluster(version=version)
     seen = follow(cluster)
     cluster.admin.create_topic("orders", partitions=6, configs={"min.insync.replicas": "2"})
     cluster.admin.alter_topic_config("orders", {"retention.ms": "1000000"})
