@@ -13,6 +13,7 @@ from streaming.sources.admin import AdminSource
 from streaming.sources.admin_clients import new_client
 from streaming.sources.broker_metrics import BrokerMetricsSource, endpoints_from
 from streaming.sources.metadata_log.opening import checkpoint_path, open_metadata_log
+from streaming.sources.metadata_log.quorum import NoMetadataLog
 from streaming.sources.metadata_log.voters import open_voters
 from streaming.sources.protocol.tls import Unsupported
 
@@ -64,6 +65,12 @@ def open_log(settings: Settings, bus: Path, report: Callable[[str], None]) -> Me
         return None
     try:
         source.connect(seconds=CONNECT_SECONDS)
+    except NoMetadataLog as refusal:
+        source.close()
+        if configured != "auto":
+            raise
+        report(f"polling the brokers: {refusal}")
+        return None
     except ConnectionRefused:
         if configured != "auto":
             source.close()

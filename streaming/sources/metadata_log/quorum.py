@@ -94,6 +94,10 @@ class Bootstrap:
         raise ConnectionRefused(f"no broker of cluster.bootstrap_servers responds: {reasons}; check the addresses")
 
 
+class NoMetadataLog(CannotServe):
+    """The cluster has no metadata log: it uses ZooKeeper."""
+
+
 def _cluster_id(connection: Connection) -> ClusterId:
     version = connection.newest(MetadataRequest.API_KEY, _METADATA_NEWEST)
     if version < 0:
@@ -109,6 +113,11 @@ def _cluster_id(connection: Connection) -> ClusterId:
 
 def _quorum(connection: Connection, listener: str) -> Quorum:
     version = connection.newest(DescribeQuorumRequest.API_KEY, _ENDPOINTS_SINCE)
+    if version < 0:
+        raise NoMetadataLog(
+            f"{connection.address} is of a cluster with ZooKeeper, which has no metadata log: set "
+            'collect.primary_source = "poll"'
+        )
     if version < _ENDPOINTS_SINCE:
         raise CannotServe(
             f"{connection.address} does not return the addresses of the controllers (requires Kafka 3.9 or newer); "

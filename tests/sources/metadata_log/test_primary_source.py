@@ -81,3 +81,12 @@ def test_a_refusal_is_an_error_where_only_the_log_is_wanted(quorum: Any, tmp_pat
 def test_polling_on_demand_asks_no_controller(quorum: Any, tmp_path: Path) -> None:
     assert opening.open_log(settings_for(quorum, "poll"), tmp_path, lambda _: None) is None
     assert not quorum.requests
+
+
+def test_a_cluster_with_zookeeper_is_polled_because_it_has_no_metadata_log(quorum: Any, tmp_path: Path) -> None:
+    quorum.versions = {55: -1}  # no DescribeQuorum
+    lines: list[str] = []
+    assert opening.open_log(settings_for(quorum, "auto"), tmp_path, lines.append) is None
+    assert ["with ZooKeeper, which has no metadata log" in line for line in lines] == [True]
+    with pytest.raises(ConnectionRefused, match="with ZooKeeper, which has no metadata log: set collect.primary_sour"):
+        opening.open_log(settings_for(quorum, "metadata_log"), tmp_path, lines.append)

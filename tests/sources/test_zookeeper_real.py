@@ -1,0 +1,58 @@
+"""Real clusters with ZooKeeper: they have no metadata log, and are polled for good."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.contracts.events import EventKind
+from streaming.contracts.observations import SourceKind
+from streaming.settings import ClusterSettings, CollectSettings, Settings
+from streaming.sources.collector import Collector
+from streaming.sources.opening import open_sources
+from tests.sources.test_primary_source_real import Tables, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from deploy.sandbox import Sandbox
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+VERSIONS = ["3.9"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_cluster_with_zookeeper_is_polled(
+    kafka_cluster: Callable[..., Sandbox], tmp_path: Path, version: str
+) -> None:
+    cluster = kafka_cluster(brokers=3, version=version, zookeeper=True, zookeeper_session_timeout_ms=4000)
+    cluster.admin.create_topic("orders", assignment=[[1, 2, 3], [2, 3, 1]], configs={"min.insync.replicas": "2"})
+    lines, tables = list[str](), Tables()
+    settings = Settings(
+        cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers),
+        collect=CollectSettings(heartbeat_seconds=1, poll_seconds=0.5, config_seconds=2),
+    )
+    sources = open_sources(settings, tmp_path, lines.append)
+    assert ["with ZooKeeper, which has no metadata log" in line for line in lines] == [True]
+    collector = Collector(sources, lambda: tables, report=lines.append)
+    collector.start()
+    try:
+        until(lambda: len(tables.partitions()) == 2, "the first report", lines)
+        until(lambda: all(each.min_isr_effective == 2 for each in tables.partitions().values()), "the minimum", lines)
+        assert tables.primary() == SourceKind.POLL
+        cluster.kill(1)
+        until(lambda: all(1 not in each.isr for each in tables.partitions().values()), "broker 1 left", lines)
+        until(lambda: tables.partitions()["orders", 0].leader in {2, 3}, "another leader", lines)
+        cluster.start(1)
+        until(lambda: all(len(each.isr) == 3 for each in tables.partitions().values()), "broker 1 came back", lines)
+        cluster.admin.delete_topic("orders")
+        until(lambda: sum(tables.events(EventKind.TOPIC_DELETED).values()) == 2, "the deletion", lines)
+    finally:
+        collector.stop()
+        collector.wait()
+    assert lines[1:] == []
+    shrinks = tables.events(EventKind.ISR_SHRINK)
+    assert shrinks == {(EventKind.ISR_SHRINK, "orders", number): 1 for number in (0, 1)}
+    assert not tables.events(EventKind.PROTOCOL_VIOLATION, EventKind.UNCLEAN_ELECTION)
