@@ -88,5 +88,5 @@ def test_a_cluster_with_zookeeper_is_polled_because_it_has_no_metadata_log(quoru
     lines: list[str] = []
     assert opening.open_log(settings_for(quorum, "auto"), tmp_path, lines.append) is None
     assert ["with ZooKeeper, which has no metadata log" in line for line in lines] == [True]
-    with pytest.raises(ConnectionRefused, match="with ZooKeeper, which has no metadata log: set collect.primary_sour"):
+    with pytest.raises(ConnectionRefused, match=r"with ZooKeeper, which has no metadata log: set collect.primary_sour"):
         opening.open_log(settings_for(quorum, "metadata_log"), tmp_path, lines.append)
