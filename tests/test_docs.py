@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from streaming.sources.permissions import PERMISSIONS, Grantee
+
 ROOT = Path(__file__).parents[1]
 FLOW = ROOT / "docs" / "how-a-change-flows.md"
 PAGES = ("README.md", "CONTRIBUTING.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/*.md")))
@@ -87,6 +89,15 @@ def test_every_step_of_the_flow_names_code_and_says_all() -> None:
 def test_readme_and_contributing_link_to_the_flow() -> None:
     name = str(FLOW.relative_to(ROOT))
     assert [page for page in ("README.md", "CONTRIBUTING.md") if f"]({name})" not in (ROOT / page).read_text()] == []
+
+
+def test_the_page_of_permissions_has_each_of_them_as_it_is_defined_and_its_command() -> None:
+    page = ROOT / "docs" / "permissions.md"
+    (rows,) = tables_of(page)
+    grantee = Grantee(principal="User:isrwatch")
+
+    assert rows == [[f"`{one.operation}` on {one.on}", one.requests, one.gives, one.without] for one in PERMISSIONS]
+    assert re.findall(r"^kafka-acls .*$", page.read_text(), re.MULTILINE) == list(map(grantee.command, PERMISSIONS))
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -5,6 +5,8 @@ needs neither Spark nor Java. This file contains the names and one-line help tex
 
 - ``doctor``           ``isrwatch doctor``
 - ``doctor_checks``    what it checks
+- ``doctor_findings``  what one check says
+- ``doctor_polling``   what it learns from the brokers, asking as the collector does
 - ``collect``          ``isrwatch collect``
 - ``job``              ``isrwatch job``
 - ``jars``             ``isrwatch jars``

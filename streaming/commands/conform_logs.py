@@ -15,9 +15,10 @@ from streaming.contracts.records import RecordBatch, Undecodable
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.address import parse_servers
 from streaming.sources.metadata_log.batches import EncodedBatch, decode, decode_batches, split
-from streaming.sources.metadata_log.quorum import Bootstrap
+from streaming.sources.metadata_log.quorum import Bootstrap, ControllerAddresses
 from streaming.sources.metadata_log.snapshot import LoadedSnapshot
 from streaming.sources.metadata_log.tail import Progress, Tail
+from streaming.sources.permissions import grantee_of
 from streaming.sources.protocol.connection import CannotServe, dialer
 from streaming.sources.protocol.security import from_client
 
@@ -130,7 +131,8 @@ class LiveLog:
         self.share = 0.0
         self._is_over = is_over
         dial = dialer(from_client(cluster.client))
-        bootstrap = Bootstrap(parse_servers(cluster.bootstrap_servers), dial)
+        servers, grantee = cluster.bootstrap_servers, grantee_of(cluster.bootstrap_servers, cluster.client)
+        bootstrap = Bootstrap(parse_servers(servers), dial, ControllerAddresses(grantee=grantee), grantee)
         try:
             self._tail = Tail(bootstrap, dial, cluster_id=bootstrap.cluster_id(), report=report)
         except ConnectionRefused as refusal:

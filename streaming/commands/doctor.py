@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from streaming import settings as configuration
-from streaming.commands.doctor_checks import Finding, Status, findings, numbered, secrets
+from streaming.commands.doctor_checks import findings, secrets
+from streaming.commands.doctor_findings import Finding, Status, numbered
 from streaming.secret_values import with_secrets
 
 if TYPE_CHECKING:

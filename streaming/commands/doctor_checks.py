@@ -10,13 +10,11 @@ import os
 import shutil
 import tempfile
 import time
-from concurrent.futures import wait
 from contextlib import closing
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from streaming.commands.doctor_findings import SECONDS, Finding, Status
 from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
 from streaming.secret_values import written_secrets
 
@@ -25,33 +23,9 @@ if TYPE_CHECKING:
 
     from streaming.settings import Settings
 
-SECONDS: Final = 5.0
 LEAST_FREE_BYTES: Final = 1 << 30
 LARGEST_SKEW_SECONDS: Final = 5.0
 _OF_OTHERS: Final = 0o044
-
-
-class Status(StrEnum):
-    """How a check ended; only a problem keeps isrwatch from working."""
-
-    OK = "ok"
-    WARNING = "warning"
-    PROBLEM = "problem"
-    SKIPPED = "skipped"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What one check says."""
-
-    check: str
-    status: Status
-    sentence: str
-
-
-def numbered(number: int, thing: str) -> str:
-    """Return a number of things in words."""
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def findings(settings: Settings) -> Iterator[Finding]:
@@ -161,48 +135,15 @@ def _clock(settings: Settings) -> Iterator[tuple[Status, str]]:
 
 
 def _polling(settings: Settings) -> Iterator[tuple[Status, str]]:
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import ConfigResource, ResourceType
+    from streaming.commands.doctor_polling import poll_once
 
-    from streaming.sources.admin_clients import new_client
-    from streaming.sources.admin_refusals import ClientErrors, missing_permission
-
-    servers = settings.cluster.bootstrap_servers
-    errors = ClientErrors(servers)
-    client = new_client({**settings.cluster.client, "bootstrap.servers": servers, "log_level": "2", "error_cb": errors})
-    try:
-        metadata = client.list_topics(timeout=SECONDS)
-    except KafkaException as failure:
-        client.poll(0)  # runs error_cb with the errors that explain the failure
-        raise missing_permission(failure, "DESCRIBE", "all topics") or errors.refusal(failure) from None
-    topics = sorted(metadata.topics)
-    if not topics:
-        yield Status.WARNING, "no topic is visible: grant DESCRIBE on the topics to this user, if there are any"
-        return
-    yield Status.OK, f"visible: {numbered(len(metadata.brokers), 'broker')} and {numbered(len(topics), 'topic')}"
-    resource = ConfigResource(ResourceType.TOPIC, topics[0])
-    refused = client.describe_configs([resource], request_timeout=SECONDS)[resource].exception(2 * SECONDS)
-    if refused is None:
-        yield Status.OK, "configurations can be read, min.insync.replicas among them"
-    else:
-        missing = missing_permission(refused, "DESCRIBE_CONFIGS", "the topics")
-        yield Status.WARNING, f"min.insync.replicas stays unknown where no record holds it: {missing or refused}"
+    return poll_once(settings.cluster)
 
 
 def _reassignments(settings: Settings) -> Iterator[tuple[Status, str]]:
-    from streaming.sources.address import parse_servers
-    from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
+    from streaming.commands.doctor_polling import list_reassignments
 
-    asking = ReassignmentsRound(dialer_of(settings.cluster.client), name="doctor", seconds=SECONDS)
-    with closing(asking):
-        asking.ask(parse_servers(settings.cluster.bootstrap_servers))
-        wait(asking.pending())
-        listed = asking.take()
-    if listed is None:
-        reason = asking.refusal or "no broker lists them in time"
-        yield Status.WARNING, f"while the brokers are polled it is unknown what is being reassigned: {reason}"
-    else:
-        yield Status.OK, f"reassignments can be listed while the brokers are polled; there are {len(listed)}"
+    return list_reassignments(settings.cluster)
 
 
 def _broker_metrics(settings: Settings) -> Iterator[tuple[Status, str]]:

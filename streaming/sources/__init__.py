@@ -9,6 +9,7 @@
 - ``address``               the address of a node of Kafka
 - ``timer``                 when a source asks again, and when it is silent
 - ``protocol``              Kafka's protocol, asked directly where librdkafka has no call
+- ``permissions``           what each permission gives, what is missing without it, and the command that grants it
 
 The KRaft metadata log:
 

@@ -21,6 +21,7 @@ from streaming.sources.admin_offsets import OffsetsRound
 from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
 from streaming.sources.admin_refusals import ClientErrors, missing_permission
 from streaming.sources.admin_view import ClusterView, has_same_members, snapshot, steps
+from streaming.sources.permissions import DESCRIBE_TOPICS, addressed, grantee_of
 from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class AdminSource:
         self._poll_micros = poll_micros
         self._seconds = request_seconds
         self._client_errors = ClientErrors(bootstrap_servers)
+        self._grantee = grantee_of(bootstrap_servers, client)
         self._properties = {**_DEFAULTS, **client, "error_cb": self._client_errors}
         self._corroborating_micros = min(offsets_micros, config_micros)
         is_primary = source_kind is SourceKind.POLL
@@ -182,7 +184,7 @@ class AdminSource:
             read = self._metadata.take(None if before is None else before.view)
         except KafkaException as failure:
             self._metadata.client.poll(0)  # runs error_cb with the errors that explain the failure
-            missing = missing_permission(failure, "DESCRIBE", "all topics")
+            missing = missing_permission(failure, DESCRIBE_TOPICS)
             self._refusal = missing or self._client_errors.refusal(failure)
             self._missed_changes = before is not None
             self._metadata_due.expire()
@@ -268,11 +270,12 @@ class AdminSource:
         """Raise a lost connection each time, a missing permission once."""
         refusal, self._refusal = self._refusal, None
         if refusal is not None:
-            raise refusal
-        for missing in (*self._metadata.refusals, self._offsets.refusal, self._configs.refusal):
+            raise addressed(refusal, self._grantee)
+        configs = self._configs.refusal, self._configs.broker_refusal
+        for missing in (*self._metadata.refusals, self._offsets.refusal, *configs):
             if missing is not None and str(missing) not in self._raised:
                 self._raised.add(str(missing))
-                raise missing
+                raise addressed(missing, self._grantee)
 
     def _wait(self, until: int) -> bool:
         """Wait for a response or for the next due request; return False when the poll has used its time."""

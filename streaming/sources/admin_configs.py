@@ -21,6 +21,7 @@ from streaming.contracts.observations import (
     is_true,
 )
 from streaming.sources.admin_refusals import missing_permission
+from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -38,10 +39,11 @@ _BATCH: Final = 200  # topics per request: a response has every configuration of
 
 @dataclass(slots=True)
 class ConfigsRound:
-    """The requests in flight, and the last values reported."""
+    """The requests in flight, the last values reported, and what is missing to read those of topics and of brokers."""
 
     seconds: float
     refusal: ConnectionRefused | None = None
+    broker_refusal: ConnectionRefused | None = None
     _client: AdminClient | None = None  # referenced: a client that is collected may not complete its futures
     _requested_at: Micros | None = None
     _responses: dict[ConfigResource, Future[dict[str, ConfigEntry]]] = field(default_factory=dict)
@@ -117,7 +119,8 @@ class ConfigsRound:
         for resource, future in responses.items():
             failure = future.exception()
             if failure is not None:
-                self.refusal = missing_permission(failure, "DESCRIBE_CONFIGS", f"topic {resource.name}") or self.refusal
+                on = f"topic {resource.name}"
+                self.refusal = missing_permission(failure, DESCRIBE_TOPIC_CONFIGS, on=on) or self.refusal
                 continue
             for key, value in _values(future.result()):
                 if (resource.name, key) not in self._reported or self._reported[resource.name, key] != value:
@@ -129,7 +132,9 @@ class ConfigsRound:
     ) -> Iterator[tuple[str, str, str | None]]:
         """Give the times of a broker that changed; without the permission Kafka's defaults are assumed."""
         for future in responses.values():
-            entries = {} if future.exception() is not None else future.result()
+            failure = future.exception()
+            self.broker_refusal = missing_permission(failure, DESCRIBE_BROKER_CONFIGS) or self.broker_refusal
+            entries = {} if failure is not None else future.result()
             for key in CLUSTER_TIMES:
                 value = entries[key].value if key in entries else None
                 if value is not None and self._times.get(key) != value:

@@ -18,6 +18,7 @@ from streaming.contracts.observations import Observation
 from streaming.contracts.sample_blocks import offsets_in_blocks
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.sources.admin_refusals import missing_permission
+from streaming.sources.permissions import DESCRIBE_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -133,7 +134,9 @@ class OffsetsRound:
                 if offset >= 0:  # librdkafka returns a negative offset, without an error, where there was no response
                     yield partition, Offset(offset)
             else:
-                self.refusal = missing_permission(failure, "DESCRIBE", f"topic {partition.topic}") or self.refusal
+                self.refusal = (
+                    missing_permission(failure, DESCRIBE_TOPICS, on=f"topic {partition.topic}") or self.refusal
+                )
 
 
 def _is_current(sample: ReplicaOffsetsObserved, view: ClusterView) -> bool:

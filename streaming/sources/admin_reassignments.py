@@ -15,6 +15,7 @@ from kafka.protocol.admin import ListPartitionReassignmentsRequest, ListPartitio
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.admin_view import Reassignment
+from streaming.sources.permissions import DESCRIBE_CLUSTER, Denied
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe, dialer
 from streaming.sources.protocol.security import from_client
 from streaming.sources.timer import monotonic
@@ -127,10 +128,7 @@ def listed(connection: Connection, seconds: float) -> Reassignments:
     request: Any = ListPartitionReassignmentsRequest(version=version, timeout_ms=int(seconds * 1000), topics=None)
     error, reassignments = connection.call(request, ListPartitionReassignmentsResponse, _read)
     if error == CLUSTER_AUTHORIZATION_FAILED:
-        raise CannotServe(
-            "Kafka denies ListPartitionReassignments, and partitions that are being moved look under-replicated: grant "
-            "DESCRIBE on the cluster to the user of isrwatch"
-        )
+        raise Denied(DESCRIBE_CLUSTER)
     if error:
         raise ConnectionRefused(f"{connection.address} lists no reassignments (error {error})")
     return reassignments

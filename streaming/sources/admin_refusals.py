@@ -1,16 +1,17 @@
-"""librdkafka's errors as one sentence with the address or the permission, and the fix.
-
-Depends on librdkafka's error codes only.
-"""
+"""librdkafka's errors as one sentence with the address or the permission, and the fix."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.errors import ConnectionRefused
+from streaming.sources.permissions import Denied
+
+if TYPE_CHECKING:
+    from streaming.sources.permissions import Permission
 
 # Prefix "ssl://127.0.0.1:9092/bootstrap: " and suffix "(after 0ms in state CONNECT, 3 identical errors ...)".
 _NOISE: Final = re.compile(r"^\S+/(?:bootstrap|\d+): |\s*\(after \d+ms in state .*$")
@@ -73,8 +74,8 @@ class ClientErrors:
         )
 
 
-def missing_permission(failure: BaseException, operation: str, resource: str) -> ConnectionRefused | None:
-    """Return the refusal that names the missing permission, None for any other failure."""
+def missing_permission(failure: BaseException | None, permission: Permission, *, on: str = "") -> Denied | None:
+    """Return the refusal that names the missing permission, None for any other failure and for none."""
     if isinstance(failure, KafkaException) and error_of(failure).code() in _AUTHORIZATION_FAILED:
-        return ConnectionRefused(f"Kafka denies access: grant {operation} on {resource} to the user of isrwatch")
+        return Denied(permission, on=on)
     return None

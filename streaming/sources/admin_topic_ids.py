@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from streaming.contracts.identifiers import ClusterId, TopicId, synthetic_topic_id, topic_id_from_uuid
 from streaming.sources.admin_refusals import error_of, missing_permission
+from streaming.sources.permissions import DESCRIBE_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _BATCH: Final = 500  # topics per request
 _NO_ID: Final = topic_id_from_uuid(UUID(int=0))
+_NO_TOPIC: Final = "__isrwatch_no_topic"
+"""Asked for by name: brokers leave topics that may not be described out of a list, but deny a name, existing or not."""
 
 
 @dataclass(slots=True)
@@ -60,13 +63,15 @@ class TopicIds:
     ) -> None:
         """Request the ids that are not settled, or all, unless a response is outstanding; and who is hidden."""
         if self._responses:
+            self.hidden |= frozenset(vanished)  # until they are asked for, with the next view
             return
         self._deleted.clear()
         names = list(topics) if everything else self.unsettled(topics)
         self._requested = {name: _placement(topics[name]) for name in names}
         self._vanished = frozenset(vanished)
-        self.hidden &= self._vanished
-        names += self._vanished
+        if not everything:  # that asks for no vanished topic
+            self.hidden &= self._vanished
+        names += [*self._vanished, *([_NO_TOPIC] if everything else [])]
         for start in range(0, len(names), _BATCH):
             batch = TopicCollection(names[start : start + _BATCH])
             self._responses |= client.describe_topics(batch, request_timeout=self.seconds)
@@ -95,6 +100,9 @@ class TopicIds:
             return
         self.failure = None
         responses, self._responses, self._client = self._responses, {}, None
+        if (answer := responses.pop(_NO_TOPIC, None)) is not None:
+            on = "topics of other names" if responses else ""
+            self.refusal = missing_permission(answer.exception(), DESCRIBE_TOPICS, on=on) or self.refusal
         self._hide({name: responses.pop(name) for name in self._vanished})
         for name, future in responses.items():
             try:
@@ -117,8 +125,8 @@ class TopicIds:
             if failure is None or not _says_deleted(failure):
                 hidden.append(name)
             if failure is not None:
-                self.refusal = missing_permission(failure, "DESCRIBE", f"topic {name}") or self.refusal
-        self.hidden = frozenset(hidden)
+                self.refusal = missing_permission(failure, DESCRIBE_TOPICS, on=f"topic {name}") or self.refusal
+        self.hidden = (self.hidden - vanished.keys()) | frozenset(hidden)
 
 
 def _says_deleted(failure: BaseException) -> bool:

@@ -1,9 +1,9 @@
 """The loop that polls sources and publishes their observations: one thread and one publisher per source.
 
-Depends on the interfaces of sources and publishers only. A source that cannot reach its cluster is polled again with a
-growing pause. While the disk of the bus is full it is not polled, and what it has reported is published again and
-again. A bus that cannot be written for another reason stops everything, because the observations would be lost; the
-checkpoints of the sources then still name the last acknowledged position.
+Depends on the interfaces of sources and publishers, and on how a node refuses. A source that cannot reach its cluster
+is polled again with a growing pause. While the disk of the bus is full it is not polled, and what it has reported is
+published again and again. A bus that cannot be written for another reason stops everything, because the observations
+would be lost; the checkpoints of the sources then still name the last acknowledged position.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.errors import BusFull, ConnectionRefused
 from streaming.sources.collector_metrics import CollectorMetrics
+from streaming.sources.protocol.connection import CannotServe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -120,21 +121,24 @@ class Collector:
             self._stopping.set()
 
     def _poll_until_stopped(self, source: Source, publisher: Publisher) -> None:
-        refusals = 0
+        refusals, said = 0, set[str]()
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
                 observations = source.poll(Micros(time.time_ns() // 1000))
             except ConnectionRefused as refusal:
                 self.metrics.refused(source, refusal)
-                if not refusals:
+                # Behind a permission that was missing there may be another one that is.
+                if not refusals or (isinstance(refusal, CannotServe) and str(refusal) not in said):
                     self._report(f"{source.name}: {refusal}; trying again")
+                    said.add(str(refusal))
                 self._stopping.wait(_PAUSES[min(refusals, len(_PAUSES) - 1)])
                 refusals += 1
                 continue
             if refusals and observations:  # an empty result may only mean that no response has arrived yet
                 self._report(f"{source.name}: reads the cluster again")
                 refusals = 0
+                said.clear()
             undecodable = source.take_undecodable() if isinstance(source, KeepsUndecodable) else []
             counts = len(observations), len(undecodable)
             if not self._is_published(source, publisher, undecodable, observations):

@@ -324,7 +324,9 @@ def test_a_missing_permission_is_named_once_and_the_rest_goes_on(
     cluster.create_topic("orders", partitions=1, replicas=1)
     cluster.fail(LIST_OFFSETS, *[TOPIC_AUTHORIZATION_FAILED] * 30)
     source = source_of(cluster.bootstrap_servers)
-    with pytest.raises(ConnectionRefused, match=r"grant DESCRIBE on topic orders to the user of isrwatch"):
+    with pytest.raises(
+        ConnectionRefused, match=r"this user lacks Describe on topic orders: .* --operation Describe --topic '\*'$"
+    ):
         until(source, has(ReplicaOffsetsObserved))
     assert len(of(Heartbeat, until(source, has(ReplicaOffsetsObserved)))) > 0
 

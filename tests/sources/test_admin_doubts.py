@@ -112,9 +112,24 @@ def test_a_topic_that_is_not_to_be_seen_any_more_is_not_deleted_and_it_is_said_w
         for _ in range(3):
             after = polled(polls, before).view
             assert (after.topics, after.topic_ids) == (before.topics, before.topic_ids)
-        assert "grant DESCRIBE on topic payments" in str(polls.refusals[0])
+        assert "lacks Describe on topic payments" in str(polls.refusals[0])
         before = after
         cluster.missing_because = KafkaError.UNKNOWN_TOPIC_OR_PART
         assert list(polled(polls, before).view.topics) == ["orders"]
+    finally:
+        polls.close()
+
+
+def test_a_topic_that_is_hidden_while_every_id_is_asked_for_again_is_not_deleted() -> None:
+    cluster = NatCluster()
+    polls, before = started(cluster)
+    try:
+        polls.ask_ids(before)
+        cluster.topics.clear()
+        cluster.missing_because = KafkaError.TOPIC_AUTHORIZATION_FAILED
+        for _ in range(3):
+            after = polled(polls, before).view
+            assert (after.topics, after.topic_ids) == (before.topics, before.topic_ids)
+            polls.ask_ids(after)
     finally:
         polls.close()

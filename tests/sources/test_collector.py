@@ -17,6 +17,7 @@ from streaming.contracts.observations import Channel, Heartbeat, Observation, So
 from streaming.errors import BusFull, ConnectionRefused, IsrwatchError
 from streaming.sources.collector import Collector
 from streaming.sources.pace import Paced
+from streaming.sources.protocol.connection import CannotServe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,6 +116,19 @@ def test_a_lost_connection_is_reported_once_and_so_is_its_return() -> None:
     bus, lines = run(source)
     assert told(bus, "a") == [1, 2]
     assert lines == ["a: 127.0.0.1:9092 cannot be reached; trying again", "a: reads the cluster again"]
+
+
+def test_a_permission_that_is_missing_behind_another_is_reported_and_each_of_them_once() -> None:
+    describe, action = CannotServe("lacks Describe"), CannotServe("lacks ClusterAction")
+    lost = ConnectionRefused("no controller answers")
+    _, lines = run(Scripted("a", describe, describe, action, lost, describe, [heartbeat("a", 1)], action))
+
+    assert [line for line in lines if line.startswith("a: ")] == [
+        "a: lacks Describe; trying again",
+        "a: lacks ClusterAction; trying again",
+        "a: reads the cluster again",
+        "a: lacks ClusterAction; trying again",
+    ]
 
 
 def test_a_poll_without_a_response_does_not_end_a_lost_connection() -> None:

@@ -8,6 +8,7 @@ from streaming.errors import ConfigurationError
 from streaming.sources.address import parse_address, parse_servers
 from streaming.sources.metadata_log.quorum import Bootstrap, ControllerAddresses
 from streaming.sources.metadata_log.source import MetadataLogSource
+from streaming.sources.permissions import grantee_of
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client
 from streaming.sources.timer import SILENCE_SECONDS
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streaming.settings import ControllersSettings, Settings
+    from streaming.sources.permissions import Grantee
 
 
 def checkpoint_path(bus: Path, name: str) -> Path:
@@ -33,10 +35,17 @@ def open_metadata_log(settings: Settings, *, path: Path, report: Callable[[str],
         ConnectionRefused: no broker can be reached.
     """
     cluster, controllers = settings.cluster, settings.cluster.controllers
+    servers = cluster.bootstrap_servers
+    grantee = grantee_of(servers, controllers.client or cluster.client)
     own = from_client(controllers.client, "cluster.controllers.client") if controllers.client else None
     brokers = dialer(from_client(cluster.client))
     return MetadataLogSource(
-        Bootstrap(parse_servers(cluster.bootstrap_servers), brokers, controller_addresses(controllers)),
+        Bootstrap(
+            parse_servers(servers),
+            brokers,
+            controller_addresses(controllers, grantee),
+            grantee_of(servers, cluster.client),
+        ),
         brokers if own is None else dialer(own),
         cluster=cluster.name,
         name=f"metadata_log:{settings.collect.collector}",
@@ -48,8 +57,8 @@ def open_metadata_log(settings: Settings, *, path: Path, report: Callable[[str],
     )
 
 
-def controller_addresses(settings: ControllersSettings) -> ControllerAddresses:
-    """Parse ``[cluster.controllers]``.
+def controller_addresses(settings: ControllersSettings, grantee: Grantee) -> ControllerAddresses:
+    """Parse ``[cluster.controllers]``; ``grantee`` is whom the controllers see.
 
     Raises:
         ConfigurationError: a key of ``addresses`` is no controller id, or a value is no address.
@@ -59,4 +68,4 @@ def controller_addresses(settings: ControllersSettings) -> ControllerAddresses:
     if wrong is not None:
         raise ConfigurationError(f'{key}: {wrong!r} is no controller id; write "101" = "host:port"')
     by_node = {int(node): parse_address(address, key) for node, address in settings.addresses.items()}
-    return ControllerAddresses(settings.listener, by_node)
+    return ControllerAddresses(settings.listener, by_node, grantee)

@@ -14,6 +14,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from streaming.contracts.identifiers import ClusterId
 from streaming.errors import ConnectionRefused
 from streaming.sources.metadata_log.messages import Quorum, describe_quorum_request, read_quorum
+from streaming.sources.permissions import ANYBODY, DESCRIBE_CLUSTER, Denied, Grantee
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe, Connection
 
 if TYPE_CHECKING:
@@ -33,10 +34,14 @@ _PATIENCE_SECONDS: Final = 4.0
 
 @dataclass(frozen=True, slots=True)
 class ControllerAddresses:
-    """Where the controllers are reached: by the listener of this name, or at these addresses, whatever they say."""
+    """Where the controllers are reached: by the listener of this name, or at these addresses, whatever they say.
+
+    ``grantee`` is whom they see.
+    """
 
     listener: str = ""
     by_node: dict[int, Address] = field(default_factory=dict)
+    grantee: Grantee = ANYBODY
 
 
 AS_ADVERTISED: Final = ControllerAddresses()
@@ -51,9 +56,13 @@ class Bootstrap:
     """
 
     def __init__(
-        self, servers: tuple[Address, ...], dial: Dial, controllers: ControllerAddresses = AS_ADVERTISED
+        self,
+        servers: tuple[Address, ...],
+        dial: Dial,
+        controllers: ControllerAddresses = AS_ADVERTISED,
+        grantee: Grantee = ANYBODY,
     ) -> None:
-        self._servers = list(servers)
+        self._servers, self._grantee = list(servers), grantee
         self._dial = dial
         self.controllers = controllers
 
@@ -63,7 +72,7 @@ class Bootstrap:
 
     def quorum(self) -> Quorum:
         """Return the leader of the metadata quorum and the controllers' addresses; requires Describe on the cluster."""
-        ask = partial(_quorum, listener=self.controllers.listener)
+        ask = partial(_quorum, listener=self.controllers.listener, grantee=self._grantee)
         return self._first(ask, "brokers answer, but not who leads the metadata quorum")
 
     def _first(self, ask: Callable[[Connection], T], unanswered: str) -> T:
@@ -111,7 +120,7 @@ def _cluster_id(connection: Connection) -> ClusterId:
     return ClusterId(cluster_id)
 
 
-def _quorum(connection: Connection, listener: str) -> Quorum:
+def _quorum(connection: Connection, listener: str, grantee: Grantee) -> Quorum:
     version = connection.newest(DescribeQuorumRequest.API_KEY, _ENDPOINTS_SINCE)
     if version < 0:
         raise NoMetadataLog(
@@ -126,10 +135,7 @@ def _quorum(connection: Connection, listener: str) -> Quorum:
     read = partial(read_quorum, listener=listener)
     quorum = connection.call(describe_quorum_request(version), DescribeQuorumResponse, read)
     if quorum.error == CLUSTER_AUTHORIZATION_FAILED:
-        raise CannotServe(
-            f"{connection.address} refuses DescribeQuorum: grant Describe and ClusterAction on the Cluster resource, "
-            'or set collect.primary_source = "poll", which needs only Describe'
-        )
+        raise Denied(DESCRIBE_CLUSTER, grantee)
     if listener and listener not in quorum.listeners and quorum.listeners:
         raise CannotServe(
             f"no controller has the listener {listener!r} of cluster.controllers.listener; "

@@ -22,6 +22,7 @@ from streaming.sources.metadata_log.messages import Leader, LogEnd
 from streaming.sources.metadata_log.position import START, Position
 from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.metadata_log.snapshot import LoadedSnapshot
+from streaming.sources.permissions import CLUSTER_ACTION, Denied
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe, Connection, Dial
 
 if TYPE_CHECKING:
@@ -211,10 +212,7 @@ class Tail:
 
     def _refused(self, response: messages.FetchResponseFields, connection: Connection) -> None:
         if response.error in _FORBIDDEN:
-            raise CannotServe(
-                f"{connection.address} refuses the metadata log: grant ClusterAction on the Cluster resource to this "
-                'user, or set collect.primary_source = "poll", which needs only Describe'
-            )
+            raise Denied(CLUSTER_ACTION, self._bootstrap.controllers.grantee)
         self._controllers.refused(response)
         self._disconnect(f"{connection.address} responds with {for_code(response.error).message}")
 

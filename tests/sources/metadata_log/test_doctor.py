@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.commands import app, doctor_checks
-from streaming.commands.doctor_checks import CHECKS, Status, numbered
+from streaming.commands.doctor_checks import CHECKS
+from streaming.commands.doctor_findings import Status, numbered
 from streaming.runtime.listening import listen
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 
@@ -45,7 +46,7 @@ def test_the_log_is_read_and_a_missing_permission_is_named_with_what_happens_mea
     quorum.fetch_error = 31
     ((status, sentence),) = CHECKS["metadata log"](settings)
     assert status is Status.WARNING
-    assert "grant ClusterAction" in sentence
+    assert "--operation ClusterAction --cluster" in sentence
     assert sentence.endswith("; the brokers are polled meanwhile")
 
     ((status, _),) = CHECKS["metadata log"](settings_for(quorum.addresses(), primary_source="metadata_log"))
@@ -66,12 +67,14 @@ def test_a_clock_that_differs_from_the_controllers_is_found(quorum: Any, seconds
 
 def test_what_can_be_polled_is_counted(mock_kafka: Callable[[int], MockKafka]) -> None:
     cluster = mock_kafka(3)
-    assert next(iter(CHECKS["polling"](settings_for(cluster.bootstrap_servers))))[0] is Status.WARNING
-    cluster.create_topic("orders", partitions=1, replicas=1)
+    empty = list(CHECKS["polling"](settings_for(cluster.bootstrap_servers)))
+    assert empty[0] == (Status.OK, "visible: 3 brokers and 0 topics")
+    cluster.create_topic("orders", partitions=2, replicas=1)
 
-    first, *_ = CHECKS["polling"](settings_for(cluster.bootstrap_servers))
+    first, second, *_ = CHECKS["polling"](settings_for(cluster.bootstrap_servers))
 
     assert first == (Status.OK, "visible: 3 brokers and 1 topic")
+    assert second == (Status.OK, "offsets of 2 partitions can be read")
 
 
 def test_a_folder_that_cannot_be_written_a_full_disk_and_a_port_in_use_are_found(

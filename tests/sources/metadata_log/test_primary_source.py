@@ -52,7 +52,7 @@ def test_a_log_that_is_refused_at_the_start_is_read_as_soon_as_it_is_permitted(
     quorum.fetch_error = 31
     source = opening.open_log(settings_for(quorum, "auto"), tmp_path, lambda _: None)
     assert source is not None
-    with pytest.raises(ConnectionRefused, match="grant ClusterAction"):
+    with pytest.raises(ConnectionRefused, match="lacks ClusterAction"):
         source.poll(NOW)
     assert not source.is_primary
     quorum.fetch_error = 0
@@ -74,7 +74,7 @@ def test_controllers_that_cannot_be_reached_are_waited_for_and_then_tried_in_the
 
 def test_a_refusal_is_an_error_where_only_the_log_is_wanted(quorum: Any, tmp_path: Path) -> None:
     quorum.fetch_error = 31
-    with pytest.raises(ConnectionRefused, match="grant ClusterAction"):
+    with pytest.raises(ConnectionRefused, match="lacks ClusterAction"):
         opening.open_log(settings_for(quorum, "metadata_log"), tmp_path, lambda _: None)
 
 

@@ -306,7 +306,7 @@ def test_a_login_without_the_permission_is_reported_which_one_it_needs(kafka_clu
     wrong = follow(cluster, client={**client, "sasl.password": "wrong"})
     wrong.until(lambda: any("refuses the login of 'reader'" in line for line in wrong.lines), "a refused login")
     reader = follow(cluster, client={**client, "sasl.password": "r"})
-    reader.until(lambda: any("grant ClusterAction on the Cluster" in line for line in reader.lines), "a refusal")
+    reader.until(lambda: any("lacks ClusterAction on the cluster" in line for line in reader.lines), "a refusal")
     grant(cluster, "User:reader")
     reader.until(lambda: reader.reported, "the log")
 

@@ -309,11 +309,12 @@ def test_a_missing_permission_is_one_sentence_that_names_it(
     quorum.fetch_error = 31
     seen = watch()
     with pytest.raises(
-        ConnectionRefused, match=r'grant ClusterAction on the Cluster resource .* collect\.primary_source = "poll"'
+        ConnectionRefused,
+        match=r'lacks ClusterAction on the cluster: .* \(collect\.primary_source = "poll" does without\)',
     ):
         seen.source.connect(seconds=0)
     quorum.fetch_error, quorum.quorum_error = 0, 31
-    with pytest.raises(ConnectionRefused, match=r"refuses DescribeQuorum: grant Describe and ClusterAction"):
+    with pytest.raises(ConnectionRefused, match=r"lacks Describe on the cluster: no broker says where"):
         watch().source.connect(seconds=0)
 
 
@@ -716,7 +717,7 @@ def test_a_log_whose_permission_is_taken_away_is_not_current_and_reports_everyth
     seen.until(lambda: seen.source.is_primary and bool(seen.reported))
     quorum.fetch_error = 31
     seen.until(lambda: not seen.source.is_primary)
-    assert "grant ClusterAction" in seen.lines[-1]
+    assert "lacks ClusterAction" in seen.lines[-1]
     quorum.fetch_error = 0
     quorum.append(*frames[100:])
     seen.until(lambda: seen.source.is_primary)

@@ -1,0 +1,157 @@
+"""The permissions of isrwatch's user: what each gives, what is missing without it, and the command that grants it.
+
+The one definition of them: the sources and ``isrwatch doctor`` say these sentences, docs/permissions.md is this table,
+and tests/sources/test_permissions_real.py takes each away from a real cluster. The operations are those of Kafka's
+StandardAuthorizer (KIP-11; ClusterAction of a Fetch of the metadata log: KIP-595). None of them changes anything.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from streaming.sources.protocol.connection import CannotServe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming.errors import ConnectionRefused
+
+UNNAMED: Final = "User:PRINCIPAL"
+"""Stands for a principal that only the brokers know: of a certificate, a token or a Kerberos ticket."""
+_ANONYMOUS: Final = "User:ANONYMOUS"
+_CERTIFICATES: Final = frozenset({"ssl.certificate.location", "ssl.certificate.pem", "ssl.keystore.location"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permission:
+    """One operation on one kind of resource.
+
+    Attributes:
+        operation: as ``kafka-acls`` spells it.
+        on: the resource, in words.
+        option: the resource, as an option of ``kafka-acls``.
+        requests: what is asked with it.
+        gives: what isrwatch learns by it.
+        without: what is missing without it; the end of a sentence.
+    """
+
+    operation: str
+    on: str
+    option: tuple[str, ...]
+    requests: str
+    gives: str
+    without: str
+
+
+_CLUSTER: Final = ("--cluster",)
+_TOPICS: Final = ("--topic", "*")
+
+CLUSTER_ACTION: Final = Permission(
+    operation="ClusterAction",
+    on="the cluster",
+    option=_CLUSTER,
+    requests="Fetch and FetchSnapshot of `__cluster_metadata`, at the controllers",
+    gives="the metadata log: every change of a partition or broker, in order, with its proven cause",
+    without='the metadata log cannot be read (collect.primary_source = "poll" does without)',
+)
+DESCRIBE_CLUSTER: Final = Permission(
+    operation="Describe",
+    on="the cluster",
+    option=_CLUSTER,
+    requests="DescribeQuorum, ListPartitionReassignments",
+    gives="where the controllers are, the voters of the quorum, the reassignments in progress while brokers are polled",
+    without="no broker says where the controllers are, who votes in their quorum, and what is being reassigned",
+)
+DESCRIBE_BROKER_CONFIGS: Final = Permission(
+    operation="DescribeConfigs",
+    on="the cluster",
+    option=_CLUSTER,
+    requests="DescribeConfigs of a broker",
+    gives="`replica.lag.time.max.ms` and `broker.session.timeout.ms`, by which incidents and causes are judged",
+    without="the defaults of replica.lag.time.max.ms and broker.session.timeout.ms are assumed",
+)
+DESCRIBE_TOPICS: Final = Permission(
+    operation="Describe",
+    on="the topics",
+    option=_TOPICS,
+    requests="Metadata, ListOffsets",
+    gives="the partitions while brokers are polled, and at all times their offsets",
+    without="Kafka leaves them out: no offset, no min.insync.replicas of brokers, and in polls not the topic itself",
+)
+DESCRIBE_TOPIC_CONFIGS: Final = Permission(
+    operation="DescribeConfigs",
+    on="the topics",
+    option=_TOPICS,
+    requests="DescribeConfigs of the topics",
+    gives="`min.insync.replicas` as the brokers apply it, and while brokers are polled which topics are diskless",
+    without="min.insync.replicas is unknown where no record of the metadata log holds it",
+)
+PERMISSIONS: Final = (
+    CLUSTER_ACTION,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_BROKER_CONFIGS,
+    DESCRIBE_TOPICS,
+    DESCRIBE_TOPIC_CONFIGS,
+)
+"""All of them, in the order of the documentation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grantee:
+    """Who lacks a permission, and where it is granted."""
+
+    servers: str = "broker-1:9092"
+    principal: str = UNNAMED
+    has_login: bool = True
+
+    def command(self, permission: Permission) -> str:
+        """Return the command that grants a permission, for a shell.
+
+        Where isrwatch has to log in, an administrator has to, too: with the login in ``admin.properties``.
+        """
+        login = ("--command-config", "admin.properties") if self.has_login else ()
+        return shlex.join(
+            (
+                *("kafka-acls", "--bootstrap-server", self.servers, *login),
+                *("--add", "--allow-principal", self.principal),
+                *("--operation", permission.operation, *permission.option),
+            )
+        )
+
+
+ANYBODY: Final = Grantee()
+
+
+def grantee_of(servers: str, client: Mapping[str, str]) -> Grantee:
+    """Return whom brokers see with these librdkafka properties.
+
+    A broker may map names to others (``ssl.principal.mapping.rules`` and the like); it logs the principal it denies.
+    """
+    protocol = client.get("security.protocol", "PLAINTEXT").upper()
+    is_named = "sasl.username" in client if protocol.startswith("SASL") else not _CERTIFICATES & client.keys()
+    name = f"User:{client['sasl.username']}" if protocol.startswith("SASL") and is_named else _ANONYMOUS
+    return Grantee(servers=servers, principal=name if is_named else UNNAMED, has_login=protocol != "PLAINTEXT")
+
+
+class Denied(CannotServe):
+    """Kafka denies a permission: the sentence says what is missing, and the command that grants it.
+
+    Args:
+        permission: the one that is missing.
+        grantee: who lacks it.
+        on: the resource, where it is narrower than that of the permission.
+    """
+
+    def __init__(self, permission: Permission, grantee: Grantee = ANYBODY, *, on: str = "") -> None:
+        super().__init__(
+            f"this user lacks {permission.operation} on {on or permission.on}: {permission.without}; "
+            f"grant it by: {grantee.command(permission)}"
+        )
+        self.permission, self.on = permission, on
+
+
+def addressed(refusal: ConnectionRefused, grantee: Grantee) -> ConnectionRefused:
+    """Return a refusal with the command for one user, if it is a missing permission."""
+    return Denied(refusal.permission, grantee, on=refusal.on) if isinstance(refusal, Denied) else refusal

@@ -1,0 +1,279 @@
+"""Each permission taken away from a real cluster with the StandardAuthorizer: what is missing, and the cure."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+import subprocess
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from streaming.commands import collect as command
+from streaming.commands.doctor_checks import CHECKS
+from streaming.commands.doctor_findings import Status
+from streaming.contracts.events import EventKind
+from streaming.contracts.observations import (
+    MIN_ISR,
+    ConfigObserved,
+    ConfigOrigin,
+    ControllerObserved,
+    Observation,
+    PartitionObserved,
+    SourceKind,
+)
+from streaming.contracts.samples import ReplicaOffsetsObserved
+from streaming.runtime.jars import SANDBOX, jar_paths
+from streaming.runtime.java import find_java
+from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
+from streaming.sources.collector import Collector
+from streaming.sources.permissions import (
+    CLUSTER_ACTION,
+    DESCRIBE_BROKER_CONFIGS,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_TOPIC_CONFIGS,
+    DESCRIBE_TOPICS,
+    PERMISSIONS,
+    Permission,
+    grantee_of,
+)
+from tests.blocks import singly
+from tests.sources.test_primary_source_real import Tables, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from deploy.sandbox import Sandbox
+    from streaming.sources.source import Source
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+USERS = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="admin" password="a" user_admin="a" user_reader="hunter2";'
+)
+SECURED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin;User:ANONYMOUS",
+    "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,CLIENT:PLAINTEXT,REPLICATION:SASL_PLAINTEXT",
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.controller.plain.sasl.jaas.config": USERS,
+    "listener.name.replication.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.replication.plain.sasl.jaas.config": USERS,
+}
+"""isrwatch logs in at the listener of the brokers and at the controllers; the tests need no login at the other one."""
+LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+ADMIN = (
+    'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="a";'
+)
+OPERATIONS = {
+    "ClusterAction": AclOperation.CLUSTER_ACTION,
+    "Describe": AclOperation.DESCRIBE,
+    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
+}
+CHECKED = ("brokers", "metadata log", "polling", "reassignments")
+
+GIVEN = {
+    "the log": lambda one: one.authority == SourceKind.METADATA_LOG,
+    "voters": lambda one: isinstance(one, ControllerObserved) and one.source.startswith("quorum:") and one.caught_up,
+    "times": lambda one: isinstance(one, ConfigObserved) and one.topic == "" and one.origin == ConfigOrigin.DESCRIBE,
+    "polled partitions": lambda one: isinstance(one, PartitionObserved) and one.source == "admin:poller",
+    "offsets": lambda one: isinstance(one, ReplicaOffsetsObserved) and one.topic == "orders",
+    "min ISR": lambda one: (
+        isinstance(one, ConfigObserved) and (one.key, one.origin) == (MIN_ISR, ConfigOrigin.DESCRIBE)
+    ),
+}
+"""How it shows on the bus that something is learned."""
+MISSING: dict[Permission, tuple[set[str], set[str]]] = {
+    CLUSTER_ACTION: ({"the log"}, {"metadata log"}),
+    DESCRIBE_CLUSTER: ({"the log", "voters"}, {"metadata log", "reassignments"}),
+    DESCRIBE_BROKER_CONFIGS: ({"times"}, {"polling"}),
+    DESCRIBE_TOPICS: ({"polled partitions", "offsets", "min ISR"}, {"polling"}),
+    DESCRIBE_TOPIC_CONFIGS: ({"min ISR"}, {"polling"}),
+}
+"""What is missing on the bus without a permission, and which checks of ``isrwatch doctor`` are not all ok."""
+
+
+class Bus(Tables):
+    """Keeps what is learned, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given: set[str] = set()
+
+    def publish(self, observations: Sequence[Observation]) -> None:
+        super().publish(observations)
+        self.given |= {name for one in singly(observations) for name, shows in GIVEN.items() if shows(one)}
+
+
+class Rules:
+    """The ACLs of the user reader."""
+
+    def __init__(self, cluster: Sandbox) -> None:
+        self._client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+
+    def allow(self, *permissions: Permission) -> None:
+        rules = [AclBinding(*self._rule(permission)) for permission in permissions]
+        for answer in self._client.create_acls(rules).values():
+            answer.result(30)
+
+    def take(self, permission: Permission) -> None:
+        rule = AclBindingFilter(*self._rule(permission))
+        assert len(self._client.delete_acls([rule])[rule].result(30)) == 1
+
+    @staticmethod
+    def _rule(permission: Permission) -> tuple[Any, ...]:
+        on_cluster = permission.option == ("--cluster",)
+        resource = (ResourceType.BROKER, "kafka-cluster") if on_cluster else (ResourceType.TOPIC, "*")
+        operation = OPERATIONS[permission.operation]
+        return (*resource, ResourcePatternType.LITERAL, "User:reader", "*", operation, AclPermissionType.ALLOW)
+
+
+@pytest.fixture(scope="module")
+def cluster(kafka_module_cluster: Callable[..., Sandbox]) -> Sandbox:
+    """One broker that creates topics when it is asked for them: nothing may ask for it."""
+    settings: dict[str, Any] = {
+        "node_properties": dict.fromkeys((1, 101), SECURED),
+        "auto_create_topics_enable": "true",
+    }
+    sandbox = kafka_module_cluster(brokers=1, **settings)
+    sandbox.admin.create_topic("orders", partitions=2, replication_factor=1)
+    return sandbox
+
+
+@pytest.fixture
+def rules(cluster: Sandbox) -> Rules:
+    """All permissions of the table are given; nothing else is."""
+    rules = Rules(cluster)
+    rules.allow(*PERMISSIONS)
+    return rules
+
+
+@pytest.fixture
+def settings(cluster: Sandbox) -> Settings:
+    servers = f"127.0.0.1:{cluster.plan.brokers[1].replication}"
+    login = {**LOGIN, "sasl.username": "reader", "sasl.password": "hunter2"}
+    return Settings(
+        cluster=ClusterSettings(bootstrap_servers=servers, client=login),
+        collect=CollectSettings(heartbeat_seconds=1, poll_seconds=0.3, offsets_seconds=0.3, config_seconds=0.5),
+    )
+
+
+class Collecting:
+    """Collectors that publish on one bus, and the lines that they print."""
+
+    def __init__(self) -> None:
+        self.bus, self.lines = Bus(), list[str]()
+        self._started = list[Collector]()
+
+    def start(self, sources: Sequence[Source]) -> None:
+        self._started.append(Collector(sources, lambda: self.bus, report=self.lines.append))
+        self._started[-1].start()
+
+    def stop(self) -> None:
+        for collector in self._started:
+            collector.stop()
+            collector.wait()
+
+
+@pytest.fixture
+def collecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collecting]:
+    """Nothing is started yet; what is ends with the test."""
+    collecting = Collecting()
+    monkeypatch.setattr(command, "_say", collecting.lines.append)
+    monkeypatch.setattr(command, "CONNECT_SECONDS", 1.0)
+    yield collecting
+    collecting.stop()
+
+
+def polling(settings: Settings) -> Settings:
+    return replace(settings, collect=replace(settings.collect, collector="poller", primary_source="poll"))
+
+
+def cures(sentences: Iterable[str]) -> set[str]:
+    """The commands that sentences print."""
+    return {found for sentence in sentences for found in re.findall(r"kafka-acls [^;]*", sentence)}
+
+
+def complaints(settings: Settings) -> dict[str, list[str]]:
+    """What ``isrwatch doctor`` does not find in order, by check."""
+    found = {check: [say for status, say in CHECKS[check](settings) if status is not Status.OK] for check in CHECKED}
+    return {check: sentences for check, sentences in found.items() if sentences}
+
+
+def run(printed: str, folder: Path) -> None:
+    """Run a command as it is printed, where the administrator's login is."""
+    (folder / "admin.properties").write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n{ADMIN}\n")
+    program, *arguments = shlex.split(printed)
+    assert program == "kafka-acls"
+    classes = ":".join(map(str, jar_paths(SANDBOX)))
+    java = [find_java().executable, "-XX:TieredStopAtLevel=1", "-cp", classes, "org.apache.kafka.tools.AclCommand"]
+    subprocess.run([*java, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("permission", PERMISSIONS, ids=lambda one: f"{one.operation} on {one.on}")
+def test_without_one_permission_the_rest_works_and_one_command_as_printed_cures_it(
+    permission: Permission, rules: Rules, settings: Settings, collecting: Collecting, tmp_path: Path
+) -> None:
+    bus, lines = collecting.bus, collecting.lines
+    missing, checks = MISSING[permission]
+    cure = grantee_of(settings.cluster.bootstrap_servers, settings.cluster.client).command(permission)
+    rules.take(permission)
+
+    for each in (settings, polling(settings)):
+        collecting.start(command._observing(each, tmp_path))
+    until(lambda: cures(lines) and bus.given >= GIVEN.keys() - missing, f"all but {missing}; {bus.given}", lines)
+    time.sleep(1)  # two rounds of each question
+    assert bus.given == GIVEN.keys() - missing
+    assert cures(lines) == {cure}
+    found = complaints(settings)
+    assert found.keys() == checks
+    assert all(cures([sentence]) == {cure} for sentences in found.values() for sentence in sentences), found
+    assert not [line for line in (*lines, *itertools.chain(*found.values())) if "hunter2" in line]
+
+    run(cure, tmp_path)
+    until(lambda: bus.given == GIVEN.keys(), f"everything; {bus.given}", lines)
+    assert complaints(settings) == {}
+
+
+def test_the_log_of_controllers_at_written_addresses_is_read_without_describe_on_the_cluster(
+    cluster: Sandbox, rules: Rules, settings: Settings
+) -> None:
+    rules.take(DESCRIBE_CLUSTER)
+    addresses = {"101": f"127.0.0.1:{cluster.plan.controllers[101].client}"}
+    written = replace(settings, cluster=replace(settings.cluster, controllers=ControllersSettings(addresses=addresses)))
+
+    assert complaints(settings).keys() == {"metadata log", "reassignments"}
+    assert complaints(written).keys() == {"reassignments"}
+
+
+def test_topics_that_are_polled_and_hidden_later_stay_as_they_were(
+    cluster: Sandbox, rules: Rules, settings: Settings, collecting: Collecting, tmp_path: Path
+) -> None:
+    bus, lines = collecting.bus, collecting.lines
+    collecting.start(command._observing(polling(settings), tmp_path))
+    until(lambda: len(bus.partitions()) == 2, "the poller reports", lines)
+    before = bus.partitions().keys()
+
+    rules.take(DESCRIBE_TOPICS)
+    until(lambda: any("lacks Describe on topic orders" in line for line in lines), "it is said", lines)
+    time.sleep(2)
+
+    assert bus.partitions().keys() == before
+    assert not bus.events(EventKind.TOPIC_DELETED)
+    assert {topic for topic, _ in cluster.admin.describe()} == {"orders"}, "no question creates a topic"
