@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from streaming.commands.doctor_findings import SECONDS, Finding, Status
+from streaming.commands.doctor_findings import SECONDS, Finding, Status, numbered
 from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
 from streaming.secret_values import written_secrets
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streaming.settings import Settings
+    from streaming.sources.metadata_log.source import MetadataLogSource
 
 LEAST_FREE_BYTES: Final = 1 << 30
 LARGEST_SKEW_SECONDS: Final = 5.0
@@ -102,12 +103,27 @@ def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
             source = open_metadata_log(settings, path=Path(folder) / "checkpoint.json", report=lambda _: None)
             with closing(source):
                 source.connect(seconds=SECONDS)
+                topics = _topics_of(source)
         except (ConfigurationError, ConnectionRefused) as refusal:
             status = Status.WARNING if configured == "auto" else Status.PROBLEM
             meanwhile = "; the brokers are polled meanwhile" if configured == "auto" else ""
             yield status, f"{refusal}{meanwhile}"
         else:
-            yield Status.OK, "the metadata log can be read: every change is recorded with its cause"
+            have = "" if topics is None else f" with {numbered(topics, 'topic')}"
+            yield Status.OK, f"the metadata log can be read{have}: every change is recorded with its cause"
+
+
+def _topics_of(source: MetadataLogSource) -> int | None:
+    """Read the metadata log and return how many topics there are, hidden or not; None if that takes too long."""
+    from streaming.contracts.observations import SnapshotEnd
+    from streaming.sources.metadata_log.source import wall_clock
+
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        for observed in source.poll(wall_clock()):
+            if isinstance(observed, SnapshotEnd):
+                return len(observed.topic_ids)
+    return None
 
 
 def _clock(settings: Settings) -> Iterator[tuple[Status, str]]:

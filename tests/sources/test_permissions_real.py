@@ -21,7 +21,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from streaming.commands import collect as command
 from streaming.commands.doctor_checks import CHECKS
 from streaming.commands.doctor_findings import Status
 from streaming.contracts.events import EventKind
@@ -38,6 +37,7 @@ from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.runtime.jars import SANDBOX, jar_paths
 from streaming.runtime.java import find_java
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
+from streaming.sources import opening
 from streaming.sources.collector import Collector
 from streaming.sources.permissions import (
     CLUSTER_ACTION,
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deploy.sandbox import Sandbox
-    from streaming.sources.source import Source
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -181,7 +180,8 @@ class Collecting:
         self.bus, self.lines = Bus(), list[str]()
         self._started = list[Collector]()
 
-    def start(self, sources: Sequence[Source]) -> None:
+    def start(self, settings: Settings, folder: Path) -> None:
+        sources = opening.open_sources(settings, folder, self.lines.append)
         self._started.append(Collector(sources, lambda: self.bus, report=self.lines.append))
         self._started[-1].start()
 
@@ -195,8 +195,7 @@ class Collecting:
 def collecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collecting]:
     """Nothing is started yet; what is ends with the test."""
     collecting = Collecting()
-    monkeypatch.setattr(command, "_say", collecting.lines.append)
-    monkeypatch.setattr(command, "CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(opening, "CONNECT_SECONDS", 1.0)
     yield collecting
     collecting.stop()
 
@@ -236,7 +235,7 @@ def test_without_one_permission_the_rest_works_and_one_command_as_printed_cures_
     rules.take(permission)
 
     for each in (settings, polling(settings)):
-        collecting.start(command._observing(each, tmp_path))
+        collecting.start(each, tmp_path)
     until(lambda: cures(lines) and bus.given >= GIVEN.keys() - missing, f"all but {missing}; {bus.given}", lines)
     time.sleep(1)  # two rounds of each question
     assert bus.given == GIVEN.keys() - missing
@@ -262,11 +261,24 @@ def test_the_log_of_controllers_at_written_addresses_is_read_without_describe_on
     assert complaints(written).keys() == {"reassignments"}
 
 
+def test_the_doctor_says_how_many_topics_there_are_and_how_many_of_them_are_visible(
+    rules: Rules, settings: Settings
+) -> None:
+    rules.take(DESCRIBE_TOPICS)
+
+    ((_, log),) = CHECKS["metadata log"](settings)
+    (_, visible), (_, hidden) = (finding for finding in CHECKS["polling"](settings) if ".ms of the" not in finding[1])
+
+    assert log == "the metadata log can be read with 1 topic: every change is recorded with its cause"
+    assert visible == "visible: 1 broker and 0 topics"
+    assert hidden.startswith("this user lacks Describe on the topics: Kafka leaves them out")
+
+
 def test_topics_that_are_polled_and_hidden_later_stay_as_they_were(
     cluster: Sandbox, rules: Rules, settings: Settings, collecting: Collecting, tmp_path: Path
 ) -> None:
     bus, lines = collecting.bus, collecting.lines
-    collecting.start(command._observing(polling(settings), tmp_path))
+    collecting.start(polling(settings), tmp_path)
     until(lambda: len(bus.partitions()) == 2, "the poller reports", lines)
     before = bus.partitions().keys()
 
