@@ -75,7 +75,7 @@ def _read(client: AdminClient, cluster: ClusterSettings) -> Iterator[tuple[Statu
         yield Status.OK, f"min.insync.replicas of {numbered(count, 'topic')} can be read"
     yield from ((Status.OK, f"{one.key} of the brokers is {one.value}") for one in values if not one.topic)
     grantee = grantee_of(cluster.bootstrap_servers, cluster.client)
-    for refusal in (ids.refusal, offsets.refusal, configs.refusal, configs.broker_refusal):
+    for refusal in (ids.others_refusal, offsets.refusal, configs.refusal, configs.broker_refusal):
         if refusal is not None:
             yield Status.WARNING, str(addressed(refusal, grantee))
 

@@ -267,14 +267,16 @@ class AdminSource:
         }
 
     def _raise_refusal(self) -> None:
-        """Raise a lost connection each time, a missing permission once."""
+        """Raise a lost connection each time, a missing permission once, and again if it was given meanwhile."""
         refusal, self._refusal = self._refusal, None
         if refusal is not None:
             raise addressed(refusal, self._grantee)
         configs = self._configs.refusal, self._configs.broker_refusal
-        for missing in (*self._metadata.refusals, self._offsets.refusal, *configs):
-            if missing is not None and str(missing) not in self._raised:
-                self._raised.add(str(missing))
+        refusals = {str(each): each for each in (*self._metadata.refusals, self._offsets.refusal, *configs) if each}
+        self._raised &= refusals.keys()
+        for sentence, missing in refusals.items():
+            if sentence not in self._raised:
+                self._raised.add(sentence)
                 raise addressed(missing, self._grantee)
 
     def _wait(self, until: int) -> bool:

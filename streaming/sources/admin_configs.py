@@ -98,6 +98,7 @@ class ConfigsRound:
             return []
         responses, self._responses, self._client = self._responses, {}, None
         deleted, self._deleted = self._deleted, []
+        self.refusal = self.broker_refusal = None
         brokers = {
             resource: response for resource, response in responses.items() if resource.restype == ResourceType.BROKER
         }

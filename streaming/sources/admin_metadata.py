@@ -107,7 +107,7 @@ class MetadataRound:
     @property
     def refusals(self) -> tuple[ConnectionRefused | None, ...]:
         """What is missing to see a topic, and to see what is being reassigned."""
-        return self._ids.refusal, self._reassignments.refusal
+        return self._ids.refusal, self._ids.others_refusal, self._reassignments.refusal
 
     def pending(self) -> list[Future[Any]]:
         """Return the futures to wait for."""

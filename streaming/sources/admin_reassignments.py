@@ -85,7 +85,7 @@ class ReassignmentsRound:
             return None
         failure = response.exception()
         if failure is None:
-            self._last = response.result()
+            self._last, self.refusal = response.result(), None
             return {**(before or {}), **self._last}
         self.refusal = failure if isinstance(failure, CannotServe) else self.refusal
         self._last = None

@@ -44,6 +44,7 @@ class TopicIds:
 
     A topic that is not in the list of all topics any more is requested by its name: the list leaves out what is
     forbidden, and that is not deleted. ``hidden`` are those of which no answer says that they are deleted.
+    ``others_refusal`` is why others, never seen, may be left out.
     """
 
     seconds: float
@@ -51,6 +52,7 @@ class TopicIds:
     failure: KafkaException | None = None
     hidden: frozenset[str] = frozenset()
     refusal: ConnectionRefused | None = None
+    others_refusal: ConnectionRefused | None = None
     _vanished: frozenset[str] = frozenset()
     _placed: dict[str, Placement] = field(default_factory=dict)
     _deleted: set[str] = field(default_factory=set)
@@ -102,7 +104,7 @@ class TopicIds:
         responses, self._responses, self._client = self._responses, {}, None
         if (answer := responses.pop(_NO_TOPIC, None)) is not None:
             on = "topics of other names" if responses else ""
-            self.refusal = missing_permission(answer.exception(), DESCRIBE_TOPICS, on=on) or self.refusal
+            self.others_refusal = missing_permission(answer.exception(), DESCRIBE_TOPICS, on=on)
         self._hide({name: responses.pop(name) for name in self._vanished})
         for name, future in responses.items():
             try:
