@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from streaming import settings as configuration
+from streaming.cluster_settings import each_cluster
 from streaming.commands.doctor_checks import findings, secrets
 from streaming.commands.doctor_findings import Finding, Status, numbered
 from streaming.secret_values import with_secrets
@@ -26,6 +26,9 @@ _STYLE: Final = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "
 def doctor(
     *,
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only this cluster, of several [[cluster]]; default: all.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding and line.")] = False,
 ) -> None:
     """Check a configuration and what it needs: brokers, permissions, clocks, folders, Java, jars and ports.
@@ -38,8 +41,8 @@ def doctor(
 
     isrwatch doctor --config isrwatch.toml --json | jq 'select(.status == "problem")'
     """
-    settings = configuration.load(config)
-    checked = chain(secrets(settings, config), findings(with_secrets(settings)))
+    every = each_cluster(config, cluster)
+    checked = chain(secrets(every, config), findings([with_secrets(settings) for settings in every]))
     worst = _print_json(checked) if as_json else _print(checked)
     if worst:
         raise typer.Exit(1)
@@ -60,7 +63,8 @@ def _print(checked: Iterable[Finding]) -> bool:
     for finding in checked:
         counts[finding.status] += 1
         status = Text(f"{finding.status:8}", _STYLE[finding.status])
-        console.print(Text.assemble(status, f"{finding.check:15}", finding.sentence))
+        about = f"{finding.cluster}: " if finding.cluster else ""
+        console.print(Text.assemble(status, f"{finding.check:15}", (about, "bold"), finding.sentence))
     problems, warnings = numbered(counts[Status.PROBLEM], "problem"), numbered(counts[Status.WARNING], "warning")
     console.print(f"{problems}, {warnings}, {counts[Status.OK]} ok")
     return counts[Status.PROBLEM] > 0

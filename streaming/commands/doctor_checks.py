@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,21 +20,32 @@ from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchErro
 from streaming.secret_values import written_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streaming.settings import Settings
     from streaming.sources.metadata_log.source import MetadataLogSource
+
+    Check = Callable[[Settings], Iterator[tuple[Status, str]]]
 
 LEAST_FREE_BYTES: Final = 1 << 30
 LARGEST_SKEW_SECONDS: Final = 5.0
 _OF_OTHERS: Final = 0o044
 
 
-def findings(settings: Settings) -> Iterator[Finding]:
-    """Run every check; what ends one in an error is a problem of that check alone."""
+def findings(every: Sequence[Settings]) -> Iterator[Finding]:
+    """Run the checks of each cluster, then those of this machine."""
+    for settings in every:
+        name = settings.cluster.name if len(every) > 1 else ""
+        for finding in _run(settings, CHECKS):
+            yield replace(finding, cluster=name)
+    yield from _run(every[0], CHECKS_OF_THE_MACHINE)
+
+
+def _run(settings: Settings, checks: Mapping[str, Check]) -> Iterator[Finding]:
+    """Run some checks; what ends one in an error is a problem of that check alone."""
     is_reached = True
-    for name, check in CHECKS.items():
-        if name in _OF_A_CLUSTER and not is_reached:
+    for name, check in checks.items():
+        if name in _NEEDS_A_BROKER and not is_reached:
             yield Finding(check=name, status=Status.SKIPPED, sentence="no broker can be reached: see above")
             continue
         try:
@@ -48,9 +60,9 @@ def findings(settings: Settings) -> Iterator[Finding]:
             yield Finding(check=name, status=Status.PROBLEM, sentence=str(error))
 
 
-def secrets(settings: Settings, config: Path | None) -> Iterator[Finding]:
+def secrets(every: Sequence[Settings], config: Path | None) -> Iterator[Finding]:
     """Check that nobody else may read what the configuration file holds, before its values are filled in."""
-    written = written_secrets(settings)
+    written = list(dict.fromkeys(key for settings in every for key in written_secrets(settings)))
     if config is None or not written:
         yield Finding(check="secrets", status=Status.OK, sentence="no secret is written in the configuration")
     elif (mode := config.stat().st_mode) & _OF_OTHERS:
@@ -234,15 +246,17 @@ def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:
             yield Status.OK, f"{key}: {address} is free"
 
 
-CHECKS: Final = {
+CHECKS: Final[Mapping[str, Check]] = {
     "brokers": _brokers,
     "metadata log": _metadata_log,
     "clock": _clock,
     "polling": _polling,
     "reassignments": _reassignments,
     "broker metrics": _broker_metrics,
+}
+CHECKS_OF_THE_MACHINE: Final[Mapping[str, Check]] = {
     "folders": _folders,
     "Java and jars": _java,
     "ports": _ports,
 }
-_OF_A_CLUSTER: Final = frozenset({"metadata log", "clock", "polling", "reassignments"})
+_NEEDS_A_BROKER: Final = frozenset({"metadata log", "clock", "polling", "reassignments"})

@@ -21,11 +21,12 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one check says."""
+    """What one check says; ``cluster`` is the one that it is about, of several."""
 
     check: str
     status: Status
     sentence: str
+    cluster: str = ""
 
 
 def numbered(number: int, thing: str) -> str:

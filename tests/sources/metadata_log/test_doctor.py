@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.commands import app, doctor_checks
-from streaming.commands.doctor_checks import CHECKS
+from streaming.commands.doctor_checks import CHECKS, CHECKS_OF_THE_MACHINE
 from streaming.commands.doctor_findings import Status, numbered
 from streaming.runtime.listening import listen
 from streaming.settings import ClusterSettings, CollectSettings, Settings
@@ -84,12 +84,12 @@ def test_a_folder_that_cannot_be_written_a_full_disk_and_a_port_in_use_are_found
     file.touch()
     settings = Settings()
     settings = replace(settings, bus=replace(settings.bus, directory=str(file / "bus")))
-    assert next(iter(CHECKS["folders"](settings)))[0] is Status.PROBLEM
+    assert next(iter(CHECKS_OF_THE_MACHINE["folders"](settings)))[0] is Status.PROBLEM
     monkeypatch.setattr(doctor_checks, "LEAST_FREE_BYTES", 1 << 62)
-    assert {status for status, _ in CHECKS["folders"](settings)} == {Status.PROBLEM, Status.WARNING}
+    assert {status for status, _ in CHECKS_OF_THE_MACHINE["folders"](settings)} == {Status.PROBLEM, Status.WARNING}
     opened = listen("127.0.0.1:0", "--listen")
     settings = replace(settings, export=replace(settings.export, listen=f"127.0.0.1:{opened.getsockname()[1]}"))
-    assert Status.WARNING in {status for status, _ in CHECKS["ports"](settings)}
+    assert Status.WARNING in {status for status, _ in CHECKS_OF_THE_MACHINE["ports"](settings)}
     opened.close()
 
 
@@ -110,6 +110,26 @@ def test_the_command_prints_findings_as_json_ends_with_1_at_a_problem_and_shows_
     assert any("127.0.0.1:1/metrics of broker 1 does not respond" in row["sentence"] for row in rows)
     assert "hunter" not in run.output
     lines = CliRunner().invoke(app, ["doctor", "--config", str(config)]).output.splitlines()
+    assert lines[-1].startswith("1 problem, ")
+
+
+def test_each_of_several_clusters_is_checked_and_the_machine_once(tmp_path: Path) -> None:
+    config = tmp_path / "isrwatch.toml"
+    config.write_text(
+        '[[cluster]]\nname = "prod"\nbootstrap_servers = "127.0.0.1:1"\n'
+        '[[cluster]]\nname = "test"\nbootstrap_servers = "127.0.0.1:2"\n'
+    )
+
+    run = CliRunner().invoke(app, ["doctor", "--config", str(config), "--json"])
+
+    rows = [json.loads(line) for line in run.output.splitlines()]
+    refused = {row["cluster"]: row["sentence"] for row in rows if row["check"] == "brokers"}
+    assert {name: f"127.0.0.1:{port}" in refused[name] for name, port in (("prod", 1), ("test", 2))} == {
+        "prod": True,
+        "test": True,
+    }
+    assert {row["cluster"] for row in rows if row["check"] in CHECKS_OF_THE_MACHINE} == {""}
+    lines = CliRunner().invoke(app, ["doctor", "--config", str(config), "--cluster", "test"]).output.splitlines()
     assert lines[-1].startswith("1 problem, ")
 
 
