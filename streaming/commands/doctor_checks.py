@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming.commands.doctor_findings import SECONDS, Finding, Status, numbered
+from streaming.commands.doctor_listeners import listeners
 from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
 from streaming.secret_values import written_secrets
 
@@ -248,6 +249,7 @@ def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:
 
 CHECKS: Final[Mapping[str, Check]] = {
     "brokers": _brokers,
+    "listeners": listeners,
     "metadata log": _metadata_log,
     "clock": _clock,
     "polling": _polling,

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
+from prometheus_client.registry import Collector as MetricFamilies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,13 @@ class OrdersPartitions(Protocol):
     @property
     def is_primary(self) -> bool:
         """Whether partition state comes from it now."""
+
+
+@runtime_checkable
+class HasMetrics(Protocol):
+    """A source with metrics of its own."""
+
+    metrics: MetricFamilies
 
 
 class CollectorMetrics:
@@ -49,6 +57,8 @@ class CollectorMetrics:
         for source in sources:
             for counter in (self._observations, self._undecodable, self._refused):
                 counter.labels(self._cluster, source.name)
+            if isinstance(source, HasMetrics):
+                self.registry.register(source.metrics)
             if isinstance(source, OrdersPartitions):
                 primary.labels(self._cluster, source.name).set_function(partial(_primary, source))
 

@@ -12,9 +12,11 @@ from streaming.errors import ConnectionRefused
 from streaming.sources.admin import AdminSource
 from streaming.sources.admin_clients import new_client
 from streaming.sources.broker_metrics import BrokerMetricsSource, endpoints_from
+from streaming.sources.listener_watch import ListenerWatch
 from streaming.sources.metadata_log.opening import checkpoint_path, open_metadata_log
 from streaming.sources.metadata_log.quorum import NoMetadataLog
 from streaming.sources.metadata_log.voters import open_voters
+from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.tls import Unsupported
 
 if TYPE_CHECKING:
@@ -38,10 +40,11 @@ def open_sources(settings: Settings, bus: Path, report: Callable[[str], None]) -
         ConnectionRefused: only the metadata log is wanted, and it cannot be read; or nobody says the cluster id.
     """
     log = open_log(settings, bus, report)
+    watch = ListenerWatch(settings, Peers(), report=report)
     if log is None:
-        return [_admin(settings, SourceKind.POLL, report), *_broker_metrics(settings, None)]
+        return [_admin(settings, SourceKind.POLL, report), watch, *_broker_metrics(settings, None)]
     admin = _admin(settings, SourceKind.NONE, report, is_primary_current=lambda: log.is_primary)
-    return [log, admin, open_voters(settings), *_broker_metrics(settings, log.cluster_id)]
+    return [log, admin, open_voters(settings), watch, *_broker_metrics(settings, log.cluster_id)]
 
 
 def open_log(settings: Settings, bus: Path, report: Callable[[str], None]) -> MetadataLogSource | None:

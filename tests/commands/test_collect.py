@@ -117,7 +117,7 @@ def test_a_login_that_the_metadata_log_is_not_read_with_lets_the_brokers_be_poll
     process.send_signal(signal.SIGTERM)
     _, rest = process.communicate(timeout=PATIENCE)
     assert "polling the brokers, because the metadata log cannot be read: cluster.client sasl.mechanism is" in first
-    assert "admin:collector-1: writing to" in second
+    assert "admin:collector-1, listeners:collector-1: writing to" in second
     assert (process.returncode, "Traceback" in rest) == (0, False)
 
 

@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -18,6 +19,8 @@ from kafka.protocol.sasl import (
 )
 
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources.protocol.certificates import expires_at
+from streaming.sources.protocol.peers import Peer, Peers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,13 +71,27 @@ def resolved(address: Address, seconds: float) -> list[Any]:
 class Connection:
     """An authenticated connection, with the API versions that the node supports.
 
+    Args:
+        address: of the node.
+        security: TLS and login.
+        response_seconds: time limit of each request.
+        peer: what is noted of this address.
+
     Raises:
         ConnectionRefused: from every method: unreachable, closed, timed out, or not Kafka; it is unusable then.
         CannotServe: the login failed, or the node is too old.
     """
 
-    def __init__(self, address: Address, security: Security, *, response_seconds: float = RESPONSE_SECONDS) -> None:
+    def __init__(
+        self,
+        address: Address,
+        security: Security,
+        *,
+        response_seconds: float = RESPONSE_SECONDS,
+        peer: Peer | None = None,
+    ) -> None:
         self.address = address
+        self._peer = peer or Peer()
         self._correlation = 0
         self._response_seconds = response_seconds
         self._socket = self._open(security)
@@ -128,7 +145,7 @@ class Connection:
             return plain
         try:
             plain.settimeout(max(_LEAST_SECONDS, until - time.monotonic()))
-            return security.tls.context().wrap_socket(plain, server_hostname=self.address.host)
+            secured = security.tls.context().wrap_socket(plain, server_hostname=self.address.host)
         except ConfigurationError as error:  # a file has changed since the start
             plain.close()
             raise CannotServe(str(error)) from None
@@ -137,6 +154,9 @@ class Connection:
             raise ConnectionRefused(
                 f"{self.address} refuses TLS: {error}; check the ssl keys of {security.table}"
             ) from None
+        with suppress(ValueError):
+            self._peer.certificate_expires_at = expires_at(secured.getpeercert(binary_form=True) or b"")
+        return secured
 
     def _connected(self, until: float) -> socket.socket:
         """Connect to the first of the host's addresses that accepts."""
@@ -222,10 +242,11 @@ class Dial(Protocol):
         """Connect and authenticate."""
 
 
-def dialer(security: Security) -> Dial:
-    """Return a dialer for one set of credentials."""
+def dialer(security: Security, peers: Peers | None = None) -> Dial:
+    """Return a dialer for one set of credentials, which notes what it sees of each address."""
+    seen = peers or Peers()
 
     def dial(address: Address, *, response_seconds: float) -> Connection:
-        return Connection(address, security, response_seconds=response_seconds)
+        return Connection(address, security, response_seconds=response_seconds, peer=seen.at(address))
 
     return dial

@@ -71,6 +71,7 @@ class Quorum:
     fetch_error: int = 0
     faults: deque[Any] = field(default_factory=deque)
     nodes: dict[int, Node] = field(default_factory=dict)
+    brokers: dict[int, int] = field(default_factory=dict)  # node to port
     listeners: dict[str, int | None] = field(default_factory=lambda: {"CONTROLLER": None})  # name to another port
     voters: dict[int, int] = field(default_factory=dict)  # node to the time up to which it has the log
     requests: list[Any] = field(default_factory=list)
@@ -159,7 +160,9 @@ class Node:
         return ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0)
 
     def answer_MetadataRequest(self, _: Any) -> Any:  # noqa: N802
-        return MetadataResponse(throttle_time_ms=0, brokers=[], cluster_id=CLUSTER_ID, controller_id=1, topics=[])
+        broker = MetadataResponse.MetadataResponseBroker
+        brokers = [broker(node_id=one, host="127.0.0.1", port=port) for one, port in self.quorum.brokers.items()]
+        return MetadataResponse(throttle_time_ms=0, brokers=brokers, cluster_id=CLUSTER_ID, controller_id=1, topics=[])
 
     def answer_DescribeQuorumRequest(self, _: Any) -> Any:  # noqa: N802
         topic = DescribeQuorumResponse.TopicData
