@@ -147,10 +147,10 @@ class Collector:
                 refusals = 0
                 said.clear()
             undecodable = source.take_undecodable() if isinstance(source, KeepsUndecodable) else []
-            counts = len(observations), len(undecodable)
+            unread = len(undecodable)
             if not self._is_published(source, publisher, undecodable, observations):
                 return
-            self.metrics.published(source, *counts)
+            self.metrics.published(source, observations, unread)
             source.acknowledge()
             self._answer_removed(source, publisher)
             if not observations and time.monotonic() - began < _IDLE_PAUSE:

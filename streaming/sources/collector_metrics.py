@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector as MetricFamilies
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streaming.contracts.observations import Observation
     from streaming.sources.source import Source
 
 PREFIX: Final = "isrwatch_collector_"
@@ -51,7 +52,10 @@ class CollectorMetrics:
         self._refused = Counter(f"{PREFIX}refused_polls", "Polls that the cluster refused or did not answer.", **ours)
         self._up = Gauge(f"{PREFIX}source_up", "1 if the last poll of a source was answered.", **ours)
         self._published_at = Gauge(
-            f"{PREFIX}last_publication_timestamp_seconds", "When a source published last, since 1970.", **ours
+            f"{PREFIX}last_publication_timestamp_seconds",
+            "When a source last published an observation of a kind, since 1970.",
+            labelnames=(*SOURCE, "kind"),
+            registry=self.registry,
         )
         primary = Gauge(f"{PREFIX}primary_source", "1 if partition state comes from this source now.", **ours)
         for source in sources:
@@ -62,14 +66,14 @@ class CollectorMetrics:
             if isinstance(source, OrdersPartitions):
                 primary.labels(self._cluster, source.name).set_function(partial(_primary, source))
 
-    def published(self, source: Source, observations: int, undecodable: int) -> None:
+    def published(self, source: Source, observations: Sequence[Observation], undecodable: int) -> None:
         """Count what a poll of a source reported, once it is on the bus."""
         self._refusals.pop(source.name, None)
         self._up.labels(self._cluster, source.name).set(1)
-        self._observations.labels(self._cluster, source.name).inc(observations)
+        self._observations.labels(self._cluster, source.name).inc(len(observations))
         self._undecodable.labels(self._cluster, source.name).inc(undecodable)
-        if observations:
-            self._published_at.labels(self._cluster, source.name).set(time.time())
+        for kind in {type(each).kind for each in observations}:
+            self._published_at.labels(self._cluster, source.name, kind).set(time.time())
 
     def refused(self, source: Source, refusal: Exception) -> None:
         """Count a poll that was refused."""

@@ -1,10 +1,14 @@
-"""Connections as metrics: which listeners respond, and until when certificates are valid. Read at each scrape."""
+"""Connections as metrics, read at each scrape: which listeners respond, how much is asked, when certificates expire.
+
+librdkafka's own connections are not counted.
+"""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from streaming.sources.collector_metrics import PREFIX
@@ -21,6 +25,13 @@ if TYPE_CHECKING:
 
 LISTENER: Final = ("cluster", "role", "node", "address")
 PROPERTY: Final = ("cluster", "property")
+NODE: Final = ("cluster", "node")
+_COUNTERS: Final = {
+    "requests": "Requests that were sent to a node; librdkafka's are not counted.",
+    "sent_bytes": "Bytes of requests.",
+    "received_bytes": "Bytes of responses.",
+    "errors": "Connections and requests that failed, and logins that were refused.",
+}
 
 
 class ConnectionMetrics(Collector):
@@ -61,4 +72,16 @@ class ConnectionMetrics(Collector):
                 expiry.add_metric(labels, expires_at)
         for key, end in own_expiries(self._settings).items():
             own.add_metric([self._cluster, key], end)
-        yield from (up, expiry, own)
+        yield from (up, expiry, own, *self._counters())
+
+    def _counters(self) -> Iterator[Metric]:
+        """Count by node, or by address where no node with this address is known yet."""
+        node_of = {str(each.address): each.node or str(each.address) for each in self._answers()}
+        sums: dict[str, Counter[str]] = defaultdict(Counter)
+        for address, peer in self._peers.all().items():
+            sums[node_of.get(address, address)].update({name: getattr(peer, name) for name in _COUNTERS})
+        for name, meaning in _COUNTERS.items():
+            counter = CounterMetricFamily(f"{PREFIX}connection_{name}", meaning, labels=NODE)
+            for node, counts in sums.items():
+                counter.add_metric([self._cluster, node], counts[name])
+            yield counter

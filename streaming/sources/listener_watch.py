@@ -51,7 +51,7 @@ class ListenerWatch:
         self.name = f"listeners:{settings.collect.collector}"
         self.answers: dict[Listener, str] = {}
         self.metrics = ConnectionMetrics(settings, lambda: self.answers, peers)
-        self._listed = listed or partial(discover, settings)
+        self._listed = listed or partial(discover, settings, peers)
         self._dials, self._report = dials_of(settings, peers), report
         self._due = Timer(Micros(round(settings.collect.config_seconds * 1_000_000)))
         self._round: threading.Thread | None = None

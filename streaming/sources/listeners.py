@@ -55,7 +55,7 @@ class Listener:
         return f"{self.role}{self.node and ' '}{self.node} at {self.address}"
 
 
-def discover(settings: Settings) -> list[Listener]:
+def discover(settings: Settings, peers: Peers | None = None) -> list[Listener]:
     """List the listeners that a cluster advertises now to the configured client, and the bootstrap servers.
 
     What cannot be listed is left out; other sources report why.
@@ -63,7 +63,7 @@ def discover(settings: Settings) -> list[Listener]:
     cluster, controllers = settings.cluster, settings.cluster.controllers
     servers, fixed = parse_servers(cluster.bootstrap_servers), controller_addresses(controllers, ANYBODY)
     try:
-        bootstrap = Bootstrap(servers, dialer(from_client(cluster.client)), fixed)
+        bootstrap = Bootstrap(servers, dialer(from_client(cluster.client), peers), fixed)
     except ConfigurationError:  # a login that only librdkafka has
         brokers, quorum = _advertised(settings), fixed.by_node
     else:

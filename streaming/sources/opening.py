@@ -39,16 +39,19 @@ def open_sources(settings: Settings, bus: Path, report: Callable[[str], None]) -
         ConfigurationError: an address or a client property is wrong.
         ConnectionRefused: only the metadata log is wanted, and it cannot be read; or nobody says the cluster id.
     """
-    log = open_log(settings, bus, report)
-    watch = ListenerWatch(settings, Peers(), report=report)
+    peers = Peers()
+    log = open_log(settings, bus, report, peers)
+    watch = ListenerWatch(settings, peers, report=report)
     if log is None:
-        return [_admin(settings, SourceKind.POLL, report), watch, *_broker_metrics(settings, None)]
-    admin = _admin(settings, SourceKind.NONE, report, is_primary_current=lambda: log.is_primary)
-    return [log, admin, open_voters(settings), watch, *_broker_metrics(settings, log.cluster_id)]
+        return [_admin(settings, SourceKind.POLL, report, peers), watch, *_broker_metrics(settings, None)]
+    admin = _admin(settings, SourceKind.NONE, report, peers, is_primary_current=lambda: log.is_primary)
+    return [log, admin, open_voters(settings, peers), watch, *_broker_metrics(settings, log.cluster_id)]
 
 
-def open_log(settings: Settings, bus: Path, report: Callable[[str], None]) -> MetadataLogSource | None:
-    """Open the metadata log; None when the brokers are polled for good.
+def open_log(
+    settings: Settings, bus: Path, report: Callable[[str], None], peers: Peers | None = None
+) -> MetadataLogSource | None:
+    """Open the metadata log; None when the brokers are polled for good. ``peers`` note what connections see.
 
     One that cannot be read yet is tried again and again, and the brokers are polled meanwhile.
 
@@ -60,7 +63,7 @@ def open_log(settings: Settings, bus: Path, report: Callable[[str], None]) -> Me
         return None
     name = f"metadata_log:{settings.collect.collector}"
     try:
-        source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=report)
+        source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=report, peers=peers)
     except Unsupported as refusal:
         if configured != "auto":
             raise
@@ -85,6 +88,7 @@ def _admin(
     settings: Settings,
     source_kind: SourceKind,
     report: Callable[[str], None],
+    peers: Peers,
     is_primary_current: Callable[[], bool] = lambda: True,
 ) -> Source:
     collect = settings.collect
@@ -100,6 +104,7 @@ def _admin(
         source_kind=source_kind,
         is_primary_current=is_primary_current,
         report=report,
+        peers=peers,
     )
 
 

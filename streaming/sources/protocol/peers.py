@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -15,9 +15,30 @@ MAX_PEERS: Final = 2_000
 
 @dataclass(slots=True)
 class Peer:
-    """One address. ``certificate_expires_at`` is in seconds since 1970, None where no certificate was shown."""
+    """One address.
+
+    Attributes:
+        certificate_expires_at: of the certificate that it showed last, seconds since 1970; None if it showed none.
+        requests: that were sent.
+        sent_bytes: of Kafka's protocol, without TLS and TCP.
+        received_bytes: the same, of complete responses.
+        errors: connections and requests that failed, and logins that were refused.
+    """
 
     certificate_expires_at: float | None = None
+    requests: int = 0
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    errors: int = 0
+    _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def count(self, *, requests: int = 0, sent_bytes: int = 0, received_bytes: int = 0, errors: int = 0) -> None:
+        """Add to the counts; connections of several threads share a peer."""
+        with self._counting:
+            self.requests += requests
+            self.sent_bytes += sent_bytes
+            self.received_bytes += received_bytes
+            self.errors += errors
 
 
 class Peers:
@@ -33,3 +54,8 @@ class Peers:
         with self._opening:
             is_new = name not in self._peers
             return self._peers.setdefault("other" if is_new and len(self._peers) >= MAX_PEERS else name, Peer())
+
+    def all(self) -> dict[str, Peer]:
+        """Return every peer by address."""
+        with self._opening:
+            return dict(self._peers)

@@ -75,6 +75,8 @@ class Quorum:
     listeners: dict[str, int | None] = field(default_factory=lambda: {"CONTROLLER": None})  # name to another port
     voters: dict[int, int] = field(default_factory=dict)  # node to the time up to which it has the log
     requests: list[Any] = field(default_factory=list)
+    received_bytes: int = 0  # by all nodes, as sent_bytes
+    sent_bytes: int = 0
     tls: ssl.SSLContext | None = None
     login: Any = None  # makes the server's side of a login; without one, nobody needs to log in
     news: threading.Condition = field(default_factory=threading.Condition)
@@ -136,6 +138,7 @@ class Node:
             while True:
                 (size,) = struct.unpack(">i", stream.read(4))
                 data = stream.read(size)
+                self.quorum.received_bytes += 4 + size
                 key, version, correlation = struct.unpack(">hhi", data[:8])
                 request_type, _ = TYPES[key]
                 request = request_type.decode(data, version=version, header=True)
@@ -147,7 +150,9 @@ class Node:
                     response = getattr(self, f"answer_{request_type.__name__}")(request)
                 response.API_VERSION = version
                 response.with_header(correlation_id=correlation)
-                secured.sendall(response.encode(header=True, framed=True))
+                frame = response.encode(header=True, framed=True)
+                self.quorum.sent_bytes += len(frame)  # before the client can have it
+                secured.sendall(frame)
 
     def _secured(self, connection: socket.socket) -> socket.socket:
         tls = self.quorum.tls

@@ -77,7 +77,29 @@ def samples(watch: ListenerWatch) -> dict[str, float]:
     registry.register(watch.metrics)
     lines = generate_latest(registry).decode().splitlines()
     pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
-    return {series.removeprefix("isrwatch_collector_"): float(value) for series, _, value in pairs}
+    values = {series.removeprefix("isrwatch_collector_"): float(value) for series, _, value in pairs}
+    return {series: value for series, value in values.items() if not series.startswith("connection_")}
+
+
+def test_the_exposition_of_connections_is_the_golden_one(golden: Callable[[str, str], None], tmp_path: Path) -> None:
+    authorities = tmp_path / "ca.pem"
+    shutil.copy(Path(__file__).parents[2] / "fixtures" / "metadata_log" / "tls" / "certificate.pem", authorities)
+    client = {"security.protocol": "SSL", "ssl.ca.location": str(authorities)}
+    broker, combined = Address("broker-1", 9093), Address("broker-1", 9094)
+    peers = Peers()
+    peers.at(broker).certificate_expires_at = 2_000_000_000.0
+    peers.at(broker).count(requests=3, sent_bytes=100, received_bytes=1_000)
+    peers.at(combined).count(requests=4, sent_bytes=200, received_bytes=2_000, errors=1)
+    peers.at(Address("balancer", 9092)).count(requests=1, sent_bytes=10, received_bytes=20)
+    watch = ListenerWatch(Settings(cluster=ClusterSettings(name="prod", client=client)), peers)
+    watch.answers = {
+        Listener(Role.BROKER, "1", broker): "",
+        Listener(Role.CONTROLLER, "1", combined): "it hangs",
+    }
+    registry = CollectorRegistry()
+    registry.register(watch.metrics)
+
+    golden("connections.prom", generate_latest(registry).decode())
 
 
 @pytest.mark.parametrize("days", [1, 400, 9_000, 30_000, 2_000_000])  # from 2050 on the time has another format
