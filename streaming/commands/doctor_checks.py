@@ -178,15 +178,23 @@ def _reassignments(settings: Settings) -> Iterator[tuple[Status, str]]:
 def _broker_metrics(settings: Settings) -> Iterator[tuple[Status, str]]:
     from http.client import HTTPException
 
-    from streaming.sources.broker_metrics import NO_METRIC, endpoints_from, no_response, scrape, without_login
+    from streaming.sources.broker_metrics import (
+        NO_METRIC,
+        client_from,
+        endpoints_from,
+        no_response,
+        scrape,
+        without_login,
+    )
 
     endpoints = endpoints_from(settings.collect.broker_metrics)
+    client = client_from(settings.collect.broker_metrics_client)
     if not endpoints:
         yield Status.SKIPPED, "no metrics endpoint is configured in collect.broker_metrics"
     for broker, url in endpoints.items():
         where = f"{without_login(url)} of broker {broker}"
         try:
-            metrics = scrape(url, SECONDS)
+            metrics = scrape(url, SECONDS, client)
         except (OSError, ValueError, HTTPException) as failure:
             yield Status.WARNING, f"{where} {no_response(failure)}"
             continue

@@ -23,6 +23,7 @@ from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.permissions import ANYBODY
 from streaming.sources.protocol.connection import CannotServe, dialer
 from streaming.sources.protocol.security import from_client, tls_of, without_login
+from streaming.sources.protocol.tls import Tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -112,16 +113,10 @@ def dials_of(settings: Settings, peers: Peers) -> dict[Role, Dial]:
 
 def own_expiries(settings: Settings) -> dict[str, float]:
     """Return until when our own certificates and authorities are valid: table and property to seconds since 1970."""
-    tables = {
-        "cluster.client": settings.cluster.client,
-        "cluster.controllers.client": settings.cluster.controllers.client,
-    }
-    return {
-        f"{table} {key}": end
-        for table, client in tables.items()
-        if (tls := tls_of(client, table)) is not None
-        for key, end in tls.expiries().items()
-    }
+    cluster, exporters = settings.cluster, settings.collect.broker_metrics_client
+    tables = tls_of(cluster.client), tls_of(cluster.controllers.client, "cluster.controllers.client")
+    used = [tls for tls in (*tables, Tls(exporters, "collect.broker_metrics_client")) if tls is not None]
+    return {f"{tls.table} {key}": end for tls in used for key, end in tls.expiries().items()}
 
 
 def ask_all(listeners: Iterable[Listener], dials: Mapping[Role, Dial]) -> dict[Listener, str]:

@@ -11,7 +11,7 @@ from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
 from streaming.sources.admin import AdminSource
 from streaming.sources.admin_clients import new_client
-from streaming.sources.broker_metrics import BrokerMetricsSource, endpoints_from
+from streaming.sources.broker_metrics import BrokerMetricsSource, client_from, endpoints_from
 from streaming.sources.listener_watch import ListenerWatch
 from streaming.sources.metadata_log.opening import checkpoint_path, open_metadata_log
 from streaming.sources.metadata_log.quorum import NoMetadataLog
@@ -116,6 +116,7 @@ def _broker_metrics(settings: Settings, cluster_id: ClusterId | None) -> list[So
     return [
         BrokerMetricsSource(
             endpoints=endpoints,
+            client=client_from(settings.collect.broker_metrics_client),
             cluster_id=cluster_id or _cluster_id(settings),
             cluster=settings.cluster.name,
             name=f"broker_metrics:{settings.collect.collector}",

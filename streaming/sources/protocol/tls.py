@@ -24,7 +24,7 @@ SUPPORTED: Final = frozenset({
     "ssl.endpoint.identification.algorithm",
 })  # fmt: skip
 _PROBE: Final = "probe"
-_VERIFICATION: Final = "enable.ssl.certificate.verification"
+VERIFICATION: Final = "enable.ssl.certificate.verification"
 _OWN: Final = ("ssl.certificate.", "ssl.key.", "ssl.cipher.")
 # Of the authorities of a file the last one counts, because a new one stands beside the old one for a time; of our own
 # certificate and of those that sign it the first one.
@@ -73,7 +73,7 @@ class Tls:
         self._show_certificate(context)
         if self.client.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
             context.check_hostname = False
-        if not self._boolean(_VERIFICATION):
+        if not self._boolean(VERIFICATION):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
@@ -81,7 +81,7 @@ class Tls:
     def unverified(self) -> Tls:
         """Return TLS that shows our own certificate, and accepts any."""
         own = {key: value for key, value in self.client.items() if key.startswith(_OWN) and key in SUPPORTED}
-        return replace(self, client={**own, _VERIFICATION: "false"})
+        return replace(self, client={**own, VERIFICATION: "false"})
 
     def expiries(self) -> dict[str, float]:
         """Return until when the certificates of our own are valid, as they are now: property to seconds since 1970.
@@ -105,7 +105,7 @@ class Tls:
     def _trusting(self) -> ssl.SSLContext:
         location = self.client.get("ssl.ca.location", _PROBE)
         with self._blaming("ssl.ca.location"):
-            if location == _PROBE and not self._boolean(_VERIFICATION):
+            if location == _PROBE and not self._boolean(VERIFICATION):
                 context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # the authorities of the machine take 25 ms to load
             elif location == _PROBE and "ssl.ca.pem" not in self.client:
                 context = ssl.create_default_context()
