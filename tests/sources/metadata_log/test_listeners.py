@@ -219,6 +219,22 @@ def test_an_expired_certificate_is_seen_although_no_connection_accepts_it(quorum
     assert any(f"certificate of bootstrap at 127.0.0.1:{quorum.nodes[1].port} expired on" in one for _, one in findings)
 
 
+def test_a_listener_that_wants_a_certificate_and_gets_none_is_not_up_but_shows_its_own(
+    quorum: Any, authority: Authority
+) -> None:
+    pem = authority.issue("a", 5)
+    quorum.tls = authority.served(pem)
+    quorum.tls.verify_mode = ssl.CERT_REQUIRED
+    quorum.tls.load_verify_locations(pem)
+    watch = ListenerWatch(settings_for(quorum, {"security.protocol": "SSL"}), Peers())
+
+    watch.round()
+
+    now = samples(watch)
+    assert {end for series, end in now.items() if series.startswith("listener_cert")} == {authority.end(pem)}
+    assert {up for series, up in now.items() if series.startswith("listener_up")} == {0}
+
+
 def test_a_hung_node_does_not_respond_and_delays_no_other(quorum: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listeners, "SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as hung:  # accepts, as the kernel does for a stopped process
