@@ -77,3 +77,19 @@ COLLECTOR_SOURCE_UP: Final = Signal(
     labels=("cluster", "source"),
     prefix="isrwatch_collector_",
 )
+LISTENER_CERTIFICATE: Final = Signal(
+    name="Certificates of listeners",
+    meaning="When the certificate that each broker or controller showed the collector last expires, since 1970.",
+    metric="listener_certificate_expiry_timestamp_seconds",
+    labels=("cluster", "role", "node", "address"),
+    unit=Unit.SECONDS,
+    prefix="isrwatch_collector_",
+)
+CLIENT_CERTIFICATE: Final = Signal(
+    name="Certificates of the collector",
+    meaning="When each certificate of the collector's configuration expires, since 1970.",
+    metric="client_certificate_expiry_timestamp_seconds",
+    labels=("cluster", "property"),
+    unit=Unit.SECONDS,
+    prefix="isrwatch_collector_",
+)

@@ -297,4 +297,4 @@ SOURCE_AGE: Final = monitor_signals.SOURCE_AGE
 SOURCE_OBSERVED: Final = monitor_signals.SOURCE_OBSERVED
 TABLE_READABLE: Final = monitor_signals.TABLE_READABLE
 
-SIGNALS: Final = tuple(value for value in dict(globals()).values() if isinstance(value, Signal))
+SIGNALS: Final = tuple(one for one in {**globals(), **vars(monitor_signals)}.values() if isinstance(one, Signal))

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 _VARIABLE: Final = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _FILE: Final = "file:"
-_SECRETS: Final = re.compile(r"password|secret|jaas|token|\.pem$|oauthbearer\.config$")
+_SECRETS: Final = re.compile(r"password|secret|jaas|token|user\.info|\.pem$|oauthbearer\.config$")
 _LOGIN: Final = re.compile(r"https?://[^/@]+:[^/@]+@")
 
 
 def with_secrets(settings: Settings, environment: Mapping[str, str] = os.environ) -> Settings:
-    """Return a configuration with the values of ``[cluster]`` and ``[collect.broker_metrics]`` as they are.
+    """Return a configuration with the values of ``[cluster]`` and of its exporters as they are.
 
     Raises:
         ConfigurationError: a variable is not set, or a file cannot be read; no sentence holds a value.
@@ -40,7 +40,8 @@ def with_secrets(settings: Settings, environment: Mapping[str, str] = os.environ
     controllers = replace(controllers, client=filled["cluster.controllers.client"])
     servers = _filled(cluster.bootstrap_servers, "cluster.bootstrap_servers", environment)
     cluster = replace(cluster, bootstrap_servers=servers, client=filled["cluster.client"], controllers=controllers)
-    collect = replace(collect, broker_metrics=filled["collect.broker_metrics"])
+    exporters, login = filled["collect.broker_metrics"], filled["collect.broker_metrics_client"]
+    collect = replace(collect, broker_metrics=exporters, broker_metrics_client=login)
     return replace(settings, cluster=cluster, collect=collect)
 
 
@@ -59,6 +60,7 @@ def _tables(settings: Settings) -> dict[str, dict[str, str]]:
         "cluster.client": settings.cluster.client,
         "cluster.controllers.client": settings.cluster.controllers.client,
         "collect.broker_metrics": settings.collect.broker_metrics,
+        "collect.broker_metrics_client": settings.collect.broker_metrics_client,
     }
 
 

@@ -69,6 +69,7 @@ class CollectSettings:
     config_seconds: float = 60.0
     broker_metrics_seconds: float = 15.0
     broker_metrics: dict[str, str] = field(default_factory=dict)
+    broker_metrics_client: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,7 +58,7 @@ def test_every_table_that_may_hold_a_secret_is_filled() -> None:
         cluster=ClusterSettings(
             bootstrap_servers=value, client={"k": value}, controllers=ControllersSettings(client={"k": value})
         ),
-        collect=CollectSettings(broker_metrics={"1": value}),
+        collect=CollectSettings(broker_metrics={"1": value}, broker_metrics_client={"basic.auth.user.info": value}),
     )
 
     filled = with_secrets(configured, environment)
@@ -66,6 +66,7 @@ def test_every_table_that_may_hold_a_secret_is_filled() -> None:
     assert filled.cluster.bootstrap_servers == "b:1"
     assert filled.cluster.client == filled.cluster.controllers.client == {"k": "b:1"}
     assert filled.collect.broker_metrics == {"1": "b:1"}
+    assert filled.collect.broker_metrics_client == {"basic.auth.user.info": "b:1"}
 
 
 @pytest.mark.parametrize(
@@ -99,9 +100,13 @@ def test_secrets_in_the_file_itself_are_named_by_their_key() -> None:
             },
             controllers=ControllersSettings(client={"sasl.password": "file:/run/secret"}),
         ),
-        collect=CollectSettings(broker_metrics={"1": "http://ann:s3cret@h:1/metrics", "2": "http://h:1/metrics"}),
+        collect=CollectSettings(
+            broker_metrics={"1": "http://ann:s3cret@h:1/metrics", "2": "http://h:1/metrics"},
+            broker_metrics_client={"basic.auth.user.info": "ann:s3cret", "ssl.ca.location": "/ca.pem"},
+        ),
     )  # fmt: skip
 
     assert written_secrets(configured) == [
         "cluster.client sasl.password", "cluster.client ssl.key.pem", "collect.broker_metrics 1",
+        "collect.broker_metrics_client basic.auth.user.info",
     ]  # fmt: skip

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from dashboards import signals
 from dashboards.alerts.templates import THIS_CLUSTER, Rule, quoted, rule, top
+from dashboards.monitor_signals import CLIENT_CERTIFICATE, LISTENER_CERTIFICATE
 from dashboards.promql import EVERYWHERE
 
 if TYPE_CHECKING:
@@ -126,6 +127,30 @@ def source_refused(settings: AlertSettings) -> Rule:
         "log of the collector has the reason.",
         settings,
         lasting=settings.refused_for,
+    )
+
+
+def certificate_expires(settings: AlertSettings) -> Rule:
+    """Ticket for a cluster of which a certificate, or one of the collector for it, expires soon or has expired."""
+    limit = settings.certificate_days * 86_400
+    certificates = LISTENER_CERTIFICATE, CLIENT_CERTIFICATE
+    every = "\nor ".join(signal.now() for signal in certificates)
+    these = " or ".join(signal.now(THIS_CLUSTER) for signal in certificates)
+    return rule(
+        "KafkaReplicationCertificateExpires",
+        "ticket",
+        f"min by (cluster) ({every}) - time() < {limit}",
+        "A certificate of {{ $labels.cluster }} {{ if gt $value 0.0 }}expires in {{ $value | humanizeDuration }}"
+        "{{ else }}has expired{{ end }}",
+        "Certificates of cluster {{ $labels.cluster }} that have expired, or do within "
+        f"{settings.certificate_days} days, the first of them first: "
+        + top(
+            f"{limit} + time() - ({these}) > 0",
+            "{{ with .Labels.property }}{{ . }} of the collector{{ else }}"
+            "{{ .Labels.role }}{{ with .Labels.node }} {{ . }}{{ end }} at {{ .Labels.address }}{{ end }}",
+        )
+        + ". With an expired one no client that verifies it connects any more, and the collector reads nothing there.",
+        settings,
     )
 
 

@@ -33,6 +33,7 @@ def rule_file(settings: AlertSettings) -> dict[str, Any]:
         monitoring.query_down(settings),
         monitoring.table_unreadable(settings),
         monitoring.source_refused(settings),
+        monitoring.certificate_expires(settings),
         redundancy.isr_shrink(settings),
     ]
     return {"groups": [{"name": "kafka-replication-alerts", "interval": settings.interval, "rules": rules}]}

@@ -44,6 +44,7 @@ class AlertSettings:
         report_seconds: a job reports every 5 s; without a report for this long it is not running.
         table_for: covers a table that is repaired at once.
         refused_for: covers a restart of brokers, and an election of the controllers.
+        certificate_days: a certificate that expires sooner is a ticket: time to renew it by hand.
         counted_window: window in which missed changes and quarantined records are counted.
         counted_keep_firing: they stay a ticket for this long after the last of them.
         remembered: for how long a cluster that disappeared raises the alert. Silence it for a decommissioned cluster.
@@ -85,6 +86,7 @@ class AlertSettings:
     report_seconds: int = 60
     table_for: str = "2m"
     refused_for: str = "10m"
+    certificate_days: int = 14
     counted_window: str = "15m"
     counted_keep_firing: str = "1h"
     remembered: str = "1d"

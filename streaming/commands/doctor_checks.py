@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming.commands.doctor_findings import SECONDS, Finding, Status, numbered
+from streaming.commands.doctor_listeners import listeners
 from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
 from streaming.secret_values import written_secrets
 
@@ -177,15 +178,23 @@ def _reassignments(settings: Settings) -> Iterator[tuple[Status, str]]:
 def _broker_metrics(settings: Settings) -> Iterator[tuple[Status, str]]:
     from http.client import HTTPException
 
-    from streaming.sources.broker_metrics import NO_METRIC, endpoints_from, no_response, scrape, without_login
+    from streaming.sources.broker_metrics import (
+        NO_METRIC,
+        client_from,
+        endpoints_from,
+        no_response,
+        scrape,
+        without_login,
+    )
 
     endpoints = endpoints_from(settings.collect.broker_metrics)
+    client = client_from(settings.collect.broker_metrics_client)
     if not endpoints:
         yield Status.SKIPPED, "no metrics endpoint is configured in collect.broker_metrics"
     for broker, url in endpoints.items():
         where = f"{without_login(url)} of broker {broker}"
         try:
-            metrics = scrape(url, SECONDS)
+            metrics = scrape(url, SECONDS, client)
         except (OSError, ValueError, HTTPException) as failure:
             yield Status.WARNING, f"{where} {no_response(failure)}"
             continue
@@ -248,6 +257,7 @@ def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:
 
 CHECKS: Final[Mapping[str, Check]] = {
     "brokers": _brokers,
+    "listeners": listeners,
     "metadata log": _metadata_log,
     "clock": _clock,
     "polling": _polling,

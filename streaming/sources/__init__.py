@@ -5,6 +5,9 @@
 - ``collectors``            several clusters, each with a collector that fails alone
 - ``collector``             polls sources, each in a thread, and publishes what they return
 - ``collector_metrics``     what each source reported, as metrics and as health
+- ``listeners``             asks every listener: does it respond, and with which certificate
+- ``listener_watch``        asks them again and again, as a source
+- ``connection_metrics``    which listeners respond, and until when certificates are valid, as metrics
 - ``pace``                  a source on another clock
 - ``address``               the address of a node of Kafka
 - ``timer``                 when a source asks again, and when it is silent

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
     from streaming.errors import ConnectionRefused
+    from streaming.sources.protocol.peers import Peers
 
 HOUR: Final = Micros(3_600_000_000)
 _MAX_BLOCK: Final = Micros(1_000_000)  # of one poll
@@ -63,6 +64,7 @@ class AdminSource:
         report: takes one line for the user.
         snapshot_micros: interval of full reports, and of reporting every configuration again.
         request_seconds: timeout of each request.
+        peers: note what connections of our own see.
 
     Raises:
         ConfigurationError: librdkafka refuses a property.
@@ -83,6 +85,7 @@ class AdminSource:
         request_seconds: float = 5.0,
         is_primary_current: Callable[[], bool] = lambda: True,
         report: Callable[[str], None] = lambda _: None,
+        peers: Peers | None = None,
     ) -> None:
         self.name = name
         self._cluster = cluster
@@ -105,7 +108,7 @@ class AdminSource:
         self._everything_due = Timer(snapshot_micros)
         self._offsets = OffsetsRound(request_seconds)
         self._configs = ConfigsRound(request_seconds)
-        reassignments = ReassignmentsRound(dialer_of(client), name=name, seconds=request_seconds)
+        reassignments = ReassignmentsRound(dialer_of(client, peers), name=name, seconds=request_seconds)
         self._metadata = MetadataRound(
             self._connect, bootstrap_servers, reassignments, cluster=cluster, name=name, seconds=request_seconds
         )

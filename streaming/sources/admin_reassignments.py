@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from streaming.sources.address import Address
     from streaming.sources.admin_view import Reassignments
     from streaming.sources.protocol.connection import Connection, Dial
+    from streaming.sources.protocol.peers import Peers
 
 _NEWEST: Final = 0
 _AWAITED_FOR: Final = Micros(1_000_000)  # then a view does without: a hung broker delays one view, not every one
@@ -146,10 +147,10 @@ def _ids(brokers: Sequence[int] | None) -> tuple[BrokerId, ...]:
     return tuple(map(BrokerId, brokers or ()))
 
 
-def dialer_of(client: Mapping[str, str]) -> Dial:
+def dialer_of(client: Mapping[str, str], peers: Peers | None = None) -> Dial:
     """Return a dialer for ``[cluster.client]``; one that always refuses where only librdkafka can log in so."""
     try:
-        return dialer(from_client(client))
+        return dialer(from_client(client), peers)
     except ConfigurationError as error:
         refusal = CannotServe(
             f"reassignments cannot be listed, so that these partitions look under-replicated: {error}"

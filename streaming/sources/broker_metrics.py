@@ -8,15 +8,17 @@ slow, and the other sources read partitions more precisely.
 from __future__ import annotations
 
 import math
+import ssl
 import time
 from base64 import b64encode
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit, urlunsplit
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -25,12 +27,16 @@ from streaming.contracts.observations import Observation, SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.broker_metrics_names import normalised
+from streaming.sources.protocol.tls import SUPPORTED, VERIFICATION, Tls
 from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 NO_METRIC: Final = "has no known metric; configure the JMX exporter with conf/jmx-exporter.yml"
+TABLE: Final = "collect.broker_metrics_client"
+LOGIN: Final = "basic.auth.user.info"
+_LOGIN_REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _FAILURES: Final = 3  # in turn, of an exporter that has worked, before they are reported
 _MAX_BLOCK_SECONDS: Final = 1.0
 _MAX_BODY_BYTES: Final = 64 * 1024 * 1024  # an exporter without an allow-list gives 4 MB at 3,000 partitions
@@ -53,10 +59,39 @@ def endpoints_from(settings: Mapping[str, str]) -> dict[BrokerId, str]:
     return endpoints
 
 
+def client_from(settings: Mapping[str, str]) -> MetricsClient:
+    """Parse ``[collect.broker_metrics_client]``.
+
+    Raises:
+        ConfigurationError: a property is not supported, or a file cannot be used.
+    """
+    supported = SUPPORTED | {VERIFICATION, LOGIN}
+    if unsupported := sorted(settings.keys() - supported):
+        raise ConfigurationError(f"{TABLE} has no {unsupported[0]}; it has {', '.join(sorted(supported))}")
+    if ":" not in settings.get(LOGIN, ":"):
+        raise ConfigurationError(f'{TABLE} {LOGIN} has no colon; write "user:password"')
+    tls = Tls({key: value for key, value in settings.items() if key != LOGIN}, TABLE)
+    tls.context()
+    return MetricsClient(tls, settings.get(LOGIN, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsClient:
+    """TLS and login for exporters; the login is that of an address that has none of its own."""
+
+    tls: Tls
+    login: str = field(default="", repr=False)
+
+
 def no_response(failure: Exception) -> str:
     """Say why a scrape failed, and the fix."""
     reason = failure.reason if isinstance(failure, URLError) else failure
-    return f"does not respond: {reason}; check the URL in collect.broker_metrics"
+    fix = "check the URL in collect.broker_metrics"
+    if isinstance(reason, ssl.SSLError):
+        fix = f"check the ssl keys of {TABLE}"
+    elif isinstance(failure, HTTPError) and failure.code in _LOGIN_REFUSED:
+        fix = f"check {LOGIN} of {TABLE}, or the login in the URL"
+    return f"does not respond: {reason}; {fix}"
 
 
 def without_login(url: str) -> str:
@@ -87,6 +122,7 @@ class BrokerMetricsSource:
         cluster_id: Kafka's cluster id.
         cluster: the display name of the cluster.
         name: name of the source on the bus, for example ``broker_metrics:collector-1``.
+        client: TLS and login.
         period_micros: scrape interval.
         timeout_seconds: timeout of one scrape.
     """
@@ -99,6 +135,7 @@ class BrokerMetricsSource:
         cluster: str,
         name: str,
         period_micros: Micros,
+        client: MetricsClient | None = None,
         timeout_seconds: float = 5.0,
     ) -> None:
         self.name = name
@@ -109,7 +146,7 @@ class BrokerMetricsSource:
             "authority": SourceKind.NONE,
         }
         self._endpoints = [_Endpoint(broker, url, Timer(period_micros)) for broker, url in endpoints.items()]
-        self._timeout = timeout_seconds
+        self._timeout, self._client = timeout_seconds, client or client_from({})
         self._scrapers = ThreadPoolExecutor(max_workers=max(1, len(endpoints)), thread_name_prefix=name)
 
     def poll(self, now: Micros) -> Sequence[Observation]:
@@ -143,7 +180,7 @@ class BrokerMetricsSource:
         for endpoint in self._endpoints:
             if endpoint.response is None and endpoint.due.take_due(monotonic()):
                 endpoint.requested_at = now
-                endpoint.response = self._scrapers.submit(scrape, endpoint.url, self._timeout)
+                endpoint.response = self._scrapers.submit(scrape, endpoint.url, self._timeout, self._client)
 
     def _take(self, endpoint: _Endpoint, now: Micros) -> list[BrokerMetricsObserved]:
         if endpoint.response is None or endpoint.requested_at is None or not endpoint.response.done():
@@ -151,7 +188,7 @@ class BrokerMetricsSource:
         response, endpoint.response = endpoint.response, None
         try:
             samples = response.result()
-        except (OSError, ValueError, HTTPException) as failure:
+        except (OSError, ValueError, HTTPException, ConfigurationError) as failure:
             self._note_problem(endpoint, no_response(failure))
             return []
         if not samples:
@@ -197,15 +234,16 @@ class BrokerMetricsSource:
             time.sleep(seconds)
 
 
-def scrape(url: str, timeout_seconds: float) -> dict[str, float]:
+def scrape(url: str, timeout_seconds: float, client: MetricsClient) -> dict[str, float]:
     """Scrape one exporter: normalised metric name to value, without NaN and infinity.
 
     Raises:
         OSError, HTTPException: it does not respond, exceeds the timeout, or closes the connection early.
+        ConfigurationError: a certificate cannot be read any more.
         ValueError: the response is not in Prometheus' text format.
     """
     values: dict[str, float] = {}
-    for family in text_string_to_metric_families(_body(url, timeout_seconds)):
+    for family in text_string_to_metric_families(_body(url, timeout_seconds, client)):
         for sample in family.samples:
             metric = normalised(sample.name, sample.labels)
             if metric is not None and math.isfinite(sample.value):
@@ -213,12 +251,14 @@ def scrape(url: str, timeout_seconds: float) -> dict[str, float]:
     return values
 
 
-def _body(url: str, timeout_seconds: float) -> str:
+def _body(url: str, timeout_seconds: float, client: MetricsClient) -> str:
     """Read a response within one timeout for all of it: a socket's own timeout starts again with every byte."""
     until = time.monotonic() + timeout_seconds
     parts: list[bytes] = []
     # Brokers are on the internal network, so the proxy of the environment is not used.
-    with build_opener(ProxyHandler({})).open(_request(url), timeout=timeout_seconds) as response:
+    tls = [HTTPSHandler(context=client.tls.context())] if urlsplit(url).scheme == "https" else []
+    opener = build_opener(ProxyHandler({}), *tls)
+    with opener.open(_request(url, client.login), timeout=timeout_seconds) as response:
         while part := response.read1(_CHUNK_BYTES):
             parts.append(part)
             if time.monotonic() > until or sum(map(len, parts)) > _MAX_BODY_BYTES:
@@ -226,9 +266,13 @@ def _body(url: str, timeout_seconds: float) -> str:
     return b"".join(parts).decode("utf-8", errors="replace")
 
 
-def _request(url: str) -> Request:
-    """Send the login in an address as basic authentication (RFC 7617); ``urllib`` takes it for a part of the host."""
+def _request(url: str, login: str) -> Request:
+    """Send a login as basic authentication (RFC 7617); ``urllib`` takes one in an address for a part of the host.
+
+    It is not sent to where the exporter redirects, which may be another host.
+    """
     request = Request(without_login(url))  # noqa: S310 - http or https, as endpoints_from checks
-    if login := urlsplit(url).netloc.rpartition("@")[0]:
-        request.add_header("Authorization", f"Basic {b64encode(unquote(login).encode()).decode()}")
+    own = unquote(urlsplit(url).netloc.rpartition("@")[0])
+    if login := own or login:
+        request.add_unredirected_header("Authorization", f"Basic {b64encode(login.encode()).decode()}")
     return request

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from streaming.sources.source import Source
 
 _PAUSES: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_WAKE_SECONDS: Final = 0.5
 _IDLE_PAUSE: Final = 0.01  # after a poll that returned nothing at once
 
 
@@ -52,6 +53,12 @@ class ReportsOnRequest(Protocol):
 
     def request_full_report(self) -> None:
         """Send a full report with the next poll."""
+
+
+def join(thread: threading.Thread) -> None:
+    """Wait for a thread, and wake up now and then: a signal may arrive just before the wait, which then never ends."""
+    while thread.is_alive():
+        thread.join(_WAKE_SECONDS)
 
 
 class Collector:
@@ -103,7 +110,7 @@ class Collector:
             Exception: the first failure that ended a source.
         """
         for thread in self._threads:
-            thread.join()
+            join(thread)
         if self._failures:
             raise self._failures[0]
 
@@ -140,10 +147,10 @@ class Collector:
                 refusals = 0
                 said.clear()
             undecodable = source.take_undecodable() if isinstance(source, KeepsUndecodable) else []
-            counts = len(observations), len(undecodable)
+            unread = len(undecodable)
             if not self._is_published(source, publisher, undecodable, observations):
                 return
-            self.metrics.published(source, *counts)
+            self.metrics.published(source, observations, unread)
             source.acknowledge()
             self._answer_removed(source, publisher)
             if not observations and time.monotonic() - began < _IDLE_PAUSE:

@@ -10,10 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
+from prometheus_client.registry import Collector as MetricFamilies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streaming.contracts.observations import Observation
     from streaming.sources.source import Source
 
 PREFIX: Final = "isrwatch_collector_"
@@ -27,6 +29,13 @@ class OrdersPartitions(Protocol):
     @property
     def is_primary(self) -> bool:
         """Whether partition state comes from it now."""
+
+
+@runtime_checkable
+class HasMetrics(Protocol):
+    """A source with metrics of its own."""
+
+    metrics: MetricFamilies
 
 
 class CollectorMetrics:
@@ -43,23 +52,28 @@ class CollectorMetrics:
         self._refused = Counter(f"{PREFIX}refused_polls", "Polls that the cluster refused or did not answer.", **ours)
         self._up = Gauge(f"{PREFIX}source_up", "1 if the last poll of a source was answered.", **ours)
         self._published_at = Gauge(
-            f"{PREFIX}last_publication_timestamp_seconds", "When a source published last, since 1970.", **ours
+            f"{PREFIX}last_publication_timestamp_seconds",
+            "When a source last published an observation of a kind, since 1970.",
+            labelnames=(*SOURCE, "kind"),
+            registry=self.registry,
         )
         primary = Gauge(f"{PREFIX}primary_source", "1 if partition state comes from this source now.", **ours)
         for source in sources:
             for counter in (self._observations, self._undecodable, self._refused):
                 counter.labels(self._cluster, source.name)
+            if isinstance(source, HasMetrics):
+                self.registry.register(source.metrics)
             if isinstance(source, OrdersPartitions):
                 primary.labels(self._cluster, source.name).set_function(partial(_primary, source))
 
-    def published(self, source: Source, observations: int, undecodable: int) -> None:
+    def published(self, source: Source, observations: Sequence[Observation], undecodable: int) -> None:
         """Count what a poll of a source reported, once it is on the bus."""
         self._refusals.pop(source.name, None)
         self._up.labels(self._cluster, source.name).set(1)
-        self._observations.labels(self._cluster, source.name).inc(observations)
+        self._observations.labels(self._cluster, source.name).inc(len(observations))
         self._undecodable.labels(self._cluster, source.name).inc(undecodable)
-        if observations:
-            self._published_at.labels(self._cluster, source.name).set(time.time())
+        for kind in {type(each).kind for each in observations}:
+            self._published_at.labels(self._cluster, source.name, kind).set(time.time())
 
     def refused(self, source: Source, refusal: Exception) -> None:
         """Count a poll that was refused."""

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.registry import Collector as MetricFamilies
 
 from streaming.errors import IsrwatchError
-from streaming.sources.collector import Collector
+from streaming.sources.collector import Collector, join
 from streaming.sources.collector_metrics import PREFIX, SOURCE
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Collectors:
     def wait(self) -> None:
         """Wait until every source is closed and its checkpoint written."""
         for thread in self._threads:
-            thread.join()
+            join(thread)
 
     def problems(self) -> list[str]:
         """List why no cluster is read now; empty while one is, because a restart would interrupt that one, too."""

@@ -11,10 +11,12 @@ from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
 from streaming.sources.admin import AdminSource
 from streaming.sources.admin_clients import new_client
-from streaming.sources.broker_metrics import BrokerMetricsSource, endpoints_from
+from streaming.sources.broker_metrics import BrokerMetricsSource, client_from, endpoints_from
+from streaming.sources.listener_watch import ListenerWatch
 from streaming.sources.metadata_log.opening import checkpoint_path, open_metadata_log
 from streaming.sources.metadata_log.quorum import NoMetadataLog
 from streaming.sources.metadata_log.voters import open_voters
+from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.tls import Unsupported
 
 if TYPE_CHECKING:
@@ -37,15 +39,19 @@ def open_sources(settings: Settings, bus: Path, report: Callable[[str], None]) -
         ConfigurationError: an address or a client property is wrong.
         ConnectionRefused: only the metadata log is wanted, and it cannot be read; or nobody says the cluster id.
     """
-    log = open_log(settings, bus, report)
+    peers = Peers()
+    log = open_log(settings, bus, report, peers)
+    watch = ListenerWatch(settings, peers, report=report)
     if log is None:
-        return [_admin(settings, SourceKind.POLL, report), *_broker_metrics(settings, None)]
-    admin = _admin(settings, SourceKind.NONE, report, is_primary_current=lambda: log.is_primary)
-    return [log, admin, open_voters(settings), *_broker_metrics(settings, log.cluster_id)]
+        return [_admin(settings, SourceKind.POLL, report, peers), watch, *_broker_metrics(settings, None)]
+    admin = _admin(settings, SourceKind.NONE, report, peers, is_primary_current=lambda: log.is_primary)
+    return [log, admin, open_voters(settings, peers), watch, *_broker_metrics(settings, log.cluster_id)]
 
 
-def open_log(settings: Settings, bus: Path, report: Callable[[str], None]) -> MetadataLogSource | None:
-    """Open the metadata log; None when the brokers are polled for good.
+def open_log(
+    settings: Settings, bus: Path, report: Callable[[str], None], peers: Peers | None = None
+) -> MetadataLogSource | None:
+    """Open the metadata log; None when the brokers are polled for good. ``peers`` note what connections see.
 
     One that cannot be read yet is tried again and again, and the brokers are polled meanwhile.
 
@@ -57,7 +63,7 @@ def open_log(settings: Settings, bus: Path, report: Callable[[str], None]) -> Me
         return None
     name = f"metadata_log:{settings.collect.collector}"
     try:
-        source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=report)
+        source = open_metadata_log(settings, path=checkpoint_path(bus, name), report=report, peers=peers)
     except Unsupported as refusal:
         if configured != "auto":
             raise
@@ -82,6 +88,7 @@ def _admin(
     settings: Settings,
     source_kind: SourceKind,
     report: Callable[[str], None],
+    peers: Peers,
     is_primary_current: Callable[[], bool] = lambda: True,
 ) -> Source:
     collect = settings.collect
@@ -97,6 +104,7 @@ def _admin(
         source_kind=source_kind,
         is_primary_current=is_primary_current,
         report=report,
+        peers=peers,
     )
 
 
@@ -108,6 +116,7 @@ def _broker_metrics(settings: Settings, cluster_id: ClusterId | None) -> list[So
     return [
         BrokerMetricsSource(
             endpoints=endpoints,
+            client=client_from(settings.collect.broker_metrics_client),
             cluster_id=cluster_id or _cluster_id(settings),
             cluster=settings.cluster.name,
             name=f"broker_metrics:{settings.collect.collector}",

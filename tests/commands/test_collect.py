@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -117,8 +118,14 @@ def test_a_login_that_the_metadata_log_is_not_read_with_lets_the_brokers_be_poll
     process.send_signal(signal.SIGTERM)
     _, rest = process.communicate(timeout=PATIENCE)
     assert "polling the brokers, because the metadata log cannot be read: cluster.client sasl.mechanism is" in first
-    assert "admin:collector-1: writing to" in second
+    assert "admin:collector-1, listeners:collector-1: writing to" in second
     assert (process.returncode, "Traceback" in rest) == (0, False)
+
+
+def scraped(address: str) -> str:
+    with urlopen(f"http://{address}/metrics", timeout=10) as response:
+        text: str = response.read().decode()
+    return text
 
 
 @pytest.mark.kafka
@@ -128,9 +135,15 @@ def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
 ) -> None:
     cluster = kafka_cluster(brokers=1)
     servers = cluster.bootstrap_servers
-    process = collect("--bootstrap-servers", servers)
+    address = f"127.0.0.1:{free_port()}"
+    process = collect("--bootstrap-servers", servers, "--listen", address)
     bus = tmp_path / "bus"
     wait_for(lambda: b'"snapshot_end"' in contents(bus, "metadata_log:collector-1"), process)
+    wait_for(lambda: "listener_up{" in scraped(address), process)
+    listed = [line for line in scraped(address).splitlines() if "listener_up{" in line]
+    assert len(listed) == 2, listed
+    assert all(re.search(r'node="(1|101)",role="(broker|controller)"} 1\.0$', line) for line in listed), listed
+    assert re.search(r'connection_requests_total\{cluster="kafka",node="101"\} [1-9]', scraped(address))
     process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told

@@ -17,6 +17,11 @@ PREFIX = "kafka_replication_"
 BROKERS = ("1", "2", "3")
 LOG = 'channel="replication", source="metadata_log:c1"'
 OFFSETS = 'channel="offsets", source="offsets:c1"'
+DAY = 86_400  # scenes begin at the epoch
+LISTENER_CERTIFICATE = "isrwatch_collector_listener_certificate_expiry_timestamp_seconds"
+CLIENT_CERTIFICATE = "isrwatch_collector_client_certificate_expiry_timestamp_seconds"
+BROKER_LISTENER = 'role="broker", node="1", address="broker-1:9093"'
+OWN_CERTIFICATE = 'property="cluster.client ssl.certificate.location"'
 
 
 def always(value: float) -> str:
@@ -48,6 +53,8 @@ def healthy(cluster: str = "prod") -> dict[str, str]:
         f'partition_under_min_isr_seconds_total{{{own}, topic="orders", partition="0"}}': always(0),
         'exporter_table_read_success{table="incidents"}': always(1),
         f'isrwatch_collector_source_up{{{own}, source="metadata_log:c1"}}': always(1),
+        f"{LISTENER_CERTIFICATE}{{{own}, {BROKER_LISTENER}}}": always(400 * DAY),
+        f"{CLIENT_CERTIFICATE}{{{own}, {OWN_CERTIFICATE}}}": always(300 * DAY),
     }
     for source in (LOG, OFFSETS):
         series |= {

@@ -14,7 +14,20 @@ from dashboards.alerts import AlertSettings, rule_file
 from dashboards.render import as_yaml
 from streaming.contracts.observations import SourceKind
 from tests.dashboards.exposed import Removal
-from tests.dashboards.scenes import LOG, OFFSETS, STEPS, Scene, always, from_minute, run
+from tests.dashboards.scenes import (
+    BROKER_LISTENER,
+    CLIENT_CERTIFICATE,
+    DAY,
+    LISTENER_CERTIFICATE,
+    LOG,
+    OFFSETS,
+    OWN_CERTIFICATE,
+    STEPS,
+    Scene,
+    always,
+    from_minute,
+    run,
+)
 
 pytestmark = pytest.mark.prometheus
 
@@ -67,6 +80,7 @@ MORE = "page KafkaMorePartitionsUnavailable"
 STALE = "ticket KafkaReplicationMonitorStale"
 BLIND = "page KafkaReplicationMonitorBlind"
 REFUSED = "ticket KafkaReplicationSourceRefused"
+EXPIRES = "ticket KafkaReplicationCertificateExpires"
 
 SCENES = {
     "a healthy cluster": Scene({}, {1: set(), LATE: set()}),
@@ -118,6 +132,13 @@ SCENES = {
     "the metadata log is refused for a while": Scene(
         {f'isrwatch_collector_source_up{{{PROD}, source="metadata_log:c1"}}': from_minute(10, 0, 1, until=60, after=1)},
         {19: set(), 21: {REFUSED}, 59: {REFUSED}, 61: set()},
+    ),
+    "the certificate of a broker expires soon, and is renewed": Scene(
+        {f"{LISTENER_CERTIFICATE}{{{PROD}, {BROKER_LISTENER}}}": from_minute(60, 400 * DAY, 14 * DAY + 600)},
+        {9: set(), 11: {EXPIRES}, 59: {EXPIRES}, 61: set()},
+    ),
+    "the certificate of the collector expires": Scene(
+        {f"{CLIENT_CERTIFICATE}{{{PROD}, {OWN_CERTIFICATE}}}": always(3600)}, {1: {EXPIRES}, LATE: {EXPIRES}}
     ),
     "the brokers are restarted, and answer nobody for five minutes": Scene(
         {f'isrwatch_collector_source_up{{{PROD}, source="metadata_log:c1"}}': from_minute(10, 0, 1, until=15, after=1)},
@@ -324,6 +345,11 @@ BROKEN: dict[str, tuple[str, str, str]] = {
         "hosted_partitions) > 0",
         "hosted_partitions) >= 0",
         "a broker that was decommissioned",
+    ),
+    "a certificate is noticed too late": (
+        "- time() < 1209600",
+        "- time() < 86400",
+        "the certificate of a broker expires soon, and is renewed",
     ),
     "a long reassignment is stuck": ("(changes(", "(0 * changes(", "reassignments that proceed"),
 }

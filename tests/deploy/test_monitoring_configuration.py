@@ -39,7 +39,7 @@ def test_promtool_accepts_the_configuration_with_its_rules(tmp_path: Path) -> No
     outcome = run("promtool", "check", "config", mounted("prometheus", tmp_path) / "etc/prometheus/prometheus.yml")
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
     assert "1 rule files found" in outcome.stdout
-    assert "20 rules found" in outcome.stdout
+    assert "21 rules found" in outcome.stdout
 
 
 @pytest.mark.prometheus

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import ssl
 import threading
 import time
 from contextlib import ExitStack
@@ -16,14 +17,14 @@ import yaml
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.broker_metrics import BrokerMetricsSource, endpoints_from, scrape
+from streaming.sources.broker_metrics import BrokerMetricsSource, client_from, endpoints_from, scrape
 from streaming.sources.broker_metrics_names import MAX_LAG, METRICS, normalised
 from tests.blocks import singly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Serve = Callable[[Callable[[BaseHTTPRequestHandler], None]], str]
+    Serve = Callable[..., str]
 
 PATIENCE_SECONDS = 60.0
 MANAGER = "kafka_server_replicamanager"
@@ -98,7 +99,7 @@ def serve() -> Iterator[Serve]:
     """Give a factory of local exporters: a handler in, the address out."""
     with ExitStack() as stack:
 
-        def start(handle: Callable[[BaseHTTPRequestHandler], None]) -> str:
+        def start(handle: Callable[[BaseHTTPRequestHandler], None], tls: ssl.SSLContext | None = None) -> str:
             class Handler(BaseHTTPRequestHandler):
                 def do_GET(self) -> None:
                     handle(self)
@@ -108,10 +109,12 @@ def serve() -> Iterator[Serve]:
 
             server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
             server.daemon_threads = True
+            if tls is not None:
+                server.socket = tls.wrap_socket(server.socket, server_side=True)
             threading.Thread(target=server.serve_forever, daemon=True).start()
             stack.callback(server.server_close)
             stack.callback(server.shutdown)
-            return f"http://127.0.0.1:{server.server_port}/metrics"
+            return f"http{'' if tls is None else 's'}://127.0.0.1:{server.server_port}/metrics"
 
         yield start
 
@@ -120,7 +123,13 @@ def serve() -> Iterator[Serve]:
 def source_of() -> Iterator[Callable[..., BrokerMetricsSource]]:
     with ExitStack() as stack:
 
-        def make(endpoints: dict[int, str], *, period: int = 100_000, timeout: float = 5.0) -> BrokerMetricsSource:
+        def make(
+            endpoints: dict[int, str],
+            *,
+            period: int = 100_000,
+            timeout: float = 5.0,
+            client: dict[str, str] | None = None,
+        ) -> BrokerMetricsSource:
             source = BrokerMetricsSource(
                 endpoints={BrokerId(broker): url for broker, url in endpoints.items()},
                 cluster_id=ClusterId("C"),
@@ -128,6 +137,7 @@ def source_of() -> Iterator[Callable[..., BrokerMetricsSource]]:
                 name="broker_metrics:test",
                 period_micros=Micros(period),
                 timeout_seconds=timeout,
+                client=client_from(client or {}),
             )
             stack.callback(source.close)
             return source
@@ -237,6 +247,116 @@ def test_the_login_in_an_address_is_sent_and_never_shown(
     assert "hunter2" not in str(wrong.value)
 
 
+CERTIFICATE = Path(__file__).parents[1] / "fixtures" / "metadata_log" / "tls" / "certificate.pem"
+KEY = CERTIFICATE.with_name("key.pem")
+
+
+def secured() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE, KEY)
+    return context
+
+
+def test_an_exporter_with_tls_is_scraped_with_the_configured_authorities_only(
+    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
+) -> None:
+    url = serve(answer(EXPOSITION), secured())
+    assert until(source_of({1: url}, client={"ssl.ca.location": str(CERTIFICATE)}), 3)
+    assert until(source_of({1: url}, client={"enable.ssl.certificate.verification": "false"}), 3)
+    with pytest.raises(
+        ConnectionRefused, match=r"verify failed.*; check the ssl keys of collect\.broker_metrics_client"
+    ):
+        until(source_of({1: url}), 3)
+
+
+def test_an_exporter_that_wants_a_certificate_gets_it_and_files_that_are_renewed_are_used(
+    serve: Serve, source_of: Callable[..., BrokerMetricsSource], tmp_path: Path
+) -> None:
+    context = secured()
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(CERTIFICATE)
+    authorities = tmp_path / "ca.pem"
+    authorities.write_text(CERTIFICATE.read_text())
+    client = {
+        "ssl.ca.location": str(authorities),
+        "ssl.certificate.location": str(CERTIFICATE),
+        "ssl.key.location": str(KEY),
+    }
+    url = serve(answer(EXPOSITION), context)
+    source = source_of({1: url}, client=client)
+    assert until(source, 3)
+    authorities.write_text("being replaced")
+    with pytest.raises(ConnectionRefused, match=r"ssl\.ca\.location cannot be used: .*ca\.pem"):
+        until(source, 30_000)
+    authorities.write_text(CERTIFICATE.read_text())
+    assert until(source, 3)
+    with pytest.raises(ConnectionRefused):
+        until(source_of({1: url}, client={"ssl.ca.location": str(CERTIFICATE)}), 3)
+
+
+def test_the_login_of_the_table_is_that_of_addresses_without_one_and_goes_to_no_other_host(
+    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
+) -> None:
+    asked: dict[str, str | None] = {}
+
+    def note(name: str) -> Callable[[BaseHTTPRequestHandler], None]:
+        def handle(request: BaseHTTPRequestHandler) -> None:
+            asked[name] = request.headers["Authorization"]
+            answer(EXPOSITION)(request)
+
+        return handle
+
+    elsewhere = serve(note("elsewhere"))
+
+    def redirect(request: BaseHTTPRequestHandler) -> None:
+        asked["redirected"] = request.headers["Authorization"]
+        request.send_response(302)
+        request.send_header("Location", elsewhere)
+        request.end_headers()
+
+    own = serve(note("own")).replace("//", "//admin:secret@")
+    client = {"basic.auth.user.info": "reader:p%40ss:word"}
+    until(source_of({1: serve(note("none")), 2: own, 3: serve(redirect)}, client=client, period=10**9), 9)
+
+    table = "Basic " + base64.b64encode(b"reader:p%40ss:word").decode()
+    assert asked == {
+        "none": table,
+        "own": "Basic " + base64.b64encode(b"admin:secret").decode(),
+        "redirected": table,
+        "elsewhere": None,
+    }
+    assert "p%40ss" not in repr(client_from(client))
+
+
+def test_a_refused_login_names_the_key_and_no_password(
+    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
+) -> None:
+    source = source_of({1: serve(answer("", status=401))}, client={"basic.auth.user.info": "reader:hunter2"})
+    with pytest.raises(
+        ConnectionRefused, match=r"check basic\.auth\.user\.info of collect\.broker_metrics_"
+    ) as refusal:
+        until(source, 3)
+    assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("client", "sentence"),
+    [
+        (
+            {"sasl.password": "hunter2"},
+            "collect.broker_metrics_client has no sasl.password; it has basic.auth.user.info, ",
+        ),
+        ({"basic.auth.user.info": "hunter2"}, 'basic.auth.user.info has no colon; write "user:password"'),
+        ({"ssl.ca.location": "/nowhere"}, "collect.broker_metrics_client ssl.ca.location cannot be used: /nowhere"),
+    ],
+)
+def test_a_wrong_property_for_exporters_is_named_without_its_value(client: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigurationError) as refusal:
+        client_from(client)
+    assert sentence in str(refusal.value)
+    assert "hunter2" not in str(refusal.value)
+
+
 def test_an_exporter_with_other_rules_is_told_apart(
     serve: Serve, source_of: Callable[..., BrokerMetricsSource]
 ) -> None:
@@ -255,7 +375,7 @@ def test_an_answer_that_drips_is_cut_off(serve: Serve) -> None:
                 time.sleep(0.05)
 
     with pytest.raises(TimeoutError, match=r"no complete response within 0.5 s"):
-        scrape(serve(drip), 0.5)
+        scrape(serve(drip), 0.5, client_from({}))
 
 
 def test_a_response_that_breaks_off_is_reported(serve: Serve, source_of: Callable[..., BrokerMetricsSource]) -> None:
@@ -271,7 +391,7 @@ def test_a_response_that_breaks_off_is_reported(serve: Serve, source_of: Callabl
 
 def test_what_is_no_exposition_is_refused(serve: Serve) -> None:
     with pytest.raises(ValueError, match=r"."):
-        scrape(serve(answer("<html>{{</html>\n")), 5.0)
+        scrape(serve(answer("<html>{{</html>\n")), 5.0, client_from({}))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -265,3 +266,18 @@ def test_what_a_bus_deletes_at_its_limit_is_reported_and_a_full_report_is_reques
     assert source.events.count("full report requested") == 1
     (line,) = lines
     assert line.startswith("a: the bus holds more than bus.max_bytes, so 20 bytes of changes were deleted that the job")
+
+
+def test_a_signal_that_another_thread_receives_ends_the_wait() -> None:
+    """As one does that arrives just before the main thread waits: nothing wakes it up to run the handler."""
+    collector = Collector([Scripted("a")], MemoryBus)
+    before = signal.signal(signal.SIGUSR1, lambda *_: collector.stop())
+    collector.start()
+    threading.Timer(0.2, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)).start()
+    too_late = threading.Timer(10, collector.stop)
+    too_late.start()
+    began = time.monotonic()
+    collector.wait()
+    too_late.cancel()
+    signal.signal(signal.SIGUSR1, before)
+    assert time.monotonic() - began < 5

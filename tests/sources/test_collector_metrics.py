@@ -99,7 +99,7 @@ def test_what_a_source_reported_is_counted_and_whether_it_answers(page: Any) -> 
     assert found["refused_polls_total", ADMIN] == 2
     assert found["observations_total", ADMIN] == 0
     assert found["source_up", LOG] == 1
-    assert ("last_publication_timestamp_seconds", LOG) in found
+    assert f'last_publication_timestamp_seconds{{cluster="prod",kind="heartbeat",source="{LOG}"}}' in text
 
 
 def test_it_is_healthy_while_one_of_both_reads_partition_state_and_else_says_why_none_does(page: Any) -> None:
@@ -112,7 +112,7 @@ def test_it_is_healthy_while_one_of_both_reads_partition_state_and_else_says_why
     assert get("/-/healthy") == (503, "metadata_log:a: grant ClusterAction\n")
 
     admin.is_primary = True
-    collector.metrics.published(admin, 1, 0)
+    collector.metrics.published(admin, beats(ADMIN, 1), 0)
     assert get("/-/healthy") == (200, "it reads\n")
     assert values(get("/metrics")[1])["primary_source", ADMIN] == 1
     assert values(get("/metrics")[1])["primary_source", LOG] == 0

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from streaming.settings import ControllersSettings, Settings
     from streaming.sources.permissions import Grantee
+    from streaming.sources.protocol.peers import Peers
 
 
 def checkpoint_path(bus: Path, name: str) -> Path:
@@ -26,8 +27,10 @@ def checkpoint_path(bus: Path, name: str) -> Path:
     return bus / "checkpoints" / f"{name.replace(':', '-')}.json"
 
 
-def open_metadata_log(settings: Settings, *, path: Path, report: Callable[[str], None]) -> MetadataLogSource:
-    """Create the source for a configuration.
+def open_metadata_log(
+    settings: Settings, *, path: Path, report: Callable[[str], None], peers: Peers | None = None
+) -> MetadataLogSource:
+    """Create the source for a configuration; ``peers`` note what connections see.
 
     Raises:
         Unsupported: the metadata log cannot be read with the configured SASL mechanism, or a property of TLS.
@@ -38,7 +41,7 @@ def open_metadata_log(settings: Settings, *, path: Path, report: Callable[[str],
     servers = cluster.bootstrap_servers
     grantee = grantee_of(servers, controllers.client or cluster.client)
     own = from_client(controllers.client, "cluster.controllers.client") if controllers.client else None
-    brokers = dialer(from_client(cluster.client))
+    brokers = dialer(from_client(cluster.client), peers)
     return MetadataLogSource(
         Bootstrap(
             parse_servers(servers),
@@ -46,7 +49,7 @@ def open_metadata_log(settings: Settings, *, path: Path, report: Callable[[str],
             controller_addresses(controllers, grantee),
             grantee_of(servers, cluster.client),
         ),
-        brokers if own is None else dialer(own),
+        brokers if own is None else dialer(own, peers),
         cluster=cluster.name,
         name=f"metadata_log:{settings.collect.collector}",
         path=path,

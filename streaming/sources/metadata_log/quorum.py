@@ -13,6 +13,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from streaming.contracts.identifiers import ClusterId
 from streaming.errors import ConnectionRefused
+from streaming.sources.address import Address
 from streaming.sources.metadata_log.messages import Quorum, describe_quorum_request, read_quorum
 from streaming.sources.permissions import ANYBODY, DESCRIBE_CLUSTER, Denied, Grantee
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe, Connection
@@ -20,7 +21,6 @@ from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.sources.address import Address
     from streaming.sources.protocol.connection import Dial
 
 T = TypeVar("T")
@@ -70,6 +70,10 @@ class Bootstrap:
         """Return Kafka's cluster id."""
         return self._first(_cluster_id, "no broker of cluster.bootstrap_servers says which cluster it is of")
 
+    def brokers(self) -> dict[int, Address]:
+        """Return the addresses of the brokers that are up, by id."""
+        return self._first(_brokers, "no broker of cluster.bootstrap_servers says which brokers there are")
+
     def quorum(self) -> Quorum:
         """Return the leader of the metadata quorum and the controllers' addresses; requires Describe on the cluster."""
         ask = partial(_quorum, listener=self.controllers.listener, grantee=self._grantee)
@@ -108,16 +112,25 @@ class NoMetadataLog(CannotServe):
 
 
 def _cluster_id(connection: Connection) -> ClusterId:
+    cluster_id = _metadata(connection, attrgetter("cluster_id"))
+    if not cluster_id:
+        raise CannotServe(f"{connection.address} has no cluster id; it is older than Kafka 0.10.1")
+    return ClusterId(cluster_id)
+
+
+def _brokers(connection: Connection) -> dict[int, Address]:
+    return _metadata(connection, lambda answer: {one.node_id: Address(one.host, one.port) for one in answer.brokers})
+
+
+def _metadata(connection: Connection, read: Callable[[Any], T]) -> T:
+    """Read something of the metadata, without a topic."""
     version = connection.newest(MetadataRequest.API_KEY, _METADATA_NEWEST)
     if version < 0:
         raise CannotServe(
             f"{connection.address} is no broker, but a controller: name brokers in cluster.bootstrap_servers"
         )
     request: Any = MetadataRequest(version=version, topics=[], allow_auto_topic_creation=False)
-    cluster_id = connection.call(request, MetadataResponse, attrgetter("cluster_id"))
-    if not cluster_id:
-        raise CannotServe(f"{connection.address} has no cluster id; it is older than Kafka 0.10.1")
-    return ClusterId(cluster_id)
+    return connection.call(request, MetadataResponse, read)
 
 
 def _quorum(connection: Connection, listener: str, grantee: Grantee) -> Quorum:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from streaming.settings import Settings
     from streaming.sources.metadata_log.messages import Quorum
+    from streaming.sources.protocol.peers import Peers
 
 ASKED_EVERY: Final = Micros(10_000_000)
 REPORTED_EVERY: Final = Micros(30_000_000)
@@ -93,14 +94,14 @@ class VotersSource:
         """Do nothing: each question has a connection of its own."""
 
 
-def open_voters(settings: Settings) -> VotersSource:
+def open_voters(settings: Settings, peers: Peers | None = None) -> VotersSource:
     """Create the source for a configuration with which the metadata log can be read.
 
     Raises:
         ConnectionRefused: no broker can be reached.
     """
     bootstrap = Bootstrap(
-        parse_servers(settings.cluster.bootstrap_servers), dialer(from_client(settings.cluster.client))
+        parse_servers(settings.cluster.bootstrap_servers), dialer(from_client(settings.cluster.client), peers)
     )
     return VotersSource(bootstrap, cluster=settings.cluster.name, name=f"quorum:{settings.collect.collector}")
 

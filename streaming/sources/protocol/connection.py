@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -18,9 +19,11 @@ from kafka.protocol.sasl import (
 )
 
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources.protocol.certificates import expires_at
+from streaming.sources.protocol.peers import Peer, Peers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from streaming.sources.address import Address
     from streaming.sources.protocol.security import Security
@@ -68,23 +71,38 @@ def resolved(address: Address, seconds: float) -> list[Any]:
 class Connection:
     """An authenticated connection, with the API versions that the node supports.
 
+    Args:
+        address: of the node.
+        security: TLS and login.
+        response_seconds: time limit of each request.
+        peer: what is noted of this address.
+
     Raises:
         ConnectionRefused: from every method: unreachable, closed, timed out, or not Kafka; it is unusable then.
         CannotServe: the login failed, or the node is too old.
     """
 
-    def __init__(self, address: Address, security: Security, *, response_seconds: float = RESPONSE_SECONDS) -> None:
+    def __init__(
+        self,
+        address: Address,
+        security: Security,
+        *,
+        response_seconds: float = RESPONSE_SECONDS,
+        peer: Peer | None = None,
+    ) -> None:
         self.address = address
+        self._peer = peer or Peer()
         self._correlation = 0
         self._response_seconds = response_seconds
-        self._socket = self._open(security)
-        try:
-            self._versions = self._ask_versions()
-            if security.mechanism is not None:
-                self._log_in(security)
-        except BaseException:
-            self.close()
-            raise
+        with self._counting_errors():
+            self._socket = self._open(security)
+            try:
+                self._versions = self._ask_versions()
+                if security.mechanism is not None:
+                    self._log_in(security)
+            except BaseException:
+                self.close()
+                raise
 
     def newest(self, api_key: int, supported: int) -> int:
         """Return the newest version that both sides support, -1 when the node does not support this request."""
@@ -98,12 +116,30 @@ class Connection:
             response: its class.
             read: reads what is needed of it; what fails in it is the fault of the sender.
         """
+        with self._counting_errors():
+            return self._exchange(request, response, read)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    @contextmanager
+    def _counting_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except ConnectionRefused:
+            self._peer.count(errors=1)
+            raise
+
+    def _exchange(self, request: Any, response: Any, read: Callable[[Any], T]) -> T:  # noqa: ANN401 - as above
         self._correlation += 1
         request.with_header(correlation_id=self._correlation, client_id=CLIENT_ID)
         until = time.monotonic() + self._response_seconds
         try:
             self._socket.settimeout(self._response_seconds)
-            self._socket.sendall(request.encode(header=True, framed=True))
+            frame = request.encode(header=True, framed=True)
+            self._socket.sendall(frame)
+            self._peer.count(requests=1, sent_bytes=len(frame))
             (size,) = _SIZE.unpack(self._receive(_SIZE.size, until))
             if not 0 < size <= _MAX_RESPONSE_BYTES:
                 raise ConnectionRefused(
@@ -114,11 +150,8 @@ class Connection:
             raise ConnectionRefused(f"{self.address} did not respond in time") from None
         except OSError as error:
             raise ConnectionRefused(f"{self.address} closed the connection: {error}") from None
+        self._peer.count(received_bytes=_SIZE.size + size)
         return self._decoded(data, request, response, read)
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._socket.close()
 
     def _open(self, security: Security) -> socket.socket:
         until = time.monotonic() + CONNECT_SECONDS
@@ -128,7 +161,7 @@ class Connection:
             return plain
         try:
             plain.settimeout(max(_LEAST_SECONDS, until - time.monotonic()))
-            return security.tls.context().wrap_socket(plain, server_hostname=self.address.host)
+            secured = security.tls.context().wrap_socket(plain, server_hostname=self.address.host)
         except ConfigurationError as error:  # a file has changed since the start
             plain.close()
             raise CannotServe(str(error)) from None
@@ -137,6 +170,9 @@ class Connection:
             raise ConnectionRefused(
                 f"{self.address} refuses TLS: {error}; check the ssl keys of {security.table}"
             ) from None
+        with suppress(ValueError):
+            self._peer.certificate_expires_at = expires_at(secured.getpeercert(binary_form=True) or b"")
+        return secured
 
     def _connected(self, until: float) -> socket.socket:
         """Connect to the first of the host's addresses that accepts."""
@@ -179,14 +215,14 @@ class Connection:
 
     def _ask_versions(self) -> dict[int, int]:
         request = ApiVersionsRequest(version=3, client_software_name=CLIENT_ID, client_software_version="1")
-        versions = self.call(request, ApiVersionsResponse, _newest_versions)
+        versions = self._exchange(request, ApiVersionsResponse, _newest_versions)
         if versions is None:
             raise CannotServe(f"{self.address} is too old: it does not support ApiVersions 3 (Kafka 2.4)")
         return versions
 
     def _log_in(self, security: Security) -> None:
         request: Any = SaslHandshakeRequest(version=1, mechanism=security.mechanism)
-        error, offered = self.call(
+        error, offered = self._exchange(
             request, SaslHandshakeResponse, lambda one: (one.error_code, ", ".join(one.mechanisms))
         )
         if error:
@@ -197,7 +233,7 @@ class Connection:
         exchange = security.exchange()
         while not exchange.is_done():
             request = SaslAuthenticateRequest(version=1, auth_bytes=exchange.auth_bytes())
-            answer = self.call(request, SaslAuthenticateResponse, lambda one: one)
+            answer = self._exchange(request, SaslAuthenticateResponse, lambda one: one)
             if answer.error_code:
                 raise self._login_failed(security, answer.error_message)
             try:
@@ -222,10 +258,11 @@ class Dial(Protocol):
         """Connect and authenticate."""
 
 
-def dialer(security: Security) -> Dial:
-    """Return a dialer for one set of credentials."""
+def dialer(security: Security, peers: Peers | None = None) -> Dial:
+    """Return a dialer for one set of credentials, which notes what it sees of each address."""
+    seen = peers or Peers()
 
     def dial(address: Address, *, response_seconds: float) -> Connection:
-        return Connection(address, security, response_seconds=response_seconds)
+        return Connection(address, security, response_seconds=response_seconds, peer=seen.at(address))
 
     return dial

@@ -75,7 +75,9 @@ def from_client(client: Mapping[str, str], table: str = "cluster.client") -> Sec
     protocol = client.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise ConfigurationError(f"{table} security.protocol is {protocol!r}; use one of {', '.join(_PROTOCOLS)}")
-    tls = _tls(client, table) if protocol.endswith("SSL") else None
+    tls = tls_of(client, table)
+    if tls is not None:
+        tls.check()
     if not protocol.startswith("SASL"):
         return Security(tls, table=table)
     key = "sasl.mechanisms" if "sasl.mechanisms" in client else "sasl.mechanism"
@@ -99,8 +101,13 @@ def from_client(client: Mapping[str, str], table: str = "cluster.client") -> Sec
     return Security(tls, mechanism, client["sasl.username"], client["sasl.password"], table)
 
 
-def _tls(client: Mapping[str, str], table: str) -> Tls:
-    concerned = {key: value for key, value in client.items() if key.startswith(("ssl.", "enable.ssl."))}
-    tls = Tls(concerned, table)
-    tls.check()
-    return tls
+def without_login(client: Mapping[str, str], table: str = "cluster.client") -> Security:
+    """Return what suffices to see whether a listener responds, and its certificate: no login, nothing is verified."""
+    return Security(None if (tls := tls_of(client, table)) is None else tls.unverified(), table=table)
+
+
+def tls_of(client: Mapping[str, str], table: str = "cluster.client") -> Tls | None:
+    """Return the properties of TLS, unchecked; None without TLS."""
+    if not client.get("security.protocol", "").upper().endswith("SSL"):
+        return None
+    return Tls({key: value for key, value in client.items() if key.startswith(("ssl.", "enable.ssl."))}, table)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ssl
 import tempfile
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming.errors import ConfigurationError
+from streaming.sources.protocol.certificates import expiries_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,6 +24,13 @@ SUPPORTED: Final = frozenset({
     "ssl.endpoint.identification.algorithm",
 })  # fmt: skip
 _PROBE: Final = "probe"
+VERIFICATION: Final = "enable.ssl.certificate.verification"
+_OWN: Final = ("ssl.certificate.", "ssl.key.", "ssl.cipher.")
+# Of the authorities of a file the last one counts, because a new one stands beside the old one for a time; of our own
+# certificate and of those that sign it the first one.
+_LASTING: Final = (
+    ("ssl.ca.location", max), ("ssl.ca.pem", max), ("ssl.certificate.location", min), ("ssl.certificate.pem", min),
+)  # fmt: skip
 _BOOLEANS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
@@ -65,15 +73,41 @@ class Tls:
         self._show_certificate(context)
         if self.client.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
             context.check_hostname = False
-        if not self._boolean("enable.ssl.certificate.verification"):
+        if not self._boolean(VERIFICATION):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context
 
+    def unverified(self) -> Tls:
+        """Return TLS that shows our own certificate, and accepts any."""
+        own = {key: value for key, value in self.client.items() if key.startswith(_OWN) and key in SUPPORTED}
+        return replace(self, client={**own, VERIFICATION: "false"})
+
+    def expiries(self) -> dict[str, float]:
+        """Return until when the certificates of our own are valid, as they are now: property to seconds since 1970.
+
+        What cannot be read is left out: the next connection says why.
+        """
+        ends: dict[str, float] = {}
+        for key, which in _LASTING:
+            with suppress(OSError, ValueError):
+                ends[key] = which(expiries_in(self._pem(key)))
+        return ends
+
+    def _pem(self, key: str) -> str:
+        value = self.client.get(key, "")
+        if key.endswith(".pem"):
+            return value
+        path = Path(value)
+        files = [each for each in path.iterdir() if each.is_file()] if value and path.is_dir() else [path]
+        return "".join(each.read_text(encoding="utf-8", errors="replace") for each in files)
+
     def _trusting(self) -> ssl.SSLContext:
         location = self.client.get("ssl.ca.location", _PROBE)
         with self._blaming("ssl.ca.location"):
-            if location == _PROBE and "ssl.ca.pem" not in self.client:
+            if location == _PROBE and not self._boolean(VERIFICATION):
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # the authorities of the machine take 25 ms to load
+            elif location == _PROBE and "ssl.ca.pem" not in self.client:
                 context = ssl.create_default_context()
             elif location == _PROBE:
                 with self._blaming("ssl.ca.pem"):

@@ -71,9 +71,12 @@ class Quorum:
     fetch_error: int = 0
     faults: deque[Any] = field(default_factory=deque)
     nodes: dict[int, Node] = field(default_factory=dict)
+    brokers: dict[int, int] = field(default_factory=dict)  # node to port
     listeners: dict[str, int | None] = field(default_factory=lambda: {"CONTROLLER": None})  # name to another port
     voters: dict[int, int] = field(default_factory=dict)  # node to the time up to which it has the log
     requests: list[Any] = field(default_factory=list)
+    received_bytes: int = 0  # by all nodes, as sent_bytes
+    sent_bytes: int = 0
     tls: ssl.SSLContext | None = None
     login: Any = None  # makes the server's side of a login; without one, nobody needs to log in
     news: threading.Condition = field(default_factory=threading.Condition)
@@ -135,6 +138,7 @@ class Node:
             while True:
                 (size,) = struct.unpack(">i", stream.read(4))
                 data = stream.read(size)
+                self.quorum.received_bytes += 4 + size
                 key, version, correlation = struct.unpack(">hhi", data[:8])
                 request_type, _ = TYPES[key]
                 request = request_type.decode(data, version=version, header=True)
@@ -146,7 +150,9 @@ class Node:
                     response = getattr(self, f"answer_{request_type.__name__}")(request)
                 response.API_VERSION = version
                 response.with_header(correlation_id=correlation)
-                secured.sendall(response.encode(header=True, framed=True))
+                frame = response.encode(header=True, framed=True)
+                self.quorum.sent_bytes += len(frame)  # before the client can have it
+                secured.sendall(frame)
 
     def _secured(self, connection: socket.socket) -> socket.socket:
         tls = self.quorum.tls
@@ -159,7 +165,9 @@ class Node:
         return ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0)
 
     def answer_MetadataRequest(self, _: Any) -> Any:  # noqa: N802
-        return MetadataResponse(throttle_time_ms=0, brokers=[], cluster_id=CLUSTER_ID, controller_id=1, topics=[])
+        broker = MetadataResponse.MetadataResponseBroker
+        brokers = [broker(node_id=one, host="127.0.0.1", port=port) for one, port in self.quorum.brokers.items()]
+        return MetadataResponse(throttle_time_ms=0, brokers=brokers, cluster_id=CLUSTER_ID, controller_id=1, topics=[])
 
     def answer_DescribeQuorumRequest(self, _: Any) -> Any:  # noqa: N802
         topic = DescribeQuorumResponse.TopicData

@@ -27,7 +27,8 @@ from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log import quorum as quorum_module
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.protocol import connection as connection_module
-from streaming.sources.protocol.connection import CannotServe, Connection
+from streaming.sources.protocol.connection import CannotServe, Connection, dialer
+from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import Security, from_client
 from streaming.sources.protocol.tokens import COMMAND
 
@@ -175,6 +176,37 @@ def test_a_server_that_wants_a_login_and_gets_none_hangs_up(quorum: Any, address
     quorum.login = Server
     with pytest.raises(ConnectionRefused, match="closed the connection"):
         ask(Connection(address, Security()))
+
+
+def test_requests_bytes_and_errors_of_an_address_are_counted_as_the_node_counts_them(
+    quorum: Any, address: Address
+) -> None:
+    peers = Peers()
+    for _ in range(3):
+        ask(dialer(Security(), peers)(address, response_seconds=5))
+
+    peer = peers.at(address)
+    assert (peer.requests, peer.errors) == (6, 0)  # ApiVersions and Metadata
+    assert (peer.sent_bytes, peer.received_bytes) == (quorum.received_bytes, quorum.sent_bytes)
+
+
+def test_a_refused_connection_a_refused_login_and_a_lost_connection_are_one_error_each(
+    quorum: Any, address: Address
+) -> None:
+    peers = Peers()
+    with pytest.raises(ConnectionRefused):
+        dialer(Security(), peers)(Address("127.0.0.1", 1), response_seconds=5)
+    assert peers.at(Address("127.0.0.1", 1)).errors == 1
+
+    quorum.login = Server
+    security = from_client({**LOGIN, "sasl.mechanism": "PLAIN", "sasl.password": "wrong"})
+    with pytest.raises(CannotServe):
+        dialer(security, peers)(address, response_seconds=5)
+    assert peers.at(address).errors == 1
+
+    with pytest.raises(ConnectionRefused):  # without the login the node hangs up
+        ask(dialer(Security(), peers)(address, response_seconds=5))
+    assert peers.at(address).errors == 2
 
 
 def test_tls_with_the_right_authority_is_believed(tls: Path, address: Address) -> None:

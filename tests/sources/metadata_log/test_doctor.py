@@ -99,6 +99,8 @@ def test_the_command_prints_findings_as_json_ends_with_1_at_a_problem_and_shows_
         '[cluster]\nbootstrap_servers = "127.0.0.1:1"\n[cluster.client]\n"security.protocol" = "SASL_PLAINTEXT"\n'
         '"sasl.mechanism" = "PLAIN"\n"sasl.username" = "reader"\n"sasl.password" = "hunter2"\n'
         '[collect.broker_metrics]\n"1" = "http://reader:hunter3@127.0.0.1:1/metrics"\n'
+        '"2" = "https://127.0.0.1:1/metrics"\n'
+        '[collect.broker_metrics_client]\n"basic.auth.user.info" = "reader:hunter4"\n'
     )
 
     run = CliRunner().invoke(app, ["doctor", "--config", str(config), "--json"])

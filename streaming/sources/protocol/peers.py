@@ -1,0 +1,61 @@
+"""What connections saw of each address that they were opened to. Knows no socket."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from streaming.sources.address import Address
+
+MAX_PEERS: Final = 2_000
+"""More addresses than a cluster has nodes: those of one whose nodes change theirs at each start would grow for ever."""
+
+
+@dataclass(slots=True)
+class Peer:
+    """One address.
+
+    Attributes:
+        certificate_expires_at: of the certificate that it showed last, seconds since 1970; None if it showed none.
+        requests: that were sent.
+        sent_bytes: of Kafka's protocol, without TLS and TCP.
+        received_bytes: the same, of complete responses.
+        errors: connections and requests that failed, and logins that were refused.
+    """
+
+    certificate_expires_at: float | None = None
+    requests: int = 0
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    errors: int = 0
+    _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def count(self, *, requests: int = 0, sent_bytes: int = 0, received_bytes: int = 0, errors: int = 0) -> None:
+        """Add to the counts; connections of several threads share a peer."""
+        with self._counting:
+            self.requests += requests
+            self.sent_bytes += sent_bytes
+            self.received_bytes += received_bytes
+            self.errors += errors
+
+
+class Peers:
+    """Every address that was connected to. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._peers: dict[str, Peer] = {}
+        self._opening = threading.Lock()
+
+    def at(self, address: Address) -> Peer:
+        """Return the peer at an address; beyond a limit all others share one, ``other``."""
+        name = str(address)
+        with self._opening:
+            is_new = name not in self._peers
+            return self._peers.setdefault("other" if is_new and len(self._peers) >= MAX_PEERS else name, Peer())
+
+    def all(self) -> dict[str, Peer]:
+        """Return every peer by address."""
+        with self._opening:
+            return dict(self._peers)

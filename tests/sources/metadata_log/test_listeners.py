@@ -1,0 +1,355 @@
+"""Listeners of brokers and controllers over real sockets: who responds, and until when each certificate is valid."""
+
+from __future__ import annotations
+
+import calendar
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from streaming.commands.doctor_checks import CHECKS
+from streaming.commands.doctor_findings import Status
+from streaming.contracts.identifiers import Micros
+from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
+from streaming.sources import listener_watch, listeners
+from streaming.sources.address import Address
+from streaming.sources.listener_watch import ListenerWatch
+from streaming.sources.listeners import Listener, Role, discover
+from streaming.sources.protocol.certificates import expires_at, expiries_in
+from streaming.sources.protocol.peers import MAX_PEERS, Peers
+from streaming.sources.protocol.tls import Tls, Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.plugins.mock_kafka import MockKafka
+
+DAY = 86_400
+
+
+class Authority:
+    """Certificates that sign themselves, and say when they end as openssl prints it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def issue(self, name: str, days: int) -> Path:
+        pem, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
+        subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
+        new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+        subprocess.run([*new, "-keyout", key, "-out", pem, *subject], check=True, capture_output=True)
+        again = ["openssl", "x509", "-in", pem, "-signkey", key, "-days", str(days), "-out", pem]
+        subprocess.run(again, check=True, capture_output=True)  # this one takes days of the past
+        return pem
+
+    def end(self, pem: Path) -> float:
+        said = subprocess.run(["openssl", "x509", "-enddate", "-noout", "-in", pem], check=True, capture_output=True)
+        return calendar.timegm(time.strptime(said.stdout.decode().strip(), "notAfter=%b %d %H:%M:%S %Y GMT"))
+
+    def served(self, pem: Path) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pem, pem.with_suffix(".key"))
+        return context
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def settings_for(quorum: Any, client: dict[str, str] | None = None) -> Settings:
+    cluster = ClusterSettings(name="prod", bootstrap_servers=quorum.addresses(), client=client or {})
+    return Settings(cluster=cluster, collect=CollectSettings(config_seconds=0.05))
+
+
+def samples(watch: ListenerWatch) -> dict[str, float]:
+    """Scrape; each line of the response as series and value."""
+    registry = CollectorRegistry()
+    registry.register(watch.metrics)
+    lines = generate_latest(registry).decode().splitlines()
+    pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    values = {series.removeprefix("isrwatch_collector_"): float(value) for series, _, value in pairs}
+    return {series: value for series, value in values.items() if not series.startswith("connection_")}
+
+
+def test_the_exposition_of_connections_is_the_golden_one(golden: Callable[[str, str], None], tmp_path: Path) -> None:
+    authorities = tmp_path / "ca.pem"
+    shutil.copy(Path(__file__).parents[2] / "fixtures" / "metadata_log" / "tls" / "certificate.pem", authorities)
+    client = {"security.protocol": "SSL", "ssl.ca.location": str(authorities)}
+    broker, combined = Address("broker-1", 9093), Address("broker-1", 9094)
+    peers = Peers()
+    peers.at(broker).certificate_expires_at = 2_000_000_000.0
+    peers.at(broker).count(requests=3, sent_bytes=100, received_bytes=1_000)
+    peers.at(combined).count(requests=4, sent_bytes=200, received_bytes=2_000, errors=1)
+    peers.at(Address("balancer", 9092)).count(requests=1, sent_bytes=10, received_bytes=20)
+    watch = ListenerWatch(Settings(cluster=ClusterSettings(name="prod", client=client)), peers)
+    watch.answers = {
+        Listener(Role.BROKER, "1", broker): "",
+        Listener(Role.CONTROLLER, "1", combined): "it hangs",
+    }
+    registry = CollectorRegistry()
+    registry.register(watch.metrics)
+
+    golden("connections.prom", generate_latest(registry).decode())
+
+
+@pytest.mark.parametrize("days", [1, 400, 9_000, 30_000, 2_000_000])  # from 2050 on the time has another format
+def test_the_end_of_a_certificate_is_what_openssl_says(authority: Authority, days: int) -> None:
+    pem = authority.issue("a", days)
+
+    assert expiries_in(f"text before\n{pem.read_text()}{pem.read_text()}") == [authority.end(pem)] * 2
+
+
+def test_a_certificate_that_is_cut_off_anywhere_is_none(authority: Authority) -> None:
+    der = ssl.PEM_cert_to_DER_cert(authority.issue("a", 9).read_text())
+    for size in range(len(der)):
+        with pytest.raises(ValueError, match="certificate"):
+            expires_at(der[:size])
+
+
+def test_of_authorities_the_last_counts_and_of_our_own_chain_the_first(authority: Authority) -> None:
+    old, new = authority.issue("old", 5), authority.issue("new", 500)
+    both = authority.folder / "both.pem"
+    both.write_text(old.read_text() + new.read_text())
+    folder = authority.folder / "authorities"
+    folder.mkdir()
+    shutil.copy(old, folder)
+    shutil.copy(new, folder)
+    for client, end in (
+        ({"ssl.ca.location": str(both)}, authority.end(new)),
+        ({"ssl.ca.location": str(folder)}, authority.end(new)),
+        ({"ssl.ca.pem": both.read_text()}, authority.end(new)),
+        ({"ssl.certificate.location": str(both)}, authority.end(old)),
+        ({"ssl.certificate.pem": both.read_text()}, authority.end(old)),
+    ):
+        assert list(Tls(client, "t").expiries().values()) == [end]
+    for client in ({"ssl.ca.location": "probe"}, {"ssl.ca.location": "/nowhere"}, {"ssl.ca.pem": "being replaced"}, {}):
+        assert Tls(client, "t").expiries() == {}
+
+
+def test_each_listener_is_up_and_shows_its_certificate_which_is_followed_when_it_is_renewed(
+    quorum: Any, authority: Authority
+) -> None:
+    first, renewed = authority.issue("first", 5), authority.issue("renewed", 500)
+    both = authority.folder / "both.pem"
+    both.write_text(first.read_text() + renewed.read_text())
+    quorum.tls = authority.served(first)
+    quorum.brokers = {7: quorum.nodes[2].port, 8: quorum.nodes[3].port}
+    settings = settings_for(quorum, {"security.protocol": "SSL", "ssl.ca.location": str(both)})
+    peers = Peers()
+    watch = ListenerWatch(settings, peers)
+
+    watch.round()
+
+    port = {node: f"127.0.0.1:{quorum.nodes[node].port}" for node in quorum.nodes}
+    of = {
+        f'cluster="prod",role="broker",node="7",address="{port[2]}"',
+        f'cluster="prod",role="broker",node="8",address="{port[3]}"',
+        f'cluster="prod",role="bootstrap",node="",address="{port[1]}"',
+        *(f'cluster="prod",role="controller",node="{node}",address="{port[node]}"' for node in (1, 2, 3)),
+    }
+    own = {'client_certificate_expiry_timestamp_seconds{cluster="prod",property="cluster.client ssl.ca.location"}'}
+    assert samples(watch) == (
+        {f"listener_up{{{labels}}}": 1 for labels in _sorted(of)}
+        | {f"listener_certificate_expiry_timestamp_seconds{{{labels}}}": authority.end(first) for labels in _sorted(of)}
+        | dict.fromkeys(own, authority.end(renewed))
+    )
+
+    quorum.tls = authority.served(renewed)
+    watch.round()
+
+    now = samples(watch)
+    assert {end for series, end in now.items() if "certificate" in series} == {authority.end(renewed)}
+
+
+def _sorted(of: set[str]) -> list[str]:
+    """Sort labels by name, as an exposition has them."""
+    return [",".join(sorted(labels.split(","))) for labels in of]
+
+
+def test_a_node_that_is_down_stays_with_its_reason_in_the_log_until_it_responds_again(
+    quorum: Any, authority: Authority
+) -> None:
+    pem = authority.issue("a", 5)
+    quorum.tls = authority.served(pem)
+    quorum.brokers = {7: quorum.nodes[2].port}
+    settings = settings_for(quorum, {"security.protocol": "SSL", "ssl.ca.location": str(pem)})
+    peers, lines = Peers(), list[str]()
+    watch = ListenerWatch(settings, peers, report=lines.append)
+    watch.round()
+    assert lines == []
+
+    quorum.nodes[2].stop()
+    quorum.brokers = {}  # as a broker that is down
+    watch.round()
+    watch.round()
+
+    labels = f'address="127.0.0.1:{quorum.nodes[2].port}",cluster="prod",node="7",role="broker"'
+    now = samples(watch)
+    assert now[f"listener_up{{{labels}}}"] == 0
+    assert now[f"listener_certificate_expiry_timestamp_seconds{{{labels}}}"] == authority.end(pem)
+    (line,) = (line for line in lines if line.startswith("broker 7"))
+    assert f"at 127.0.0.1:{quorum.nodes[2].port} does not respond: 127.0.0.1" in line
+    assert "refused" in line
+
+
+def test_an_expired_certificate_is_seen_although_no_connection_accepts_it(quorum: Any, authority: Authority) -> None:
+    expired = authority.issue("expired", -1)
+    quorum.tls = authority.served(expired)
+    settings = settings_for(quorum, {"security.protocol": "SSL", "ssl.ca.location": str(expired)})
+    peers = Peers()
+    watch = ListenerWatch(settings, peers)
+
+    watch.round()
+
+    now = samples(watch)
+    assert {end for series, end in now.items() if series.startswith("listener_cert")} == {authority.end(expired)}
+    assert authority.end(expired) < time.time()
+    findings = list(CHECKS["listeners"](settings))
+    assert {status for status, _ in findings} == {Status.OK, Status.PROBLEM}
+    assert any(f"certificate of bootstrap at 127.0.0.1:{quorum.nodes[1].port} expired on" in one for _, one in findings)
+
+
+def test_a_listener_that_wants_a_certificate_and_gets_none_is_not_up_but_shows_its_own(
+    quorum: Any, authority: Authority
+) -> None:
+    pem = authority.issue("a", 5)
+    quorum.tls = authority.served(pem)
+    quorum.tls.verify_mode = ssl.CERT_REQUIRED
+    quorum.tls.load_verify_locations(pem)
+    watch = ListenerWatch(settings_for(quorum, {"security.protocol": "SSL"}), Peers())
+
+    watch.round()
+
+    now = samples(watch)
+    assert {end for series, end in now.items() if series.startswith("listener_cert")} == {authority.end(pem)}
+    assert {up for series, up in now.items() if series.startswith("listener_up")} == {0}
+
+
+def test_a_hung_node_does_not_respond_and_delays_no_other(quorum: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as hung:  # accepts, as the kernel does for a stopped process
+        quorum.brokers = dict.fromkeys(range(10, 40), hung.getsockname()[1]) | {7: quorum.nodes[1].port}
+        settings, peers = settings_for(quorum), Peers()
+        watch = ListenerWatch(settings, peers)
+
+        began = time.monotonic()
+        watch.round()
+
+        assert time.monotonic() - began < 5
+    up = samples(watch)
+    assert [value for series, value in up.items() if 'node="7",role="broker"' in series] == [1]
+    assert [value for series, value in up.items() if 'role="broker"' in series].count(0) == 30
+
+
+def test_a_node_that_moved_and_one_that_was_forgotten_have_no_series(
+    quorum: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = [Listener(Role.BROKER, "7", Address("127.0.0.1", quorum.nodes[1].port))]
+    watch = ListenerWatch(settings_for(quorum), Peers(), listed=lambda: listed)
+    watch.round()
+    listed[:] = [Listener(Role.BROKER, "7", Address("127.0.0.1", quorum.nodes[2].port))]
+    watch.round()
+    assert list(watch.answers) == listed
+
+    gone, listed[:] = listed[:], []
+    watch.round()
+    assert list(watch.answers) == gone
+    monkeypatch.setattr(listener_watch, "_REMEMBERED_MICROS", 0)
+    watch.round()
+    assert watch.answers == {}
+
+
+def test_controllers_are_asked_at_their_own_addresses_with_their_own_table(quorum: Any, authority: Authority) -> None:
+    pem = authority.issue("a", 5)
+    node = type(quorum.nodes[1])(type(quorum)(tls=authority.served(pem)), 101)
+    controllers = ControllersSettings(
+        client={"security.protocol": "SSL", "ssl.ca.location": str(pem)}, addresses={"101": f"127.0.0.1:{node.port}"}
+    )
+    settings = settings_for(quorum)
+    settings = replace(settings, cluster=replace(settings.cluster, controllers=controllers))
+    peers = Peers()
+    watch = ListenerWatch(settings, peers)
+
+    watch.round()
+
+    node.stop()
+    assert set(watch.answers.values()) == {""}
+    ends = {key: value for key, value in samples(watch).items() if "certificate" in key}
+    own = 'cluster="prod",property="cluster.controllers.client ssl.ca.location"'
+    shown = f'address="127.0.0.1:{node.port}",cluster="prod",node="101",role="controller"'
+    assert ends == {
+        f"client_certificate_expiry_timestamp_seconds{{{own}}}": authority.end(pem),
+        f"listener_certificate_expiry_timestamp_seconds{{{shown}}}": authority.end(pem),
+    }
+
+
+def test_with_a_login_that_only_librdkafka_has_the_brokers_are_those_that_it_lists(
+    mock_kafka: Callable[[int], MockKafka], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise Unsupported("the mock cluster has no login")
+
+    monkeypatch.setattr(listeners, "from_client", refuse)
+    cluster = mock_kafka(3)
+    settings = Settings(cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers))
+
+    listed = discover(settings)
+
+    brokers = [each for each in listed if each.role is Role.BROKER]
+    assert [each.node for each in brokers] == ["1", "2", "3"]
+    assert ",".join(str(each.address) for each in brokers) == cluster.bootstrap_servers
+
+
+def test_a_poll_begins_a_round_when_one_is_due_and_neither_it_nor_a_stop_waits_for_it(quorum: Any) -> None:
+    rounds, end = list[float](), threading.Event()
+
+    def listed() -> list[Listener]:
+        rounds.append(time.monotonic())
+        end.wait(30)
+        return []
+
+    watch = ListenerWatch(settings_for(quorum), Peers(), listed=listed)
+    began = time.monotonic()
+    assert [watch.poll(Micros(0)) for _ in range(3)] == [[]] * 3
+    watch.close()
+    assert time.monotonic() - began < 5
+    assert len(rounds) == 1
+    end.set()
+    watch.poll(Micros(0))
+    watch.poll(Micros(0))
+    assert len(rounds) > 1
+
+
+def test_addresses_without_end_share_one_entry() -> None:
+    peers = Peers()
+    first = peers.at(Address("h", 1))
+    for port in range(2, MAX_PEERS + 10):
+        peers.at(Address("h", port))
+    assert peers.at(Address("h", 60_001)) is peers.at(Address("h", 60_002))
+    assert peers.at(Address("h", 1)) is first
+
+
+@pytest.mark.parametrize(("days", "status"), [(100, Status.OK), (13, Status.WARNING), (-1, Status.PROBLEM)])
+def test_doctor_names_a_certificate_that_must_be_renewed(
+    quorum: Any, authority: Authority, days: int, status: Status
+) -> None:
+    pem = authority.issue("own", days)
+    quorum.tls = authority.served(authority.issue("of brokers", 500))
+    own = {"security.protocol": "SSL", "ssl.certificate.location": str(pem), "ssl.key.location": str(pem)[:-3] + "key"}
+
+    findings = list(CHECKS["listeners"](settings_for(quorum, own)))
+
+    found, sentence = next((found, one) for found, one in findings if "cluster.client" in one)
+
+    assert found is status
+    assert "cluster.client ssl.certificate.location" in sentence
