@@ -113,7 +113,7 @@ def test_the_brokers_form_one_quorum() -> None:
 
 def test_kafka_is_the_version_that_the_sandbox_runs() -> None:
     lock = tomllib.loads((DEPLOY.parent / "conf/jars.lock").read_text())
-    coordinates = re.findall(r"org\.apache\.kafka:kafka_2\.13:([\d.]+)", str(lock))
+    coordinates = re.findall(r"org\.apache\.kafka:kafka_2\.13:([\d.]+)", str(lock["sandbox"]))
     assert {SERVICES["kafka-1"]["image"]} == {f"apache/kafka:{version}" for version in coordinates}
 
 
