@@ -214,11 +214,13 @@ class Connection:
         return bytes(data)
 
     def _ask_versions(self) -> dict[int, int]:
-        request = ApiVersionsRequest(version=3, client_software_name=CLIENT_ID, client_software_version="1")
-        versions = self._exchange(request, ApiVersionsResponse, _newest_versions)
-        if versions is None:
-            raise CannotServe(f"{self.address} is too old: it does not support ApiVersions 3 (Kafka 2.4)")
-        return versions
+        """Ask in the newest way, and in the oldest where Kafka is older than 2.4, which refuses the newest (KIP-511)."""
+        newest = ApiVersionsRequest(version=3, client_software_name=CLIENT_ID, client_software_version="1")
+        for request in (newest, ApiVersionsRequest(version=0)):
+            versions = self._exchange(request, ApiVersionsResponse, _newest_versions)
+            if versions is not None:
+                return versions
+        raise CannotServe(f"{self.address} is too old: it does not say which requests it supports")
 
     def _log_in(self, security: Security) -> None:
         request: Any = SaslHandshakeRequest(version=1, mechanism=security.mechanism)
@@ -232,7 +234,8 @@ class Connection:
             )
         exchange = security.exchange()
         while not exchange.is_done():
-            request = SaslAuthenticateRequest(version=1, auth_bytes=exchange.auth_bytes())
+            version = self.newest(SaslAuthenticateRequest.API_KEY, 1)
+            request = SaslAuthenticateRequest(version=version, auth_bytes=exchange.auth_bytes())
             answer = self._exchange(request, SaslAuthenticateResponse, lambda one: one)
             if answer.error_code:
                 raise self._login_failed(security, answer.error_message)
