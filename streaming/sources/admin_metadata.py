@@ -110,8 +110,8 @@ class MetadataRound:
         """
         if self._in_flight:
             return
-        known = frozenset(() if before is None else before.topics)
-        self._listed_before = known | {NO_TOPIC} if self._others_due.take_due(monotonic()) else known
+        names = frozenset(() if before is None else before.topics)
+        self._listed_before = names | {NO_TOPIC} if self._others_due.take_due(monotonic()) else names
         self._deadline = Micros(monotonic() + self._micros)
         self._untried, self._failures = self._in_turn(), []
         is_recheck = bool(self._suspects) and not self._has_doubted_for_long()
