@@ -27,14 +27,21 @@ if TYPE_CHECKING:
 
 SECOND: Final = 1_000_000
 _POLLED_FIELDS: Final = ("replicas", "isr", "leader")
-_WITH_REASSIGNMENTS: Final = (*_POLLED_FIELDS, "adding_replicas", "removing_replicas")
-_LOG_FIELDS: Final = (*_WITH_REASSIGNMENTS, "elr", "last_known_elr", "leader_recovering")
+_MOVE_FIELDS: Final = ("adding_replicas", "removing_replicas")
+_ELR_FIELDS: Final = ("elr", "last_known_elr")
+_LOG_FIELDS: Final = (*_POLLED_FIELDS, *_MOVE_FIELDS, *_ELR_FIELDS, "leader_recovering")
+# By whether a poll reports reassignments, and eligible leader replicas.
+_FIELDS_OF_POLL: Final = {
+    (moves, elr): (*_POLLED_FIELDS, *(_MOVE_FIELDS if moves else ()), *(_ELR_FIELDS if elr else ()))
+    for moves in (False, True)
+    for elr in (False, True)
+}
 
 # By the fields that a source reports: those in which a repetition equals the state, and the same of a row of a block.
 _EPOCHS: Final = ("leader_epoch", "partition_epoch")
 _REPEATED_IN: Final[dict[tuple[str, ...], tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
     names: (attrgetter(*names, *_EPOCHS), itemgetter(*map(FIELDS_IN_BLOCK.index, (*names, *_EPOCHS))))
-    for names in (_POLLED_FIELDS, _WITH_REASSIGNMENTS, _LOG_FIELDS)
+    for names in (*_FIELDS_OF_POLL.values(), _LOG_FIELDS)
 }
 
 
@@ -42,7 +49,7 @@ def _reported_fields(observed: PartitionObserved | PartitionsObserved) -> tuple[
     """Return the fields that a source reports. A poll reports fewer, and does not clear the others."""
     if observed.authority is not SourceKind.POLL:
         return _LOG_FIELDS
-    return _WITH_REASSIGNMENTS if observed.reports_reassignments else _POLLED_FIELDS
+    return _FIELDS_OF_POLL[bool(observed.reports_reassignments), bool(observed.reports_elr)]
 
 
 def in_present_log(before: PartitionState, cluster: ClusterState) -> PartitionState:
@@ -137,8 +144,11 @@ def next_state(before: PartitionState, observed: PartitionObserved, config: Topi
     """Return the state after an observation, with health and durations; ``updated_totals`` are added to it."""
     epoch = observed.leader_epoch if observed.leader_epoch is not None else before.leader_epoch
     state = before._replace(**_reported_values(observed), leader_epoch=epoch, is_deleted=False)
-    if _reported_fields(observed) is _POLLED_FIELDS:
+    names = _reported_fields(observed)
+    if "adding_replicas" not in names:
         state = _without_ended_move(state)
+    if "elr" not in names:
+        state = state._replace(elr=tuple(broker for broker in state.elr if broker not in state.isr))
     return with_health(state, config, observed.occurred_not_after)
 
 

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from concurrent.futures import wait
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException
-
 from streaming.commands.doctor_findings import SECONDS, Status, numbered
+from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import MIN_ISR, ConfigObserved, SourceKind
 from streaming.contracts.sample_blocks import BrokerOffsetsObserved
 from streaming.errors import ConnectionRefused
 from streaming.sources.address import parse_servers
-from streaming.sources.admin_clients import AdminClients, new_client
+from streaming.sources.admin_access import access_of
 from streaming.sources.admin_configs import ConfigsRound
+from streaming.sources.admin_metadata import NO_TOPIC, others_denied
 from streaming.sources.admin_offsets import OffsetsRound
 from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
-from streaming.sources.admin_refusals import ClientErrors
-from streaming.sources.admin_topic_ids import TopicIds
-from streaming.sources.admin_view import read_view
 from streaming.sources.metadata_log.source import wall_clock
 from streaming.sources.permissions import addressed, grantee_of
+from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.protocol.old_brokers import TooOld
+from streaming.sources.timer import monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
-    from confluent_kafka.admin import AdminClient
-
     from streaming.settings import ClusterSettings
+    from streaming.sources.admin_access import Access
+    from streaming.sources.admin_broker import Answer
     from streaming.sources.admin_view import ClusterView
 
 
@@ -39,35 +38,44 @@ def poll_once(cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
 
     Raises:
         ConnectionRefused: no broker answers.
-        ConfigurationError: librdkafka refuses a property.
+        ConfigurationError: a property is wrong.
     """
-    errors = ClientErrors(cluster.bootstrap_servers)
-    properties = {**cluster.client, "log_level": "2", "error_cb": errors}
-    clients = AdminClients(lambda servers: new_client({**properties, "bootstrap.servers": servers}))
-    with closing(clients):
-        client = clients.made(cluster.bootstrap_servers)
+    access = access_of(cluster.bootstrap_servers, cluster.client, cluster=cluster.name, name="doctor", seconds=SECONDS)
+    try:
+        answer = _first_answer(access, cluster)
+    except TooOld:
+        access.close()
+        access = access.older()
+        answer = _first_answer(access, cluster)
+    try:
+        yield from _read(access, answer, cluster)
+    finally:
+        access.close()
+
+
+def _first_answer(access: Access, cluster: ClusterSettings) -> Answer:
+    """Ask each bootstrap server, until one answers."""
+    refusals: list[ConnectionRefused] = []
+    for address in parse_servers(cluster.bootstrap_servers):
         try:
-            yield from _read(client, cluster)
-        except KafkaException as failure:
-            client.poll(0)  # runs error_cb with the errors that explain the failure
-            raise errors.refusal(failure) from None
+            with closing(access.brokers(address)) as broker:
+                return broker.answer([NO_TOPIC], Micros(monotonic() + int(SECONDS * 1_000_000)))
+        except ConnectionRefused as refusal:
+            refusals.append(refusal)
+    raise next((each for each in refusals if isinstance(each, CannotServe)), refusals[0])
 
 
-def _read(client: AdminClient, cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
-    view = read_view(client, cluster=cluster.name, seconds=SECONDS)
+def _read(access: Access, answer: Answer, cluster: ClusterSettings) -> Iterator[tuple[Status, str]]:
+    view = answer.view
     yield Status.OK, f"visible: {numbered(len(view.brokers), 'broker')} and {numbered(len(view.topics), 'topic')}"
-    ids, offsets, configs = TopicIds(SECONDS), OffsetsRound(SECONDS), ConfigsRound(SECONDS)
-    ids.ask(client, view.topics, everything=True)
-    _wait(ids.pending)
-    ids.take(view.cluster_id)
-    view = replace(view, topics={name: view.topics[name] for name in ids.by_name}, topic_ids=ids.by_name)
-
     now = wall_clock()
-    offsets.ask(client, view, now)
-    configs.ask(client, view, now, everything=True)
-    _wait(lambda: [*offsets.pending(), *configs.pending()])
-    envelope = _envelope(view, cluster)
-    blocks = [one for one in offsets.take(view, envelope, now) if isinstance(one, BrokerOffsetsObserved)]
+    configs = ConfigsRound(SECONDS)
+    with closing(OffsetsRound(access.leaders, name="doctor")) as offsets:
+        offsets.ask(view, now)
+        configs.ask(access.configs_at(view.brokers), view, now, everything=True)
+        _wait(lambda: [*offsets.pending(), *configs.pending()])
+        envelope = _envelope(view, cluster)
+        blocks = [one for one in offsets.take(view, envelope, now) if isinstance(one, BrokerOffsetsObserved)]
     values = [one for one in configs.take(envelope, now) if isinstance(one, ConfigObserved)]
     if count := sum(len(block.partition_by_sample) for block in blocks):
         yield Status.OK, f"offsets of {numbered(count, 'partition')} can be read"
@@ -75,7 +83,8 @@ def _read(client: AdminClient, cluster: ClusterSettings) -> Iterator[tuple[Statu
         yield Status.OK, f"min.insync.replicas of {numbered(count, 'topic')} can be read"
     yield from ((Status.OK, f"{one.key} of the brokers is {one.value}") for one in values if not one.topic)
     grantee = grantee_of(cluster.bootstrap_servers, cluster.client)
-    for refusal in (ids.others_refusal, offsets.refusal, configs.refusal, configs.broker_refusal):
+    others = others_denied(view) if NO_TOPIC in answer.denied else None
+    for refusal in (others, offsets.refusal, configs.refusal, configs.broker_refusal):
         if refusal is not None:
             yield Status.WARNING, str(addressed(refusal, grantee))
 

@@ -40,6 +40,7 @@ class PartitionsBlock(Observation):
     topic_id: TopicId
     topic: str
     reports_reassignments: bool | None = None
+    reports_elr: bool | None = None
     partitions: tuple[int, ...]
     replicas_by_partition: tuple[tuple[BrokerId, ...], ...]
     isr_by_partition: tuple[tuple[BrokerId, ...], ...]
@@ -137,6 +138,7 @@ _SHARED: Final = (
     "topic_id",
     "topic",
     "reports_reassignments",
+    "reports_elr",
 )
 FIELDS_IN_BLOCK: Final = ("partition", *_ARRAYS)
 _DEFAULTS: Final = tuple(

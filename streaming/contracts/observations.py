@@ -3,9 +3,8 @@
 Every observation carries the envelope fields of :class:`Observation`; ``fields`` gives the plain type of each. Here is
 what replication is made of; positions and metrics, which are only sampled, are in ``samples``.
 
-Order. A metadata-log source orders its observations by ``(metadata_offset, metadata_index)``; a poller by the
-``sequence`` that the bus gives to each of its observations. Snapshots are bracketed by :class:`SnapshotBegin` and
-:class:`SnapshotEnd`; the end names everything that exists, so whatever it does not name has vanished.
+A metadata-log source orders its observations by ``(metadata_offset, metadata_index)``; a poller by the ``sequence``
+that the bus gives. :class:`SnapshotBegin` and :class:`SnapshotEnd` bracket snapshots; the end names all that exists.
 """
 
 from __future__ import annotations
@@ -124,7 +123,8 @@ CLUSTER_TIMES: Final = {
 class PartitionObserved(Observation):
     """The state of one partition after a step, or in a snapshot or poll.
 
-    A poll has no epochs and no metadata position, and reassignments only if it ``reports_reassignments``.
+    A poll has no partition epoch or metadata position, reassignments only if it ``reports_reassignments``, and eligible
+    leader replicas (ELR) only if it ``reports_elr``.
     ``cause`` is what the source can prove about the step; None in full reports.
     """
 
@@ -143,6 +143,7 @@ class PartitionObserved(Observation):
     adding_replicas: tuple[BrokerId, ...] = ()
     removing_replicas: tuple[BrokerId, ...] = ()
     reports_reassignments: bool | None = None
+    reports_elr: bool | None = None
     leader: BrokerId
     leader_epoch: int | None = None
     partition_epoch: int | None = None

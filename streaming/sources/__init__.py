@@ -29,12 +29,16 @@ The KRaft metadata log:
 Polling:
 
 - ``admin``                 polls the brokers, where the metadata log cannot be read
-- ``admin_metadata``        the cluster's metadata, requested by a thread of its own
+- ``admin_metadata``        the cluster's metadata, requested by threads of its own
+- ``admin_broker``          one broker, asked for its view of the cluster
+- ``admin_access``          how the brokers of a configuration are asked
+- ``admin_librdkafka``      brokers and leaders asked by librdkafka, for logins that only it has
+- ``admin_responses``       Metadata and DescribeTopicPartitions, decoded
 - ``admin_clients``         ends each client of librdkafka on a thread of ours
 - ``admin_view``            what one poll shows, and what changed since the one before
+- ``admin_described``       configurations, requested on connections of ours
 - ``admin_configs``         ``min.insync.replicas`` as the brokers apply it, diskless topics, times of a broker
 - ``admin_offsets``         log positions, requested from each leader separately
-- ``admin_topic_ids``       the ids of topics
 - ``admin_reassignments``   the reassignments in progress
 - ``admin_refusals``        errors of librdkafka as one sentence with the fix
 - ``broker_metrics``        scrapes the brokers' JMX exporters

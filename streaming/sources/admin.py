@@ -1,7 +1,7 @@
-"""Polls the brokers by the admin API: the primary source where the metadata log is not authorised, else a second one.
+"""Polls the brokers: the primary source where the metadata log is not authorised, else a second one.
 
-Depends on confluent-kafka's admin client and the contracts. Nothing blocks on one broker: a thread reads the metadata,
-offsets are requested from each leader separately, and a poll returns the responses that have arrived.
+Nothing blocks on one broker: threads read the metadata, offsets are requested from each leader separately, and a poll
+returns the responses that have arrived.
 """
 
 from __future__ import annotations
@@ -10,37 +10,31 @@ import time
 from concurrent.futures import FIRST_COMPLETED, wait
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaException
-
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Heartbeat, Observation, SnapshotReason, SourceKind
-from streaming.sources.admin_clients import new_client
+from streaming.errors import ConnectionRefused
+from streaming.sources.address import parse_servers
+from streaming.sources.admin_access import access_of
 from streaming.sources.admin_configs import ConfigsRound
 from streaming.sources.admin_metadata import MetadataRound, Read
 from streaming.sources.admin_offsets import OffsetsRound
 from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
-from streaming.sources.admin_refusals import ClientErrors, missing_permission
-from streaming.sources.admin_view import ClusterView, has_same_members, snapshot, steps
-from streaming.sources.permissions import DESCRIBE_TOPICS, addressed, grantee_of
+from streaming.sources.admin_refusals import unanswered
+from streaming.sources.admin_view import ClusterView, goes_back, has_same_members, snapshot, steps
+from streaming.sources.permissions import addressed, grantee_of
+from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.protocol.old_brokers import TooOld
 from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from confluent_kafka.admin import AdminClient
-
-    from streaming.errors import ConnectionRefused
+    from streaming.sources.admin_access import Access
     from streaming.sources.protocol.peers import Peers
 
 HOUR: Final = Micros(3_600_000_000)
 _MAX_BLOCK: Final = Micros(1_000_000)  # of one poll
 _BLIND_MICROS: Final = 60_000_000  # a poll that is later than this was not merely slow
-_DEFAULTS: Final = {
-    "client.id": "isrwatch",
-    "log_level": "2",  # errors are reported by exceptions and error_cb
-    "log.connection.close": "false",
-    "socket.timeout.ms": "10000",  # then the connection to a hung broker is closed
-}
 
 
 class AdminSource:
@@ -58,16 +52,16 @@ class AdminSource:
         name: name of the source on the bus, for example ``admin:collector-1``.
         poll_micros: interval of metadata polls.
         offsets_micros: interval of offset polls.
-        config_micros: interval of configuration polls; topic ids are read at the same interval.
+        config_micros: interval of configuration polls.
         source_kind: ``POLL`` (primary source) or ``NONE``.
         is_primary_current: whether the primary source beside it knows the state, and still reads; asked each time.
         report: takes one line for the user.
         snapshot_micros: interval of full reports, and of reporting every configuration again.
-        request_seconds: timeout of each request.
+        request_seconds: timeout of each request, and of a round of metadata polls.
         peers: note what connections of our own see.
 
     Raises:
-        ConfigurationError: librdkafka refuses a property.
+        ConfigurationError: a property is wrong.
     """
 
     def __init__(  # noqa: PLR0913 - one argument per setting
@@ -93,25 +87,20 @@ class AdminSource:
         self._is_primary_current, self._say = is_primary_current, report
         self._poll_micros = poll_micros
         self._seconds = request_seconds
-        self._client_errors = ClientErrors(bootstrap_servers)
+        self._servers = bootstrap_servers
         self._grantee = grantee_of(bootstrap_servers, client)
-        self._properties = {**_DEFAULTS, **client, "error_cb": self._client_errors}
         self._corroborating_micros = min(offsets_micros, config_micros)
         is_primary = source_kind is SourceKind.POLL
         self._blind_after = max(_BLIND_MICROS, 2 * poll_micros)
         self._metadata_due = Timer(poll_micros if is_primary else self._corroborating_micros)
         self._offsets_due = Timer(offsets_micros)
         self._configs_due = Timer(config_micros)
-        self._ids_due = Timer(config_micros)
-        self._timers = (self._metadata_due, self._offsets_due, self._configs_due, self._ids_due)
+        self._timers = (self._metadata_due, self._offsets_due, self._configs_due)
         self._snapshot_due = Timer(snapshot_micros)
         self._everything_due = Timer(snapshot_micros)
-        self._offsets = OffsetsRound(request_seconds)
         self._configs = ConfigsRound(request_seconds)
-        reassignments = ReassignmentsRound(dialer_of(client, peers), name=name, seconds=request_seconds)
-        self._metadata = MetadataRound(
-            self._connect, bootstrap_servers, reassignments, cluster=cluster, name=name, seconds=request_seconds
-        )
+        self._dial = dialer_of(client, peers)
+        self._open(access_of(bootstrap_servers, client, peers, cluster=cluster, name=name, seconds=request_seconds))
         self._last: Read | None = None
         self._reported_until = 0
         self._missed_changes = False
@@ -152,25 +141,34 @@ class AdminSource:
 
     def close(self) -> None:
         """Close the connections; a request in flight ends by its own timeout."""
-        self._metadata.close()
+        self._hang_up()
 
-    def _connect(self, servers: str) -> AdminClient:
-        return new_client({**self._properties, "bootstrap.servers": servers})
+    def _open(self, access: Access) -> None:
+        """Ask in this way from now on."""
+        self._access = access
+        self._offsets = OffsetsRound(access.leaders, name=self.name)
+        reassignments = ReassignmentsRound(self._dial, name=self.name, seconds=self._seconds)
+        servers = parse_servers(self._servers)
+        self._metadata = MetadataRound(access.brokers, servers, reassignments, name=self.name, seconds=self._seconds)
+
+    def _hang_up(self) -> None:
+        self._metadata.close()
+        self._offsets.close()
+        self._access.close()
 
     def _send_due(self, now: Micros) -> None:
         """Send every request that is due."""
         moment = monotonic()
         if self._metadata_due.take_due(moment):
-            self._metadata.ask()
+            self._metadata.ask(None if self._last is None else self._last.view)
         if self._last is None:
             return
-        if self._ids_due.take_due(moment):
-            self._metadata.ask_ids(self._last.view)
         if self._offsets_due.take_due(moment):
-            self._offsets.ask(self._metadata.client, self._last.view, now)
+            self._offsets.ask(self._last.view, now)
         if self._configs_due.take_due(moment):
             everything = self._everything_due.take_due(moment)
-            self._configs.ask(self._metadata.client, self._last.view, now, everything=everything)
+            configs = self._access.configs_at(self._last.view.brokers)
+            self._configs.ask(configs, self._last.view, now, everything=everything)
 
     def _take(self, now: Micros, skew: int) -> list[Observation]:
         """Return the observations of every response that has arrived."""
@@ -185,10 +183,13 @@ class AdminSource:
         before = self._last
         try:
             read = self._metadata.take(None if before is None else before.view)
-        except KafkaException as failure:
-            self._metadata.client.poll(0)  # runs error_cb with the errors that explain the failure
-            missing = missing_permission(failure, DESCRIBE_TOPICS)
-            self._refusal = missing or self._client_errors.refusal(failure)
+        except TooOld:
+            self._hang_up()
+            self._open(self._access.older())
+            self._metadata_due.expire()
+            return []
+        except ConnectionRefused as failure:
+            self._refusal = failure if isinstance(failure, CannotServe) else unanswered(self._servers, failure)
             self._missed_changes = before is not None
             self._metadata_due.expire()
             return []
@@ -197,7 +198,6 @@ class AdminSource:
             self._metadata_due.hasten(monotonic() + recheck)
         if read is None:
             return []
-        self._client_errors.clear()
         self._last = read
         if before is None or before.view.topics.keys() != read.view.topics.keys():
             self._configs_due.expire()
@@ -227,6 +227,8 @@ class AdminSource:
         self._reported_until = end
         envelope["occurred_not_before"] = Micros(min(max((before or read).began + skew, start), end))
         envelope["occurred_not_after"] = Micros(end)
+        is_new_log = before is not None and goes_back(before.view, read.view)
+        self._missed_changes |= is_new_log
         reason = self._snapshot_reason(before, read, silence=end - start)
         unset = self._unset(before, read, envelope)
         if before is None or reason is not None:
@@ -237,6 +239,7 @@ class AdminSource:
                 envelope,
                 snapshot_id=f"{self.name}/{read.began + skew}",
                 reason=reason or SnapshotReason.START,
+                is_new_log=is_new_log,
             )
         return unset + steps(before.view, read.view, envelope) or [Heartbeat(**envelope)]
 

@@ -17,10 +17,7 @@ from streaming.sources.admin_refusals import error_of
 from streaming.sources.protocol.tokens import COMMAND, tokens_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-    from concurrent.futures import Future
-
-    from streaming.contracts.identifiers import Micros
+    from collections.abc import Mapping
 
 
 def new_client(properties: Mapping[str, Any]) -> AdminClient:
@@ -41,54 +38,6 @@ def new_client(properties: Mapping[str, Any]) -> AdminClient:
         raise ConfigurationError(f"[cluster.client] is refused by librdkafka: {reason}") from None
 
 
-class AdminClients:
-    """Every client that was made and not yet closed. Not thread-safe.
-
-    Args:
-        connect: creates a client for a list of addresses.
-    """
-
-    def __init__(self, connect: Callable[[str], AdminClient]) -> None:
-        self._connect = connect
-        self._unused_since: dict[AdminClient, Micros | None] = {}
-        self._reading: dict[AdminClient, Future[Any]] = {}
-
-    def made(self, servers: str) -> AdminClient:
-        """Create a client for a list of addresses; it is in use."""
-        client = self._connect(servers)
-        self._unused_since[client] = None
-        return client
-
-    def is_read_by(self, client: AdminClient, reading: Future[Any]) -> None:
-        """Note that a thread reads with a client until a future is done: before that it must not be closed."""
-        self._reading[client] = reading
-
-    def close_unused(self, used: Collection[AdminClient], now: Micros, patience: int) -> None:
-        """Close the clients that have not been used for a while, in which the last requests of each have ended.
-
-        Args:
-            used: those that are in use.
-            now: the monotonic time.
-            patience: how long they have not been, microseconds.
-        """
-        for client, since in list(self._unused_since.items()):
-            if client in used:
-                self._unused_since[client] = None
-            elif since is None:
-                self._unused_since[client] = now
-            elif now - since > patience:
-                self._close(client)
-
-    def close(self) -> None:
-        """Close every client, one that a thread reads with as soon as it has read."""
-        for client in list(self._unused_since):
-            self._close(client)
-
-    def _close(self, client: AdminClient) -> None:
-        del self._unused_since[client]
-        reading = self._reading.pop(client, None)
-        end = client.__exit__  # type: ignore[attr-defined] # not in the stubs yet
-        if reading is None:
-            end(None, None, None)
-        else:  # at once, if it is done
-            reading.add_done_callback(lambda _: end(None, None, None))
+def close(client: AdminClient) -> None:
+    """End a client, on the thread that calls."""
+    client.__exit__(None, None, None)  # type: ignore[attr-defined] # not in the stubs yet

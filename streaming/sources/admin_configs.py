@@ -1,12 +1,12 @@
 """The effective ``min.insync.replicas`` of every topic, whether it is diskless, and the times of a broker.
 
-All by DescribeConfigs. Depends on confluent-kafka's admin client and the contracts.
+All by DescribeConfigs. Depends on what describes them (:mod:`admin_described`, or a client of librdkafka).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from concurrent.futures import Future
 
-    from confluent_kafka.admin import AdminClient, ConfigEntry
+    from confluent_kafka.admin import ConfigEntry
 
     from streaming.contracts.identifiers import Micros
     from streaming.errors import ConnectionRefused
@@ -37,6 +37,15 @@ _OWN: Final[object] = ConfigSource.DYNAMIC_TOPIC_CONFIG.value  # as a number, un
 _BATCH: Final = 200  # topics per request: a response has every configuration of each
 
 
+class Describes(Protocol):
+    """Describes configurations, as a client of librdkafka does."""
+
+    def describe_configs(
+        self, resources: list[ConfigResource], request_timeout: float
+    ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]:
+        """Request the configuration of each resource."""
+
+
 @dataclass(slots=True)
 class ConfigsRound:
     """The requests in flight, the last values reported, and what is missing to read those of topics and of brokers."""
@@ -44,14 +53,14 @@ class ConfigsRound:
     seconds: float
     refusal: ConnectionRefused | None = None
     broker_refusal: ConnectionRefused | None = None
-    _client: AdminClient | None = None  # referenced: a client that is collected may not complete its futures
+    _client: Describes | None = None  # referenced: a client that is collected may not complete its futures
     _requested_at: Micros | None = None
     _responses: dict[ConfigResource, Future[dict[str, ConfigEntry]]] = field(default_factory=dict)
     _reported: dict[tuple[str, str], str | None] = field(default_factory=dict)
     _deleted: list[tuple[str, str]] = field(default_factory=list)
     _times: dict[str, str | None] = field(default_factory=dict)
 
-    def ask(self, client: AdminClient, view: ClusterView, now: Micros, *, everything: bool) -> None:
+    def ask(self, client: Describes, view: ClusterView, now: Micros, *, everything: bool) -> None:
         """Request the configuration of every topic, unless a response is outstanding.
 
         Args:

@@ -1,36 +1,40 @@
-"""The cluster's metadata, read in a thread and verified with a second broker where a response may be stale.
+"""The cluster's metadata, read in threads and verified with a second broker where a response may be stale.
 
-Depends on confluent-kafka's admin client and the monotonic clock.
+Depends on what asks one broker (:mod:`admin_broker`) and the monotonic clock.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.identifiers import Micros
+from streaming.errors import ConnectionRefused
 from streaming.sources.address import Address
-from streaming.sources.admin_clients import AdminClients
-from streaming.sources.admin_topic_ids import TopicIds
-from streaming.sources.admin_view import ClusterView, may_be_stale, read_view
-from streaming.sources.timer import monotonic
+from streaming.sources.admin_view import ClusterView, may_be_stale
+from streaming.sources.permissions import DESCRIBE_TOPICS, Denied
+from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Collection, Sequence
 
-    from confluent_kafka.admin import AdminClient
-
-    from streaming.errors import ConnectionRefused
+    from streaming.sources.admin_broker import Answer, Broker, Open
     from streaming.sources.admin_reassignments import ReassignmentsRound
 
 _RECHECKS: Final = 3  # a response that may be stale is accepted when two brokers agree, or after so many rechecks
 _RECHECK_AFTER: Final = Micros(300_000)  # longer than a healthy broker lags behind the metadata log
 _LONGEST_DOUBT: Final = Micros(15_000_000)  # then what a broker says is accepted: no other one may ever be reached
-_MAX_HOLD: Final = Micros(1_000_000)  # how long a view waits for the id of a new topic
 _SLOW_AFTER: Final = Micros(1_000_000)  # then another broker is asked, too
 _MAX_IN_FLIGHT: Final = 4
-_TIMEOUTS_KEPT: Final = 3  # a request waits for a thread for one of them at most, and takes as long
+_THREADS: Final = 4 * _MAX_IN_FLIGHT  # a request that was given up ends by its own timeout, which includes connecting
+
+
+_OTHERS_EVERY: Final = Micros(60_000_000)
+NO_TOPIC: Final = "__isrwatch_no_topic"
+"""Asked for by name: brokers leave topics that may not be described out of a list, but deny a name, existing or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,63 +46,79 @@ class Read:
     ended: Micros
 
 
+class _Response(NamedTuple):
+    """What a broker answered, when, and where it can be asked again."""
+
+    answer: Answer
+    began: Micros
+    ended: Micros
+    broker: Broker
+
+
 class MetadataRound:
     """Reads the metadata from one broker at a time, and from further brokers while none responds.
 
-    librdkafka sends a metadata request to the broker it used last, even when that hangs, and a client stays with the
-    broker it was created with. So every retry has a client of its own; the client with the first response is used from
-    then on, for all other requests too, because it has the current leaders.
+    The broker that responded is asked again on the same connection; a recheck, and a retry, are sent to another one on
+    a connection of its own, and who responds first is asked from then on. So there is one connection, and while one of
+    them is slow or in doubt, at most ``_MAX_IN_FLIGHT`` more.
 
     Invariant: while ``_suspects`` is not empty, the last accepted view was received before all of them, and none of
     them was returned by :meth:`take`.
 
     Args:
-        connect: creates a client for a list of addresses.
-        bootstrap_servers: ``host:port``, comma-separated.
+        connect: opens a way to a broker.
+        bootstrap: the first brokers to ask, and those to ask where what brokers advertise is not reached.
         reassignments: requested after each response.
-        cluster: replaces the cluster id where the Kafka version has none.
         name: prefix of the thread names.
-        seconds: timeout of each request.
+        seconds: time limit of a round: whatever is slow, it has a view by then, or fails.
     """
 
-    def __init__(  # noqa: PLR0913 - what it asks with, and for
+    def __init__(
         self,
-        connect: Callable[[str], AdminClient],
-        bootstrap_servers: str,
+        connect: Open,
+        bootstrap: Sequence[Address],
         reassignments: ReassignmentsRound,
         *,
-        cluster: str,
         name: str,
         seconds: float,
     ) -> None:
-        self._clients = AdminClients(connect)
-        self.client = self._clients.made(bootstrap_servers)
-        self._bootstrap = [address.strip() for address in bootstrap_servers.split(",")]
-        self._addresses = self._bootstrap
-        self._next_address = 0
-        self._cluster = cluster
-        self._seconds = seconds
-        self._ids = TopicIds(seconds)
+        self._connect = connect
+        self._bootstrap, self._advertised = list(bootstrap), list[Address]()
+        self._turn = 0
+        self._micros = int(seconds * 1_000_000)
         self._reassignments = reassignments
-        self._threads = ThreadPoolExecutor(max_workers=_MAX_IN_FLIGHT, thread_name_prefix=name)
-        self._in_flight: dict[Future[Read], AdminClient] = {}
+        self._threads = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix=name)
+        self._broker: Broker | None = None
+        self._in_flight: list[Future[_Response]] = []
+        self._untried: list[Address] = []
+        self._failures: list[BaseException] = []
+        self._listed_before: Collection[str] = ()
         self._requested_at = Micros(0)
         self._deadline = Micros(0)
         self._held: Read | None = None
         self._suspects: list[ClusterView] = []
         self._doubted_at = Micros(0)
+        self._refusal: ConnectionRefused | None = None
+        self._others_refusal: ConnectionRefused | None = None
+        self._others_due = Timer(_OTHERS_EVERY)
 
-    def ask(self) -> None:
-        """Send the request, unless one is in flight; to another broker while the last response may be stale."""
-        used = {self.client, *self._in_flight.values()}
-        self._clients.close_unused(used, monotonic(), int(_TIMEOUTS_KEPT * self._seconds * 1_000_000))
-        if not self._in_flight:
-            self._deadline = Micros(monotonic() + int(self._seconds * 1_000_000))
-            self._submit(self._another() if self._suspects and not self._has_doubted_for_long() else self.client)
+    def ask(self, before: ClusterView | None) -> None:
+        """Send the request, unless one is in flight; to another broker while the last response may be stale.
 
-    def ask_ids(self, view: ClusterView) -> None:
-        """Request every topic id again: a topic that was recreated may have the same placement as before."""
-        self._ids.ask(self.client, view.topics, everything=True)
+        Args:
+            before: the last view that :meth:`take` returned.
+        """
+        if self._in_flight:
+            return
+        names = frozenset(() if before is None else before.topics)
+        self._listed_before = names | {NO_TOPIC} if self._others_due.take_due(monotonic()) else names
+        self._deadline = Micros(monotonic() + self._micros)
+        self._untried, self._failures = self._in_turn(), []
+        is_recheck = bool(self._suspects) and not self._has_doubted_for_long()
+        if self._broker is not None and not is_recheck:
+            self._submit_connected()
+        else:
+            self._submit_next()
 
     def recheck_after(self) -> Micros | None:
         """Return how soon to ask again because the last response may be stale, None when it is not."""
@@ -106,120 +126,171 @@ class MetadataRound:
 
     @property
     def refusals(self) -> tuple[ConnectionRefused | None, ...]:
-        """What is missing to see a topic, and to see what is being reassigned."""
-        return self._ids.refusal, self._ids.others_refusal, self._reassignments.refusal
+        """What is missing to see a topic, to see topics of other names, and to see what is being reassigned."""
+        return self._refusal, self._others_refusal, self._reassignments.refusal
 
     def pending(self) -> list[Future[Any]]:
         """Return the futures to wait for."""
-        separate = (*self._ids.pending(), *self._reassignments.pending())
-        return [*separate, *(reading for reading in self._in_flight if not reading.done())]
+        return [*self._reassignments.pending(), *(each for each in self._in_flight if not each.done())]
 
     def take(self, before: ClusterView | None) -> Read | None:
-        """Return the newest view once it has its topic ids and is not suspected to be stale.
+        """Return the newest view, once it is not suspected to be stale.
 
         Raises:
-            KafkaException: no broker responded in time.
+            ConnectionRefused: no broker responded in time.
         """
         self._take_response(before)
-        if self._held is None:
-            return None
-        view = self._held.view
-        self._ids.take(view.cluster_id)
-        if self._ids.pending() and (before is None or monotonic() - self._held.ended < _MAX_HOLD):
-            return None
-        if self._reassignments.pending():
+        if self._held is None or self._reassignments.pending():
             return None
         read, self._held = self._held, None
-        self._ids.forget_others(view.topics)
-        unsettled = self._ids.unsettled(view.topics)
-        kept = self._ids.hidden.union(unsettled)
-        if before is None and unsettled:
-            if self._ids.failure is not None:
-                raise self._ids.failure
-            return None
-        completed = self._completed(view, before, kept)
         reassignments = self._reassignments.take()
-        return replace(read, view=completed if reassignments is None else completed.with_reassignments(reassignments))
+        return read if reassignments is None else replace(read, view=read.view.with_reassignments(reassignments))
 
     def close(self) -> None:
-        """Stop the threads and close the clients; a request in flight ends by its own timeout."""
+        """Stop the threads and hang up; a request in flight ends by its own timeout."""
+        self._abandon()
+        if self._broker is not None:
+            self._broker.close()
+            self._broker = None
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._clients.close()
         self._reassignments.close()
 
-    def _submit(self, client: AdminClient) -> None:
-        self._requested_at = monotonic()
-        seconds = (self._deadline - self._requested_at) / 1_000_000
-        reading = self._threads.submit(self._read, client, seconds)
-        self._in_flight[reading] = client
-        self._clients.is_read_by(client, reading)
+    def _submit_next(self) -> None:
+        """Ask the next broker that was not tried, the one that responded before as the last one."""
+        if self._untried:
+            self._submit(self._untried.pop(0))
+        else:
+            self._submit_connected()
 
-    def _read(self, client: AdminClient, seconds: float) -> Read:
+    def _submit_connected(self) -> None:
+        """Ask who responded before; the connection is of this request from now on."""
+        if self._broker is not None:
+            broker, self._broker = self._broker, None
+            self._submit(broker)
+
+    def _submit(self, asked: Broker | Address) -> None:
+        self._requested_at = monotonic()
+        self._in_flight.append(self._threads.submit(self._respond, asked, self._listed_before, self._deadline))
+
+    def _respond(self, asked: Broker | Address, listed_before: Collection[str], deadline: Micros) -> _Response:
+        broker = self._connect(asked) if isinstance(asked, Address) else asked
         began = monotonic()
-        view = read_view(client, cluster=self._cluster, seconds=seconds)
-        return Read(view, began, monotonic())
+        try:
+            answer = broker.answer(listed_before, deadline)
+        except BaseException:
+            broker.close()
+            raise
+        return _Response(answer, began, monotonic(), broker)
+
+    def _in_turn(self) -> list[Address]:
+        """Return each address once, but not the one that is connected; what is advertised may not be reached."""
+        self._turn += 1
+        of_both = (_rotated(addresses, self._turn) for addresses in (self._advertised, self._bootstrap))
+        alternating = filter(None, chain.from_iterable(zip_longest(*of_both)))
+        connected = None if self._broker is None else self._broker.address
+        return [address for address in dict.fromkeys(alternating) if address != connected]
 
     def _take_response(self, before: ClusterView | None) -> None:
-        read = self._first_response()
-        if read is None:
+        response = self._first_response()
+        if response is None:
             return
-        is_doubtful = before is not None and may_be_stale(before.without(self._ids.hidden), read.view)
-        if is_doubtful and not (self._is_corroborated(read.view) or self._has_doubted_for_long()):
+        (view, hidden, denied), began, ended, _ = response
+        self._note_denied(denied, view)
+        hidden -= {NO_TOPIC}
+        is_doubtful = before is not None and may_be_stale(before.without(hidden), view)
+        if is_doubtful and not (self._is_corroborated(view) or self._has_doubted_for_long()):
             self._doubted_at = self._doubted_at if self._suspects else monotonic()
-            self._suspects.append(read.view)
+            self._suspects.append(view)
             return
-        self._suspects, self._held = [], read
-        vanished = () if before is None else before.topics.keys() - read.view.topics.keys()
-        self._ids.ask(self.client, read.view.topics, vanished=vanished)
-        self._reassignments.ask([Address(host, port) for host, port in read.view.brokers.values()])
+        self._suspects, self._held = [], Read(_completed(view, before, hidden), began, ended)
+        self._reassignments.ask(self._advertised)
+
+    def _note_denied(self, denied: frozenset[str], view: ClusterView) -> None:
+        if NO_TOPIC in self._listed_before:
+            self._others_refusal = others_denied(view) if NO_TOPIC in denied else None
+        names = sorted(denied - {NO_TOPIC})
+        self._refusal = Denied(DESCRIBE_TOPICS, on=f"topic {names[0]}") if names else None
 
     def _has_doubted_for_long(self) -> bool:
         return bool(self._suspects) and monotonic() - self._doubted_at > _LONGEST_DOUBT
 
     def _is_corroborated(self, view: ClusterView) -> bool:
-        """Return whether another broker agrees, or there were enough rechecks: more of them where brokers disagree."""
-        is_alone = {view.answered_by} == {other.answered_by for other in self._suspects}
-        return len(self._suspects) >= (_RECHECKS if is_alone else 2 * _RECHECKS) or any(
-            view.answered_by != other.answered_by and (view.brokers, view.topics) == (other.brokers, other.topics)
+        """Return whether another broker agrees, or there were enough rechecks: more of them where brokers disagree.
+
+        Two responses of unknown brokers may be of the same one.
+        """
+        others = {other.answered_by for other in self._suspects if other.answered_by >= 0} - {view.answered_by}
+        return len(self._suspects) >= (2 * _RECHECKS if others and view.answered_by >= 0 else _RECHECKS) or any(
+            other.answered_by in others and (view.brokers, view.topics) == (other.brokers, other.topics)
             for other in self._suspects
+            if view.answered_by >= 0
         )
 
-    def _first_response(self) -> Read | None:
-        """Return the first response that arrived; raise a failure when no other request is in flight."""
-        for reading in [reading for reading in self._in_flight if reading.done()]:
-            client = self._in_flight.pop(reading)
-            failure = reading.exception()
+    def _first_response(self) -> _Response | None:
+        """Return the first response that arrived; raise the failure of a round in which none did."""
+        ended = [request for request in self._in_flight if request.done()]
+        self._in_flight = [request for request in self._in_flight if request not in ended]
+        for request in ended:
+            failure = request.exception()
             if failure is None:
-                # Requests still in flight were sent earlier and may return older metadata later.
-                self._in_flight.clear()
-                self.client = client
-                read = reading.result()
-                brokers = [str(Address(host, port)) for host, port in read.view.brokers.values()]
-                self._addresses = brokers or self._addresses
-                return read
-            if not self._in_flight and self._suspects and not self._has_doubted_for_long():
-                # Only the second opinion is missing. What brokers advertise may not be reached from here.
-                self._addresses = self._bootstrap
-                return None
-            if not self._in_flight:
-                raise failure
-        self._ask_another()
+                self._in_flight += ended[ended.index(request) + 1 :]
+                return self._accepted(request.result())
+            self._failures.append(failure)
+        if self._in_flight or ended:
+            self._retry(is_failed=bool(ended))
         return None
 
-    def _ask_another(self) -> None:
-        is_slow = bool(self._in_flight) and monotonic() - self._requested_at > _SLOW_AFTER
-        if is_slow and self._deadline - monotonic() > _SLOW_AFTER and len(self._in_flight) < _MAX_IN_FLIGHT:
-            self._submit(self._another())
+    def _accepted(self, response: _Response) -> _Response:
+        """Ask who responded from now on; requests still in flight were sent earlier and may return older metadata."""
+        self._abandon()
+        if self._broker is not None:
+            self._broker.close()
+        self._broker = response.broker
+        brokers = [Address(host, port) for host, port in response.answer.view.brokers.values()]
+        self._advertised = brokers or self._advertised
+        return response
 
-    def _another(self) -> AdminClient:
-        """Create a client for the next broker."""
-        self._next_address += 1
-        return self._clients.made(self._addresses[self._next_address % len(self._addresses)])
+    def _retry(self, *, is_failed: bool) -> None:
+        """Ask another broker where one has failed or is slow; end the round where there is none, or no time."""
+        now = monotonic()
+        if now > self._deadline:
+            self._abandon()
+        elif len(self._in_flight) < _MAX_IN_FLIGHT and (is_failed or now - self._requested_at > _SLOW_AFTER):
+            self._submit_next()
+        is_second_opinion = bool(self._suspects) and not self._has_doubted_for_long()
+        if not self._in_flight and not is_second_opinion:
+            raise next((each for each in self._failures if isinstance(each, CannotServe)), None) or (
+                self._failures[0] if self._failures else ConnectionRefused("no broker responds in time")
+            )
 
-    def _completed(self, view: ClusterView, before: ClusterView | None, kept: frozenset[str]) -> ClusterView:
-        """Add the topic ids; a topic whose id is not settled, or that is hidden, stays as it was before."""
-        old = {} if before is None else {name: parts for name, parts in before.topics.items() if name in kept}
-        now = {name: parts for name, parts in view.topics.items() if name in self._ids.by_name and name not in kept}
-        ids = {name: self._ids.by_name[name] for name in now}
-        old_ids = {} if before is None else {name: before.topic_ids[name] for name in old}
-        return replace(view, topics={**now, **old}, topic_ids={**ids, **old_ids})
+    def _abandon(self) -> None:
+        """Hang up on who is still asked, once it has responded."""
+        for request in self._in_flight:
+            request.add_done_callback(_hang_up)
+        self._in_flight = []
+
+
+def others_denied(view: ClusterView) -> Denied:
+    """Return the refusal of topics that a view may leave out, where ``NO_TOPIC`` is denied."""
+    return Denied(DESCRIBE_TOPICS, on="topics of other names" if view.topics else "")
+
+
+def _hang_up(request: Future[_Response]) -> None:
+    if not request.cancelled() and request.exception() is None:
+        request.result().broker.close()
+
+
+def _rotated(addresses: list[Address], by: int) -> list[Address]:
+    start = by % len(addresses) if addresses else 0
+    return addresses[start:] + addresses[:start]
+
+
+def _completed(view: ClusterView, before: ClusterView | None, hidden: frozenset[str]) -> ClusterView:
+    """Leave what is hidden as it was before."""
+    if before is None or not hidden:
+        return view
+    return replace(
+        view,
+        topics={**view.topics, **{name: before.topics[name] for name in hidden}},
+        topic_ids={**view.topic_ids, **{name: before.topic_ids[name] for name in hidden}},
+    )

@@ -1,102 +1,176 @@
 """The offsets that leaders return to ListOffsets, requested from each leader separately: a hung one delays no other.
 
-Depends on confluent-kafka's admin client and the contracts. ListOffsets: earliest = log start, latest with
-``read_uncommitted`` = high watermark, with ``read_committed`` = last stable offset (KIP-98). Clients cannot read a
-leader's log end offset.
+Depends on the protocol and the contracts. ListOffsets: earliest = log start, latest with isolation ``read_uncommitted``
+= high watermark, with ``read_committed`` = last stable offset (KIP-98). Clients cannot read a leader's log end offset.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
 from streaming.contracts.identifiers import BrokerId, Micros, Offset
-from streaming.contracts.observations import Observation
 from streaming.contracts.sample_blocks import offsets_in_blocks
 from streaming.contracts.samples import ReplicaOffsetsObserved
-from streaming.sources.admin_refusals import missing_permission
-from streaming.sources.permissions import DESCRIBE_TOPICS
+from streaming.errors import ConnectionRefused
+from streaming.sources.address import Address
+from streaming.sources.permissions import DESCRIBE_TOPICS, Denied
+from streaming.sources.protocol.connection import CannotServe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from concurrent.futures import Future
+    from collections.abc import Callable, Iterator, Sequence
 
-    from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo
-
-    from streaming.errors import ConnectionRefused
+    from streaming.contracts.observations import Observation
     from streaming.sources.admin_view import ClusterView
+    from streaming.sources.protocol.connection import Connection, Dial
 
-_REQUESTS: Final[dict[str, tuple[OffsetSpec, IsolationLevel]]] = {
-    "log_start_offset": (OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
-    "high_watermark": (OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
-    "last_stable_offset": (OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
+    Partition = tuple[str, int]
+
+REQUESTS: Final = {  # timestamp and isolation level, as Kafka numbers them
+    "log_start_offset": (-2, 0),
+    "high_watermark": (-1, 0),
+    "last_stable_offset": (-1, 1),
 }
+_NEWEST: Final = 7
+_TOPIC_AUTHORIZATION_FAILED: Final = 29
+_AT_ONCE: Final = 32  # leaders; more than that only wait where so many hang
+
+
+class LeaderOffsets(NamedTuple):
+    """What a leader answered.
+
+    Attributes:
+        by_partition: the offsets by field of a sample, without those of partitions that failed.
+        denied: a topic that may not be described.
+    """
+
+    by_partition: dict[Partition, dict[str, Offset]]
+    denied: str | None = None
+
+
+class PartitionLeader(Protocol):
+    """A broker that can be asked for the offsets of partitions that it leads.
+
+    Attributes:
+        address: where it was reached.
+    """
+
+    address: Address
+
+    def offsets(self, partitions: Sequence[Partition]) -> LeaderOffsets:
+        """Ask.
+
+        Raises:
+            ConnectionRefused: it does not respond.
+        """
+
+    def close(self) -> None:
+        """Hang up."""
+
+
+class ConnectedLeader:
+    """A leader on one connection of ours."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.address = connection.address
+        self._connection = connection
+
+    def offsets(self, partitions: Sequence[Partition]) -> LeaderOffsets:
+        """Ask; see :meth:`PartitionLeader.offsets`."""
+        by_partition: dict[Partition, dict[str, Offset]] = {}
+        denied: str | None = None
+        for name, (timestamp, isolation) in REQUESTS.items():
+            request = self._request(partitions, timestamp, isolation)
+            for partition, error, offset in self._connection.call(request, ListOffsetsResponse, _read):
+                if error == _TOPIC_AUTHORIZATION_FAILED:
+                    denied = partition[0]
+                elif not error and offset >= 0:
+                    by_partition.setdefault(partition, {})[name] = Offset(offset)
+        return LeaderOffsets(by_partition, denied)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._connection.close()
+
+    def _request(self, partitions: Sequence[Partition], timestamp: int, isolation: int) -> Any:  # noqa: ANN401 - kafka-python's messages ship no types
+        of_topic = ListOffsetsRequest.ListOffsetsTopic
+        topics: dict[str, list[Any]] = {}
+        for topic, number in partitions:
+            part = of_topic.ListOffsetsPartition(partition_index=number, current_leader_epoch=-1, timestamp=timestamp)
+            topics.setdefault(topic, []).append(part)
+        return ListOffsetsRequest(
+            version=self._connection.newest(ListOffsetsRequest.API_KEY, _NEWEST),
+            replica_id=-1,
+            isolation_level=isolation,
+            topics=[of_topic(name=topic, partitions=parts) for topic, parts in topics.items()],
+        )
+
+
+def _read(response: Any) -> list[tuple[Partition, int, int]]:  # noqa: ANN401 - as above
+    return [
+        ((topic.name, part.partition_index), part.error_code, part.offset)
+        for topic in response.topics
+        for part in topic.partitions
+    ]
+
+
+def connected_leaders(dial: Dial, seconds: float) -> Callable[[Address], PartitionLeader]:
+    """Return how leaders are reached on connections of ours."""
+    return lambda address: ConnectedLeader(dial(address, response_seconds=seconds))
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The requests to one leader, and their client: one that is garbage-collected may never complete its futures."""
+    """A request to a leader, and the view that names its partitions."""
 
-    client: AdminClient
     view: ClusterView
     at: Micros
-    responses: dict[str, dict[TopicPartition, Future[ListOffsetsResultInfo]]]
-
-    def futures(self) -> Iterator[Future[ListOffsetsResultInfo]]:
-        for responses in self.responses.values():
-            yield from responses.values()
+    response: Future[tuple[PartitionLeader, LeaderOffsets]]
 
 
-@dataclass(slots=True)
 class OffsetsRound:
-    """The requests in flight, one set per leader.
+    """The requests in flight, one per leader, and a connection to each.
 
-    Invariant: a leader gets no new request while one of its responses is outstanding.
+    Invariant: a leader gets no new request while its response is outstanding.
+
+    Args:
+        connect: reaches a leader.
+        name: prefix of the threads' names.
     """
 
-    seconds: float
-    refusal: ConnectionRefused | None = None
-    _in_flight: dict[BrokerId, _Request] = field(default_factory=dict)
+    def __init__(self, connect: Callable[[Address], PartitionLeader], *, name: str) -> None:
+        self.refusal: ConnectionRefused | None = None
+        self._connect = connect
+        self._threads = ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix=f"{name} offsets")
+        self._leaders: dict[BrokerId, PartitionLeader] = {}
+        self._in_flight: dict[BrokerId, _Request] = {}
 
-    def ask(self, client: AdminClient, view: ClusterView, now: Micros) -> None:
-        """Request the offsets of its partitions from every leader without outstanding responses."""
-        for broker, partitions in view.led_by().items():
-            if broker not in self._in_flight:
-                self._in_flight[broker] = _Request(client, view, now, self._requests(client, partitions))
+    def ask(self, view: ClusterView, now: Micros) -> None:
+        """Request the offsets of its partitions from every leader without an outstanding response."""
+        led = view.led_by()
+        for broker in self._leaders.keys() - led.keys():
+            self._leaders.pop(broker).close()
+        for broker, partitions in led.items():
+            if broker in view.brokers and broker not in self._in_flight:
+                leader, address = self._leaders.pop(broker, None), Address(*view.brokers[broker])
+                response = self._threads.submit(self._respond, leader, address, partitions)
+                self._in_flight[broker] = _Request(view, now, response)
 
-    def _requests(self, client: AdminClient, partitions: list[tuple[str, int]]) -> dict[str, Any]:
-        return {
-            name: client.list_offsets(
-                {TopicPartition(topic, partition): spec for topic, partition in partitions},
-                isolation_level=isolation,
-                request_timeout=self.seconds,
-            )
-            for name, (spec, isolation) in _REQUESTS.items()
-        }
-
-    def pending(self) -> list[Future[ListOffsetsResultInfo]]:
-        """Return the futures to wait for: one per request is enough, because they complete together."""
-        open_ones = (
-            next((future for future in responses.values() if not future.done()), None)
-            for request in self._in_flight.values()
-            for responses in request.responses.values()
-        )
-        return [future for future in open_ones if future is not None]
+    def pending(self) -> list[Future[Any]]:
+        """Return the futures to wait for."""
+        return [request.response for request in self._in_flight.values() if not request.response.done()]
 
     def take(self, view: ClusterView, envelope: dict[str, Any], now: Micros) -> list[Observation]:
         """Return the offsets of leaders that responded since the last call, without partitions that failed.
 
-        Partitions whose leader or topic id has changed since the request are left out, too: librdkafka asks the leader
-        that it knows at that moment, so it is not certain who responded, and for which topic of that name.
+        Partitions whose leader or topic id has changed since the request are left out, too: it is not certain for which
+        topic of that name who responded.
         """
-        ready = {
-            broker: request
-            for broker, request in self._in_flight.items()
-            if all(future.done() for future in request.futures())
-        }
+        ready = {broker: request for broker, request in self._in_flight.items() if request.response.done()}
         for broker in ready:
             del self._in_flight[broker]
         return [
@@ -107,36 +181,57 @@ class OffsetsRound:
             )
         ]
 
+    def close(self) -> None:
+        """Hang up; a request in flight ends by its own timeout."""
+        for request in self._in_flight.values():
+            request.response.add_done_callback(_hang_up)
+        for leader in self._leaders.values():
+            leader.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _respond(
+        self, leader: PartitionLeader | None, address: Address, partitions: Sequence[Partition]
+    ) -> tuple[PartitionLeader, LeaderOffsets]:
+        if leader is not None:
+            with suppress(ConnectionRefused):  # a broker may end a connection, for instance with its login (KIP-368)
+                if leader.address == address:
+                    return leader, leader.offsets(partitions)
+            leader.close()
+        leader = self._connect(address)
+        try:
+            return leader, leader.offsets(partitions)
+        except BaseException:
+            leader.close()
+            raise
+
     def _samples(
         self, broker: BrokerId, request: _Request, envelope: dict[str, Any], now: Micros
     ) -> Iterator[ReplicaOffsetsObserved]:
-        by_partition: dict[tuple[str, int], dict[str, Any]] = {}
-        for name, responses in request.responses.items():
-            for partition, offset in self._offsets(responses.items()):
-                by_partition.setdefault((partition.topic, partition.partition), {})[name] = offset
-        for (topic, number), offsets in by_partition.items():
+        failure = request.response.exception()
+        if failure is not None:
+            self.refusal = failure if isinstance(failure, CannotServe) else self.refusal
+            if not isinstance(failure, ConnectionRefused):
+                raise failure
+            return
+        self._leaders[broker], answer = request.response.result()
+        if answer.denied is not None:
+            self.refusal = Denied(DESCRIBE_TOPICS, on=f"topic {answer.denied}")
+        for (topic, number), offsets in answer.by_partition.items():
+            if topic not in request.view.topic_ids:
+                continue
+            window = {"occurred_not_before": request.at, "occurred_not_after": max(request.at, now)}
             yield ReplicaOffsetsObserved(
-                **{**envelope, "occurred_not_before": request.at, "occurred_not_after": max(request.at, now)},
+                **{**envelope, **window, **offsets},
                 topic_id=request.view.topic_ids[topic],
                 topic=topic,
                 partition=number,
                 broker=broker,
-                **offsets,
             )
 
-    def _offsets(
-        self, responses: Iterable[tuple[TopicPartition, Future[ListOffsetsResultInfo]]]
-    ) -> Iterator[tuple[TopicPartition, Offset]]:
-        for partition, future in responses:
-            failure = future.exception()
-            if failure is None:
-                offset = future.result().offset  # type: ignore[attr-defined]
-                if offset >= 0:  # librdkafka returns a negative offset, without an error, where there was no response
-                    yield partition, Offset(offset)
-            else:
-                self.refusal = (
-                    missing_permission(failure, DESCRIBE_TOPICS, on=f"topic {partition.topic}") or self.refusal
-                )
+
+def _hang_up(response: Future[tuple[PartitionLeader, LeaderOffsets]]) -> None:
+    if not response.cancelled() and response.exception() is None:
+        response.result()[0].close()
 
 
 def _is_current(sample: ReplicaOffsetsObserved, view: ClusterView) -> bool:

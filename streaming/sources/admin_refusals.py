@@ -67,11 +67,15 @@ class ClientErrors:
             )
         if code == KafkaError._RESOLVE:  # noqa: SLF001 - librdkafka names its own errors so
             return ConnectionRefused(f"{detail}; check cluster.bootstrap_servers, which is {servers}")
-        detail = detail or error_of(failure).str()
-        return ConnectionRefused(
-            f"no broker answers at {servers}: {detail}; check cluster.bootstrap_servers and security.protocol under "
-            "[cluster.client]"
-        )
+        return unanswered(servers, detail or error_of(failure).str())
+
+
+def unanswered(servers: str, reason: object) -> ConnectionRefused:
+    """Return the refusal of a cluster of which no broker answers."""
+    return ConnectionRefused(
+        f"no broker answers at {servers}: {reason}; check cluster.bootstrap_servers and security.protocol under "
+        "[cluster.client]"
+    )
 
 
 def missing_permission(failure: BaseException | None, permission: Permission, *, on: str = "") -> Denied | None:

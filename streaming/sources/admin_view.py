@@ -1,7 +1,8 @@
 """The cluster as one poll returns it, and the difference between two polls.
 
-Depends on confluent-kafka's admin client and the contracts. A poll returns leaders, replicas and ISRs; reassignments
-are listed separately; epochs, eligible leader replicas and causes are not part of this API.
+Depends on the contracts only. A poll returns leaders, leader epochs, replicas and ISRs; reassignments are listed
+separately, and so are eligible leader replicas where the brokers have them; partition epochs and causes are not part of
+this API.
 """
 
 from __future__ import annotations
@@ -20,9 +21,7 @@ from streaming.contracts.identifiers import (
 from streaming.contracts.observations import BrokerObserved, Observation, PartitionObserved, SnapshotBegin, SnapshotEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from confluent_kafka.admin import AdminClient, ClusterMetadata, TopicMetadata
+    from collections.abc import Container, Iterator, Mapping, Sequence
 
     from streaming.contracts.observations import SnapshotReason
 
@@ -40,22 +39,37 @@ _NONE: Final = Reassignment()
 
 
 class PartitionView(NamedTuple):
-    """One partition in a broker's metadata response, and its reassignment, which is requested separately."""
+    """One partition in a broker's metadata response, and what is requested separately.
+
+    ``leader_epoch`` is None where the cluster has no topic ids, or librdkafka was asked. ``offline`` are the replicas
+    of brokers that are not alive, and those in log directories that failed (KIP-112).
+    """
 
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
     leader: BrokerId
     reassignment: Reassignment = _NONE
+    leader_epoch: int | None = None
+    elr: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
+    offline: tuple[BrokerId, ...] = ()
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether a replica is not in the ISR; otherwise no replica is eligible besides the ISR (KIP-966)."""
+        return len(self.isr) < len(self.replicas)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
     """The metadata that one poll returned.
 
-    ``answered_by`` is the broker that responded, negative if unknown; ``topics`` maps the name of a topic to its
-    partitions, ``brokers`` the id of a broker to its address. ``partition_counts`` also counts partitions that the
-    response names without replicas, which are not in ``topics``: they exist, and nothing else is known of them.
+    ``answered_by`` is the broker that responded; a negative number, another one per connection, where its address is
+    not one that a broker advertises. ``topics`` maps the name of a topic to its partitions, ``brokers`` the id of a
+    broker to its address. ``partition_counts`` also counts partitions that the response names without replicas, which
+    are not in ``topics``: they exist, and nothing else is known of them.
     ``has_reassignments``: whether the partitions have theirs; otherwise it is unknown which are being reassigned.
+    ``has_elr``: the same of eligible leader replicas.
     """
 
     cluster_id: ClusterId
@@ -65,6 +79,7 @@ class ClusterView:
     topic_ids: dict[str, TopicId] = field(default_factory=dict)
     partition_counts: dict[str, int] = field(default_factory=dict)
     has_reassignments: bool = False
+    has_elr: bool = False
 
     def without(self, topics: frozenset[str]) -> ClusterView:
         """Leave topics out."""
@@ -104,42 +119,7 @@ def _seen_in(view: PartitionView, listed: Reassignment) -> Reassignment:
     return Reassignment(adding, removing) if has_begun and not is_over else _NONE
 
 
-def read_view(client: AdminClient, *, cluster: str, seconds: float) -> ClusterView:
-    """Read the metadata of the whole cluster from any broker; topic ids are not included.
-
-    Args:
-        client: a connected admin client.
-        cluster: replaces the cluster id where the Kafka version has none (before 0.10.1).
-        seconds: timeout of the request.
-
-    Raises:
-        KafkaException: no broker responded in time.
-    """
-    metadata = client.list_topics(timeout=seconds)
-    return ClusterView(
-        cluster_id=ClusterId(metadata.cluster_id or cluster),
-        answered_by=metadata.orig_broker_id,
-        brokers=_brokers(metadata),
-        topics={name: parts for name, topic in metadata.topics.items() if (parts := _partitions(topic))},
-        partition_counts={name: max(topic.partitions, default=-1) + 1 for name, topic in metadata.topics.items()},
-    )
-
-
-def _brokers(metadata: ClusterMetadata) -> dict[BrokerId, tuple[str, int]]:
-    return {BrokerId(broker.id): (broker.host or "", broker.port) for _, broker in sorted(metadata.brokers.items())}
-
-
-def _partitions(topic: TopicMetadata) -> dict[int, PartitionView]:
-    return {
-        number: PartitionView(
-            tuple(map(BrokerId, part.replicas)), _in_order(part.isrs, part.replicas), BrokerId(part.leader)
-        )
-        for number, part in sorted(topic.partitions.items())
-        if part.replicas
-    }
-
-
-def _in_order(isr: Sequence[int], replicas: Sequence[int]) -> tuple[BrokerId, ...]:
+def in_order(isr: Sequence[int], replicas: Sequence[int]) -> tuple[BrokerId, ...]:
     """Sort an ISR by the order of the replicas: brokers return it in any order, and the order is not a change."""
     return tuple(
         sorted(map(BrokerId, isr), key=lambda broker: (broker not in replicas, [*replicas, broker].index(broker)))
@@ -151,33 +131,57 @@ def may_be_stale(before: ClusterView, after: ClusterView) -> bool:
 
     Brokers follow the metadata log at different speeds, and one that is partitioned from the controllers or was paused
     returns old metadata; the other brokers no longer list it. A partition that is missing may not have been replicated
-    to that broker yet, and a recovery that another broker reports may be the state before the failure: a poll has no
-    epochs that would decide.
+    to that broker yet, and a recovery that another broker reports may be the state before the failure, unless leader
+    epochs decide.
     """
     if any(len(after.topics.get(topic, ())) < len(parts) for topic, parts in before.topics.items()):
         return True
-    if after.answered_by < 0 or after.answered_by == before.answered_by:
+    if after.answered_by == before.answered_by:
         return False
-    return after.answered_by not in before.brokers or _shows_recovery(before, after)
+    is_listed = after.answered_by < 0 or after.answered_by in before.brokers
+    has_new_broker = not after.brokers.keys() <= before.brokers.keys()
+    return not is_listed or has_new_broker or any(_may_be_older(old, view) for old, view in _changed(before, after))
 
 
-def _shows_recovery(before: ClusterView, after: ClusterView) -> bool:
-    """Return whether a broker, a member of an ISR or a leader was added."""
-    return not after.brokers.keys() <= before.brokers.keys() or any(
-        not set(view.isr) <= set(old.isr) or (old.leader == NO_LEADER != view.leader)
-        for topic, parts in after.topics.items()
-        if parts != before.topics.get(topic)
-        for number, view in parts.items()
-        if (old := before.topics.get(topic, {}).get(number)) is not None
-    )
+def goes_back(before: ClusterView, after: ClusterView) -> bool:
+    """Return whether a leader epoch is lower than before, as after controllers were restored from a backup."""
+    return any((_epochs_passed(old, view) or 0) < 0 for old, view in _changed(before, after))
+
+
+def _changed(before: ClusterView, after: ClusterView) -> Iterator[tuple[PartitionView, PartitionView]]:
+    """Yield what the partitions that differ were and are; those of a topic that was created again have no epochs."""
+    for topic, parts in after.topics.items():
+        old_parts = before.topics.get(topic, {})
+        if parts == old_parts:
+            continue
+        is_same_topic = before.topic_ids.get(topic) == after.topic_ids.get(topic)
+        for number, view in parts.items():
+            if (old := old_parts.get(number)) is not None:
+                yield old if is_same_topic else old._replace(leader_epoch=None), view
+
+
+def _epochs_passed(old: PartitionView, view: PartitionView) -> int | None:
+    if old.leader_epoch is None or view.leader_epoch is None:
+        return None
+    return view.leader_epoch - old.leader_epoch
+
+
+def _may_be_older(old: PartitionView, view: PartitionView) -> bool:
+    """Return whether the leader epoch is lower, or a member of the ISR or a leader was added in the same one."""
+    passed = _epochs_passed(old, view)
+    if passed:
+        return passed < 0
+    return not set(view.isr) <= set(old.isr) or (old.leader == NO_LEADER != view.leader)
 
 
 def has_same_members(before: ClusterView, after: ClusterView) -> bool:
     """Return whether brokers and topics are the same; otherwise only a full report shows what was removed.
 
-    Nor does less than one show what is being reassigned, after it was unknown.
+    Nor does less than one show what is being reassigned, or which replicas are eligible, after it was unknown.
     """
-    is_new_knowledge = after.has_reassignments and not before.has_reassignments
+    is_new_knowledge = (after.has_reassignments and not before.has_reassignments) or (
+        after.has_elr and not before.has_elr
+    )
     return (
         not is_new_knowledge
         and before.brokers == after.brokers
@@ -198,19 +202,20 @@ def steps(before: ClusterView, after: ClusterView, envelope: Mapping[str, Any]) 
     ]
 
 
-def snapshot(
+def snapshot(  # noqa: PLR0913 - what its markers say
     before: ClusterView | None,
     after: ClusterView,
     envelope: Mapping[str, Any],
     *,
     snapshot_id: str,
     reason: SnapshotReason,
+    is_new_log: bool = False,
 ) -> list[Observation]:
     """Return a full report of a view, between two markers; a difference to the previous view has an inferred cause."""
     inside = {**envelope, "in_snapshot": True}
     partitions = [observed for topic in after.topics for observed in _topic_steps(topic, before, after, inside)]
     return [
-        SnapshotBegin(**envelope, snapshot_id=snapshot_id, reason=reason),
+        SnapshotBegin(**envelope, snapshot_id=snapshot_id, reason=reason, is_new_log=is_new_log),
         *(
             BrokerObserved(**envelope, in_snapshot=True, broker=broker, host=host, port=port)
             for broker, (host, port) in after.brokers.items()
@@ -233,12 +238,15 @@ def _topic_steps(
     topic_id = after.topic_ids[topic]
     is_same_topic = before is not None and before.topic_ids.get(topic) == topic_id
     old = before.topics[topic] if before is not None and is_same_topic else {}
-    knows_both = before is not None and before.has_reassignments and after.has_reassignments
+    moves_known = before is not None and before.has_reassignments and after.has_reassignments
+    elr_known = before is not None and before.has_elr and after.has_elr
     for number, view in after.topics[topic].items():
         seen = old.get(number)
-        if seen is not None and not knows_both:
+        if seen is not None and not moves_known:
             seen = seen._replace(reassignment=view.reassignment)  # what was unknown did not change
-        cause = None if before is None else inferred_cause(seen, view)
+        if seen is not None and not elr_known:
+            seen = seen._replace(elr=view.elr, last_known_elr=view.last_known_elr)
+        cause = None if before is None else inferred_cause(seen, view, after.brokers)
         yield PartitionObserved(
             **envelope,
             topic_id=topic_id,
@@ -247,6 +255,10 @@ def _topic_steps(
             replicas=view.replicas,
             isr=view.isr,
             leader=view.leader,
+            leader_epoch=view.leader_epoch,
+            elr=view.elr,
+            last_known_elr=view.last_known_elr,
+            reports_elr=after.has_elr or None,
             adding_replicas=view.reassignment.adding,
             removing_replicas=view.reassignment.removing,
             reports_reassignments=after.has_reassignments or None,
@@ -255,14 +267,23 @@ def _topic_steps(
         )
 
 
-def inferred_cause(before: PartitionView | None, after: PartitionView) -> Cause | None:
-    """Return the cause that two polls allow to infer, None when nothing changed."""
+def inferred_cause(before: PartitionView | None, after: PartitionView, alive: Container[BrokerId] = ()) -> Cause | None:
+    """Return the cause that two polls allow to infer, None when nothing changed.
+
+    Args:
+        before: what the poll before showed of the partition.
+        after: what this one shows.
+        alive: the brokers that this poll lists. A replica that is offline on one of them is in a directory that failed.
+    """
     if before is None:
         return Cause.CREATED
-    if before == after:
+    if before._replace(offline=after.offline) == after:
         return None
     if set(before.replicas) != set(after.replicas) or before.reassignment != after.reassignment:
         return Cause.REASSIGNMENT
     if before.leader == after.leader and set(before.isr) < set(after.isr):
         return Cause.EXPAND
+    left = set(before.isr).difference(after.isr)
+    if left and all(broker in after.offline and broker in alive for broker in left):
+        return Cause.DIR_FAILURE
     return Cause.UNKNOWN

@@ -76,7 +76,7 @@ DESCRIBE_TOPICS: Final = Permission(
     operation="Describe",
     on="the topics",
     option=_TOPICS,
-    requests="Metadata, ListOffsets",
+    requests="Metadata, DescribeTopicPartitions, ListOffsets",
     gives="the partitions while brokers are polled, and at all times their offsets",
     without="Kafka leaves them out: no offset, no min.insync.replicas of brokers, and in polls not the topic itself",
 )

@@ -9,18 +9,25 @@ from typing import TYPE_CHECKING, Any
 from crc32c import crc32c
 from kafka.protocol.admin import (
     DescribeQuorumResponse,
+    DescribeTopicPartitionsResponse,
     ListPartitionReassignmentsResponse,
 )
 from kafka.protocol.consumer import FetchResponse
+from kafka.protocol.metadata import MetadataResponse
 
 from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.observations import SnapshotReason, SourceKind
 from streaming.errors import ConnectionRefused
 from streaming.sources.address import Address
+from streaming.sources.admin_broker import ConnectedBroker
 from streaming.sources.admin_reassignments import listed
+from streaming.sources.admin_responses import MetadataDecoder
+from streaming.sources.admin_view import snapshot
 from streaming.sources.image import ClusterImage
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.batches import EncodedBatch, decode_batches, split
 from streaming.sources.protocol.connection import Connection
+from streaming.sources.timer import monotonic
 from tests.fuzz.mutation import odd_bytes
 from tests.fuzz.targets import EPOCH, LOG, QUARANTINED, REFUSED, VALUE, checked
 
@@ -130,6 +137,9 @@ class _Socket:
     def settimeout(self, seconds: float) -> None:
         """Wait for nothing."""
 
+    def close(self) -> None:
+        """Hold nothing open."""
+
     def sendall(self, data: bytes) -> None:
         """Send nothing."""
 
@@ -185,6 +195,29 @@ def _reassignments() -> Any:
     )
 
 
+def _listed() -> list[Any]:
+    """Return what a broker says of a topic that lacks a replica: by Metadata, and by DescribeTopicPartitions."""
+    topic = MetadataResponse.MetadataResponseTopic
+    part = {"error_code": 0, "partition_index": 0, "leader_id": 1, "leader_epoch": 3, "replica_nodes": [1, 2, 3]}
+    part |= {"isr_nodes": [1], "offline_replicas": [2]}
+    of_topic = {"error_code": 0, "name": "orders", "topic_id": messages.TOPIC_ID, "is_internal": False}
+    broker = MetadataResponse.MetadataResponseBroker(node_id=1, host="h", port=1, rack=None)
+    listed = MetadataResponse(
+        version=12, throttle_time_ms=0, brokers=[broker], cluster_id="c", controller_id=1,
+        topics=[topic(**of_topic, partitions=[topic.MetadataResponsePartition(**part)])],
+    )  # fmt: skip
+    described = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+    eligible = described.DescribeTopicPartitionsResponsePartition(
+        **part, eligible_leader_replicas=[2], last_known_elr=[]
+    )
+    return [
+        listed,
+        DescribeTopicPartitionsResponse(
+            version=0, throttle_time_ms=0, topics=[described(**of_topic, partitions=[eligible])], next_cursor=None
+        ),
+    ]
+
+
 class Responses:
     """Responses of brokers and controllers."""
 
@@ -192,8 +225,9 @@ class Responses:
 
     def __init__(self) -> None:
         records = b"".join(batch.data for batch in list(split((LOG / "segment.log").read_bytes()))[:3])
-        made = (_quorum(), _fetched(records), _reassignments())
+        made = (_quorum(), _fetched(records), _reassignments(), *_listed())
         self._frames = [self._framed(response) for response in made]
+        self._whole = self._frames[-2:]
 
     @staticmethod
     def _framed(response: Any) -> bytes:
@@ -212,7 +246,7 @@ class Responses:
     def outcome(self, data: bytes) -> str:
         connection: Any = Connection.__new__(Connection)
         connection.address, connection._correlation, connection._response_seconds = Address("h", 1), 0, 10.0
-        connection._versions, connection._socket = {46: 0}, _Socket(data[1:])
+        connection._versions, connection._socket = {46: 0, 3: 12, 75: 0}, _Socket(data[1:])
         try:
             match data[0]:
                 case 0:
@@ -225,8 +259,27 @@ class Responses:
                     )
                     fetched = connection.call(request, FetchResponse, messages.read_fetch)
                     list(decode_batches(fetched.records))
-                case _:
+                case 2:
                     listed(connection, 1.0)
+                case 3:
+                    self._viewed(connection, data[1:] + _next(self._whole[1]))
+                case _:
+                    self._viewed(connection, self._whole[0] + _next(data[1:]))
         except ConnectionRefused:
             return REFUSED
         return VALUE
+
+    @staticmethod
+    def _viewed(connection: Connection, data: bytes) -> None:
+        """Ask for the view of a broker, and report it."""
+        connection._socket = _Socket(data)  # type: ignore[assignment]
+        broker = ConnectedBroker(connection, MetadataDecoder(), cluster="c", stranger=-2)
+        view = broker.answer((), Micros(monotonic() + 10_000_000)).view
+        envelope = {"cluster_id": view.cluster_id, "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL}
+        moments = dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), Micros(EPOCH))
+        checked(snapshot(None, view, envelope | moments, snapshot_id="s", reason=SnapshotReason.START))
+
+
+def _next(frame: bytes) -> bytes:
+    """Return a response as that to the second request of a connection."""
+    return frame[:4] + struct.pack(">i", 2) + frame[8:] if frame[4:8] == struct.pack(">i", 1) else frame

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
+from tests.plugins.fake_kafka import FakeKafka
 from tests.plugins.mock_kafka import MockKafka
 
 if TYPE_CHECKING:
@@ -21,6 +22,19 @@ def mock_kafka() -> Iterator[Callable[[int], MockKafka]]:
 
         def make(brokers: int = 3) -> MockKafka:
             cluster = MockKafka(brokers)
+            stack.callback(cluster.close)
+            return cluster
+
+        yield make
+
+
+@pytest.fixture
+def fake_kafka() -> Iterator[Callable[[int], FakeKafka]]:
+    """Give a factory of clusters of brokers that speak Kafka's protocol, which end with the test."""
+    with ExitStack() as stack:
+
+        def make(brokers: int = 3) -> FakeKafka:
+            cluster = FakeKafka(brokers)
             stack.callback(cluster.close)
             return cluster
 

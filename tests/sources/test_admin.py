@@ -1,4 +1,4 @@
-"""Polling, against librdkafka's mock cluster (and a real one in ``test_admin_cluster``)."""
+"""Polling, against brokers that speak the protocol (and a real one in ``test_admin_cluster``)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from kafka.protocol.metadata import MetadataRequest
 
+from streaming.changes.fold import fold
+from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.observations import (
@@ -25,12 +28,14 @@ from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.admin import AdminSource
 from tests.blocks import singly
-from tests.plugins.mock_kafka import LIST_OFFSETS, TOPIC_AUTHORIZATION_FAILED, MockKafka
+from tests.plugins.fake_kafka import LIST_OFFSETS, TOPIC_AUTHORIZATION_FAILED, FakeKafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    MakeKafka = Callable[[int], MockKafka]
+    from tests.plugins.mock_kafka import MockKafka
+
+    MakeKafka = Callable[[int], FakeKafka]
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 60.0
@@ -88,8 +93,8 @@ def has(kind: type[Observation], number: int = 1) -> Callable[[list[Observation]
     return lambda found: len(of(kind, found)) >= number
 
 
-def test_the_first_poll_is_a_whole_snapshot(mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
-    cluster = mock_kafka(3)
+def test_the_first_poll_is_a_whole_snapshot(fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
+    cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=4, replicas=3)
     cluster.create_topic("loose", partitions=1, replicas=2)
     found = until(source_of(cluster.bootstrap_servers), has(SnapshotEnd))
@@ -102,13 +107,13 @@ def test_the_first_poll_is_a_whole_snapshot(mock_kafka: MakeKafka, source_of: Ca
     assert {(True, None, SourceKind.POLL)} == {(item.in_snapshot, item.cause, item.authority) for item in parts}
     assert all(set(item.isr) == set(item.replicas) and item.leader in item.isr for item in parts)
     assert [item.broker for item in of(BrokerObserved, found)] == [1, 2, 3]
-    assert all(item.partition_epoch is None and item.leader_epoch is None for item in parts)
+    assert {(None, 0, True)} == {(item.partition_epoch, item.leader_epoch, item.reports_elr) for item in parts}
 
 
 def test_between_snapshots_only_what_changed_is_reported_within_its_window(
-    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
-    cluster = mock_kafka(3)
+    cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=4, replicas=3)
     source = source_of(cluster.bootstrap_servers)
     first = until(source, has(SnapshotEnd))
@@ -128,9 +133,9 @@ def test_between_snapshots_only_what_changed_is_reported_within_its_window(
 
 
 def test_a_leaderless_partition_is_reported_and_asked_for_no_offsets(
-    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
-    cluster = mock_kafka(3)
+    cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=2, replicas=3)
     cluster.set_leader("orders", 1, -1)
     found = until(source_of(cluster.bootstrap_servers), lambda seen: has(SnapshotEnd)(seen) and len(offsets(seen)) > 0)
@@ -143,9 +148,9 @@ def offsets(found: list[Observation]) -> list[ReplicaOffsetsObserved]:
 
 
 def test_a_new_topic_a_deleted_topic_and_one_made_again_are_reported(
-    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
-    cluster = mock_kafka(3)
+    cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=1, replicas=3)
     source = source_of(cluster.bootstrap_servers)
     until(source, has(SnapshotEnd))
@@ -163,8 +168,8 @@ def test_a_new_topic_a_deleted_topic_and_one_made_again_are_reported(
     assert {item.topic_id for item in created}.isdisjoint(item.topic_id for item in again)
 
 
-def test_offsets_come_from_each_leader(mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
-    cluster = mock_kafka(3)
+def test_offsets_come_from_each_leader(fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
+    cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=6, replicas=3)
     for partition in range(6):
         cluster.set_leader("orders", partition, 1 + partition % 3)
@@ -185,9 +190,9 @@ def test_offsets_come_from_each_leader(mock_kafka: MakeKafka, source_of: Callabl
 
 
 def test_a_hung_broker_delays_neither_metadata_nor_the_offsets_of_the_others(
-    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
-    cluster = mock_kafka(3)
+    cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=3, replicas=3)
     for partition in range(3):
         cluster.set_leader("orders", partition, 1 + partition)
@@ -210,9 +215,9 @@ def test_a_hung_broker_delays_neither_metadata_nor_the_offsets_of_the_others(
     assert longest < 5.0
 
 
-def test_a_hung_broker_never_makes_polls_blind(mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
+def test_a_hung_broker_never_makes_polls_blind(fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
     """Any broker may be the one that is asked; without a second question one hit would take a minute."""
-    cluster = mock_kafka(2)
+    cluster = fake_kafka(2)
     cluster.create_topic("orders", partitions=1, replicas=2)
     source = source_of(cluster.bootstrap_servers, request_seconds=60.0, client={"socket.timeout.ms": "60000"})
     until(source, has(Heartbeat, 3))
@@ -223,9 +228,9 @@ def test_a_hung_broker_never_makes_polls_blind(mock_kafka: MakeKafka, source_of:
 
 
 def test_a_broker_that_is_down_leaves_its_partitions_out(
-    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
-    cluster = mock_kafka(3)
+    cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=2, replicas=3)
     cluster.set_leader("orders", 0, 1)
     cluster.set_leader("orders", 1, 2)
@@ -238,10 +243,29 @@ def test_a_broker_that_is_down_leaves_its_partitions_out(
     assert {item.partition for item in offsets(found)[2:]} == {0}
 
 
-def test_a_lost_connection_ends_in_a_snapshot_that_says_so(
-    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+def test_brokers_that_are_older_than_our_requests_are_polled_by_librdkafka(
+    mock_kafka: Callable[[int], MockKafka], source_of: Callable[..., AdminSource]
 ) -> None:
-    cluster = mock_kafka(1)
+    """Librdkafka's own brokers support ApiVersions 2 at most, as Kafka 2.3 does."""
+    cluster = mock_kafka(3)
+    cluster.create_topic("orders", partitions=3, replicas=3)
+    source = source_of(cluster.bootstrap_servers)
+    found = until(source, lambda seen: has(Heartbeat)(seen) and has(ReplicaOffsetsObserved, 3)(seen))
+
+    parts = of(PartitionObserved, found)
+    assert {("orders", number, None, None) for number in range(3)} == {
+        (item.topic, item.partition, item.leader_epoch, item.reports_elr) for item in parts
+    }
+    cluster.delete_topic("orders")
+    cluster.create_topic("payments", partitions=1, replicas=3)
+    (end,) = of(SnapshotEnd, until(source, has(SnapshotEnd)))
+    assert len(end.topic_ids) == 1
+
+
+def test_a_lost_connection_ends_in_a_snapshot_that_says_so(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = fake_kafka(1)
     cluster.create_topic("orders", partitions=1, replicas=1)
     source = source_of(cluster.bootstrap_servers, request_seconds=1.0)
     until(source, has(SnapshotEnd))
@@ -260,10 +284,60 @@ def test_a_lost_connection_ends_in_a_snapshot_that_says_so(
     assert [item.reason for item in of(SnapshotBegin, found)] == [SnapshotReason.HISTORY_LOST]
 
 
-def test_a_poller_that_was_suspended_says_that_it_saw_nothing_meanwhile(
-    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+def test_where_the_broker_that_is_asked_ends_the_next_one_answers_in_the_same_round(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
-    cluster = mock_kafka(1)
+    cluster = fake_kafka(3)
+    cluster.create_topic("orders", partitions=3, replicas=3)
+    source = source_of(cluster.bootstrap_servers)
+    until(source, has(Heartbeat))
+    (asked, _) = cluster.asked(MetadataRequest)[-1]
+    cluster.disconnect(asked)
+    found = until(source, has(Heartbeat, 3))
+
+    assert cluster.asked(MetadataRequest)[-1][0] != asked
+    assert SnapshotReason.HISTORY_LOST not in {begin.reason for begin in of(SnapshotBegin, found)}
+
+
+def test_second_looks_leave_no_connection_behind(fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
+    cluster = fake_kafka(3)
+    names = [f"topic-{number}" for number in range(6)]
+    for name in names:
+        cluster.create_topic(name, partitions=3, replicas=3)
+    source = source_of(cluster.bootstrap_servers)
+    until(source, has(SnapshotEnd))
+    for name in names[1:]:
+        cluster.delete_topic(name)
+        until(source, has(SnapshotEnd))
+
+    assert {broker for broker, _ in cluster.asked(MetadataRequest)} == {1, 2, 3}
+    # One to each leader, and those for metadata, reassignments and configurations.
+    assert cluster.connections() <= 3 + 3
+
+
+def test_controllers_restored_from_a_backup_are_followed_although_their_epochs_are_lower(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = fake_kafka(1)
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    (part,) = cluster.view.topics["orders"].parts
+    part.leader_epoch = 9
+    source = source_of(cluster.bootstrap_servers)
+    state = ReplicationState()
+    state.apply(fold(state, until(source, has(Heartbeat))).touched)
+    part.leader_epoch, part.leader = 4, -1
+    found = until(source, has(SnapshotEnd))
+    state.apply(fold(state, found).touched)
+
+    (begin,), (partition,) = of(SnapshotBegin, found), state.partitions()
+    assert (begin.is_new_log, begin.reason) == (True, SnapshotReason.HISTORY_LOST)
+    assert (partition.leader_epoch, partition.leader, partition.is_offline) == (4, -1, True)
+
+
+def test_a_poller_that_was_suspended_says_that_it_saw_nothing_meanwhile(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = fake_kafka(1)
     cluster.create_topic("orders", partitions=1, replicas=1)
     source = source_of(cluster.bootstrap_servers)
     until(source, has(Heartbeat))
@@ -271,18 +345,19 @@ def test_a_poller_that_was_suspended_says_that_it_saw_nothing_meanwhile(
     assert begin.reason is SnapshotReason.HISTORY_LOST
 
 
-def test_a_corroborator_tells_no_partition(mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
-    cluster = mock_kafka(3)
+def test_a_corroborator_tells_no_partition(fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
+    cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=2, replicas=3)
     source = source_of(cluster.bootstrap_servers, source_kind=SourceKind.NONE)
     found = until(source, has(ReplicaOffsetsObserved, 8))
-    assert {("replica_offsets", SourceKind.NONE)} == {(item.kind, item.authority) for item in found}
+    assert {"config", "replica_offsets"} == {item.kind for item in found}
+    assert {SourceKind.NONE} == {item.authority for item in found}
 
 
 def test_a_corroborator_polls_in_place_of_a_primary_source_that_is_not_whole_and_stops_when_it_is_again(
-    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
-    cluster = mock_kafka(3)
+    cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=2, replicas=3)
     whole, lines = [True], list[str]()
     source = source_of(
@@ -307,9 +382,9 @@ def test_a_corroborator_polls_in_place_of_a_primary_source_that_is_not_whole_and
 
 
 def test_a_clock_that_is_set_back_by_hours_stops_no_poll(
-    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
-    cluster = mock_kafka(1)
+    cluster = fake_kafka(1)
     cluster.create_topic("orders", partitions=1, replicas=1)
     source = source_of(cluster.bootstrap_servers)
     until(source, has(Heartbeat))
@@ -318,9 +393,9 @@ def test_a_clock_that_is_set_back_by_hours_stops_no_poll(
 
 
 def test_a_missing_permission_is_named_once_and_the_rest_goes_on(
-    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
-    cluster = mock_kafka(1)
+    cluster = fake_kafka(1)
     cluster.create_topic("orders", partitions=1, replicas=1)
     cluster.fail(LIST_OFFSETS, *[TOPIC_AUTHORIZATION_FAILED] * 30)
     source = source_of(cluster.bootstrap_servers)
@@ -345,13 +420,12 @@ def unused_port() -> int:
         (
             "nowhere.invalid:9092",
             {},
-            "resolve 'nowhere.invalid:9092'.*; check cluster.bootstrap_servers, which is nowhere",
+            r"no broker answers at nowhere.invalid:9092: nowhere.invalid:9092 cannot be reached: .*; check cluster.b",
         ),
         (
             "{mock}",
             {"security.protocol": "SSL"},
-            # A broker without TLS hangs up; where its reset overtakes the handshake, that is all there is.
-            r"no TLS with Kafka at .*PLAINTEXT.*check security.protocol and ssl|: .*reset by peer.* security.protocol ",
+            r"refuses TLS: .*; check .* security.protocol ",
         ),
         (
             "{mock}",
@@ -361,18 +435,18 @@ def unused_port() -> int:
                 "sasl.username": "u",
                 "sasl.password": "p",
             },
-            r"refuses the login: .*; check sasl",
+            r"does not offer PLAIN; set cluster.client sasl.mechanism to one of GSSAPI",
         ),
     ],
 )
 def test_a_refusal_is_one_sentence_that_names_the_fix(
-    mock_kafka: MakeKafka,
+    fake_kafka: MakeKafka,
     source_of: Callable[..., AdminSource],
     servers: str,
     client: dict[str, str],
     sentence: str,
 ) -> None:
-    address = servers.format(unused=unused_port(), mock=mock_kafka(1).bootstrap_servers)
+    address = servers.format(unused=unused_port(), mock=fake_kafka(1).bootstrap_servers)
     with pytest.raises(ConnectionRefused, match=sentence) as refused:
         until(source_of(address, client=client, request_seconds=1.0), has(SnapshotEnd))
     assert "\n" not in str(refused.value)
@@ -386,9 +460,9 @@ def test_a_property_that_librdkafka_refuses_is_a_configuration_error(client: dic
 
 
 def test_an_idle_poll_waits_and_comes_back_within_two_seconds(
-    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
-    cluster = mock_kafka(1)
+    cluster = fake_kafka(1)
     hour = 3_600_000_000
     source = source_of(cluster.bootstrap_servers, poll_micros=hour, offsets_micros=hour, config_micros=hour)
     until(source, has(SnapshotEnd))
@@ -399,10 +473,10 @@ def test_an_idle_poll_waits_and_comes_back_within_two_seconds(
 
 
 def test_a_broker_that_answers_alone_is_believed_in_the_end(
-    mock_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
     """A deleted topic stays missing, however often one looks."""
-    cluster = mock_kafka(1)
+    cluster = fake_kafka(1)
     cluster.create_topic("orders", partitions=1, replicas=1)
     cluster.create_topic("gone", partitions=1, replicas=1)
     source = source_of(cluster.bootstrap_servers, poll_micros=2_000_000)

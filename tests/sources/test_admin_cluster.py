@@ -76,6 +76,7 @@ def healed(cluster: Sandbox) -> Iterator[None]:
     """Whatever becomes of a test, the next one finds a whole cluster."""
     yield
     cluster.heal()
+    wait_until(lambda: all(set(it.isr) == set(it.replicas) for it in cluster.admin.describe().values()), "all in sync")
 
 
 def until(source: Source, enough: Callable[[list[Observation]], object], longest: list[float]) -> list[Observation]:
@@ -185,6 +186,42 @@ def test_a_partition_that_is_being_moved_is_not_under_replicated(cluster: Sandbo
     moved = loose([])
     assert moved is not None
     assert (moved.removing_replicas, moved.under_replicated_seconds, moved.under_replicated_since) == ((), 0.0, None)
+
+
+@pytest.mark.usefixtures("healed")
+def test_epochs_and_eligible_replicas_are_those_of_the_metadata_log(cluster: Sandbox, source: AdminSource) -> None:
+    """Two of three brokers crash: the first one to leave the ISR stays eligible, because the minimum is two."""
+
+    def reported(seen: list[Observation]) -> dict[int, PartitionObserved]:
+        return {item.partition: item for item in partitions(seen)}
+
+    def is_degraded(seen: list[Observation]) -> bool:
+        return len(reported(seen)) == 3 and all(len(item.isr) == 1 and item.elr for item in reported(seen).values())
+
+    for broker in (3, 2):
+        cluster.kill(broker)
+        wait_until(lambda broker=broker: broker not in cluster.admin.live_brokers(), "the broker is gone")  # type: ignore[misc]
+    found = reported(until(source, is_degraded, []))
+
+    written: dict[int, dict[str, Any]] = {}
+    names = {"leaderEpoch": 0, "elr": [], "eligibleLeaderReplicas": [], "isr": [], "leader": 0}
+    topic = found[0].topic_id
+    for record in cluster.dump_metadata_log():
+        if record.kind in {"PARTITION_RECORD", "PARTITION_CHANGE_RECORD"} and record.data["topicId"] == topic:
+            state = written.setdefault(record.data["partitionId"], dict(names))
+            is_election = record.data.get("leader") not in (None, -2) and record.kind == "PARTITION_CHANGE_RECORD"
+            state |= {name: value for name, value in record.data.items() if name in names}
+            state["leaderEpoch"] += is_election
+    assert {number: (item.isr, item.leader, item.leader_epoch, item.elr) for number, item in found.items()} == {
+        number: (
+            tuple(state["isr"]),
+            state["leader"],
+            state["leaderEpoch"],
+            tuple(state["eligibleLeaderReplicas"]),
+        )
+        for number, state in written.items()
+    }
+    assert {True} == {item.reports_elr for item in found.values()}
 
 
 @pytest.mark.usefixtures("healed")

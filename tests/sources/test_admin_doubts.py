@@ -2,81 +2,83 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from concurrent.futures import Future, wait
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import wait
+from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+import pytest
 
+from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
+from streaming.errors import ConnectionRefused
 from streaming.sources import admin_metadata
-from streaming.sources.admin_metadata import MetadataRound, Read
+from streaming.sources.address import Address
+from streaming.sources.admin_broker import Answer
+from streaming.sources.admin_metadata import NO_TOPIC, MetadataRound, Read
+from streaming.sources.admin_view import ClusterView, PartitionView
 from tests.sources.conftest import unlisted
-from tests.sources.test_resumed_broker import Client, _done
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Collection
 
-    from streaming.sources.admin_view import ClusterView
+    from streaming.contracts.identifiers import Micros
 
-BOOTSTRAP = "127.0.0.1:9092"
+BOOTSTRAP = Address("127.0.0.1", 9092)
 
 
 class NatCluster:
-    """One broker that advertises what nobody reaches. ``reached`` are the addresses that new clients can use."""
+    """One broker that advertises what nobody reaches. ``reached`` are the addresses that can be connected to."""
 
     def __init__(self) -> None:
         self.topics = ["orders", "payments"]
         self.reached = {BOOTSTRAP}
         self.asked: list[str] = []
-        self.missing_because = KafkaError.UNKNOWN_TOPIC_OR_PART
+        self.denied: set[str] = set()
+        self.answers = True
 
-    def connect(self, addresses: str) -> Any:
-        self.asked.append(addresses)
-        is_reached = addresses in self.reached
-        return Client(
-            list_topics=lambda timeout: self._metadata(is_reached=is_reached),  # noqa: ARG005 - as librdkafka names it
-            describe_topics=self._described,
-        )
+    def connect(self, address: Address) -> Asked:
+        self.asked.append(str(address))
+        if address not in self.reached:
+            raise ConnectionRefused(f"{address} cannot be reached")
+        return Asked(self, address)
 
-    def _described(self, names: TopicCollection, request_timeout: float) -> dict[str, Future[Any]]:
-        del request_timeout
-        return {topic: self._description(topic) for topic in names.topic_names}
 
-    def _description(self, topic: str) -> Future[Any]:
-        if topic in self.topics:
-            return _done()
-        future: Future[Any] = Future()
-        future.set_exception(KafkaException(KafkaError(self.missing_because)))
-        return future
+class Asked:
+    """The broker, on a connection."""
 
-    def _metadata(self, *, is_reached: bool) -> Any:
-        if not is_reached:
-            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
-        partition = SimpleNamespace(replicas=[1], isrs=[1], leader=1)
-        return SimpleNamespace(
-            cluster_id="c1",
-            orig_broker_id=1,
-            brokers={1: SimpleNamespace(id=1, host="fd00::2", port=9092)},
-            topics={name: SimpleNamespace(partitions={0: partition}) for name in self.topics},
-        )
+    def __init__(self, cluster: NatCluster, address: Address) -> None:
+        self.cluster, self.address = cluster, address
+
+    def answer(self, listed_before: Collection[str], deadline: Micros) -> Answer:  # noqa: ARG002 - as a broker is asked
+        if not self.cluster.answers:
+            raise ConnectionRefused("closed the connection")
+        topics, denied = self.cluster.topics, self.cluster.denied.intersection(listed_before)
+        parts = {0: PartitionView((BrokerId(1),), (BrokerId(1),), BrokerId(1))}
+        view = ClusterView(
+            ClusterId("c1"), -2, {BrokerId(1): ("fd00::2", 9092)}, dict.fromkeys(topics, parts),
+            {name: TopicId(name) for name in topics},
+        )  # fmt: skip
+        return Answer(view, hidden=frozenset(denied), denied=frozenset(denied))
+
+    def close(self) -> None:
+        """Hang up on nobody."""
 
 
 def polled(polls: MetadataRound, before: ClusterView | None, seconds: float = 10.0) -> Read:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        polls.ask()
+        polls.ask(before)
         wait(polls.pending())
         try:
             if (read := polls.take(before)) is not None:
                 return read
-        except KafkaException:
+        except ConnectionRefused:
             continue
     raise AssertionError("the deletion is never believed")
 
 
 def started(cluster: NatCluster) -> tuple[MetadataRound, ClusterView]:
-    polls = MetadataRound(cluster.connect, BOOTSTRAP, unlisted(), cluster="demo", name="t", seconds=1)
+    polls = MetadataRound(cluster.connect, [BOOTSTRAP], unlisted(), name="t", seconds=1)
     return polls, polled(polls, None).view
 
 
@@ -91,8 +93,7 @@ def test_a_broker_is_asked_again_by_its_bootstrap_address_where_what_it_advertis
         polls.close()
 
 
-def test_a_doubt_ends_where_no_other_client_reaches_a_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_metadata, "_LONGEST_DOUBT", 300_000)
+def test_where_no_other_broker_is_reached_the_same_one_is_believed_after_some_rechecks() -> None:
     cluster = NatCluster()
     polls, before = started(cluster)
     cluster.reached = set()
@@ -103,33 +104,89 @@ def test_a_doubt_ends_where_no_other_client_reaches_a_broker(monkeypatch: pytest
         polls.close()
 
 
+def test_a_doubt_ends_where_nobody_answers_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the second opinion alone is missing that is no failure; it is one when it does not come at all."""
+    cluster = NatCluster()
+    polls, before = started(cluster)
+    cluster.topics.remove("payments")
+    polls.ask(before)
+    wait(polls.pending())
+    assert polls.take(before) is None
+    cluster.reached, cluster.answers = set(), False
+    try:
+        for _ in range(3):
+            asked(polls, before)
+        monkeypatch.setattr(admin_metadata, "_LONGEST_DOUBT", 0)
+        with pytest.raises(ConnectionRefused, match="cannot be reached"):
+            asked(polls, before)
+    finally:
+        polls.close()
+
+
+def test_a_round_ends_in_its_time_however_long_brokers_take() -> None:
+    answers = threading.Event()
+
+    class Slow(Asked):
+        def answer(self, listed_before: Collection[str], deadline: Micros) -> Answer:
+            answers.wait(60)
+            return super().answer(listed_before, deadline)
+
+    cluster = NatCluster()
+    servers = [Address("h", number) for number in range(9)]
+    polls = MetadataRound(lambda address: Slow(cluster, address), servers, unlisted(), name="t", seconds=0.5)
+    began = time.monotonic()
+    try:
+        polls.ask(None)
+        while time.monotonic() - began < 0.5:
+            wait(polls.pending(), timeout=0.1)
+            assert time.monotonic() - began > 0.5 or polls.take(None) is None
+        with pytest.raises(ConnectionRefused, match="in time"):
+            polls.take(None)
+        assert time.monotonic() - began < 5
+        assert polls.pending() == []
+    finally:
+        answers.set()
+        polls.close()
+
+
+def asked(polls: MetadataRound, before: ClusterView | None) -> None:
+    polls.ask(before)
+    while polls.pending():
+        wait(polls.pending())
+        assert polls.take(before) is None
+
+
 def test_a_topic_that_is_not_to_be_seen_any_more_is_not_deleted_and_it_is_said_which_permission_is_missing() -> None:
     cluster = NatCluster()
     polls, before = started(cluster)
     try:
         cluster.topics.remove("payments")
-        cluster.missing_because = KafkaError.TOPIC_AUTHORIZATION_FAILED
+        cluster.denied = {"payments"}
         for _ in range(3):
             after = polled(polls, before).view
             assert (after.topics, after.topic_ids) == (before.topics, before.topic_ids)
         assert "lacks Describe on topic payments" in str(polls.refusals[0])
         before = after
-        cluster.missing_because = KafkaError.UNKNOWN_TOPIC_OR_PART
+        cluster.denied = set()
         assert list(polled(polls, before).view.topics) == ["orders"]
     finally:
         polls.close()
 
 
-def test_a_topic_that_is_hidden_while_every_id_is_asked_for_again_is_not_deleted() -> None:
+@pytest.mark.parametrize(("topics", "sentence"), [(["orders"], "on topics of other names"), ([], "on the topics: ")])
+def test_that_other_topics_may_be_hidden_is_said_until_they_are_not(topics: list[str], sentence: str) -> None:
     cluster = NatCluster()
-    polls, before = started(cluster)
+    cluster.topics, cluster.denied = topics, {NO_TOPIC}
+    polls = MetadataRound(cluster.connect, [BOOTSTRAP], unlisted(), name="t", seconds=1)
     try:
-        polls.ask_ids(before)
-        cluster.topics.clear()
-        cluster.missing_because = KafkaError.TOPIC_AUTHORIZATION_FAILED
-        for _ in range(3):
-            after = polled(polls, before).view
-            assert (after.topics, after.topic_ids) == (before.topics, before.topic_ids)
-            polls.ask_ids(after)
+        before = polled(polls, None).view
+        assert list(before.topics) == topics
+        assert sentence in str(polls.refusals[1])
+        cluster.denied = set()
+        assert polled(polls, before).view.topics == before.topics
+        assert polls.refusals[1] is not None, "it is asked for now and then"
+        polls._others_due.expire()
+        polled(polls, before)
+        assert polls.refusals[1] is None
     finally:
         polls.close()

@@ -5,22 +5,35 @@ from __future__ import annotations
 import gc
 import time
 import weakref
+from concurrent.futures import wait
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from streaming.contracts.identifiers import BrokerId, Micros, TopicId
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import SourceKind
+from streaming.errors import ConnectionRefused
+from streaming.sources.address import Address
+from streaming.sources.admin_broker import ConnectedBrokers
 from streaming.sources.admin_configs import ConfigsRound
-from streaming.sources.admin_offsets import OffsetsRound
-from streaming.sources.admin_topic_ids import TopicIds
-from streaming.sources.admin_view import ClusterView, read_view
+from streaming.sources.admin_librdkafka import ClientBroker, ClientLeader
+from streaming.sources.admin_offsets import OffsetsRound, connected_leaders
+from streaming.sources.admin_view import ClusterView, PartitionView
+from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.security import Security
+from streaming.sources.timer import monotonic
+from tests.blocks import singly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from confluent_kafka import KafkaException
+
+    from streaming.contracts.observations import Observation
+    from streaming.sources.admin_offsets import PartitionLeader
+    from tests.plugins.fake_kafka import FakeKafka
     from tests.plugins.mock_kafka import MockKafka
 
 NOW = Micros(1)
@@ -28,10 +41,12 @@ SECONDS = 1.0
 ENVELOPE = {"cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL, "collected_at": NOW}
 
 
-def offsets(client: AdminClient, view: ClusterView) -> Callable[[], Any]:
-    asked = OffsetsRound(SECONDS)
-    asked.ask(client, view, NOW)
-    return lambda: asked.take(view, ENVELOPE, NOW) or not asked.pending()
+def view_by(client: AdminClient) -> ClusterView:
+    def explain(failure: KafkaException) -> ConnectionRefused:
+        return ConnectionRefused(str(failure))
+
+    asked = ClientBroker(Address("127.0.0.1", 1), client, explain, cluster="test", stranger=-2)
+    return asked.answer((), Micros(monotonic() + 10_000_000)).view
 
 
 def configs(client: AdminClient, view: ClusterView) -> Callable[[], Any]:
@@ -40,22 +55,15 @@ def configs(client: AdminClient, view: ClusterView) -> Callable[[], Any]:
     return lambda: asked.take(ENVELOPE, NOW) or not asked.pending()
 
 
-def topic_ids(client: AdminClient, view: ClusterView) -> Callable[[], Any]:
-    asked = TopicIds(SECONDS)
-    asked.ask(client, view.topics, everything=True)
-    return lambda: asked.take(view.cluster_id) or not asked.pending()
-
-
-@pytest.mark.parametrize("question", [offsets, configs, topic_ids])
 def test_a_client_lives_until_its_last_question_is_answered_and_no_longer(
-    mock_kafka: Callable[[int], MockKafka], question: Callable[[AdminClient, ClusterView], Callable[[], Any]]
+    mock_kafka: Callable[[int], MockKafka],
 ) -> None:
     cluster = mock_kafka(1)
     cluster.create_topic("orders", partitions=3, replicas=1)
     client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": "2"})
-    view = read_view(client, cluster="test", seconds=10.0)
+    view = view_by(client)
     cluster.hang(1, 600_000)
-    is_over = question(client, view)
+    is_over = configs(client, view)
 
     alive = weakref.ref(client)
     del client
@@ -91,20 +99,75 @@ def with_partition(view: ClusterView, **fields: Any) -> ClusterView:
     return replace(view, topics={"orders": {0: view.topics["orders"][0]._replace(**fields)}})
 
 
-@pytest.mark.parametrize(("change", "reported"), [(shrunk, 1), (moved, 0), (recreated, 0), (deleted, 0)])
+CHANGES = [(shrunk, 1), (moved, 0), (recreated, 0), (deleted, 0)]
+
+
+@pytest.mark.parametrize(("change", "reported"), CHANGES)
 def test_offsets_are_those_of_the_leader_and_the_topic_of_now(
+    fake_kafka: Callable[[int], FakeKafka], change: Callable[[ClusterView], ClusterView], reported: int
+) -> None:
+    cluster = fake_kafka(2)
+    cluster.create_topic("orders", partitions=1, replicas=2)
+    dial = dialer(Security())
+    broker = ConnectedBrokers(dial, cluster="test", seconds=SECONDS)(Address("127.0.0.1", cluster.ports[1]))
+    view = broker.answer((), Micros(monotonic() + 10_000_000)).view
+    broker.close()
+
+    assert len(samples(connected_leaders(dial, SECONDS), view, change(view))) == reported
+
+
+@pytest.mark.parametrize(("change", "reported"), CHANGES)
+def test_offsets_of_librdkafka_are_those_of_the_leader_and_the_topic_of_now(
     mock_kafka: Callable[[int], MockKafka], change: Callable[[ClusterView], ClusterView], reported: int
 ) -> None:
     cluster = mock_kafka(2)
     cluster.create_topic("orders", partitions=1, replicas=2)
     cluster.set_leader("orders", 0, 1)
     client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": "2"})
-    view = replace(read_view(client, cluster="test", seconds=10.0), topic_ids={"orders": TopicId("orders")})
-    asked = OffsetsRound(SECONDS)
-    asked.ask(client, view, NOW)
-    deadline = time.monotonic() + 60.0
-    while asked.pending():
-        assert time.monotonic() < deadline, "an answer never came"
-        time.sleep(0.05)
+    view = view_by(client)
 
-    assert len(asked.take(change(view), ENVELOPE, NOW)) == reported
+    assert len(samples(lambda address: ClientLeader(address, client, SECONDS), view, change(view))) == reported
+
+
+def samples(connect: Callable[[Address], PartitionLeader], view: ClusterView, now: ClusterView) -> list[Observation]:
+    asked = OffsetsRound(connect, name="t")
+    asked.ask(view, NOW)
+    try:
+        wait(asked.pending())
+        return asked.take(now, ENVELOPE, NOW)
+    finally:
+        asked.close()
+
+
+def test_a_connection_to_a_leader_is_kept_until_it_fails_or_the_broker_leads_nothing(
+    fake_kafka: Callable[[int], FakeKafka],
+) -> None:
+    cluster = fake_kafka(2)
+    cluster.create_topic("orders", partitions=2, replicas=2)
+    parts = {number: PartitionView((BrokerId(1),), (), BrokerId(number + 1)) for number in range(2)}
+    at = {BrokerId(broker): ("127.0.0.1", port) for broker, port in cluster.ports.items()}
+    view = ClusterView(ClusterId("c"), 1, at, {"orders": parts}, {"orders": TopicId("x")})
+    asked = OffsetsRound(connected_leaders(dialer(Security()), SECONDS), name="t")
+
+    def told(of: ClusterView) -> set[int]:
+        asked.ask(of, NOW)
+        wait(asked.pending())
+        return {int(each.broker) for each in singly(asked.take(of, ENVELOPE, NOW))}
+
+    try:
+        assert [told(view), told(view)] == [{1, 2}, {1, 2}]
+        assert cluster.connections() == 2
+        cluster.disconnect(2)
+        cluster.bring_up(2)
+        assert told(view) == {1, 2}
+        cluster.disconnect(2)
+        assert told(view) == {1}
+        cluster.bring_up(2)
+        assert told(view) == {1, 2}
+        assert told(replace(view, topics={"orders": {0: parts[0]}})) == {1}
+        deadline = time.monotonic() + 10
+        while cluster.connections() != 1:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        asked.close()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,14 +13,15 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId, synthetic_topic_id
 from streaming.contracts.observations import PartitionObserved, SnapshotReason, SourceKind
-from streaming.sources.admin_topic_ids import topic_id
+from streaming.sources.admin_librdkafka import topic_id
 from streaming.sources.admin_view import (
     ClusterView,
     PartitionView,
-    _in_order,
+    goes_back,
+    has_same_members,
+    in_order,
     inferred_cause,
     may_be_stale,
-    read_view,
     snapshot,
     steps,
 )
@@ -39,8 +38,22 @@ ENVELOPE = {
 }
 
 
-def view(isr: tuple[int, ...], *, leader: int = 1, replicas: tuple[int, ...] = (1, 2, 3)) -> PartitionView:
-    return PartitionView(tuple(map(BrokerId, replicas)), tuple(map(BrokerId, isr)), BrokerId(leader))
+def ids(*brokers: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, brokers))
+
+
+def view(  # noqa: PLR0913 - one argument per field
+    isr: tuple[int, ...],
+    *,
+    leader: int = 1,
+    replicas: tuple[int, ...] = (1, 2, 3),
+    epoch: int | None = None,
+    elr: tuple[int, ...] = (),
+    offline: tuple[int, ...] = (),
+) -> PartitionView:
+    return PartitionView(
+        ids(*replicas), ids(*isr), BrokerId(leader), leader_epoch=epoch, elr=ids(*elr), offline=ids(*offline)
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,17 +67,24 @@ def view(isr: tuple[int, ...], *, leader: int = 1, replicas: tuple[int, ...] = (
         (view((1,)), view((1, 2), leader=2), Cause.UNKNOWN),
         (view((1, 2)), view((1, 3)), Cause.UNKNOWN),
         (view((1, 2)), view((1, 2, 4), replicas=(1, 2, 3, 4)), Cause.REASSIGNMENT),
+        (view((1, 2), epoch=3), view((1, 2), epoch=5), Cause.UNKNOWN),
+        (view((1,), elr=(2,)), view((1,)), Cause.UNKNOWN),
+        (view((1, 2)), view((1,), offline=(2,)), Cause.DIR_FAILURE),
+        (view((1, 2)), view((2,), leader=2, offline=(1, 3)), Cause.DIR_FAILURE),
+        (view((1, 2, 3)), view((1,), offline=(2,)), Cause.UNKNOWN),  # 3 left for another reason
+        (view((1, 4), replicas=(1, 4)), view((1,), replicas=(1, 4), offline=(4,)), Cause.UNKNOWN),  # 4 is not alive
+        (view((1, 2)), view((1, 2), offline=(3,)), None),
     ],
 )
 def test_two_polls_infer_no_more_than_they_show(
     before: PartitionView | None, after: PartitionView, cause: Cause | None
 ) -> None:
-    assert inferred_cause(before, after) is cause
+    assert inferred_cause(before, after, ids(1, 2, 3)) is cause
 
 
 @given(st.permutations([1, 2, 3]), st.permutations([1, 2, 3]))
 def test_another_order_of_the_same_isr_is_no_change(first: list[int], second: list[int]) -> None:
-    assert _in_order(first, [3, 1, 2]) == _in_order(second, [3, 1, 2]) == (3, 1, 2)
+    assert in_order(first, [3, 1, 2]) == in_order(second, [3, 1, 2]) == (3, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +127,8 @@ def cast(answered_by: int, brokers: tuple[int, ...], *partitions: int) -> Cluste
         (cast(2, (1, 2), 3), True),
         (cast(2, (1, 2), 2, 1), True),
         (cast(3, (1, 2, 3), 3, 1), True),
-        (cast(-1, (1, 2), 3, 1), False),
+        (cast(-2, (1, 2), 3, 1), False),
+        (cast(-2, (1, 2, 3), 3, 1), True),
     ],
 )
 def test_an_answer_that_may_be_old_gets_a_second_look(answer: ClusterView, *, doubtful: bool) -> None:
@@ -118,27 +139,69 @@ def test_an_answer_that_may_be_old_gets_a_second_look(answer: ClusterView, *, do
     assert may_be_stale(cast(1, (1, 2), 3, 1), answer) is doubtful
 
 
-class Client:
-    """Answers with the metadata of one topic; a partition may have no replicas."""
+def one_topic(answered_by: int, partition: PartitionView, topic_id: str = "x") -> ClusterView:
+    brokers = {BrokerId(broker): ("h", 1) for broker in (1, 2)}
+    return ClusterView(ClusterId("C"), answered_by, brokers, {"orders": {0: partition}}, {"orders": TopicId(topic_id)})
 
-    def __init__(self, *replicas: list[int]) -> None:
-        self.replicas = replicas
 
-    def list_topics(self, **_: Any) -> Any:
-        partitions = {
-            number: SimpleNamespace(replicas=listed, isrs=listed, leader=listed[0] if listed else -1)
-            for number, listed in enumerate(self.replicas)
-        }
-        topics = {"orders": SimpleNamespace(partitions=partitions)}
-        return SimpleNamespace(cluster_id="C", orig_broker_id=1, brokers={}, topics=topics)
+@pytest.mark.parametrize(
+    ("was", "now", "topic_id", "doubtful", "back"),
+    [
+        (view((1,), epoch=3), view((1, 2), epoch=3), "x", True, False),
+        (view((1,), epoch=3), view((1, 2), epoch=4), "x", False, False),
+        (view((1,), epoch=None), view((1, 2), epoch=4), "x", True, False),
+        (view((1, 2), epoch=3), view((1,), epoch=2), "x", True, True),
+        (view((1, 2), epoch=3), view((1,), epoch=2), "another", False, False),
+        (view((), leader=-1, epoch=3), view((1,), epoch=4), "x", False, False),
+        (view((), leader=-1, epoch=3), view((1,), epoch=3), "x", True, False),
+    ],
+)
+def test_leader_epochs_decide_which_view_is_older(
+    was: PartitionView, now: PartitionView, topic_id: str, *, doubtful: bool, back: bool
+) -> None:
+    before, after = one_topic(1, was), one_topic(2, now, topic_id)
+    assert may_be_stale(before, after) is doubtful
+    assert goes_back(before, after) is back
+
+
+def test_what_a_poll_reports_of_eligible_replicas_is_the_state_and_one_that_does_not_know_them_leaves_them() -> None:
+    state = ReplicationState()
+
+    def elr_after(
+        before: ClusterView | None, partition: PartitionView, second: int, *, has_elr: bool
+    ) -> tuple[ClusterView, tuple[int, ...]]:
+        after = replace(one_topic(1, partition), has_elr=has_elr)
+        envelope = ENVELOPE | dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), second)
+        is_known = before is not None and has_same_members(before, after)
+        state.apply(
+            fold(
+                state,
+                steps(before, after, envelope)
+                if is_known and before is not None
+                else snapshot(before, after, envelope, snapshot_id=f"{second}", reason=SnapshotReason.PERIODIC),
+            ).touched
+        )
+        (partition_state,) = state.partitions()
+        return after, partition_state.elr
+
+    first, none = elr_after(None, view((1,), elr=()), 1, has_elr=False)
+    second, eligible = elr_after(first, view((1,), elr=(2,)), 2, has_elr=True)
+    third, unknown = elr_after(second, view((1,), leader=1, epoch=4), 3, has_elr=False)
+    fourth, known_again = elr_after(third, view((1,), epoch=4), 4, has_elr=True)
+    _, of_those_in_the_isr = elr_after(
+        elr_after(fourth, view((1,), elr=(2, 3), epoch=4), 5, has_elr=True)[0], view((1, 2), epoch=5), 6, has_elr=False
+    )
+
+    assert (none, eligible, unknown, known_again, of_those_in_the_isr) == ((), (2,), (2,), (), (3,))
 
 
 @pytest.mark.parametrize("without", [0, 1, 2])
 def test_a_partition_that_is_answered_without_replicas_stays_as_it_was_and_so_do_the_others(without: int) -> None:
     state, before = ReplicationState(), None
     for number, incomplete in enumerate((None, without, without), start=1):
-        client: Any = Client(*([] if partition == incomplete else [1, 2] for partition in range(3)))
-        now = replace(read_view(client, cluster="test", seconds=1.0), topic_ids={"orders": TopicId("x")})
+        parts = {number: view((1, 2), replicas=(1, 2)) for number in range(3) if number != incomplete}
+        ids = {"orders": TopicId("x")}
+        now = ClusterView(ClusterId("C"), 1, {}, {"orders": parts}, ids, partition_counts={"orders": 3})
         envelope = ENVELOPE | dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), number)
         report = snapshot(before, now, envelope, snapshot_id="s", reason=SnapshotReason.PERIODIC)
         state.apply(fold(state, report).touched)

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future, wait
-from types import SimpleNamespace
-from typing import Any, NamedTuple
-from uuid import UUID
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
+from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
 from streaming.contracts.observations import SourceKind
+from streaming.sources.address import Address
+from streaming.sources.admin_broker import Answer
 from streaming.sources.admin_metadata import MetadataRound, Read
-from streaming.sources.admin_view import ClusterView
+from streaming.sources.admin_view import ClusterView, PartitionView
 from tests.changes.conftest import Story
 from tests.sources.conftest import unlisted
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from streaming.contracts.identifiers import Micros
+
 BROKERS = (1, 2, 3)
 ISRS = [(1, 2, 3), (1, 2), (1, 3), (2, 3), (1,), (2,)]
-
-
-class Client(SimpleNamespace):
-    """What is asked of a client of librdkafka; it needs no end."""
-
-    __hash__ = object.__hash__
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing."""
 
 
 class Moment(NamedTuple):
@@ -45,39 +42,42 @@ class Brokers:
         self.history, self.now = history, 0
         self.stale, self.knows, self.learns_after = stale, 0, learned
 
-    def connect(self, addresses: str) -> Any:
-        broker = int(addresses.rsplit(":", 1)[1])
-        return Client(
-            list_topics=lambda timeout: self._metadata(broker),  # noqa: ARG005 - as librdkafka names it
-            describe_topics=lambda names, request_timeout: {"orders": _done()},  # noqa: ARG005 - the same
-        )
+    def connect(self, address: Address) -> Asked:
+        return Asked(self, address)
 
-    def _metadata(self, broker: int) -> Any:
+    def view(self, broker: int) -> ClusterView:
         at = self.now
         if broker == self.stale:
             at, self.learns_after = self.knows, self.learns_after - 1
             if self.learns_after < 0:
                 self.knows = self.now
         alive, isr = self.history[at]
-        partition = SimpleNamespace(replicas=[1, 2, 3], isrs=list(isr), leader=isr[0])
-        return SimpleNamespace(
-            cluster_id="c1",
-            orig_broker_id=broker,
-            brokers={n: SimpleNamespace(id=n, host="h", port=n) for n in alive},
-            topics={"orders": SimpleNamespace(partitions={0: partition})},
-        )
+        orders = PartitionView(ids(*BROKERS), ids(*isr), BrokerId(isr[0]))
+        listed = {BrokerId(n): ("h", n) for n in alive}
+        return ClusterView(ClusterId("c1"), broker, listed, {"orders": {0: orders}}, {"orders": TopicId("x")})
 
 
-def _done() -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_result(SimpleNamespace(topic_id=str(UUID(int=7))))
-    return future
+class Asked:
+    """One of them, asked on a connection; its port is its id."""
+
+    def __init__(self, brokers: Brokers, address: Address) -> None:
+        self.brokers, self.address = brokers, address
+
+    def answer(self, listed_before: Collection[str], deadline: Micros) -> Answer:  # noqa: ARG002 - as a broker is asked
+        return Answer(self.brokers.view(self.address.port))
+
+    def close(self) -> None:
+        """Hang up on nobody."""
+
+
+def ids(*brokers: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, brokers))
 
 
 def answered(it: MetadataRound, before: ClusterView | None) -> Read | None:
     """Ask until something is believed, as often as a poll would."""
     for _ in range(10):
-        it.ask()
+        it.ask(before)
         wait(it.pending())
         if (read := it.take(before)) is not None:
             return read
@@ -106,15 +106,15 @@ def test_a_view_that_went_bad_is_never_made_good_by_a_broker_that_did_not_see_it
     stale, history = fate
     cluster = Brokers(history, stale, learned)
     fresh = next(n for n in BROKERS if n != stale)
-    servers = ",".join(f"h:{n}" for n in BROKERS)
-    polls = MetadataRound(cluster.connect, servers, unlisted(), cluster="demo", name="t", seconds=5)
-    polls.client = cluster.connect(f"h:{fresh}")
+    servers = [Address("h", n) for n in BROKERS]
+    polls = MetadataRound(cluster.connect, servers, unlisted(), name="t", seconds=5)
+    polls._broker = cluster.connect(Address("h", fresh))
     before: ClusterView | None = None
     shown = 0
     try:
         for cluster.now in range(len(history)):
-            if data.draw(st.booleans()):  # librdkafka's connection goes elsewhere, to the resumed broker for instance
-                polls.client = cluster.connect(f"h:{data.draw(st.sampled_from(BROKERS)) if before else fresh}")
+            if data.draw(st.booleans()):  # the connection was lost; another one goes to the resumed broker for instance
+                polls._broker = cluster.connect(Address("h", data.draw(st.sampled_from(BROKERS)) if before else fresh))
             read = answered(polls, before)
             assert read is not None
             view = read.view

@@ -1,6 +1,5 @@
 """Tails ``__cluster_metadata`` of a real KRaft cluster over the network, as an observer without an id.
 
-- ``primitives``   Kafka's wire types: varints, compact strings and arrays, tagged fields
 - ``schemas``      every metadata record as a table: key, versions, fields, tags
 - ``decoding``     bytes of one record to a value of ``contracts.records``
 - ``batches``      record batch v2 (KIP-98): frames, checksum, control records

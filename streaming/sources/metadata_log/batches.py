@@ -15,7 +15,7 @@ from streaming.contracts import records
 from streaming.contracts.identifiers import Micros, Offset
 from streaming.errors import Quarantined
 from streaming.sources.metadata_log.decoding import decode_record
-from streaming.sources.metadata_log.primitives import INT8, INT16, INT32, INT64, ByteReader
+from streaming.sources.protocol.primitives import INT8, INT16, INT32, INT64, ByteReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

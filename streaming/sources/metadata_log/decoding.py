@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.contracts import records
 from streaming.errors import Quarantined
 from streaming.sources.metadata_log import schemas
-from streaming.sources.metadata_log.primitives import INT8, INT16, INT32, INT64, UINT16, ByteReader
+from streaming.sources.protocol.primitives import INT8, INT16, INT32, INT64, UINT16, ByteReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable

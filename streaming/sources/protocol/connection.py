@@ -214,7 +214,7 @@ class Connection:
         return bytes(data)
 
     def _ask_versions(self) -> dict[int, int]:
-        """Ask in the newest way, and in the oldest where Kafka is older than 2.4, which refuses the newest (KIP-511)."""
+        """Ask in the newest way, and in the oldest of Kafka before 2.4, which refuses the newest (KIP-511)."""
         newest = ApiVersionsRequest(version=3, client_software_name=CLIENT_ID, client_software_version="1")
         for request in (newest, ApiVersionsRequest(version=0)):
             versions = self._exchange(request, ApiVersionsResponse, _newest_versions)

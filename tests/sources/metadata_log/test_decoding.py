@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from streaming.contracts import records
 from streaming.sources.metadata_log import batches, schemas
 from streaming.sources.metadata_log.decoding import decode_record, read_fields
-from streaming.sources.metadata_log.primitives import ByteReader
+from streaming.sources.protocol.primitives import ByteReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,11 +27,11 @@ from streaming.sources.address import parse_servers
 from streaming.sources.metadata_log import tail as tail_module
 from streaming.sources.metadata_log.batches import _raw_records, decode
 from streaming.sources.metadata_log.decoding import read_fields
-from streaming.sources.metadata_log.primitives import ByteReader
 from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.metadata_log.schemas import SCHEMAS
 from streaming.sources.metadata_log.source import MetadataLogSource, wall_clock
 from streaming.sources.protocol.connection import CannotServe, dialer
+from streaming.sources.protocol.primitives import ByteReader
 from streaming.sources.protocol.security import Security, from_client
 from streaming.sources.protocol.tokens import COMMAND
 from tests.blocks import singly

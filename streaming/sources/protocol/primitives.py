@@ -40,6 +40,10 @@ class ByteReader:
         value: int = layout.unpack_from(self._data, start)[0]
         return value
 
+    def structure(self, layout: struct.Struct) -> tuple[int, ...]:
+        """Read several big-endian numbers of fixed widths."""
+        return layout.unpack_from(self._data, self._advance(layout.size))
+
     def numbers(self, letter: str) -> tuple[int, ...] | None:
         """Read a compact array of numbers of one width (``letter`` as in ``struct``)."""
         length = self.unsigned_varint()

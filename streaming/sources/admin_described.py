@@ -1,0 +1,138 @@
+"""DescribeConfigs on connections of ours, in the place of a client of librdkafka: only the keys that matter.
+
+Topics are asked for at any broker, the next one where one fails; the configuration of a broker at that broker.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ConfigResource, ResourceType
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
+
+from streaming.contracts.observations import CLUSTER_TIMES, DISKLESS_KEYS, MIN_ISR
+from streaming.errors import ConnectionRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streaming.sources.address import Address
+    from streaming.sources.protocol.connection import Connection, Dial
+
+    Entries = dict[str, Any]
+
+_NEWEST: Final = 4
+_KEYS: Final = {ResourceType.TOPIC: [MIN_ISR, *DISKLESS_KEYS], ResourceType.BROKER: [*CLUSTER_TIMES]}
+_NUMBERS: Final = {ResourceType.TOPIC: 2, ResourceType.BROKER: 4}  # Kafka's
+_ATTEMPTS: Final = 2
+
+
+class DescribedConfigs:
+    """Describes configurations as a client of librdkafka does: one future per resource; one request at a time.
+
+    Attributes:
+        brokers: where they are asked, by id.
+
+    Args:
+        dial: opens a connection.
+        name: prefix of the thread's name.
+        seconds: timeout of each request.
+    """
+
+    def __init__(self, dial: Dial, *, name: str, seconds: float) -> None:
+        self.brokers: Mapping[int, Address] = {}
+        self._dial, self._seconds = dial, seconds
+        self._turn = 0
+        self._connection: Connection | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"{name} configurations")
+
+    def describe_configs(
+        self,
+        resources: Sequence[ConfigResource],
+        request_timeout: float,  # noqa: ARG002 - the signature of librdkafka's client; here each request has the same
+    ) -> dict[ConfigResource, Future[Entries]]:
+        """Request the configuration of topics, or of one broker."""
+        futures: dict[ConfigResource, Future[Entries]] = {resource: Future() for resource in resources}
+        self._thread.submit(self._describe, futures)
+        return futures
+
+    def close(self) -> None:
+        """End the thread and the connection; a request in flight ends by its own timeout."""
+        self._thread.submit(self._hang_up)
+        self._thread.shutdown(wait=False)
+
+    def _describe(self, futures: Mapping[ConfigResource, Future[Entries]]) -> None:
+        try:
+            by_place = self._answered(list(futures))
+        except Exception as failure:  # noqa: BLE001 - whatever it is, somebody waits for the futures
+            for future in futures.values():
+                future.set_exception(failure)
+            return
+        for resource, future in futures.items():
+            error, entries = by_place.get(_place(resource), (KafkaError.UNKNOWN, {}))
+            if error:
+                future.set_exception(KafkaException(KafkaError(error)))
+            else:
+                future.set_result(entries)
+
+    def _answered(self, resources: Sequence[ConfigResource]) -> dict[tuple[int, str], tuple[int, Entries]]:
+        if resources[0].restype == ResourceType.BROKER:
+            connection = self._dial(self.brokers[int(resources[0].name)], response_seconds=self._seconds)
+            try:
+                return _described(connection, resources)
+            finally:
+                connection.close()
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return _described(self._connected(), resources)
+            except ConnectionRefused:
+                self._hang_up()
+                if attempt == _ATTEMPTS:
+                    raise
+        raise AssertionError
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._turn += 1
+            addresses = list(self.brokers.values())
+            if not addresses:
+                raise ConnectionRefused("no broker is listed")
+            self._connection = self._dial(addresses[self._turn % len(addresses)], response_seconds=self._seconds)
+        return self._connection
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _place(resource: ConfigResource) -> tuple[int, str]:
+    return _NUMBERS[resource.restype], resource.name
+
+
+def _described(
+    connection: Connection, resources: Sequence[ConfigResource]
+) -> dict[tuple[int, str], tuple[int, Entries]]:
+    request: Any = DescribeConfigsRequest(
+        version=connection.newest(DescribeConfigsRequest.API_KEY, _NEWEST),
+        resources=[
+            DescribeConfigsRequest.DescribeConfigsResource(
+                resource_type=_place(each)[0], resource_name=each.name, configuration_keys=_KEYS[each.restype]
+            )
+            for each in resources
+        ],
+    )
+    return connection.call(request, DescribeConfigsResponse, _read)
+
+
+def _read(response: Any) -> dict[tuple[int, str], tuple[int, Entries]]:  # noqa: ANN401 - kafka-python's messages ship no types
+    return {
+        (result.resource_type, result.resource_name): (
+            result.error_code,
+            {each.name: SimpleNamespace(value=each.value, source=each.config_source) for each in result.configs or ()},
+        )
+        for result in response.results
+    }

@@ -1,0 +1,361 @@
+"""Brokers on 127.0.0.1 that speak Kafka's protocol: what each of them says is set by the test; one thread runs all."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import threading
+import uuid
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kafka.protocol.admin import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
+from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+UNKNOWN_TOPIC, NOT_LEADER, TOPIC_AUTHORIZATION_FAILED = 3, 6, 29
+LIST_OFFSETS, DESCRIBE_CONFIGS, METADATA = 2, 32, 3
+MIN_ISR = "min.insync.replicas"
+DESCRIBE_TOPIC_PARTITIONS = DescribeTopicPartitionsRequest.API_KEY
+TYPES: dict[int, tuple[Any, int]] = {
+    request.API_KEY: (request, newest)
+    for request, newest in (
+        (ApiVersionsRequest, 3),
+        (MetadataRequest, 12),
+        (ListOffsetsRequest, 7),
+        (DescribeConfigsRequest, 4),
+        (ListPartitionReassignmentsRequest, 0),
+        (DescribeTopicPartitionsRequest, 0),
+        (SaslHandshakeRequest, 1),
+    )
+}
+
+
+@dataclass
+class Part:
+    """One partition."""
+
+    replicas: list[int]
+    isr: list[int]
+    leader: int
+    leader_epoch: int = 0
+    elr: list[int] | None = field(default_factory=list)
+    last_known_elr: list[int] | None = field(default_factory=list)
+    offline: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Topic:
+    """A topic with its partitions, and the error that stands for it in answers by name."""
+
+    id: uuid.UUID
+    parts: list[Part]
+    error: int = 0
+
+
+@dataclass
+class View:
+    """What a broker knows. Brokers share one; a test may give a broker an older one."""
+
+    topics: dict[str, Topic] = field(default_factory=dict)
+    brokers: list[int] = field(default_factory=list)
+
+
+class FakeKafka:
+    """A cluster of brokers 1, 2, 3, ...
+
+    Attributes:
+        view: what every broker says that has none of its own in ``views``.
+        requests: every request, with the broker that got it.
+        newest: the newest version of each request that the brokers support; -1: none.
+        advertised: addresses that are not those where the brokers listen.
+        page: how many partitions a response to DescribeTopicPartitions has at most.
+        listed: what responses to Metadata list, if that is older than ``view``.
+    """
+
+    def __init__(self, brokers: int = 3) -> None:
+        self.ports: dict[int, int] = {}
+        self.view = View()
+        self.views: dict[int, View] = {}
+        self.requests: list[tuple[int, Any]] = []
+        self.newest = {key: newest for key, (_, newest) in TYPES.items()}
+        self.advertised: dict[int, tuple[str, int]] = {}
+        self.page = 2000
+        self.listed: View | None = None
+        self._refused: set[int] = set()
+        self._delays: dict[int, float] = {}
+        self._errors: defaultdict[int, deque[int]] = defaultdict(deque)
+        self._servers: dict[int, asyncio.Server] = {}
+        self._open: defaultdict[int, set[asyncio.Task[Any]]] = defaultdict(set)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        for broker in range(1, brokers + 1):
+            self.bring_up(broker)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+
+    def create_topic(self, topic: str, *, partitions: int, replicas: int) -> None:
+        ids = sorted(self.ports)
+        placed = [[ids[(number + n) % len(ids)] for n in range(replicas)] for number in range(partitions)]
+        self.view.topics[topic] = Topic(uuid.uuid4(), [Part(each, [*each], each[0]) for each in placed])
+
+    def delete_topic(self, topic: str) -> None:
+        del self.view.topics[topic]
+
+    def set_leader(self, topic: str, partition: int, broker: int) -> None:
+        part = self.view.topics[topic].parts[partition]
+        part.leader, part.leader_epoch = broker, part.leader_epoch + 1
+
+    def hang(self, broker: int, milliseconds: int) -> None:
+        """Let a broker answer that late."""
+        self._delays[broker] = milliseconds / 1000
+
+    def fail(self, api_key: int, *errors: int) -> None:
+        """Answer the next requests of one kind with these errors."""
+        self._errors[api_key].extend(errors)
+
+    def refuse(self, api_key: int) -> None:
+        """Hang up on every request of one kind."""
+        self._refused.add(api_key)
+
+    def take_down(self, broker: int) -> None:
+        self.view.brokers.remove(broker)
+        self.disconnect(broker)
+
+    def disconnect(self, broker: int) -> None:
+        """Let a broker go without anybody noticing but who is connected."""
+        self._run(self._stop(broker))
+
+    def bring_up(self, broker: int) -> None:
+        self._run(self._start(broker))
+        self.view.brokers = sorted({*self.view.brokers, broker})
+
+    def connections(self) -> int:
+        """Return how many connections are open."""
+        return sum(map(len, self._open.values()))
+
+    def asked(self, kind: type[Any]) -> list[tuple[int, Any]]:
+        """Return the requests of a kind, with the broker that got each."""
+        return [(broker, request) for broker, request in self.requests if isinstance(request, kind)]
+
+    def close(self) -> None:
+        for broker in list(self._servers):
+            self._run(self._stop(broker))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    async def _start(self, broker: int) -> None:
+        server = await asyncio.start_server(self._serving(broker), "127.0.0.1", self.ports.get(broker, 0))
+        self._servers[broker] = server
+        self.ports[broker] = server.sockets[0].getsockname()[1]
+
+    async def _stop(self, broker: int) -> None:
+        self._servers.pop(broker).close()
+        tasks = list(self._open[broker])
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _serving(self, broker: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._open[broker].add(task)
+            try:
+                while True:
+                    (size,) = struct.unpack(">i", await reader.readexactly(4))
+                    if not 0 < size < 1 << 24:  # as Kafka, which takes the beginning of a TLS handshake for a size
+                        return
+                    response = self._answered(broker, await reader.readexactly(size))
+                    await asyncio.sleep(self._delays.get(broker, 0))
+                    writer.write(response)
+                    await writer.drain()
+            except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+                pass
+            finally:
+                self._open[broker].discard(task)
+                writer.close()
+
+        return serve
+
+    def _answered(self, broker: int, data: bytes) -> bytes:
+        key, version, correlation = struct.unpack(">hhi", data[:8])
+        kind, _ = TYPES[key]
+        if key in self._refused:
+            raise ConnectionError
+        if key == ApiVersionsRequest.API_KEY and version > TYPES[key][1]:
+            response = ApiVersionsResponse(error_code=35, api_keys=[])
+            version = 0
+        else:
+            request = kind.decode(data, version=version, header=True)
+            self.requests.append((broker, request))
+            response = getattr(self, f"_{kind.__name__}")(broker, request)
+        response.API_VERSION = version
+        response.with_header(correlation_id=correlation)
+        return bytes(response.encode(header=True, framed=True))
+
+    def _error(self, api_key: int) -> int:
+        return self._errors[api_key].popleft() if self._errors[api_key] else 0
+
+    def _ApiVersionsRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - the name of the request
+        version = ApiVersionsResponse.ApiVersion
+        keys = [
+            version(api_key=key, min_version=0, max_version=newest)
+            for key, newest in self.newest.items()
+            if newest >= 0
+        ]
+        return ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0)
+
+    def _SaslHandshakeRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - as above
+        return SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI"])
+
+    def _MetadataRequest(self, broker: int, request: Any) -> Any:  # noqa: N802 - as above
+        view = self.listed or self.views.get(broker, self.view)
+        names = list(view.topics) if request.topics is None else [each.name for each in request.topics]
+        addresses = {each: self.advertised.get(each, ("127.0.0.1", self.ports[each])) for each in view.brokers}
+        return MetadataResponse(
+            throttle_time_ms=0,
+            brokers=[
+                MetadataResponse.MetadataResponseBroker(node_id=each, host=host, port=port, rack=None)
+                for each, (host, port) in addresses.items()
+            ],
+            cluster_id=CLUSTER_ID,
+            controller_id=view.brokers[0] if view.brokers else -1,
+            topics=[
+                self._listed(view, name) for name in names if request.topics is not None or not view.topics[name].error
+            ],
+        )
+
+    @staticmethod
+    def _listed(view: View, name: str) -> Any:
+        of_topic = MetadataResponse.MetadataResponseTopic
+        topic = view.topics.get(name) or Topic(uuid.UUID(int=0), [], UNKNOWN_TOPIC)
+        return of_topic(
+            error_code=topic.error,
+            name=name,
+            topic_id=topic.id,
+            is_internal=False,
+            partitions=[
+                of_topic.MetadataResponsePartition(
+                    error_code=0, partition_index=number, leader_id=part.leader, leader_epoch=part.leader_epoch,
+                    replica_nodes=part.replicas, isr_nodes=part.isr, offline_replicas=part.offline,
+                )
+                for number, part in enumerate(topic.parts)
+                if not topic.error
+            ],
+        )  # fmt: skip
+
+    def _DescribeTopicPartitionsRequest(self, broker: int, request: Any) -> Any:  # noqa: N802 - as above
+        """Answer as ``DescribeTopicPartitionsRequestHandler`` does: sorted, from the cursor on, so many at most."""
+        view, cursor = self.views.get(broker, self.view), request.cursor
+        names = sorted(each.name for each in request.topics)
+        start = ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
+        assert cursor is None or start[0] in names, "Kafka refuses a cursor that is not within the topics"
+        wanted: list[tuple[str, int, Part]] = [
+            (name, number, part)
+            for name in names
+            for number, part in enumerate(view.topics[name].parts if name in view.topics else ())
+            if (name, number) >= start
+        ]
+        page, rest = wanted[: self.page], wanted[self.page :]
+        return DescribeTopicPartitionsResponse(
+            throttle_time_ms=0,
+            topics=[
+                self._described(view, name, [(number, part) for other, number, part in page if other == name])
+                for name in dict.fromkeys(name for name, *_ in page)
+            ],
+            next_cursor=DescribeTopicPartitionsResponse.Cursor(topic_name=rest[0][0], partition_index=rest[0][1])
+            if rest
+            else None,
+        )
+
+    @staticmethod
+    def _described(view: View, name: str, parts: Sequence[tuple[int, Part]]) -> Any:
+        of_topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+        return of_topic(
+            error_code=0,
+            name=name,
+            topic_id=view.topics[name].id,
+            is_internal=False,
+            partitions=[
+                of_topic.DescribeTopicPartitionsResponsePartition(
+                    error_code=0, partition_index=number, leader_id=part.leader, leader_epoch=part.leader_epoch,
+                    replica_nodes=part.replicas, isr_nodes=part.isr, eligible_leader_replicas=part.elr,
+                    last_known_elr=part.last_known_elr, offline_replicas=part.offline,
+                )
+                for number, part in parts
+            ],
+        )  # fmt: skip
+
+    def _ListPartitionReassignmentsRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - as above
+        return ListPartitionReassignmentsResponse(throttle_time_ms=0, error_code=0, error_message=None, topics=[])
+
+    def _ListOffsetsRequest(self, broker: int, request: Any) -> Any:  # noqa: N802 - as above
+        of_topic = ListOffsetsResponse.ListOffsetsTopicResponse
+        error = self._error(LIST_OFFSETS)
+
+        def error_of(name: str, number: int) -> int:
+            topic = self.view.topics.get(name)
+            if error or topic is None:
+                return error or UNKNOWN_TOPIC
+            return 0 if topic.parts[number].leader == broker else NOT_LEADER
+
+        return ListOffsetsResponse(
+            throttle_time_ms=0,
+            topics=[
+                of_topic(
+                    name=topic.name,
+                    partitions=[
+                        of_topic.ListOffsetsPartitionResponse(
+                            partition_index=part.partition_index, timestamp=-1, leader_epoch=0,
+                            error_code=(failed := error_of(topic.name, part.partition_index)),
+                            offset=-1 if failed else 0,
+                        )
+                        for part in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ],
+        )  # fmt: skip
+
+    def _DescribeConfigsRequest(self, _: int, request: Any) -> Any:  # noqa: N802 - as above
+        of_result = DescribeConfigsResponse.DescribeConfigsResult
+        error = self._error(DESCRIBE_CONFIGS)
+        return DescribeConfigsResponse(
+            throttle_time_ms=0,
+            results=[
+                of_result(
+                    error_code=error,
+                    error_message=None,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                    configs=[
+                        of_result.DescribeConfigsResourceResult(
+                            name=MIN_ISR, value="1", read_only=False, config_source=5, is_sensitive=False,
+                            synonyms=[], config_type=0, documentation=None,
+                        )
+                    ],
+                )
+                for resource in request.resources
+            ],
+        )  # fmt: skip
