@@ -7,7 +7,7 @@ that Kafka has written of the same log.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -139,6 +139,37 @@ def image_at(history: History, offset: int | None) -> dict[Key, Facts]:
         for key, steps in history.items()
     }
     return {key: step.facts for key, step in newest.items() if step is not None and step.facts is not None}
+
+
+def kinds(history: History) -> Counter[str]:
+    """Count what the steps of a log were, to see that the faults have led to it: a step may be several things."""
+    return Counter(
+        kind
+        for steps in history.values()
+        for before, after in pairwise([None, *steps])
+        for kind in _kinds(before, after)
+    )
+
+
+def _kinds(before: Step | None, after: Step) -> Iterator[str]:
+    old, new = (None if before is None else before.facts), after.facts
+    if old is None or new is None:
+        yield "created" if new is not None else "deleted"
+        return
+    was_moving, is_moving = (facts.adding_replicas or facts.removing_replicas for facts in (old, new))
+    is_moved = set(new.replicas).isdisjoint(old.removing_replicas) and set(old.adding_replicas) <= set(new.replicas)
+    happened = {
+        "shrunk": bool(set(old.isr) - set(new.isr)),
+        "expanded": bool(set(new.isr) - set(old.isr)),
+        "elected": new.leader_epoch > old.leader_epoch and new.leader >= 0,
+        "offline": old.leader >= 0 > new.leader,
+        "unclean": new.leader_recovering and not old.leader_recovering,
+        "eligible outside the ISR": bool(set(new.elr) - set(old.elr)),
+        "reassignment begun": bool(is_moving and not was_moving),
+        "reassignment completed": bool(was_moving and not is_moving and is_moved),
+        "reassignment cancelled": bool(was_moving and not is_moving and not is_moved),
+    }
+    yield from (kind for kind, is_so in happened.items() if is_so)
 
 
 def _key(data: Mapping[str, Any]) -> Key:

@@ -119,7 +119,8 @@ def summary(stage: KafkaStage, truth: Truth) -> str:
     missed = compare.missed_by_poller(truth, stage.sides[POLL].rows("partition_changes")).values()
     counted = [each.actual for each in missed if each.expected is not None]
     by_epochs = f"{sum(counted)} missed elections counted" if counted else "no epochs to count the missed ones by"
+    kinds = ", ".join(f"{count} {kind}" for kind, count in compare.kinds(truth.history).most_common())
     return (
-        f"{steps} steps of {len(truth.history)} partitions of {len({topic for topic, _ in truth.history})} topics in "
-        f"the log, {sum(map(len, polled.values()))} changes seen by polls, {by_epochs}"
+        f"{steps} steps of {len(truth.history)} partitions in the log ({kinds}); "
+        f"polls saw {sum(map(len, polled.values()))} changes, {by_epochs}"
     )

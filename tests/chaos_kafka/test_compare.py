@@ -23,6 +23,7 @@ from tests.chaos_kafka.compare import (
     Missed,
     Step,
     created,
+    kinds,
     log_differences,
     merged,
     min_isr_differences,
@@ -160,6 +161,30 @@ def test_a_deleted_topic_ends_and_takes_its_configuration_along() -> None:
     assert found.history["A", 0] == [Step(1, found.history["A", 0][0].facts), Step(3, None)]
     assert set(found.at_end()) == {("B", 0)}
     assert found.min_isr == {"orders": 1}
+
+
+def test_what_the_steps_of_a_log_were_is_counted() -> None:
+    lone = WHOLE._replace(isr=(1,), elr=(2,), partition_epoch=1)
+    offline = lone._replace(leader=-1, isr=(), leader_epoch=1)
+    unclean = offline._replace(leader=3, isr=(3,), leader_epoch=2, leader_recovering=True)
+    moving = unclean._replace(leader_recovering=False, isr=(3, 1), adding_replicas=(4,), removing_replicas=(2,))
+    moved = moving._replace(replicas=(1, 4, 3), adding_replicas=(), removing_replicas=())
+    back = moving._replace(adding_replicas=(), removing_replicas=())
+    steps = [WHOLE, lone, offline, unclean, moving, moved, moving, back, None]
+
+    assert kinds({ORDERS: [Step(offset, facts) for offset, facts in enumerate(steps)]}) == {
+        "created": 1,
+        "shrunk": 2,
+        "expanded": 2,
+        "eligible outside the ISR": 1,
+        "offline": 1,
+        "elected": 1,
+        "unclean": 1,
+        "reassignment begun": 2,
+        "reassignment completed": 1,
+        "reassignment cancelled": 1,
+        "deleted": 1,
+    }
 
 
 # ---------------------------------------------------------------- the tables of a log
