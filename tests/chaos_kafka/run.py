@@ -7,9 +7,6 @@ import traceback
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from confluent_kafka import KafkaException
-from kafka.errors import KafkaError
-
 from streaming.errors import IsrwatchError
 from tests.chaos_kafka import compare
 from tests.chaos_kafka.harms import HARMS
@@ -54,10 +51,9 @@ def played(
                 say(f"  {time.monotonic() - began:6.1f} s  {number}. {act}")
                 play(stage, act, say)
             say(f"  {time.monotonic() - began:6.1f} s  quiet")
-            truth, found = settled(stage, SECONDS_TO_SETTLE[spark])
+            found, numbers = settled(stage, SECONDS_TO_SETTLE[spark])
             found += stage.faults_of_ours
-            numbers = summary(stage, truth)
-    except (TimeoutError, RuntimeError, AssertionError, IsrwatchError, KafkaException, KafkaError):
+    except Exception:  # noqa: BLE001 - whatever it is, the run is kept with it, and the next one is played
         return Outcome(Verdict.BROKEN, traceback.format_exc())
     if found:
         return Outcome(Verdict.DIFFERS, "\n".join((numbers, *found)))
@@ -79,8 +75,8 @@ def play(stage: KafkaStage, act: KafkaAct, say: Callable[[str], None]) -> None:
         stage.recover_soon()
 
 
-def settled(stage: KafkaStage, seconds: float) -> tuple[Truth, list[str]]:
-    """Let the cluster come to rest, and compare until nothing differs or the time is over."""
+def settled(stage: KafkaStage, seconds: float) -> tuple[list[str], str]:
+    """Let the cluster come to rest, and compare until nothing differs or the time is over; what was compared, too."""
     stage.held.clear()
     stage.restore()
     stage.recover()
@@ -90,12 +86,12 @@ def settled(stage: KafkaStage, seconds: float) -> tuple[Truth, list[str]]:
         time.sleep(SECONDS_BETWEEN_LOOKS)
         stage.revive()
         controller = stage.active_controller()
+        end_offset, snapshot = stage.sandbox.dump_newest_snapshot(controller)  # before the log, which then has it all
         truth = compare.truth_of(stage.sandbox.dump_metadata_log(controller))
         stage.fold()
-        found = list(differences(stage, truth))
+        found = [*compare.snapshot_differences(truth, end_offset, snapshot), *differences(stage, truth)]
         if not found or time.monotonic() > deadline:
-            snapshot = stage.sandbox.dump_newest_snapshot(controller)
-            return truth, [*found, *compare.snapshot_differences(truth, *snapshot)]
+            return found, summary(stage, truth, end_offset)
 
 
 def differences(stage: KafkaStage, truth: Truth) -> Iterator[str]:
@@ -112,8 +108,8 @@ def differences(stage: KafkaStage, truth: Truth) -> Iterator[str]:
             yield f"{len(quarantined)} rows in quarantine of the {side.name}: {quarantined[0]}"
 
 
-def summary(stage: KafkaStage, truth: Truth) -> str:
-    """Say how much was compared."""
+def summary(stage: KafkaStage, truth: Truth, end_offset: int) -> str:
+    """Say how much was compared: of the epochs, what is in a snapshot."""
     steps = sum(map(len, truth.history.values()))
     polled, _ = compare.recorded(stage.sides[POLL].rows("partition_changes"))
     missed = compare.missed_by_poller(truth, stage.sides[POLL].rows("partition_changes")).values()
@@ -121,6 +117,7 @@ def summary(stage: KafkaStage, truth: Truth) -> str:
     by_epochs = f"{sum(counted)} missed elections counted" if counted else "no epochs to count the missed ones by"
     kinds = ", ".join(f"{count} {kind}" for kind, count in compare.kinds(truth.history).most_common())
     return (
-        f"{steps} steps of {len(truth.history)} partitions in the log ({kinds}); "
+        f"{steps} steps of {len(truth.history)} partitions up to offset {truth.last_offset()} of the log ({kinds}); "
+        f"{f'a KRaft snapshot before {end_offset}' if end_offset else 'no KRaft snapshot'}; "
         f"polls saw {sum(map(len, polled.values()))} changes, {by_epochs}"
     )

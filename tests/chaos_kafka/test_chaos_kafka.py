@@ -24,3 +24,4 @@ def test_the_tables_have_what_the_log_of_a_cluster_under_faults_has(tmp_path: Pa
     outcome = played(schedule, tmp_path, spark=False)
 
     assert outcome.verdict is Verdict.EQUAL, f"{schedule}\n{outcome.text}"
+    assert "a KRaft snapshot before" in outcome.text
