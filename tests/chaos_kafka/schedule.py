@@ -146,5 +146,5 @@ def _own_death(dice: Random) -> OwnDeath:
         side=dice.choice((LOG, POLL)),
         program=dice.choice((COLLECTOR, JOB)),
         after=dice.random() * 3.0,
-        down=dice.random() * 3.0,
+        down=dice.random() * 8.0,  # long enough to miss what happens meanwhile
     )
