@@ -6,7 +6,7 @@
 --harms A,B    draw from these only
 --without-spark  fold the buses at the end instead of running two Spark jobs
 --small        three brokers and a controller instead of five and three
---resume       leave out the seeds that were played to their end with as many faults; the first of them is the default
+--resume       leave out the seeds of which such a run was equal already; the first seed of the results is the default
 
 Each run is a line of the results: build/chaos-kafka/COMMIT.txt, with "-changed" where files of the commit are. Of a run
 that is not equal everything is kept: the logs of the controllers, both buses, all tables, the output of every program.
@@ -15,6 +15,7 @@ that is not equal everything is kept: the logs of the controllers, both buses, a
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import signal
 import subprocess
@@ -28,6 +29,7 @@ from tests.chaos_kafka.run import Verdict, played
 from tests.chaos_kafka.schedule import FULL, SMALL, drawn
 
 ROOT = Path(__file__).parents[2]
+LINE = re.compile(r"(?P<verdict>\w+) seed (?P<seed>\d+), (?P<what>.+) \(\d+ s\): ")
 
 
 def results_file() -> Path:
@@ -40,11 +42,11 @@ def results_file() -> Path:
     return folder / f"{commit.stdout.strip() or 'unknown'}{'-changed' if changed.stdout else ''}.txt"
 
 
-def verdicts_in(results: Path, faults: int) -> dict[int, str]:
-    """Read the seeds that were played with so many faults, each with its last verdict."""
+def verdicts_in(results: Path, what: str) -> dict[int, str]:
+    """Read the seeds of runs of a kind, each with its last verdict."""
     lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
-    played_before = [line.split() for line in lines]
-    return {int(words[2].rstrip(",")): words[0] for words in played_before if int(words[3]) == faults}
+    found = [match for line in lines if (match := LINE.match(line)) and match["what"] == what]
+    return {int(match["seed"]): match["verdict"] for match in found}
 
 
 def say(line: str) -> None:
@@ -61,18 +63,23 @@ def main() -> int:
     options.add_argument("--small", action="store_true")
     options.add_argument("--resume", action="store_true")
     given = options.parse_args()
+    harms = tuple(given.harms.split(","))
+    if unknown := set(harms) - set(HARMS):
+        options.error(f"there is no {', '.join(sorted(unknown))} among the harms: {', '.join(HARMS)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # through every finally: nothing stays behind
     results, failed = results_file(), 0
-    done = verdicts_in(results, given.faults) if given.resume else {}
+    what = f"{given.faults} faults{' of a small cluster' * given.small}{' without Spark' * given.without_spark}"
+    what += f" of {given.harms}" if set(harms) != set(HARMS) else ""
+    done = verdicts_in(results, what) if given.resume else {}
     first = given.seed if given.seed is not None else min(done, default=time.time_ns() % 1_000_000)
     for seed in range(first, first + given.runs):
         if done.get(seed) == Verdict.EQUAL:
             continue
-        schedule = drawn(seed, given.faults, tuple(given.harms.split(",")), SMALL if given.small else FULL)
-        say(f"seed {seed}: {given.faults} faults")
+        schedule = drawn(seed, given.faults, harms, SMALL if given.small else FULL)
+        say(f"seed {seed}: {what}")
         start, directory = time.monotonic(), Path(tempfile.mkdtemp(prefix=f"chaos-kafka-{seed}-"))
         verdict, text = played(schedule, directory, spark=not given.without_spark, say=say)
-        line = f"{verdict} seed {seed}, {given.faults} faults ({time.monotonic() - start:.0f} s)"
+        line = f"{verdict} seed {seed}, {what} ({time.monotonic() - start:.0f} s)"
         say(f"{line}: {text}")
         if verdict is Verdict.EQUAL:
             shutil.rmtree(directory)

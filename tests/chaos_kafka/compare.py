@@ -296,25 +296,22 @@ def polled_differences(truth: Truth, states: Sequence[Row]) -> Iterator[str]:
     yield from _some(
         f"the poller's tables say of {_name(key, truth)} {ours}\n  log: {theirs}"
         for key in sorted(existing.keys() & end.keys())
-        if (ours := _polled_in(existing[key])) != (theirs := _seen_by_polls(end[key], existing[key]))
+        if (ours := _polled_in(existing[key])) != (theirs := _seen_by(existing[key], end[key]))
     )
 
 
+def _seen_by(row: Row, facts: Facts) -> Row:
+    """Project the facts on what the poller of a row can see."""
+    return _polled_in({**facts._asdict(), "leader_epoch": None if row["leader_epoch"] is None else facts.leader_epoch})
+
+
 def _polled_in(row: Row) -> Row:
-    names = ("leader", "replicas", "adding_replicas", "removing_replicas", "leader_epoch")
-    return {**{name: row[name] for name in names}, "isr": sorted(row["isr"])}
-
-
-def _seen_by_polls(facts: Facts, row: Row) -> Row:
-    """Project facts on what a poll shows: an ISR in any order, no partition epoch, and a leader epoch at best."""
-    return {
-        "leader": facts.leader,
-        "replicas": list(facts.replicas),
-        "adding_replicas": list(facts.adding_replicas),
-        "removing_replicas": list(facts.removing_replicas),
-        "leader_epoch": None if row["leader_epoch"] is None else facts.leader_epoch,
-        "isr": sorted(facts.isr),
-    }
+    """Read what a poll shows: sets, but for the replicas, no partition epoch, and no ELR where it has no epochs."""
+    has_epochs = row["leader_epoch"] is not None
+    names = ("leader", *(("leader_epoch",) if has_epochs else ()))
+    sets = ("isr", "adding_replicas", "removing_replicas", *(("elr", "last_known_elr") if has_epochs else ()))
+    of_sets = {name: sorted(row[name] or ()) for name in sets}
+    return {**{name: row[name] for name in names}, "replicas": list(row["replicas"]), **of_sets}
 
 
 class Missed(NamedTuple):

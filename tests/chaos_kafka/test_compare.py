@@ -312,13 +312,15 @@ def test_the_last_view_of_a_poller_has_no_epochs_and_the_isr_in_any_order() -> N
 
     assert list(polled_differences(found, [polled(isr=[1, 2])])) == []
     assert list(polled_differences(found, [polled(isr=[1, 2], leader_epoch=0)])) == []
+    assert list(polled_differences(found, [polled(isr=[1, 2], elr=[2])])) == []
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         {"isr": [1, 2]}, {"leader": 2}, {"replicas": [2, 1]}, {"adding_replicas": [2]}, {"removing_replicas": [2]},
-        {"leader_epoch": 1}, {"is_deleted": True}, {"partition": 1},
+        {"leader_epoch": 1}, {"leader_epoch": 0, "elr": [2]}, {"leader_epoch": 0, "last_known_elr": [2]},
+        {"is_deleted": True}, {"partition": 1},
     ],
     ids=str,
 )  # fmt: skip

@@ -1,11 +1,16 @@
-"""What is drawn from a seed. Pure."""
+"""What is drawn from a seed, and which seeds are drawn again. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
+from tests.chaos_kafka.__main__ import verdicts_in
 from tests.chaos_kafka.harms import HARMS
 from tests.chaos_kafka.schedule import ACTIVE, FULL, SMALL, drawn
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAMES = tuple(HARMS)
 
@@ -52,3 +57,18 @@ def test_a_small_cluster_has_only_nodes_of_its_own() -> None:
     assert {act.harm for act in acts} == {"kill", "kill_controller"}
     assert {act.controller for act in acts} <= {ACTIVE, 101}
     assert {tuple(sorted(act.brokers)) for act in acts} == {(1, 2, 3)}
+
+
+def test_only_runs_of_the_same_kind_are_left_out_by_their_last_verdict(tmp_path: Path) -> None:
+    results = tmp_path / "results.txt"
+    results.write_text(
+        "DIFFERS seed 7, 30 faults (612 s): kept in /tmp/x\n"
+        "equal seed 7, 30 faults (598 s): 12 steps (3 shrunk) of 2 partitions\n"
+        "equal seed 8, 30 faults (598 s): 12 steps\n"
+        "BROKEN seed 8, 30 faults (9 s): kept in /tmp/y\n"
+        "equal seed 9, 30 faults without Spark (300 s): 12 steps\n"
+    )
+
+    assert verdicts_in(results, "30 faults") == {7: "equal", 8: "BROKEN"}
+    assert verdicts_in(results, "30 faults without Spark") == {9: "equal"}
+    assert verdicts_in(tmp_path / "none.txt", "30 faults") == {}
