@@ -95,7 +95,8 @@ class Side:
         reader = DirectoryReader(self.pipeline.bus)
         replication = ReplicationBatch(self.pipeline.tables)
         for source in reader.end_positions(Channel.REPLICATION):
-            replication.apply(pa.Table.from_batches(rows_of_log(reader, Channel.REPLICATION, source)))
+            if batches := list(rows_of_log(reader, Channel.REPLICATION, source)):
+                replication.apply(pa.Table.from_batches(batches))
         replication.projections.project(replication.shared)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
