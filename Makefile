@@ -27,10 +27,10 @@ SAY := @printf '\033[1m%s\033[0m\n'
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env env-dev jars tools demo test check format generated bench chaos drill judge fuzz mutants package lock clean
+.PHONY: help env env-dev jars tools demo test check format generated bench chaos chaos-kafka drill judge fuzz mutants package lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  make demo FOR=60 ends by itself; make PYTHON=python3.12 env chooses the Python; VENV=DIR its folder"
 
@@ -97,6 +97,9 @@ bench: $(DEV_READY) jars ## measure on this machine, and print what was measured
 
 chaos: $(DEV_READY) jars ## random runs of the real job under random harm: RUNS=50, SEED=N; ARGS=--resume goes on where it stopped
 	@$(BIN)/python -m tests.chaos --runs $(RUNS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+chaos-kafka: $(DEV_READY) jars ## random faults of a real Kafka, and whether the tables have what its log has: FAULTS=30, SEED=N
+	@$(BIN)/python -m tests.chaos_kafka --faults $(or $(FAULTS),30) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 drill: $(DEV_READY) jars ## ten faults of a real Kafka, and whether each is reported as what it was: FAULTS=A,B
 	@$(BIN)/python -m tests.drill $(if $(FAULTS),--faults $(FAULTS)) $(ARGS)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from deploy.sandbox.admin import Admin
-from deploy.sandbox.dump import DumpedRecord, dump_metadata_log
+from deploy.sandbox.dump import DumpedRecord, dump_metadata_log, dump_newest_snapshot
 from deploy.sandbox.node import Node
 from deploy.sandbox.plan import NEWEST, Plan, formatted, random_id, write_plan
 from deploy.sandbox.properties import HOST, zookeeper_properties
@@ -199,9 +199,15 @@ class Sandbox:
 
     def dump_metadata_log(self, controller: int | None = None) -> list[DumpedRecord]:
         """Decode the metadata log of a controller, by default the first one's, with Kafka's own tool."""
-        data = self._node(controller or self.controller_ids[0]).data
+        return dump_metadata_log(self._dump_tool(), self._node(controller or self.controller_ids[0]).data)
+
+    def dump_newest_snapshot(self, controller: int) -> tuple[int, list[DumpedRecord]]:
+        """Decode the newest KRaft snapshot of a controller, and return the offset before which it ends, too."""
+        return dump_newest_snapshot(self._dump_tool(), self._node(controller).data)
+
+    def _dump_tool(self) -> list[str | Path]:
         package = "org.apache.kafka.tools" if self.plan.version == NEWEST else "kafka.tools"  # moved in 4.0
-        return dump_metadata_log(self._java(128), data, package=package)
+        return [*self._java(128), f"{package}.DumpLogSegments"]
 
     def _node(self, node: int) -> Node:
         if node not in self._nodes:

@@ -29,26 +29,28 @@ class DumpedRecord:
     data: dict[str, Any]
 
 
-def dump_metadata_log(
-    java: Sequence[str | Path], data: Path, *, package: str = "org.apache.kafka.tools"
-) -> list[DumpedRecord]:
+def dump_metadata_log(tool: Sequence[str | Path], data: Path) -> list[DumpedRecord]:
     """Decode the metadata log in a controller's log directory, control records left out.
 
-    ``java`` is the command up to the class path; ``package`` holds the tool.
+    ``tool`` is the command of DumpLogSegments up to its options.
     """
-    segments = sorted((data / "__cluster_metadata-0").glob("*.log"))
-    dumped = subprocess.run(
-        [
-            *java,
-            f"{package}.DumpLogSegments",
-            "--cluster-metadata-decoder",
-            "--files",
-            ",".join(map(str, segments)),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    return _dumped(tool, sorted((data / "__cluster_metadata-0").glob("*.log")))
+
+
+def dump_newest_snapshot(tool: Sequence[str | Path], data: Path) -> tuple[int, list[DumpedRecord]]:
+    """Decode the newest KRaft snapshot: the offset before which it ends, and its records; 0 and none without one.
+
+    Offsets of its records are not those of the log.
+    """
+    snapshots = sorted((data / "__cluster_metadata-0").glob("*.checkpoint"))
+    if not snapshots:
+        return 0, []
+    return int(snapshots[-1].name.partition("-")[0]), _dumped(tool, snapshots[-1:])
+
+
+def _dumped(tool: Sequence[str | Path], files: Sequence[Path]) -> list[DumpedRecord]:
+    command = [*tool, "--cluster-metadata-decoder", "--files", ",".join(map(str, files))]
+    dumped = subprocess.run(command, capture_output=True, text=True, check=True)
     return list(_records(dumped.stdout))
 
 

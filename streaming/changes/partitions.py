@@ -117,14 +117,28 @@ def _same_content(before: PartitionState, observed: PartitionObserved) -> bool:
 
 
 def missed_between(before: PartitionState | None, observed: PartitionObserved) -> int:
-    """Count the changes between a state and an observation: each raises the partition epoch by one (KIP-631)."""
+    """Count the changes between a state and an observation: each raises the partition epoch by one (KIP-631).
+
+    A poll has no partition epoch. Of what happened between two polls the leader epoch counts the elections: the later
+    poll shows the last one.
+    """
     if observed.partition_epoch is None:
-        return 0
+        return _elections_between(before, observed)
     if before is None or before.is_deleted:
         return observed.partition_epoch
     if before.partition_epoch is None:
         return 0
     return max(0, observed.partition_epoch - before.partition_epoch - 1)
+
+
+def _elections_between(before: PartitionState | None, observed: PartitionObserved) -> int:
+    if observed.leader_epoch is None:
+        return 0
+    if before is None:
+        return observed.leader_epoch
+    if before.leader_epoch is None:
+        return 0
+    return max(0, observed.leader_epoch - before.leader_epoch - 1)
 
 
 def first_state(observed: PartitionObserved, config: TopicConfig) -> PartitionState:

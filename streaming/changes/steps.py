@@ -131,9 +131,10 @@ def _last_observed(
 ) -> Micros | None:
     """Return the time at which an observation gap of a partition began; None if it was observed all the time.
 
-    With partition epochs, missed changes prove the gap. Without them, the first full report after it does.
+    With partition epochs, missed changes prove the gap. Without them, the first full report after it does: between two
+    polls elections are missed without a gap.
     """
-    if missed:
+    if missed and observed.partition_epoch is not None:
         return cluster.authority_watermark if cluster.sight_until is None else cluster.sight_until
     return cluster.sight_until if None in (before.partition_epoch, observed.partition_epoch) else None
 

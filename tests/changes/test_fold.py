@@ -495,6 +495,23 @@ def test_directories_that_a_new_registration_lacks_have_not_failed(story: Story)
     assert [(event.event_broker, event.detail) for event in found] == [(2, "d2")]
 
 
+def test_elections_between_two_polls_are_counted_by_the_leader_epoch_and_are_no_gap(poll: Story) -> None:
+    nothing = {"partition_epoch": None}
+    poll.snapshot([{"leader_epoch": 5, "isr": (1, 2), **nothing}])
+    poll.later(10).partition(leader_epoch=9, isr=(1, 2), **nothing)
+    poll.later(10).partition(leader_epoch=10, leader=2, isr=(1, 2), **nothing)
+    poll.partition(1, leader_epoch=2, **nothing)  # created, and elected twice since
+
+    state, changes = run(poll.seen)
+    first, second = state.partitions()
+
+    assert [change.missed for change in steps(changes)] == [3, 0, 2]
+    assert (first.missed_changes, second.missed_changes) == (3, 2)
+    assert EventKind.CHANGES_MISSED in kinds(steps(changes)[0])
+    assert EventKind.PROTOCOL_VIOLATION not in kinds(steps(changes)[0])
+    assert first.unknown_seconds == 0.0
+
+
 def test_elections_between_two_polls_make_what_was_read_before_them_stale(poll: Story) -> None:
     poll.snapshot([{"leader_epoch": 5, "partition_epoch": None}])
     poll.later(30).partition(leader_epoch=7, partition_epoch=None)
