@@ -50,9 +50,7 @@ class AdminSource:
         client: librdkafka properties for security and the like.
         cluster: the display name of the cluster.
         name: name of the source on the bus, for example ``admin:collector-1``.
-        poll_micros: interval of metadata polls.
-        offsets_micros: interval of offset polls.
-        config_micros: interval of configuration polls.
+        poll_micros, offsets_micros, config_micros: intervals of polls of each kind.
         source_kind: ``POLL`` (primary source) or ``NONE``.
         is_primary_current: whether the primary source beside it knows the state, and still reads; asked each time.
         report: takes one line for the user.
