@@ -125,7 +125,10 @@ def listed(connection: Connection, seconds: float) -> Reassignments:
     """
     version = connection.newest(ListPartitionReassignmentsRequest.API_KEY, _NEWEST)
     if version < 0:
-        raise CannotServe(f"{connection.address} does not list reassignments (requires Kafka 2.4 or newer)")
+        # No address: the next round asks another broker, and the same sentence is reported once.
+        raise CannotServe(
+            "brokers do not list reassignments before Kafka 2.4: a partition that is being moved looks under-replicated"
+        )
     request: Any = ListPartitionReassignmentsRequest(version=version, timeout_ms=int(seconds * 1000), topics=None)
     error, reassignments = connection.call(request, ListPartitionReassignmentsResponse, _read)
     if error == CLUSTER_AUTHORIZATION_FAILED:

@@ -142,6 +142,7 @@ class Pages:
     """Responses of the brokers' metrics exporters."""
 
     name, weight = "metrics pages", 4
+    _client = broker_metrics.client_from({})
     _LINES = (
         "# HELP kafka_server_replicamanager_total_isrshrinkspersec_count x",
         "# TYPE kafka_server_replicamanager_total_isrshrinkspersec_count untyped",
@@ -163,7 +164,7 @@ class Pages:
     def outcome(self, data: bytes) -> str:
         with patch.object(broker_metrics, "_body", lambda *_: data.decode("utf-8", errors="replace")):
             try:
-                found = broker_metrics.scrape("http://h:1/metrics", 1.0)
+                found = broker_metrics.scrape("http://h:1/metrics", 1.0, self._client)
             except ValueError:
                 return REFUSED
         for metric, value in found.items():

@@ -27,6 +27,7 @@ from streaming.sources.image import ClusterImage
 from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.batches import EncodedBatch, decode_batches, split
 from streaming.sources.protocol.connection import Connection
+from streaming.sources.protocol.peers import Peer
 from streaming.sources.timer import monotonic
 from tests.fuzz.mutation import odd_bytes
 from tests.fuzz.targets import EPOCH, LOG, QUARANTINED, REFUSED, VALUE, checked
@@ -246,6 +247,7 @@ class Responses:
     def outcome(self, data: bytes) -> str:
         connection: Any = Connection.__new__(Connection)
         connection.address, connection._correlation, connection._response_seconds = Address("h", 1), 0, 10.0
+        connection._peer = Peer()
         connection._versions, connection._socket = {46: 0, 3: 12, 75: 0}, _Socket(data[1:])
         try:
             match data[0]:
