@@ -180,3 +180,37 @@ def of_the_log(cluster: Sandbox, folder: Path, client: dict[str, str]) -> Tables
         fresh.stop()
     tables.publish(fresh.reported)
     return tables
+
+
+@pytest.mark.usefixtures("hurried")
+def test_without_a_quorum_the_brokers_are_polled_at_the_start_and_later_until_it_is_back(
+    kafka_cluster: Callable[..., Sandbox], tmp_path: Path
+) -> None:
+    cluster = kafka_cluster(brokers=2, controllers=3)
+    cluster.admin.create_topic("orders", partitions=2, replication_factor=2)
+    lines, tables = list[str](), Tables()
+    settings = Settings(
+        cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers),
+        collect=CollectSettings(heartbeat_seconds=1, poll_seconds=0.5, config_seconds=2),
+    )
+    for controller in (101, 102):
+        cluster.kill(controller)
+    collector = Collector(opening.open_sources(settings, tmp_path, lines.append), lambda: tables, report=lines.append)
+    collector.start()
+    try:
+        for late in ("late", "later"):
+            until(lambda: tables.primary() == SourceKind.POLL, "the poller reports", lines)
+            until(lambda: ("orders", 1) in tables.partitions(), "every partition", lines)
+            for controller in (101, 102):
+                cluster.start(controller)
+            until(lambda: tables.primary() == SourceKind.METADATA_LOG, "the log is read again", lines)
+            cluster.admin.create_topic(late, partitions=1, replication_factor=2)
+            until(lambda late=late: (late, 0) in tables.partitions(), "a topic that is created later", lines)  # type: ignore[misc]
+            if late == "late":
+                for controller in (101, 102):
+                    cluster.kill(controller)
+    finally:
+        collector.stop()
+        collector.wait()
+    assert not tables.events(EventKind.ISR_SHRINK, EventKind.TOPIC_DELETED, EventKind.LEADER_CHANGE)
+    assert facts(tables) == facts(of_the_log(cluster, tmp_path, {}))

@@ -1,0 +1,150 @@
+"""A real cluster that asks for certificates: by the log and by polling, and while certificates are replaced."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from deploy.sandbox import Sandbox, plan_cluster
+from streaming.contracts.observations import SourceKind
+from streaming.settings import ClusterSettings, CollectSettings, Settings
+from streaming.sources.collector import Collector
+from streaming.sources.opening import open_sources
+from tests.sources.test_primary_source_real import Tables, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LABELS = ("source", "role", "node", "property")
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+class Authority:
+    """A certificate authority in a folder."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.pem, self._key = folder, folder / f"{name}.pem", folder / f"{name}.key"
+        openssl("req", "-x509", *NEW_KEY, "-subj", f"/CN={name}", "-keyout", self._key, "-out", self.pem)
+
+    def sign(self, name: str) -> None:
+        """Write ``name``.key and ``name``.pem, with 127.0.0.1 as the host."""
+        key, pem, request = (self.folder / f"{name}.{kind}" for kind in ("key", "pem", "csr"))
+        extensions = self.folder / "host.cnf"
+        extensions.write_text("subjectAltName=IP:127.0.0.1\n")
+        openssl("req", "-new", *NEW_KEY, "-subj", f"/CN={name}", "-keyout", key, "-out", request)
+        openssl(
+            "x509", "-req", "-in", request, "-CA", self.pem, "-CAkey", self._key, "-CAcreateserial", "-days", "30",
+            "-extfile", extensions, "-out", pem,
+        )  # fmt: skip
+
+
+NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+
+
+def openssl(*arguments: str | Path) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> Authority:
+    return Authority(tmp_path, "ours")
+
+
+@pytest.fixture
+def cluster(ours: Authority) -> Iterator[Sandbox]:
+    """Two brokers with a listener that asks for certificates beside one that does not, and a controller that does."""
+    ours.sign("server")
+    stored = ours.folder / "server-all.pem"
+    stored.write_text((ours.folder / "server.key").read_text() + (ours.folder / "server.pem").read_text())
+    plan = plan_cluster(
+        brokers=2,
+        properties={
+            "listener.security.protocol.map": "CONTROLLER:SSL,CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT,SECURE:SSL",
+            "ssl.keystore.type": "PEM", "ssl.keystore.location": str(stored), "ssl.client.auth": "required",
+            "ssl.truststore.type": "PEM", "ssl.truststore.location": str(ours.pem),
+        },
+    )  # fmt: skip
+    with Sandbox(
+        replace(plan, node_properties={broker: secured(ports) for broker, ports in plan.brokers.items()})
+    ) as it:
+        yield it
+
+
+def secured(ports: Any) -> dict[str, str]:
+    secure = f"SECURE://127.0.0.1:{ports.metrics}"
+    listeners = f"CLIENT://127.0.0.1:{ports.client},REPLICATION://127.0.0.1:{ports.replication},{secure}"
+    return {"listeners": listeners, "advertised.listeners": listeners}
+
+
+def settings_of(cluster: Sandbox, ours: Authority, primary_source: str) -> Settings:
+    client = {
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(ours.pem),
+        "ssl.certificate.location": str(ours.folder / "client.pem"),
+        "ssl.key.location": str(ours.folder / "client.key"),
+    }
+    servers = ",".join(f"127.0.0.1:{ports.metrics}" for ports in cluster.plan.brokers.values())
+    return Settings(
+        cluster=ClusterSettings(bootstrap_servers=servers, client=client),
+        collect=CollectSettings(
+            primary_source=primary_source, heartbeat_seconds=1, poll_seconds=0.5, config_seconds=1, offsets_seconds=1
+        ),
+    )
+
+
+def metrics(collector: Collector, name: str) -> dict[tuple[str, ...], float]:
+    """Read one family of the collector's page: the values of some labels to the value."""
+    families = text_string_to_metric_families(generate_latest(collector.registry).decode())
+    return {
+        tuple(sample.labels[label] for label in LABELS if label in sample.labels): sample.value
+        for family in families
+        if family.name == f"isrwatch_collector_{name}"
+        for sample in family.samples
+    }
+
+
+@pytest.mark.parametrize("primary_source", ["metadata_log", "poll"])
+def test_a_cluster_that_asks_for_certificates_is_read_and_their_replacement_is_followed(
+    cluster: Sandbox, ours: Authority, tmp_path: Path, primary_source: str
+) -> None:
+    ours.sign("client")
+    lines, tables = list[str](), Tables()
+    settings = settings_of(cluster, ours, primary_source)
+    collector = Collector(open_sources(settings, tmp_path, lines.append), lambda: tables, report=lines.append)
+    collector.start()
+    source = "metadata_log" if primary_source == "metadata_log" else "admin"
+    try:
+        cluster.admin.create_topic("orders", partitions=2, replication_factor=2)
+        until(lambda: len(tables.partitions()) == 2, "the topic", lines)
+        kind = SourceKind.METADATA_LOG if primary_source == "metadata_log" else SourceKind.POLL
+        assert tables.primary() == kind
+        until(lambda: set(metrics(collector, "listener_up").values()) == {1.0}, "every listener", lines)
+        secured_by = metrics(collector, "listener_certificate_expiry_timestamp_seconds")
+        assert set(secured_by) == {("broker", "1"), ("broker", "2"), ("controller", "101")}
+
+        Authority(tmp_path, "foreign").sign("client")
+        for node in (101, 1, 2):
+            cluster.kill(node)
+        for node in (101, 1, 2):
+            cluster._launch(node)  # admin cannot be asked before all of them run
+        until(lambda: metrics(collector, "source_up")[f"{source}:collector-1",] == 0, "the refusal", lines)
+        cluster.up()
+        cluster.admin.create_topic("late", partitions=1, replication_factor=2)
+        until(lambda: any("ssl keys" in line or "closed the connection" in line for line in lines), "a line", lines)
+        assert ("late", 0) not in tables.partitions()
+
+        ours.sign("client")
+        until(lambda: ("late", 0) in tables.partitions(), "it is read again", lines)
+        until(lambda: metrics(collector, "source_up")[f"{source}:collector-1",] == 1, "the source is up", lines)
+    finally:
+        collector.stop()
+        collector.wait()
+    assert set(metrics(collector, "client_certificate_expiry_timestamp_seconds")) == {
+        ("cluster.client ssl.ca.location",), ("cluster.client ssl.certificate.location",)
+    }  # fmt: skip
