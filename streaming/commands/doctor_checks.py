@@ -139,6 +139,30 @@ def _topics_of(source: MetadataLogSource) -> int | None:
     return None
 
 
+def _versions(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.sources.address import parse_servers
+    from streaming.sources.metadata_log.quorum import Bootstrap
+    from streaming.sources.metadata_log.schemas import NEWEST_METADATA_VERSION
+    from streaming.sources.protocol.connection import dialer
+    from streaming.sources.protocol.security import from_client
+    from streaming.sources.protocol.tls import Unsupported
+
+    servers = parse_servers(settings.cluster.bootstrap_servers)
+    try:
+        level = Bootstrap(servers, dialer(from_client(settings.cluster.client))).features().get("metadata.version")
+    except Unsupported as refusal:
+        yield Status.SKIPPED, f"the version of the metadata records cannot be asked for: {refusal}"
+        return
+    tested = "isrwatch is tested with Kafka 4.3.1 and 3.9.1, and by polling with 1.0.2"
+    if level is None:
+        yield Status.OK, f"a cluster with ZooKeeper, which is polled; {tested}"
+    elif level > NEWEST_METADATA_VERSION:
+        newer = f"metadata.version is {level}, and this program reads records up to {NEWEST_METADATA_VERSION}"
+        yield Status.WARNING, f"{newer}: upgrade isrwatch; while a record cannot be read, the brokers are polled"
+    else:
+        yield Status.OK, f"metadata.version is {level}, whose records can be read; {tested}"
+
+
 def _clock(settings: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.sources.address import parse_servers
     from streaming.sources.metadata_log.quorum import Bootstrap
@@ -258,6 +282,7 @@ def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:
 CHECKS: Final[Mapping[str, Check]] = {
     "brokers": _brokers,
     "listeners": listeners,
+    "versions": _versions,
     "metadata log": _metadata_log,
     "clock": _clock,
     "polling": _polling,
@@ -269,4 +294,4 @@ CHECKS_OF_THE_MACHINE: Final[Mapping[str, Check]] = {
     "Java and jars": _java,
     "ports": _ports,
 }
-_NEEDS_A_BROKER: Final = frozenset({"metadata log", "clock", "polling", "reassignments"})
+_NEEDS_A_BROKER: Final = frozenset({"versions", "metadata log", "clock", "polling", "reassignments"})

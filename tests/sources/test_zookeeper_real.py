@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from streaming.commands.doctor_checks import CHECKS
+from streaming.commands.doctor_findings import Status
 from streaming.contracts.events import EventKind
 from streaming.contracts.observations import SourceKind
 from streaming.settings import ClusterSettings, CollectSettings, Settings
@@ -34,6 +36,8 @@ def test_a_cluster_with_zookeeper_is_polled(
         cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers),
         collect=CollectSettings(heartbeat_seconds=1, poll_seconds=0.5, config_seconds=2),
     )
+    ((status, versions),) = CHECKS["versions"](settings)
+    assert (status, "a cluster with ZooKeeper" in versions) == (Status.OK, True)
     sources = open_sources(settings, tmp_path, lines.append)
     assert ["with ZooKeeper, which has no metadata log" in line for line in lines] == [True]
     collector = Collector(sources, lambda: tables, report=lines.append)

@@ -74,6 +74,10 @@ class Bootstrap:
         """Return the addresses of the brokers that are up, by id."""
         return self._first(_brokers, "no broker of cluster.bootstrap_servers says which brokers there are")
 
+    def features(self) -> dict[str, int]:
+        """Return the levels of the cluster's features; none with ZooKeeper."""
+        return self._first(attrgetter("features"), "no broker of cluster.bootstrap_servers says its features")
+
     def quorum(self) -> Quorum:
         """Return the leader of the metadata quorum and the controllers' addresses; requires Describe on the cluster."""
         ask = partial(_quorum, listener=self.controllers.listener, grantee=self._grantee)

@@ -71,6 +71,10 @@ def resolved(address: Address, seconds: float) -> list[Any]:
 class Connection:
     """An authenticated connection, with the API versions that the node supports.
 
+    Attributes:
+        address: of the node.
+        features: the levels of the cluster's features that the node knows, as ``metadata.version``; none of ZooKeeper.
+
     Args:
         address: of the node.
         security: TLS and login.
@@ -91,6 +95,7 @@ class Connection:
         peer: Peer | None = None,
     ) -> None:
         self.address = address
+        self.features: dict[str, int] = {}
         self._peer = peer or Peer()
         self._correlation = 0
         self._response_seconds = response_seconds
@@ -217,8 +222,8 @@ class Connection:
         """Ask in the newest way, and in the oldest of Kafka before 2.4, which refuses the newest (KIP-511)."""
         newest = ApiVersionsRequest(version=3, client_software_name=CLIENT_ID, client_software_version="1")
         for request in (newest, ApiVersionsRequest(version=0)):
-            versions = self._exchange(request, ApiVersionsResponse, _newest_versions)
-            if versions is not None:
+            versions, self.features = self._exchange(request, ApiVersionsResponse, _versions_and_features)
+            if versions:
                 return versions
         raise CannotServe(f"{self.address} is too old: it does not say which requests it supports")
 
@@ -250,8 +255,11 @@ class Connection:
         )
 
 
-def _newest_versions(answer: Any) -> dict[int, int] | None:  # noqa: ANN401 - as above
-    return None if answer.error_code else {item.api_key: item.max_version for item in answer.api_keys}
+def _versions_and_features(answer: Any) -> tuple[dict[int, int], dict[str, int]]:  # noqa: ANN401 - as above
+    if answer.error_code:
+        return {}, {}
+    features = {item.name: item.max_version_level for item in answer.finalized_features or ()}
+    return {item.api_key: item.max_version for item in answer.api_keys}, features
 
 
 class Dial(Protocol):

@@ -67,6 +67,7 @@ class Quorum:
     snapshot_bytes: int = 100_000
     snapshot_error: int = 0
     versions: dict[int, int] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
     quorum_error: int = 0
     fetch_error: int = 0
     faults: deque[Any] = field(default_factory=deque)
@@ -162,7 +163,9 @@ class Node:
         version = ApiVersionsResponse.ApiVersion
         newest = {1: 18, 3: 12, 17: 1, 18: 3, 36: 2, 55: 2, 59: 1} | self.quorum.versions
         keys = [version(api_key=key, min_version=0, max_version=top) for key, top in newest.items()]
-        return ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0)
+        key = ApiVersionsResponse.FinalizedFeatureKey
+        features = [key(name=name, max_version_level=level) for name, level in self.quorum.features.items()]
+        return ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0, finalized_features=features)
 
     def answer_MetadataRequest(self, _: Any) -> Any:  # noqa: N802
         broker = MetadataResponse.MetadataResponseBroker

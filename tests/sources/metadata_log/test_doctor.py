@@ -15,6 +15,7 @@ from streaming.commands.doctor_checks import CHECKS, CHECKS_OF_THE_MACHINE
 from streaming.commands.doctor_findings import Status, numbered
 from streaming.runtime.listening import listen
 from streaming.settings import ClusterSettings, CollectSettings, Settings
+from streaming.sources.metadata_log.schemas import NEWEST_METADATA_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +64,25 @@ def test_a_clock_that_differs_from_the_controllers_is_found(quorum: Any, seconds
 
     assert status is expected
     assert ("ahead of" in sentence, "behind" in sentence) == (seconds > 0, seconds < 0)
+
+
+@pytest.mark.parametrize(
+    ("features", "expected", "sentence"),
+    [
+        ({"metadata.version": 21}, Status.OK, "metadata.version is 21, whose records can be read"),
+        ({"metadata.version": NEWEST_METADATA_VERSION + 1}, Status.WARNING, "upgrade isrwatch"),
+        ({}, Status.OK, "a cluster with ZooKeeper, which is polled"),
+    ],
+)
+def test_the_version_of_the_metadata_records_is_compared_with_what_can_be_read(
+    quorum: Any, features: dict[str, int], expected: Status, sentence: str
+) -> None:
+    quorum.features = features
+
+    ((status, said),) = CHECKS["versions"](settings_for(quorum.addresses()))
+
+    assert status is expected
+    assert sentence in said
 
 
 def test_what_can_be_polled_is_counted(mock_kafka: Callable[[int], MockKafka]) -> None:

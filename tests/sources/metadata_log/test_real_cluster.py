@@ -28,7 +28,7 @@ from streaming.sources.metadata_log import tail as tail_module
 from streaming.sources.metadata_log.batches import _raw_records, decode
 from streaming.sources.metadata_log.decoding import read_fields
 from streaming.sources.metadata_log.quorum import Bootstrap
-from streaming.sources.metadata_log.schemas import SCHEMAS
+from streaming.sources.metadata_log.schemas import NEWEST_METADATA_VERSION, SCHEMAS
 from streaming.sources.metadata_log.source import MetadataLogSource, wall_clock
 from streaming.sources.protocol.connection import CannotServe, dialer
 from streaming.sources.protocol.primitives import ByteReader
@@ -167,11 +167,13 @@ def spelled(value: Any) -> Any:
     return [spelled(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-@pytest.mark.parametrize("version", ["4.3", "3.9"])
+@pytest.mark.parametrize(("version", "level"), [("4.3", NEWEST_METADATA_VERSION), ("3.9", 21)])
 def test_a_cluster_that_is_broken_and_mended_is_reported_record_for_record(
-    kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]], version: str
+    kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]], version: str, level: int
 ) -> None:
     cluster = kafka_cluster(version=version)
+    servers = parse_servers(cluster.bootstrap_servers)
+    assert Bootstrap(servers, dialer(Security())).features()["metadata.version"] == level
     seen = follow(cluster)
     cluster.admin.create_topic("orders", partitions=6, configs={"min.insync.replicas": "2"})
     cluster.admin.alter_topic_config("orders", {"retention.ms": "1000000"})
