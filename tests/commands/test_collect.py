@@ -148,7 +148,7 @@ def test_a_real_cluster_is_followed_by_its_log_or_polled_on_demand(
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told
     assert b'"snapshot_begin"' not in contents(bus, "admin:collector-1")
-    checkpoint = json.loads((bus / "checkpoints" / "metadata_log-collector-1.json").read_text())
+    checkpoint = json.loads((bus / "checkpoints" / "metadata_log-collector-1.json").read_text())["checkpoint"]
     assert checkpoint["cluster_id"] == cluster.cluster_id
 
     config = tmp_path / "isrwatch.toml"

@@ -1,12 +1,15 @@
 """The checkpoint file of a collector: one JSON file, replaced atomically.
 
-It is stored below the bus, because it describes the content of that bus: with another bus it would be wrong.
+It is stored below the bus, because it describes the content of that bus: with another bus it would be wrong. Its
+checksum shows whether it is what was written; if it is, its values are believed.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.errors import ConfigurationError, IsrwatchError
@@ -18,19 +21,28 @@ if TYPE_CHECKING:
 
 
 VERSION: Final = 1
+_CHECKED: Final = re.compile(rb'\{"checksum":(\d+),"checkpoint":(.*)\}', re.DOTALL)
+
+
+class DamagedCheckpoint(Exception):
+    """A checkpoint is not what was written; the message is the reason."""
 
 
 def read(path: Path, cluster_id: ClusterId) -> dict[str, Any] | None:
     """Return the checkpoint of a cluster, None when there is none yet.
 
     Raises:
-        ConfigurationError: the file cannot be read, is no checkpoint of this version, or is of another cluster.
+        DamagedCheckpoint: it is not what was written.
+        ConfigurationError: the file cannot be read, is of another version, or is of another cluster.
     """
     document = _read(path)
     if document is None:
         return None
     if document.get("version") != VERSION:
-        raise unusable(path, f"version {document.get('version')!r}")
+        raise ConfigurationError(
+            f"the checkpoint {path} has version {document.get('version')!r}, and this program writes {VERSION}: run "
+            "the program that wrote it, or delete it to start again with a full report"
+        )
     if document.get("cluster_id") != cluster_id:
         raise ConfigurationError(
             f"the checkpoint {path} is of cluster {document.get('cluster_id')}, but cluster.bootstrap_servers leads to "
@@ -41,18 +53,31 @@ def read(path: Path, cluster_id: ClusterId) -> dict[str, Any] | None:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        document = json.loads(path.read_bytes())
+        data = path.read_bytes()
+        checked = _CHECKED.fullmatch(data)  # older ones have no checksum
+        if checked is not None and int(checked[1]) != zlib.crc32(checked[2]):
+            raise DamagedCheckpoint("its checksum is wrong")
+        document = json.loads(data if checked is None else checked[2])
     except FileNotFoundError:
         return None
     except PermissionError as error:
         raise ConfigurationError(
             f"cannot read the checkpoint {path}: {error.strerror}; run the collector as the user who owns it"
         ) from None
-    except (OSError, ValueError) as error:
-        raise unusable(path, str(error)) from None
-    if not isinstance(document, dict):
-        raise unusable(path, "not a JSON object")
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the checkpoint {path}: {error.strerror}; repair the disk") from None
+    except ValueError as error:
+        raise DamagedCheckpoint(str(error)) from None
+    if not isinstance(document, dict) or "version" not in document:
+        raise DamagedCheckpoint("not a checkpoint")
     return document
+
+
+def put_aside(path: Path, damage: Exception) -> str:
+    """Rename a damaged checkpoint, for whoever wants to see why; return a sentence about it."""
+    aside = path.with_name(f"{path.name}.damaged")
+    path.replace(aside)
+    return f"the checkpoint is damaged ({damage}): it is kept as {aside}, and the log is read anew"
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
@@ -66,8 +91,9 @@ def write(path: Path, document: dict[str, Any]) -> None:
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(document, file, separators=(",", ":"))
+        body = json.dumps(document, separators=(",", ":")).encode()
+        with partial.open("wb") as file:
+            file.write(b'{"checksum":%d,"checkpoint":' % zlib.crc32(body) + body + b"}")
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
@@ -80,10 +106,3 @@ def write(path: Path, document: dict[str, Any]) -> None:
         raise IsrwatchError(
             f"cannot write the checkpoint {path}: {error.strerror}; free space or repair the disk"
         ) from error
-
-
-def unusable(path: Path, reason: str) -> ConfigurationError:
-    """Return the error for a checkpoint that cannot be used, with the fix."""
-    return ConfigurationError(
-        f"the checkpoint {path} cannot be used: {reason}; delete it to start again with a full report"
-    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import Micros, Offset
 from streaming.contracts.observations import SnapshotReason
@@ -73,7 +73,7 @@ class MetadataLogSource:
 
     Raises:
         ConnectionRefused: no broker can be reached.
-        ConfigurationError: the checkpoint is of another cluster, or damaged.
+        ConfigurationError: the checkpoint is of another cluster, or of another version of this program.
     """
 
     def __init__(  # noqa: PLR0913 - what a collector configures
@@ -224,17 +224,18 @@ class MetadataLogSource:
         )
 
     def _restored(self) -> ClusterImage | None:
-        """Read the checkpoint; names and intervals are those of the current configuration."""
-        document = checkpoint.read(self._path, self.cluster_id)
-        if document is None:
-            return None
+        """Read the checkpoint; names and intervals are those of the current configuration. A damaged one is left."""
         configured = {"cluster": self._cluster, "source": self.name, "heartbeat_micros": self._heartbeat_micros}
         try:
+            if (document := checkpoint.read(self._path, self.cluster_id)) is None:
+                return None
             image = ClusterImage.from_document({**document["image"], **configured})
             self._snapshot_at = Micros(int(document["snapshot_at"]))
-            self._report_due.restart(self._timer(), passed=self._clock() - self._snapshot_at)
-        except (KeyError, TypeError, ValueError) as error:
-            raise checkpoint.unusable(self._path, str(error)) from None
+        except (checkpoint.DamagedCheckpoint, KeyError, TypeError, ValueError) as error:
+            self._report(checkpoint.put_aside(self._path, error))
+            self._pending_report = SnapshotReason.HISTORY_LOST
+            return None
+        self._report_due.restart(self._timer(), passed=self._clock() - self._snapshot_at)
         self._pending_report = None
         self._report(f"resuming after offset {image.image_offset} of the metadata log")
         return image
@@ -288,13 +289,9 @@ class MetadataLogSource:
         if self._pending_report is not None:
             return
         began = self._timer()
-        document: dict[str, Any] = {
-            "version": checkpoint.VERSION,
-            "cluster_id": self.cluster_id,
-            "snapshot_at": self._snapshot_at,
-            "image": self._image.to_document(),
-        }
-        checkpoint.write(self._path, document)
+        image = self._image.to_document()
+        at = {"version": checkpoint.VERSION, "cluster_id": self.cluster_id, "snapshot_at": self._snapshot_at}
+        checkpoint.write(self._path, {**at, "image": image})
         self._checkpoint_at = self._timer()
         self._checkpoint_cost = self._checkpoint_at - began
         self._is_busy = False

@@ -9,17 +9,19 @@ import struct
 import time
 from contextlib import suppress
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streaming.contracts.identifiers import Micros
+from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Observation, SnapshotBegin, SnapshotReason
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.address import Address, parse_servers
 from streaming.sources.image import ClusterImage
+from streaming.sources.metadata_log import checkpoint
 from streaming.sources.metadata_log.batches import decode, split
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.opening import checkpoint_path
@@ -555,7 +557,7 @@ def test_a_checkpoint_is_not_written_more_often_than_needed(
     assert not path.exists()
     seen.now += 100_000
     seen.source.acknowledge()
-    assert json.loads(path.read_text())["image"]["offset"] == frames[49].last_offset
+    assert json.loads(path.read_text())["checkpoint"]["image"]["offset"] == frames[49].last_offset
     written = path.stat().st_mtime_ns
     seen.now += 59_900_000
     seen.source.acknowledge()
@@ -584,14 +586,42 @@ def test_the_checkpoint_of_another_cluster_is_refused(watch: Any, tmp_path: Path
         watch()
 
 
-@pytest.mark.parametrize(
-    "content", ["{", "[]", '{"version": 7}', '{"version": 1, "cluster_id": "4L6g3nShT-eMCtK--X86sw"}']
-)
-@pytest.mark.usefixtures("quorum")
-def test_a_checkpoint_that_cannot_be_read_is_named_with_what_to_do(watch: Any, tmp_path: Path, content: str) -> None:
-    (tmp_path / "checkpoint.json").write_text(content)
-    with pytest.raises(ConfigurationError, match=r"checkpoint\.json cannot be used: .*; delete it to start again"):
+def test_the_checkpoint_of_another_version_of_the_program_is_refused(watch: Any, quorum: Any, tmp_path: Path) -> None:
+    del quorum
+    (tmp_path / "checkpoint.json").write_text('{"version": 7}')
+    with pytest.raises(ConfigurationError, match=r"checkpoint\.json has version 7, and this program writes 1: run "):
         watch()
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"version": 1, "cluster_id": "4L6g3nShT-eMCtK--X86sw"}', ""])
+def test_a_damaged_checkpoint_is_put_aside_and_the_log_is_read_anew(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "checkpoint.json").write_text(content)
+    quorum.append(*frames)
+    seen = watch()
+    seen.reach(191)
+    assert [reason for reason, _ in seen.snapshots()] == [SnapshotReason.HISTORY_LOST]
+    assert (tmp_path / "checkpoint.json.damaged").read_text() == content
+    assert ["the checkpoint is damaged (" in line for line in seen.lines].count(True) == 1
+
+
+def test_a_checkpoint_in_which_any_byte_changed_is_damaged(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "checkpoint.json"
+    quorum.append(*frames)
+    seen = watch()
+    seen.reach(191)
+    seen.source.acknowledge()
+    seen.source.close()
+    whole, dice = path.read_bytes(), Random(7)
+    assert checkpoint.read(path, ClusterId("4L6g3nShT-eMCtK--X86sw")) is not None
+    for _ in range(200):
+        at = dice.randrange(len(whole))
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << dice.randrange(8))]) + whole[at + 1 :])
+        with pytest.raises(checkpoint.DamagedCheckpoint):
+            checkpoint.read(path, ClusterId("4L6g3nShT-eMCtK--X86sw"))
 
 
 def test_a_periodic_snapshot_comes_when_it_is_due(quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...]) -> None:
