@@ -104,7 +104,7 @@ class MetadataLogSource:
         self._pending_report: SnapshotReason | None = SnapshotReason.START
         self._report_due = Timer(Micros(int(snapshot_seconds * 1e6)))
         self._report_due.restart(timer())
-        self._snapshot_at, self._checkpoint_at = clock(), timer()
+        self._snapshot_at, self._checkpoint_at = clock(), Micros(timer() - _IDLE)  # the first one is due at once
         self._checkpoint_cost = 0
         self._is_busy = self._is_unacknowledged = self._is_new_log = False
         self._image = self._restored() or self._empty()

@@ -545,6 +545,20 @@ def test_what_was_not_acknowledged_is_reported_again_after_a_crash(
     assert expected(50) == first.changes() == second.changes()
 
 
+def test_a_collector_that_is_killed_right_after_its_first_report_goes_on_from_there(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], expected: Any
+) -> None:
+    quorum.append(*frames[:50])
+    killed = watch()
+    killed.reach(frames[49].last_offset)
+    killed.source.acknowledge()
+    quorum.append(*frames[50:])
+    second = watch()
+    second.until(lambda: second.source._image.image_offset == 191)
+    assert expected(50) == second.changes()
+    assert not second.snapshots()
+
+
 def test_a_checkpoint_is_not_written_more_often_than_needed(
     quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], tmp_path: Path
 ) -> None:
@@ -552,12 +566,16 @@ def test_a_checkpoint_is_not_written_more_often_than_needed(
     quorum.append(*frames[:50])
     seen = watch()
     seen.reach(frames[49].last_offset)
-    seen.now += 4_900_000
-    seen.source.acknowledge()
-    assert not path.exists()
-    seen.now += 100_000
     seen.source.acknowledge()
     assert json.loads(path.read_text())["checkpoint"]["image"]["offset"] == frames[49].last_offset
+    quorum.append(*frames[50:60])
+    seen.reach(frames[59].last_offset)
+    seen.now += 4_900_000
+    seen.source.acknowledge()
+    assert json.loads(path.read_text())["checkpoint"]["image"]["offset"] == frames[49].last_offset
+    seen.now += 100_000
+    seen.source.acknowledge()
+    assert json.loads(path.read_text())["checkpoint"]["image"]["offset"] == frames[59].last_offset
     written = path.stat().st_mtime_ns
     seen.now += 59_900_000
     seen.source.acknowledge()
