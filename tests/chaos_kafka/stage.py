@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 # Snapshots are small and frequent, so that there is one near the end; none of the log is deleted for it.
 PROPERTIES: Final = {"metadata.log.max.record.bytes.between.snapshots": "4000"}
-# Polls as far apart as by default, so that elections happen between two of them.
 PRIMARY: Final = {LOG: "metadata_log", POLL: "poll"}
 ONE_TASK: Final = "--master local[1] --conf spark.sql.shuffle.partitions=1 pyspark-shell"
 SECONDS_TO_RECOVER: Final = 240.0
@@ -61,6 +60,7 @@ class Side:
         self.programs = (COLLECTOR, JOB) if spark else (COLLECTOR,)
         self._running: dict[str, Program] = {}
         self._config = directory / "isrwatch.toml"
+        # Polls are as far apart as by default, so that elections happen between two of them.
         self._config.write_text(
             f'[cluster]\nname = "chaos"\nbootstrap_servers = "{bootstrap_servers}"\n'
             f'[collect]\nprimary_source = "{PRIMARY[name]}"\nheartbeat_seconds = 1\n'
