@@ -83,7 +83,7 @@ class Finding:
         reported = [reported for reported in self.reported if not _is_unproven(self.expected, reported)]
         if not any(each.kind in right for each in reported) and len(reported) == len(self.reported):
             return False
-        right |= set(TABLE.pieces.get(self.expected.kind, ()))
+        right |= {kind for each in (self.expected, *self.shared) for kind in TABLE.pieces.get(each.kind, ())}
         return all(each.kind in right for each in reported)
 
     @property
@@ -212,11 +212,6 @@ def _is_unproven(expected: ExpectedIncident, reported: ReportedIncident) -> bool
     return reported.kind in TABLE.unproven and bool(reported.suspects) and reported.suspects <= expected.unproven
 
 
-def _reads_as_loss(expected: ExpectedIncident) -> bool:
-    """Return whether all that records show of an incident are lost brokers."""
-    return expected.kind in LOSSES or bool(expected.unproven and expected.may <= expected.unproven)
-
-
 def _is_piece(finding: Finding, reported: ReportedIncident) -> bool:
     expected = finding.expected
     is_divisible = reported.kind in TABLE.divisible and reported.kind in expected.kinds
@@ -260,13 +255,14 @@ def _explains(reported: ReportedIncident, expected: ExpectedIncident) -> bool:
 def _share_losses(finding: Finding, findings: Sequence[Finding]) -> None:
     """Find another loss of which a broker was reported with those of this one, as one incident: both stand for both.
 
-    A clean stop that nothing proves may be the other one.
+    Of the other one it may be clean stops that nothing proves, and no other of its brokers.
     """
     blamed = frozenset[int]().union(*(reported.suspects for reported in finding.reported if reported.kind in LOSSES))
     for other in findings:
-        are_losses = other is not finding and finding.expected.kind in LOSSES and _reads_as_loss(other.expected)
         strangers = blamed - finding.expected.may
-        if are_losses and strangers and strangers <= other.expected.may and other.expected not in finding.shared:
+        lost = other.expected.may if other.expected.kind in LOSSES else other.expected.unproven
+        are_losses = other is not finding and finding.expected.kind in LOSSES and bool(strangers) and strangers <= lost
+        if are_losses and other.expected not in finding.shared:
             finding.reported = other.reported = [*finding.reported, *other.reported]
             finding.shared.append(other.expected)
             other.shared.append(finding.expected)

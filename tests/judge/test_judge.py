@@ -116,6 +116,10 @@ def test_a_clean_stop_that_no_record_proves_may_be_reported_with_another_loss_bu
     assert judged([(crash, stop)], [reported("broker_loss", 1, 2)]).errors == 0
     assert judged([(crash, stop)], [reported("broker_loss", 1, 2, 3)]).errors > 0
     assert judged([(crash, proven)], [reported("broker_loss", 1, 2)]).errors > 0
+    turns = replace(expected("unsafe_shutdown", brokers={2, 3}), must=frozenset({3}), unproven=frozenset({2}))
+    both = [reported("broker_loss", 1, 2), reported("controlled_shutdown", 3)]
+    assert judged([(crash, turns)], both).errors == 0
+    assert judged([(crash, turns)], [reported("broker_loss", 1, 2, 3)]).errors > 0
 
 
 def test_two_losses_at_once_may_be_reported_as_one_that_names_all() -> None:
