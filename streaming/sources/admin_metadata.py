@@ -111,9 +111,11 @@ class MetadataRound:
         self._is_elsewhere = self._elsewhere_due.take_due(monotonic())
         self._listed_before = names | {NO_TOPIC} if self._is_elsewhere else names
         self._deadline = Micros(monotonic() + self._micros)
-        self._untried, self._failures = self._turns.next(None if self._broker is None else self._broker.address), []
         is_recheck = bool(self._suspects) and not self._has_doubted_for_long()
-        if self._untried and (self._broker is None or is_recheck or self._is_elsewhere):
+        is_other = self._broker is None or is_recheck or self._is_elsewhere
+        connected = None if self._broker is None else self._broker.address
+        self._untried, self._failures = self._turns.next(connected, is_asked=is_other), []
+        if is_other and self._untried:
             self._submit(self._untried.pop(0))
         else:
             self._submit_connected()
@@ -187,7 +189,8 @@ class MetadataRound:
         (view, hidden, denied), began, ended, _ = response
         self._note_denied(denied, view)
         hidden -= {NO_TOPIC}
-        is_doubtful = before is not None and may_be_stale(before.without(hidden), view)
+        seen = None if before is None else before.without(hidden)
+        is_doubtful = seen is not None and (may_be_stale(seen, view) or self._is_unverified(seen, view))
         if is_doubtful and not (self._is_corroborated(view) or self._has_doubted_for_long()):
             self._doubted_at = self._doubted_at if self._suspects else monotonic()
             self._suspects.append(view)
@@ -201,6 +204,10 @@ class MetadataRound:
             self._others_refusal = others_denied(view) if NO_TOPIC in denied else None
         names = sorted(denied - {NO_TOPIC})
         self._refusal = Denied(DESCRIBE_TOPICS, on=f"topic {names[0]}") if names else None
+
+    def _is_unverified(self, before: ClusterView, view: ClusterView) -> bool:
+        """Return whether a broker shows a change that is asked now and then, although the one before still answers."""
+        return self._is_elsewhere and view.answered_by != before.answered_by and view.topics != before.topics
 
     def _has_doubted_for_long(self) -> bool:
         return bool(self._suspects) and monotonic() - self._doubted_at > _LONGEST_DOUBT

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Turns:
-    """Begins with another address each time.
+    """Begins with another address each time that the first one is asked.
 
     Attributes:
         advertised: the brokers of the cluster, which may not be reached.
@@ -26,9 +26,14 @@ class Turns:
         self._bootstrap = list(bootstrap)
         self._turn = 0
 
-    def next(self, connected: Address | None) -> list[Address]:
-        """Return each address once, but not the one that is connected."""
-        self._turn += 1
+    def next(self, connected: Address | None, *, is_asked: bool) -> list[Address]:
+        """Return each address once, but not the one that is connected.
+
+        Args:
+            connected: a broker.
+            is_asked: the first one is; otherwise they are in reserve.
+        """
+        self._turn += is_asked
         of_both = (_rotated(addresses, self._turn) for addresses in (self.advertised, self._bootstrap))
         alternating = filter(None, chain.from_iterable(zip_longest(*of_both)))
         return [address for address in dict.fromkeys(alternating) if address != connected]

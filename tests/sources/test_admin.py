@@ -534,6 +534,24 @@ def test_a_broker_that_is_cut_off_from_the_controllers_hides_no_change(
     assert not of(SnapshotEnd, later), "what it says is not believed when it is asked again"
 
 
+def test_what_a_broker_shows_that_is_asked_now_and_then_is_verified(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was cut off while a replica was missing shows for ever that it is missing."""
+    monkeypatch.setattr(admin_metadata, "_ELSEWHERE_EVERY", 500_000)
+    cluster = fake_kafka(3)
+    cluster.create_topic("orders", partitions=1, replicas=3)
+    source = source_of(cluster.bootstrap_servers)
+    until(source, has(Heartbeat))
+    cut_off = next(broker for broker in (1, 2, 3) if broker != cluster.asked(MetadataRequest)[-1][0])
+    cluster.views[cut_off] = copy.deepcopy(cluster.view)
+    cluster.views[cut_off].topics["orders"].parts[0].isr.pop()
+
+    found = until(source, lambda _: [broker for broker, _ in cluster.asked(MetadataRequest)].count(cut_off) > 1)
+    found += until(source, has(Heartbeat, 3))
+    assert not of(PartitionObserved, found)
+
+
 def test_topics_that_a_restarted_poller_may_not_see_are_not_deleted_and_those_it_saw_deleted_are(
     fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
