@@ -162,7 +162,7 @@ def _(observed: BrokerObserved, draft: Draft) -> None:
     after = next_broker(before, observed)
     if after is None:
         draft.drop(observed)
-    elif after != before:
+    elif (after := after._replace(cluster=draft.cluster(observed).cluster)) != before:  # collectors may differ in it
         broker_stepped(before, after, observed, draft)
 
 
