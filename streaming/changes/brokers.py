@@ -47,7 +47,6 @@ def next_broker(before: BrokerState | None, observed: BrokerObserved) -> BrokerS
     return with_return(
         current._replace(
             **reported,
-            cluster=observed.cluster,
             is_registered=observed.registered,
             broker_metadata_offset=current.broker_metadata_offset if offset is None or observed.in_snapshot else offset,
         )

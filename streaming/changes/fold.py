@@ -162,7 +162,7 @@ def _(observed: BrokerObserved, draft: Draft) -> None:
     after = next_broker(before, observed)
     if after is None:
         draft.drop(observed)
-    elif after != before:
+    elif (after := after._replace(cluster=draft.cluster(observed).cluster)) != before:  # collectors may differ in it
         broker_stepped(before, after, observed, draft)
 
 
@@ -251,6 +251,8 @@ def _(observed: SnapshotEnd, draft: Draft) -> None:
     cluster = draft.cluster(observed)
     counts = dict(zip(observed.topic_ids, observed.partition_counts, strict=True))
     for topic_id in draft.topics_beyond(observed.cluster_id, counts):
+        if observed.is_partial and topic_id not in counts:
+            continue  # it may be one that the poller may not see
         for before in draft.partitions_of(observed.cluster_id, topic_id):
             in_log = partitions.in_present_log(before, cluster)
             if before.partition >= counts.get(topic_id, 0) and _proves_absence(observed, in_log):

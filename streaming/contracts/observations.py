@@ -280,7 +280,8 @@ class SnapshotEnd(Observation):
     """The snapshot is complete.
 
     ``topic_ids`` and ``partition_counts`` (same length) name every topic with its number of partitions (they are
-    numbered from 0), ``brokers`` every registered broker. What is not named does not exist.
+    numbered from 0), ``brokers`` every registered broker. What is not named does not exist, but topics may if it
+    ``is_partial``: some are not to be described.
     """
 
     kind: ClassVar[str] = "snapshot_end"
@@ -290,11 +291,10 @@ class SnapshotEnd(Observation):
     topic_ids: tuple[TopicId, ...]
     partition_counts: tuple[int, ...]
     brokers: tuple[BrokerId, ...]
+    is_partial: bool | None = None
 
     def __post_init__(self) -> None:
         """Refuse a list of topics that does not match its list of counts."""
         Observation.__post_init__(self)
-        require(
-            len(self.topic_ids) == len(self.partition_counts),
-            "topic_ids and partition_counts differ in length",
-        )
+        has_counts = len(self.topic_ids) == len(self.partition_counts)
+        require(has_counts, "topic_ids and partition_counts differ in length")

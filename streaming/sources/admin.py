@@ -139,7 +139,9 @@ class AdminSource:
 
     def close(self) -> None:
         """Close the connections; a request in flight ends by its own timeout."""
-        self._hang_up()
+        self._metadata.close()
+        self._offsets.close()
+        self._access.close()
 
     def _open(self, access: Access) -> None:
         """Ask in this way from now on."""
@@ -148,11 +150,6 @@ class AdminSource:
         reassignments = ReassignmentsRound(self._dial, name=self.name, seconds=self._seconds)
         servers = parse_servers(self._servers)
         self._metadata = MetadataRound(access.brokers, servers, reassignments, name=self.name, seconds=self._seconds)
-
-    def _hang_up(self) -> None:
-        self._metadata.close()
-        self._offsets.close()
-        self._access.close()
 
     def _send_due(self, now: Micros) -> None:
         """Send every request that is due."""
@@ -182,7 +179,7 @@ class AdminSource:
         try:
             read = self._metadata.take(None if before is None else before.view)
         except TooOld:
-            self._hang_up()
+            self.close()
             self._open(self._access.older())
             self._metadata_due.expire()
             return []
@@ -197,6 +194,9 @@ class AdminSource:
         if read is None:
             return []
         self._last = read
+        if before is not None and before.view.cluster_id != read.view.cluster_id:
+            before = None  # nothing that was seen before is of this cluster
+            self.request_full_report()
         if before is None or before.view.topics.keys() != read.view.topics.keys():
             self._configs_due.expire()
         return self._report(before, read, now, skew) if self._kind is SourceKind.POLL else []
@@ -252,7 +252,7 @@ class AdminSource:
 
     def _snapshot_reason(self, before: Read | None, read: Read, *, silence: int) -> SnapshotReason | None:
         is_due = self._snapshot_due.take_due(monotonic())
-        if before is None or before.view.cluster_id != read.view.cluster_id:
+        if before is None:
             return SnapshotReason.START
         # A machine that was suspended noticed no failure: its polls are as far apart as if they had failed.
         if self._missed_changes or silence > self._blind_after:

@@ -121,7 +121,7 @@ class ConnectedBroker:
         """Ask for the view; see :meth:`Broker.answer`."""
         answer = self._metadata(None)
         topics = [topic for topic in answer.topics if topic.partitions]
-        vanished = set(listed_before).difference(topic.name for topic in answer.topics)
+        vanished = set(listed_before).difference(topic.name for topic in topics)
         errors: dict[str, int] = {}
         if vanished:
             self._require_time(deadline)

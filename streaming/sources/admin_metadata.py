@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.contracts.identifiers import Micros
+from streaming.contracts.identifiers import Micros, synthetic_topic_id
 from streaming.errors import ConnectionRefused
 from streaming.sources.address import Address
+from streaming.sources.admin_turns import Turns
 from streaming.sources.admin_view import ClusterView, may_be_stale
 from streaming.sources.permissions import DESCRIBE_TOPICS, Denied
 from streaming.sources.protocol.connection import CannotServe
@@ -30,9 +30,7 @@ _LONGEST_DOUBT: Final = Micros(15_000_000)  # then what a broker says is accepte
 _SLOW_AFTER: Final = Micros(1_000_000)  # then another broker is asked, too
 _MAX_IN_FLIGHT: Final = 4
 _THREADS: Final = 4 * _MAX_IN_FLIGHT  # a request that was given up ends by its own timeout, which includes connecting
-
-
-_OTHERS_EVERY: Final = Micros(60_000_000)
+_ELSEWHERE_EVERY: Final = Micros(30_000_000)  # then another broker is asked: one without controllers sees no change
 NO_TOPIC: Final = "__isrwatch_no_topic"
 """Asked for by name: brokers leave topics that may not be described out of a list, but deny a name, existing or not."""
 
@@ -58,9 +56,9 @@ class _Response(NamedTuple):
 class MetadataRound:
     """Reads the metadata from one broker at a time, and from further brokers while none responds.
 
-    The broker that responded is asked again on the same connection; a recheck, and a retry, are sent to another one on
-    a connection of its own, and who responds first is asked from then on. So there is one connection, and while one of
-    them is slow or in doubt, at most ``_MAX_IN_FLIGHT`` more.
+    The broker that responded is asked again on the same connection, for ``_ELSEWHERE_EVERY``; a recheck, and a retry,
+    are sent to another one on a connection of its own, and who responds first is asked from then on. So there is one
+    connection, and while one of them is slow or in doubt, at most ``_MAX_IN_FLIGHT`` more.
 
     Invariant: while ``_suspects`` is not empty, the last accepted view was received before all of them, and none of
     them was returned by :meth:`take`.
@@ -83,8 +81,7 @@ class MetadataRound:
         seconds: float,
     ) -> None:
         self._connect = connect
-        self._bootstrap, self._advertised = list(bootstrap), list[Address]()
-        self._turn = 0
+        self._turns = Turns(bootstrap)
         self._micros = int(seconds * 1_000_000)
         self._reassignments = reassignments
         self._threads = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix=name)
@@ -100,7 +97,7 @@ class MetadataRound:
         self._doubted_at = Micros(0)
         self._refusal: ConnectionRefused | None = None
         self._others_refusal: ConnectionRefused | None = None
-        self._others_due = Timer(_OTHERS_EVERY)
+        self._elsewhere_due, self._is_elsewhere = Timer(_ELSEWHERE_EVERY), False
 
     def ask(self, before: ClusterView | None) -> None:
         """Send the request, unless one is in flight; to another broker while the last response may be stale.
@@ -111,14 +108,17 @@ class MetadataRound:
         if self._in_flight:
             return
         names = frozenset(() if before is None else before.topics)
-        self._listed_before = names | {NO_TOPIC} if self._others_due.take_due(monotonic()) else names
+        self._is_elsewhere = self._elsewhere_due.take_due(monotonic())
+        self._listed_before = names | {NO_TOPIC} if self._is_elsewhere else names
         self._deadline = Micros(monotonic() + self._micros)
-        self._untried, self._failures = self._in_turn(), []
         is_recheck = bool(self._suspects) and not self._has_doubted_for_long()
-        if self._broker is not None and not is_recheck:
-            self._submit_connected()
+        is_other = self._broker is None or is_recheck or self._is_elsewhere
+        connected = None if self._broker is None else self._broker.address
+        self._untried, self._failures = self._turns.next(connected, is_asked=is_other), []
+        if is_other and self._untried:
+            self._submit(self._untried.pop(0))
         else:
-            self._submit_next()
+            self._submit_connected()
 
     def recheck_after(self) -> Micros | None:
         """Return how soon to ask again because the last response may be stale, None when it is not."""
@@ -156,8 +156,8 @@ class MetadataRound:
         self._reassignments.close()
 
     def _submit_next(self) -> None:
-        """Ask the next broker that was not tried, the one that responded before as the last one."""
-        if self._untried:
+        """Ask the next broker that was not tried, or who responded before: as the last one, or as the second."""
+        if self._untried and not (self._is_elsewhere and self._broker is not None):
             self._submit(self._untried.pop(0))
         else:
             self._submit_connected()
@@ -182,14 +182,6 @@ class MetadataRound:
             raise
         return _Response(answer, began, monotonic(), broker)
 
-    def _in_turn(self) -> list[Address]:
-        """Return each address once, but not the one that is connected; what is advertised may not be reached."""
-        self._turn += 1
-        of_both = (_rotated(addresses, self._turn) for addresses in (self._advertised, self._bootstrap))
-        alternating = filter(None, chain.from_iterable(zip_longest(*of_both)))
-        connected = None if self._broker is None else self._broker.address
-        return [address for address in dict.fromkeys(alternating) if address != connected]
-
     def _take_response(self, before: ClusterView | None) -> None:
         response = self._first_response()
         if response is None:
@@ -197,19 +189,25 @@ class MetadataRound:
         (view, hidden, denied), began, ended, _ = response
         self._note_denied(denied, view)
         hidden -= {NO_TOPIC}
-        is_doubtful = before is not None and may_be_stale(before.without(hidden), view)
+        seen = None if before is None else before.without(hidden)
+        is_doubtful = seen is not None and (may_be_stale(seen, view) or self._is_unverified(seen, view))
         if is_doubtful and not (self._is_corroborated(view) or self._has_doubted_for_long()):
             self._doubted_at = self._doubted_at if self._suspects else monotonic()
             self._suspects.append(view)
             return
-        self._suspects, self._held = [], Read(_completed(view, before, hidden), began, ended)
-        self._reassignments.ask(self._advertised)
+        view = replace(_completed(view, before, hidden), is_partial=self._others_refusal is not None)
+        self._suspects, self._held = [], Read(view, began, ended)
+        self._reassignments.ask(self._turns.advertised)
 
     def _note_denied(self, denied: frozenset[str], view: ClusterView) -> None:
         if NO_TOPIC in self._listed_before:
             self._others_refusal = others_denied(view) if NO_TOPIC in denied else None
         names = sorted(denied - {NO_TOPIC})
         self._refusal = Denied(DESCRIBE_TOPICS, on=f"topic {names[0]}") if names else None
+
+    def _is_unverified(self, before: ClusterView, view: ClusterView) -> bool:
+        """Return whether a broker shows a change that is asked now and then, although the one before still answers."""
+        return self._is_elsewhere and view.answered_by != before.answered_by and view.topics != before.topics
 
     def _has_doubted_for_long(self) -> bool:
         return bool(self._suspects) and monotonic() - self._doubted_at > _LONGEST_DOUBT
@@ -247,7 +245,7 @@ class MetadataRound:
             self._broker.close()
         self._broker = response.broker
         brokers = [Address(host, port) for host, port in response.answer.view.brokers.values()]
-        self._advertised = brokers or self._advertised
+        self._turns.advertised = brokers or self._turns.advertised
         return response
 
     def _retry(self, *, is_failed: bool) -> None:
@@ -280,17 +278,19 @@ def _hang_up(request: Future[_Response]) -> None:
         request.result().broker.close()
 
 
-def _rotated(addresses: list[Address], by: int) -> list[Address]:
-    start = by % len(addresses) if addresses else 0
-    return addresses[start:] + addresses[:start]
-
-
 def _completed(view: ClusterView, before: ClusterView | None, hidden: frozenset[str]) -> ClusterView:
-    """Leave what is hidden as it was before."""
-    if before is None or not hidden:
+    """Leave what is hidden as it was before, and the id of a topic where this broker is too old to have ids."""
+    if before is None or before.cluster_id != view.cluster_id:
         return view
+    ids = {
+        name: before.topic_ids.get(name, topic_id)
+        if topic_id == synthetic_topic_id(view.cluster_id, name)
+        else topic_id
+        for name, topic_id in view.topic_ids.items()
+    }
     return replace(
         view,
         topics={**view.topics, **{name: before.topics[name] for name in hidden}},
-        topic_ids={**view.topic_ids, **{name: before.topic_ids[name] for name in hidden}},
+        topic_ids={**ids, **{name: before.topic_ids[name] for name in hidden}},
+        partition_counts={**view.partition_counts, **{name: before.partition_count(name) for name in hidden}},
     )

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.blocks import in_blocks
 from streaming.contracts.events import Cause, Evidence
-from streaming.contracts.identifiers import (
-    NO_LEADER,
-    BrokerId,
-    ClusterId,
-    TopicId,
+from streaming.contracts.identifiers import NO_LEADER, BrokerId, ClusterId, TopicId
+from streaming.contracts.observations import (
+    BrokerObserved,
+    Observation,
+    PartitionObserved,
+    SnapshotBegin,
+    SnapshotEnd,
+    TopicRemoved,
 )
-from streaming.contracts.observations import BrokerObserved, Observation, PartitionObserved, SnapshotBegin, SnapshotEnd
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
@@ -70,6 +72,7 @@ class ClusterView:
     are not in ``topics``: they exist, and nothing else is known of them.
     ``has_reassignments``: whether the partitions have theirs; otherwise it is unknown which are being reassigned.
     ``has_elr``: the same of eligible leader replicas.
+    ``is_partial``: topics may exist that are not to be described, and are not in it.
     """
 
     cluster_id: ClusterId
@@ -80,6 +83,7 @@ class ClusterView:
     partition_counts: dict[str, int] = field(default_factory=dict)
     has_reassignments: bool = False
     has_elr: bool = False
+    is_partial: bool = False
 
     def without(self, topics: frozenset[str]) -> ClusterView:
         """Leave topics out."""
@@ -132,15 +136,16 @@ def may_be_stale(before: ClusterView, after: ClusterView) -> bool:
     Brokers follow the metadata log at different speeds, and one that is partitioned from the controllers or was paused
     returns old metadata; the other brokers no longer list it. A partition that is missing may not have been replicated
     to that broker yet, and a recovery that another broker reports may be the state before the failure, unless leader
-    epochs decide.
+    epochs decide. A topic id that is new may be that of a topic that was deleted, and another cluster a wrong address.
     """
     if any(len(after.topics.get(topic, ())) < len(parts) for topic, parts in before.topics.items()):
         return True
     if after.answered_by == before.answered_by:
         return False
     is_listed = after.answered_by < 0 or after.answered_by in before.brokers
-    has_new_broker = not after.brokers.keys() <= before.brokers.keys()
-    return not is_listed or has_new_broker or any(_may_be_older(old, view) for old, view in _changed(before, after))
+    has_new_topic = not after.topic_ids.items() <= before.topic_ids.items()
+    has_new = has_new_topic or not after.brokers.keys() <= before.brokers.keys()
+    return not is_listed or has_new or any(_may_be_older(old, view) for old, view in _changed(before, after))
 
 
 def goes_back(before: ClusterView, after: ClusterView) -> bool:
@@ -222,9 +227,15 @@ def snapshot(  # noqa: PLR0913 - what its markers say
         ),
         *(observed for observed in partitions if observed.cause is not None),
         *in_blocks(partitions),
+        *(
+            TopicRemoved(**envelope, topic_id=topic_id, topic=topic)
+            for topic, topic_id in (before.topic_ids.items() if before is not None and after.is_partial else ())
+            if after.topic_ids.get(topic) != topic_id
+        ),
         SnapshotEnd(
             **envelope,
             snapshot_id=snapshot_id,
+            is_partial=after.is_partial or None,
             topic_ids=tuple(after.topic_ids[topic] for topic in after.topics),
             partition_counts=tuple(after.partition_count(topic) for topic in after.topics),
             brokers=tuple(after.brokers),

@@ -14,6 +14,7 @@ from tests.changes.conftest import Story
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from streaming.changes.change import Change
     from streaming.contracts.observations import Observation
 
 
@@ -56,3 +57,32 @@ def test_two_collectors_with_two_names_do_not_take_turns(story: Story) -> None:
 
     other.later(120).snapshot(reason=SnapshotReason.PERIODIC)
     assert name_after(old, named("payments", other.seen)) == "payments", "nobody uses the first name any more"
+
+
+def test_two_collectors_with_two_names_do_not_rename_the_brokers_in_turn(story: Story) -> None:
+    other = Story("metadata_log:b")
+    story.snapshot()
+    other.later(20).snapshot(reason=SnapshotReason.START)
+    story.later(40).snapshot(reason=SnapshotReason.PERIODIC)
+    other.later(40).snapshot(reason=SnapshotReason.PERIODIC)
+    state = ReplicationState()
+    steps = [
+        change.broker_after
+        for batch in (story.seen, named("payments", other.seen))
+        for change in folded_into(state, batch)
+        if change.broker_after is not None
+    ]
+
+    assert state.brokers
+    assert len(steps) == len(state.brokers), "each is seen for the first time, and then no more"
+    assert {broker.cluster for broker in state.brokers.values()} == {"orders-eu"}
+
+    other.later(120).snapshot(reason=SnapshotReason.PERIODIC)
+    folded_into(state, named("payments", other.seen))
+    assert {broker.cluster for broker in state.brokers.values()} == {"payments"}
+
+
+def folded_into(state: ReplicationState, batch: Sequence[Observation]) -> Sequence[Change]:
+    folded = fold(state, batch)
+    state.apply(folded.touched)
+    return folded.changes

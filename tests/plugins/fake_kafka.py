@@ -87,6 +87,7 @@ class FakeKafka:
     """
 
     def __init__(self, brokers: int = 3) -> None:
+        self.cluster_id = CLUSTER_ID
         self.ports: dict[int, int] = {}
         self.view = View()
         self.views: dict[int, View] = {}
@@ -239,7 +240,7 @@ class FakeKafka:
                 MetadataResponse.MetadataResponseBroker(node_id=each, host=host, port=port, rack=None)
                 for each, (host, port) in addresses.items()
             ],
-            cluster_id=CLUSTER_ID,
+            cluster_id=self.cluster_id,
             controller_id=view.brokers[0] if view.brokers else -1,
             topics=[
                 self._listed(view, name) for name in names if request.topics is not None or not view.topics[name].error
@@ -316,7 +317,7 @@ class FakeKafka:
 
         def error_of(name: str, number: int) -> int:
             topic = self.view.topics.get(name)
-            if error or topic is None:
+            if error or topic is None or number >= len(topic.parts):
                 return error or UNKNOWN_TOPIC
             return 0 if topic.parts[number].leader == broker else NOT_LEADER
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import socket
 import time
+import uuid
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -26,9 +29,17 @@ from streaming.contracts.observations import (
 )
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources import admin_metadata
 from streaming.sources.admin import AdminSource
+from streaming.sources.admin_metadata import NO_TOPIC
 from tests.blocks import singly
-from tests.plugins.fake_kafka import LIST_OFFSETS, TOPIC_AUTHORIZATION_FAILED, FakeKafka
+from tests.plugins.fake_kafka import (
+    LIST_OFFSETS,
+    METADATA,
+    TOPIC_AUTHORIZATION_FAILED,
+    FakeKafka,
+    Topic,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,6 +93,17 @@ def until(source: AdminSource, enough: Callable[[list[Observation]], bool], ahea
     while not enough(found):
         assert time.monotonic() < deadline, f"seen so far: {Counter(item.kind for item in found)}"
         found += singly(source.poll(Micros(now() + ahead_micros)))
+    return found
+
+
+def in_spite_of_refusals(source: AdminSource, enough: Callable[[list[Observation]], bool]) -> list[Observation]:
+    """Poll until enough was seen, whatever permission is missing."""
+    found: list[Observation] = []
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not enough(found):
+        assert time.monotonic() < deadline
+        with suppress(ConnectionRefused):
+            found += singly(source.poll(now()))
     return found
 
 
@@ -486,3 +508,100 @@ def test_a_broker_that_answers_alone_is_believed_in_the_end(
     (end,) = of(SnapshotEnd, until(source, has(SnapshotEnd)))
     assert len(end.topic_ids) == 1
     assert time.monotonic() - began > 0.8
+
+
+def test_a_broker_that_is_cut_off_from_the_controllers_hides_no_change(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers every time, and says the same for ever: so another one is asked now and then."""
+    monkeypatch.setattr(admin_metadata, "_ELSEWHERE_EVERY", 500_000)
+    cluster = fake_kafka(3)
+    cluster.create_topic("orders", partitions=1, replicas=3)
+    source = source_of(cluster.bootstrap_servers)
+    until(source, has(Heartbeat))
+    (asked, _) = cluster.asked(MetadataRequest)[-1]
+    cluster.views[asked] = copy.deepcopy(cluster.view)
+    cluster.view.brokers.remove(asked)
+    (part,) = cluster.view.topics["orders"].parts
+    part.isr.remove(asked)
+    if part.leader == asked:
+        cluster.set_leader("orders", 0, part.isr[0])
+
+    found = until(source, has(SnapshotEnd))
+    (end,), (partition,) = of(SnapshotEnd, found), [item for item in of(PartitionObserved, found) if item.cause]
+    assert (set(end.brokers), set(partition.isr)) == ({1, 2, 3} - {asked}, {1, 2, 3} - {asked})
+    later = until(source, has(Heartbeat, 10))
+    assert not of(SnapshotEnd, later), "what it says is not believed when it is asked again"
+
+
+def test_what_a_broker_shows_that_is_asked_now_and_then_is_verified(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was cut off while a replica was missing shows for ever that it is missing."""
+    monkeypatch.setattr(admin_metadata, "_ELSEWHERE_EVERY", 500_000)
+    cluster = fake_kafka(3)
+    cluster.create_topic("orders", partitions=1, replicas=3)
+    source = source_of(cluster.bootstrap_servers)
+    until(source, has(Heartbeat))
+    cut_off = next(broker for broker in (1, 2, 3) if broker != cluster.asked(MetadataRequest)[-1][0])
+    cluster.views[cut_off] = copy.deepcopy(cluster.view)
+    cluster.views[cut_off].topics["orders"].parts[0].isr.pop()
+
+    found = until(source, lambda _: [broker for broker, _ in cluster.asked(MetadataRequest)].count(cut_off) > 1)
+    found += until(source, has(Heartbeat, 3))
+    assert not of(PartitionObserved, found)
+
+
+def test_topics_that_a_restarted_poller_may_not_see_are_not_deleted_and_those_it_saw_deleted_are(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = fake_kafka(1)
+    for topic in ("orders", "payments", "returns"):
+        cluster.create_topic(topic, partitions=2, replicas=1)
+    state = ReplicationState()
+
+    def deleted_after(found: list[Observation]) -> set[str]:
+        state.apply(fold(state, found).touched)
+        return {each.topic for each in state.partitions() if each.is_deleted}
+
+    assert deleted_after(until(source_of(cluster.bootstrap_servers), has(SnapshotEnd))) == set()
+    for name in ("payments", NO_TOPIC):
+        cluster.view.topics[name] = Topic(uuid.UUID(int=0), [], TOPIC_AUTHORIZATION_FAILED)
+    restarted = source_of(cluster.bootstrap_servers)
+    assert deleted_after(in_spite_of_refusals(restarted, has(SnapshotEnd))) == set()
+    cluster.delete_topic("returns")
+    assert deleted_after(in_spite_of_refusals(restarted, has(SnapshotEnd))) == {"returns"}
+
+
+def test_another_cluster_at_the_same_address_begins_anew_and_has_no_topic_of_the_one_before(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = fake_kafka(1)
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    cluster.create_topic("payments", partitions=1, replicas=1)
+    source = source_of(cluster.bootstrap_servers)
+    until(source, has(Heartbeat))
+    cluster.view.topics = {"payments": Topic(uuid.UUID(int=0), [], TOPIC_AUTHORIZATION_FAILED)}
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    cluster.cluster_id = "another-cluster"
+
+    found = in_spite_of_refusals(source, has(SnapshotEnd))
+    parts = of(PartitionObserved, found)
+    assert [begin.reason for begin in of(SnapshotBegin, found)] == [SnapshotReason.START]
+    assert [(item.cluster_id, item.topic, item.cause) for item in parts] == [("another-cluster", "orders", None)]
+
+
+def test_a_broker_that_is_too_old_for_topic_ids_makes_no_other_topic_of_any(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = fake_kafka(2)
+    cluster.create_topic("orders", partitions=1, replicas=2)
+    source = source_of(cluster.bootstrap_servers, snapshot_micros=1_000_000)
+    ids = {end.topic_ids for end in of(SnapshotEnd, until(source, has(SnapshotEnd)))}
+    (asked, _) = cluster.asked(MetadataRequest)[-1]
+    cluster.newest[METADATA] = 9
+    cluster.disconnect(asked)
+    found = until(source, has(SnapshotEnd, 2))
+
+    assert cluster.asked(MetadataRequest)[-1][1].API_VERSION == 9
+    assert {end.topic_ids for end in of(SnapshotEnd, found)} == ids

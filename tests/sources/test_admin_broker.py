@@ -114,6 +114,17 @@ def test_a_partition_without_replicas_is_counted_and_nothing_is_said_of_it(fake_
     assert view.partition_count("orders") == 3
 
 
+def test_a_topic_of_which_no_partition_has_replicas_is_not_deleted(fake_kafka: MakeKafka) -> None:
+    cluster = fake_kafka(2)
+    cluster.create_topic("orders", partitions=1, replicas=2)
+    before = ask(broker := connected(cluster)).view.topics
+    cluster.view.topics["orders"].parts[0] = Part([], [], -1)
+    found = ask(broker, before)
+    broker.close()
+
+    assert (found.view.topics, found.hidden, found.denied) == ({}, {"orders"}, frozenset())
+
+
 def test_a_topic_that_is_not_listed_is_asked_for_by_its_name(fake_kafka: MakeKafka) -> None:
     cluster = fake_kafka(1)
     for name in ("orders", "denied", "deleted"):

@@ -15,6 +15,7 @@ from streaming.sources import admin_metadata
 from streaming.sources.address import Address
 from streaming.sources.admin_broker import Answer
 from streaming.sources.admin_metadata import NO_TOPIC, MetadataRound, Read
+from streaming.sources.admin_turns import Turns
 from streaming.sources.admin_view import ClusterView, PartitionView
 from tests.sources.conftest import unlisted
 
@@ -24,6 +25,20 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import Micros
 
 BOOTSTRAP = Address("127.0.0.1", 9092)
+
+
+@pytest.mark.parametrize("asks_between", [0, 1, 2, 5])
+def test_each_broker_has_its_turn_however_often_the_one_that_is_connected_is_asked(asks_between: int) -> None:
+    advertised = [Address("h", number) for number in range(3)]
+    turns = Turns([advertised[0]])
+    turns.advertised = advertised
+    connected, asked = advertised[0], set[Address]()
+    for _ in range(3):
+        for _ in range(asks_between):
+            turns.next(connected, is_asked=False)
+        connected, *_ = turns.next(connected, is_asked=True)
+        asked.add(connected)
+    assert asked == {*advertised}
 
 
 class NatCluster:
@@ -185,7 +200,7 @@ def test_that_other_topics_may_be_hidden_is_said_until_they_are_not(topics: list
         cluster.denied = set()
         assert polled(polls, before).view.topics == before.topics
         assert polls.refusals[1] is not None, "it is asked for now and then"
-        polls._others_due.expire()
+        polls._elsewhere_due.expire()
         polled(polls, before)
         assert polls.refusals[1] is None
     finally:

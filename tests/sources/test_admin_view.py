@@ -151,7 +151,8 @@ def one_topic(answered_by: int, partition: PartitionView, topic_id: str = "x") -
         (view((1,), epoch=3), view((1, 2), epoch=4), "x", False, False),
         (view((1,), epoch=None), view((1, 2), epoch=4), "x", True, False),
         (view((1, 2), epoch=3), view((1,), epoch=2), "x", True, True),
-        (view((1, 2), epoch=3), view((1,), epoch=2), "another", False, False),
+        (view((1, 2), epoch=3), view((1,), epoch=2), "another", True, False),
+        (view((1, 2), epoch=3), view((1, 2), epoch=3), "another", True, False),
         (view((), leader=-1, epoch=3), view((1,), epoch=4), "x", False, False),
         (view((), leader=-1, epoch=3), view((1,), epoch=3), "x", True, False),
     ],
@@ -162,6 +163,14 @@ def test_leader_epochs_decide_which_view_is_older(
     before, after = one_topic(1, was), one_topic(2, now, topic_id)
     assert may_be_stale(before, after) is doubtful
     assert goes_back(before, after) is back
+
+
+def test_a_topic_that_only_another_broker_lists_may_have_been_deleted() -> None:
+    before = one_topic(1, view((1, 2)))
+    listed = {**before.topics, "payments": {0: view((1, 2))}}
+    after = replace(before, topics=listed, topic_ids={**before.topic_ids, "payments": TopicId("y")})
+    assert not may_be_stale(before, after)
+    assert may_be_stale(before, replace(after, answered_by=2))
 
 
 def test_what_a_poll_reports_of_eligible_replicas_is_the_state_and_one_that_does_not_know_them_leaves_them() -> None:

@@ -183,7 +183,11 @@ class Connection:
         """Connect to the first of the host's addresses that accepts."""
         failure: OSError = TimeoutError("timed out")
         for family, kind, protocol, _, address in resolved(self.address, until - time.monotonic()):
-            plain = socket.socket(family, kind, protocol)
+            try:
+                plain = socket.socket(family, kind, protocol)  # fails where the machine has no IPv6
+            except OSError as error:
+                failure = error
+                continue
             try:
                 plain.settimeout(max(_LEAST_SECONDS, until - time.monotonic()))
                 plain.connect(address)

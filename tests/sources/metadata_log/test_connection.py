@@ -458,3 +458,23 @@ def test_the_requests_are_byte_for_byte_those_that_controllers_were_seen_to_acce
         "0000000000000005 00 00 00"
     )
     assert bytes.fromhex(expected) == snapshot.encode()
+
+
+def test_an_address_of_a_family_that_the_machine_does_not_have_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an IPv6 address is where the kernel has no IPv6: names still resolve to it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        found = [
+            (1 << 20, socket.SOCK_STREAM, 0, "", ("::1", 1)),
+            (socket.AF_INET, socket.SOCK_STREAM, 0, "", listening.getsockname()),
+        ]
+        monkeypatch.setattr(connection_module, "resolved", lambda *_: found)
+
+        def hang_up() -> None:
+            listening.accept()[0].close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        with pytest.raises(ConnectionRefused, match="closed the connection"):
+            Connection(Address("broker-1", 9092), Security())
+    monkeypatch.setattr(connection_module, "resolved", lambda *_: found[:1])
+    with pytest.raises(ConnectionRefused, match="cannot be reached: Address family not supported"):
+        Connection(Address("broker-1", 9092), Security())
