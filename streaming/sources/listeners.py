@@ -23,7 +23,7 @@ from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.permissions import ANYBODY
 from streaming.sources.protocol.connection import CannotServe, dialer
 from streaming.sources.protocol.security import from_client, tls_of, without_login
-from streaming.sources.protocol.tls import Tls
+from streaming.sources.protocol.tls import Tls, Unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -65,8 +65,10 @@ def discover(settings: Settings, peers: Peers | None = None) -> list[Listener]:
     servers, fixed = parse_servers(cluster.bootstrap_servers), controller_addresses(controllers, ANYBODY)
     try:
         bootstrap = Bootstrap(servers, dialer(from_client(cluster.client), peers), fixed)
-    except ConfigurationError:  # a login that only librdkafka has
+    except Unsupported:  # a login that only librdkafka has
         brokers, quorum = _advertised(settings), fixed.by_node
+    except ConfigurationError:  # a certificate and its key, of which only one is replaced so far
+        brokers, quorum = {}, fixed.by_node
     else:
         brokers = _answered(bootstrap.brokers)
         quorum = fixed.by_node or _answered(lambda: bootstrap.quorum().nodes)
@@ -94,7 +96,10 @@ def _answered(ask: Callable[[], dict[int, Address]]) -> dict[int, Address]:
 def _advertised(settings: Settings) -> dict[int, Address]:
     """Ask with librdkafka, which supports every login."""
     cluster = settings.cluster
-    client = new_client({**cluster.client, "bootstrap.servers": cluster.bootstrap_servers, "log_level": "0"})
+    try:
+        client = new_client({**cluster.client, "bootstrap.servers": cluster.bootstrap_servers, "log_level": "0"})
+    except ConfigurationError:
+        return {}
     with client:  # type: ignore[attr-defined] # not in the stubs yet
         described: Any = client.describe_cluster(request_timeout=SECONDS)  # a future, whatever the stubs say
         try:

@@ -310,6 +310,20 @@ def test_with_a_login_that_only_librdkafka_has_the_brokers_are_those_that_it_lis
     assert ",".join(str(each.address) for each in brokers) == cluster.bootstrap_servers
 
 
+def test_while_a_certificate_is_replaced_and_its_key_is_not_yet_a_round_ends_as_every_other(
+    quorum: Any, authority: Authority
+) -> None:
+    ours, new = authority.issue("ours", 30), authority.issue("new", 30)
+    key = str(ours.with_suffix(".key"))
+    client = {"security.protocol": "SSL", "ssl.certificate.location": str(ours), "ssl.key.location": key}
+    watch = ListenerWatch(settings_for(quorum, client), Peers())
+    ours.write_text(new.read_text())
+
+    watch.round()
+
+    assert {each.role for each in watch.answers} == {Role.BOOTSTRAP}
+
+
 def test_a_poll_begins_a_round_when_one_is_due_and_neither_it_nor_a_stop_waits_for_it(quorum: Any) -> None:
     rounds, end = list[float](), threading.Event()
 
