@@ -56,7 +56,7 @@ class AdminSource:
         report: takes one line for the user.
         snapshot_micros: interval of full reports, and of reporting every configuration again.
         request_seconds: timeout of each request, and of a round of metadata polls.
-        peers: note what connections of our own see.
+        peers: record what each connection to a node saw.
 
     Raises:
         ConfigurationError: a property is wrong.

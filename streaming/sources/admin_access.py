@@ -1,4 +1,4 @@
-"""How the brokers of a configuration are asked: on connections of ours, by librdkafka where only that can log in so."""
+"""How the brokers of a configuration are asked: by direct connections, by librdkafka where only that can log in so."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def access_of(  # noqa: PLR0913 - all but two are keywords
     Args:
         bootstrap_servers: ``host:port``, comma-separated.
         client: the properties.
-        peers: note what connections of our own see.
+        peers: record what each connection to a node saw.
         cluster: replaces the cluster id where the Kafka version has none.
         name: prefix of the threads' names.
         seconds: timeout of each request.

@@ -103,7 +103,7 @@ class ConnectedBrokers:
 
 
 class ConnectedBroker:
-    """A broker on one connection of ours.
+    """A broker on one direct connection.
 
     Args:
         connection: to the broker.

@@ -1,4 +1,4 @@
-"""DescribeConfigs on connections of ours, in the place of a client of librdkafka: only the keys that matter.
+"""DescribeConfigs on direct connections, in the place of a client of librdkafka: only the keys that matter.
 
 Topics are asked for at any broker, the next one where one fails; the configuration of a broker at that broker.
 """

@@ -73,7 +73,7 @@ class PartitionLeader(Protocol):
 
 
 class ConnectedLeader:
-    """A leader on one connection of ours."""
+    """A leader on one direct connection."""
 
     def __init__(self, connection: Connection) -> None:
         self.address = connection.address
@@ -119,7 +119,7 @@ def _read(response: Any) -> list[tuple[Partition, int, int]]:  # noqa: ANN401 - 
 
 
 def connected_leaders(dial: Dial, seconds: float) -> Callable[[Address], PartitionLeader]:
-    """Return how leaders are reached on connections of ours."""
+    """Return how leaders are reached on direct connections."""
     return lambda address: ConnectedLeader(dial(address, response_seconds=seconds))
 
 

@@ -38,6 +38,11 @@ class HasMetrics(Protocol):
     metrics: MetricFamilies
 
 
+def source_up(registry: CollectorRegistry) -> Gauge:
+    """Register the gauge that says whether a source is answered."""
+    return Gauge(f"{PREFIX}source_up", "1 if the last poll of a source was answered.", SOURCE, registry=registry)
+
+
 class CollectorMetrics:
     """Counts what sources report; ``registry`` exposes it."""
 
@@ -50,7 +55,7 @@ class CollectorMetrics:
         self._observations = Counter(f"{PREFIX}observations", "Observations that were published.", **ours)
         self._undecodable = Counter(f"{PREFIX}undecodable", "Records that could not be decoded.", **ours)
         self._refused = Counter(f"{PREFIX}refused_polls", "Polls that the cluster refused or did not answer.", **ours)
-        self._up = Gauge(f"{PREFIX}source_up", "1 if the last poll of a source was answered.", **ours)
+        self._up = source_up(self.registry)
         self._published_at = Gauge(
             f"{PREFIX}last_publication_timestamp_seconds",
             "When a source last published an observation of a kind, since 1970.",

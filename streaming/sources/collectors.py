@@ -12,12 +12,12 @@ import traceback
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector as MetricFamilies
 
 from streaming.errors import IsrwatchError
 from streaming.sources.collector import Collector, join
-from streaming.sources.collector_metrics import PREFIX, SOURCE
+from streaming.sources.collector_metrics import source_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -134,8 +134,7 @@ class Collectors:
         registries = [collector.metrics.registry for collector in running.values()]
         if failures:
             registries.append(CollectorRegistry())
-            help_text = "1 if the last poll of a source was answered."
-            up = Gauge(f"{PREFIX}source_up", help_text, SOURCE, registry=registries[-1])
+            up = source_up(registries[-1])
             for name in failures:
                 up.labels(name, f"all:{name}").set(0)
         return registries
@@ -158,7 +157,7 @@ class _MetricsOfAll(MetricFamilies):
 
 
 def _sentence(failure: Exception) -> str:
-    """Return an error for users as it is, and a mistake of ours with the place where it was made."""
+    """Return an error for users as it is, and a defect with the place where it was raised."""
     if isinstance(failure, IsrwatchError):
         return str(failure)
     frame = traceback.extract_tb(failure.__traceback__)[-1]

@@ -38,7 +38,7 @@ class ConnectionMetrics(Collector):
     """What was seen of listeners.
 
     Args:
-        settings: with the certificates of our own.
+        settings: name the collector's own certificates.
         answers: returns of each listener why it does not respond, "" if it does.
         peers: what connections saw of each address.
     """

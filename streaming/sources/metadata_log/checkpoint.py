@@ -74,7 +74,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def put_aside(path: Path, damage: Exception) -> str:
-    """Rename a damaged checkpoint, for whoever wants to see why; return a sentence about it."""
+    """Rename a damaged checkpoint, to be examined; return the line to report."""
     aside = path.with_name(f"{path.name}.damaged")
     path.replace(aside)
     return f"the checkpoint is damaged ({damage}): it is kept as {aside}, and the log is read anew"

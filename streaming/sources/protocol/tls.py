@@ -84,7 +84,7 @@ class Tls:
         return replace(self, client={**own, VERIFICATION: "false"})
 
     def expiries(self) -> dict[str, float]:
-        """Return until when the certificates of our own are valid, as they are now: property to seconds since 1970.
+        """Return until when the client's own certificates are valid, as they are now: property to seconds since 1970.
 
         What cannot be read is left out: the next connection says why.
         """
