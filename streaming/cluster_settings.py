@@ -12,9 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.errors import ConfigurationError
+from streaming.secret_values import with_secrets
 from streaming.settings import read, settings_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from streaming.settings import Settings
@@ -55,6 +57,23 @@ def one_cluster(path: Path | None, only: str | None = None) -> Settings:
         names = ", ".join(settings.cluster.name for settings in every)
         raise ConfigurationError(f"the configuration has several clusters: choose one with --cluster, of {names}")
     return every[0]
+
+
+def filled(every: Sequence[Settings]) -> list[Settings]:
+    """Return the settings with their secrets; see :func:`streaming.secret_values.with_secrets`.
+
+    Raises:
+        ConfigurationError: a secret cannot be read; of several clusters it names the one.
+    """
+    if len(every) == 1:
+        return [with_secrets(every[0])]
+    ready = []
+    for settings in every:
+        try:
+            ready.append(with_secrets(settings))
+        except ConfigurationError as refusal:
+            raise ConfigurationError(f"[[cluster]] {settings.cluster.name}: {refusal}") from None
+    return ready
 
 
 def _each(document: dict[str, Any], clusters: list[Any]) -> list[Settings]:

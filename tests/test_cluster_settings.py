@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.cluster_settings import each_cluster, one_cluster
+from streaming.cluster_settings import each_cluster, filled, one_cluster
 from streaming.errors import ConfigurationError
 from streaming.settings import ClusterSettings, Settings, load
 from tests.test_settings import REFERENCE
@@ -101,3 +101,9 @@ def test_the_example_of_the_reference_has_two_clusters(tmp_path: Path) -> None:
     lines = re.findall(r"^#     (.*)$", example, re.MULTILINE)
     names = [each.cluster.name for each in each_cluster(write(tmp_path, "\n".join(lines)))]
     assert len(names) == 2
+
+
+def test_a_secret_that_is_missing_names_its_cluster(tmp_path: Path) -> None:
+    text = TWO.replace('"SSL"', '"${NOT_SET_ANYWHERE}"')
+    with pytest.raises(ConfigurationError, match=r"^\[\[cluster\]\] prod: cluster\.client security\.protocol refers"):
+        filled(each_cluster(write(tmp_path, text)))

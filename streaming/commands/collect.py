@@ -15,9 +15,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from streaming.cluster_settings import each_cluster
+from streaming.cluster_settings import each_cluster, filled
 from streaming.errors import ConfigurationError
-from streaming.secret_values import with_secrets
 from streaming.settings import load
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def collect(
     elif len(every) == 1:
         from streaming.sources.opening import open_sources
 
-        collector = _alone(open_sources(with_secrets(settings), directory, _say), settings)
+        collector = _alone(open_sources(filled(every)[0], directory, _say), settings)
     else:
         collector = _together(every)
     with _status_server(settings.collect.listen if listen is None else listen, collector):
@@ -114,15 +113,8 @@ def _together(every: list[Settings]) -> Collectors:
     from streaming.sources.opening import open_sources
 
     directory = Path(every[0].bus.directory)
-    clusters = {settings.cluster.name: partial(open_sources, _with_secrets(settings), directory) for settings in every}
+    clusters = {settings.cluster.name: partial(open_sources, settings, directory) for settings in filled(every)}
     return Collectors(clusters, _publisher(every[0]), report=_say)
-
-
-def _with_secrets(settings: Settings) -> Settings:
-    try:
-        return with_secrets(settings)
-    except ConfigurationError as refusal:
-        raise ConfigurationError(f"[[cluster]] {settings.cluster.name}: {refusal}") from None
 
 
 def _status_server(address: str, collector: Collector | Collectors) -> AbstractContextManager[object]:

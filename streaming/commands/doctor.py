@@ -12,10 +12,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from streaming.cluster_settings import each_cluster
+from streaming.cluster_settings import each_cluster, filled
 from streaming.commands.doctor_checks import findings, secrets
 from streaming.commands.doctor_findings import Finding, Status, numbered
-from streaming.secret_values import with_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +41,7 @@ def doctor(
     isrwatch doctor --config isrwatch.toml --json | jq 'select(.status == "problem")'
     """
     every = each_cluster(config, cluster)
-    checked = chain(secrets(every, config), findings([with_secrets(settings) for settings in every]))
+    checked = chain(secrets(every, config), findings(filled(every)))
     worst = _print_json(checked) if as_json else _print(checked)
     if worst:
         raise typer.Exit(1)
