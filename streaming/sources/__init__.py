@@ -45,6 +45,10 @@ Polling:
 - ``broker_metrics``        scrapes the brokers' JMX exporters
 - ``broker_metrics_names``  the broker metrics that are kept, in each dialect of JMX-exporter rules
 
+Samples:
+
+- ``samples``               log positions and directories, asked of every broker
+
 No cluster at all:
 
 - ``simulated``             drives the model: clock, seed, network and faults are its own

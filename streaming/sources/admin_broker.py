@@ -99,6 +99,13 @@ class ConnectedBrokers:
     def __call__(self, address: Address) -> Broker:
         """Connect; see :class:`Open`."""
         connection = self._dial(address, response_seconds=self._seconds)
+        return self._broker(connection)
+
+    def view(self, connection: Connection) -> ClusterView:
+        """Ask a broker that is connected for what its metadata shows, and nothing else."""
+        return self._broker(connection).view()
+
+    def _broker(self, connection: Connection) -> ConnectedBroker:
         return ConnectedBroker(connection, self._decoder, cluster=self._cluster, stranger=next(self._strangers))
 
 
@@ -116,6 +123,11 @@ class ConnectedBroker:
         self.address = connection.address
         self._connection, self._decoder = connection, decoder
         self._cluster, self._stranger = cluster, stranger
+
+    def view(self) -> ClusterView:
+        """Ask for what the metadata shows: without eligible leader replicas, and without what is not listed."""
+        answer = self._metadata(None)
+        return self._view(answer, [topic for topic in answer.topics if topic.partitions])
 
     def answer(self, listed_before: Collection[str], deadline: Micros) -> Answer:
         """Ask for the view; see :meth:`Broker.answer`."""

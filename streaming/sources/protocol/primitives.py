@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from streaming.errors import Quarantined
 
@@ -52,6 +52,27 @@ class ByteReader:
         layout = f">{length - 1}{letter}"
         start = self._advance((length - 1) * struct.calcsize(letter))
         return struct.unpack_from(layout, self._data, start)
+
+    def records(self, layout: struct.Struct) -> list[tuple[Any, ...]]:
+        """Read a compact array of structures of a fixed width, each with its tagged fields, which are skipped.
+
+        A thousand of them cost as much as a few: where none has a tagged field they are read at once.
+        """
+        count = self.unsigned_varint() - 1
+        width = layout.size + 1
+        if count <= 0:
+            return []
+        end = self.position + count * width
+        if end <= len(self._data) and not any(self._data[self.position + layout.size : end : width]):
+            start = self._advance(count * width)
+            padded = struct.Struct(f"{layout.format}x")
+            return list(padded.iter_unpack(memoryview(self._data)[start:end]))
+        return [self._record(layout) for _ in range(count)]
+
+    def _record(self, layout: struct.Struct) -> tuple[Any, ...]:
+        record = self.structure(layout)
+        self.tags()
+        return record
 
     def boolean(self) -> bool:
         """Read one byte as a truth value."""

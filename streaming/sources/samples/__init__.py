@@ -1,0 +1,10 @@
+"""Samples of a real cluster: what only each broker knows, asked of it on direct connections.
+
+- ``source``          the source: which brokers there are, and what is due
+- ``broker_calls``    asks many brokers at once; a hung one delays only its own answers
+- ``kind``            the interface of what is asked for
+- ``offsets``         log positions of leaders and followers
+- ``offset_blocks``   log positions as blocks (pure)
+- ``listed_offsets``  ListOffsets, encoded and decoded
+- ``directories``     log directories and sizes (DescribeLogDirs)
+"""

@@ -1,0 +1,163 @@
+"""DescribeLogDirs 2 to 4: where each replica of a broker lies, how large it is, and how full the volumes are.
+
+The broker reports its directories itself (KIP-113), with the size and the free bytes of their volumes since version 4
+(KIP-827). Requires Describe on the cluster.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streaming.contracts.samples import LogDirectoryObserved
+from streaming.sources.permissions import DESCRIBE_CLUSTER, Denied
+from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED
+from streaming.sources.protocol.primitives import INT16, INT32, INT64
+from streaming.sources.protocol.raw import RawRequest, RawResponse
+from streaming.sources.samples.kind import Shown
+from streaming.sources.timer import Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streaming.contracts.identifiers import BrokerId, Micros
+    from streaming.sources.admin_view import ClusterView
+    from streaming.sources.protocol.connection import Connection
+    from streaming.sources.protocol.primitives import ByteReader
+    from streaming.sources.samples.broker_calls import BrokerAnswer
+    from streaming.sources.samples.kind import Ask
+
+KIND: Final = "directories"
+API_KEY: Final = 35
+OLDEST: Final = 2  # the first flexible version, Kafka 2.6
+NEWEST: Final = 4
+_ERROR_OF_ALL_SINCE: Final = 3
+_VOLUMES_SINCE: Final = 4
+_EVERY_TOPIC: Final = b"\0\0"  # null, and no tagged fields
+_REPLICA: Final = struct.Struct(">iqq?")  # number, size, lag of its offset, is it to replace the present one
+
+
+class Directory(NamedTuple):
+    """One log directory.
+
+    Attributes:
+        path: on the broker.
+        error: Kafka's code, 0 for none; 56 is an error of the disk.
+        replica_bytes: what its logs take, those of replicas that move into it included.
+        sizes: bytes of each log that is in use, by topic and partition.
+        total_bytes, usable_bytes: of its volume; None before version 4, or where the broker cannot say.
+    """
+
+    path: str
+    error: int
+    replica_bytes: int
+    sizes: dict[str, dict[int, int]]
+    total_bytes: int | None = None
+    usable_bytes: int | None = None
+
+    @property
+    def hosted_replicas(self) -> int:
+        """How many replicas lie in it."""
+        return sum(map(len, self.sizes.values()))
+
+
+def describe_directories(connection: Connection) -> tuple[Directory, ...]:
+    """Ask one broker for its directories.
+
+    Raises:
+        ConnectionRefused: it does not respond.
+        Denied: it may not be asked.
+    """
+    version = connection.newest(API_KEY, NEWEST)
+    request = RawRequest(API_KEY, version, _EVERY_TOPIC)
+    response: RawResponse[tuple[int, tuple[Directory, ...]]] = RawResponse(lambda reader: _read(reader, version))
+    error, directories = response.value_of(connection, request)
+    if error == CLUSTER_AUTHORIZATION_FAILED:
+        raise Denied(DESCRIBE_CLUSTER)
+    return directories
+
+
+class DirectoriesKind:
+    """Asks every broker for its directories; see :class:`kind.Kind`.
+
+    Args:
+        period: microseconds.
+    """
+
+    names: Sequence[str] = (KIND,)
+
+    def __init__(self, period: Micros) -> None:
+        self._due = Timer(period)
+        self._placed: dict[BrokerId, dict[str, dict[str, dict[int, Any]]]] = {}
+
+    @property
+    def next_at(self) -> Micros:
+        """When it is due, by the monotonic clock."""
+        return self._due.next_at
+
+    def placed_at(self, broker: BrokerId) -> Mapping[str, Mapping[str, Mapping[int, Any]]]:
+        """Return what the last answer of a broker says of its replicas: by field of a sample, topic and partition."""
+        return self._placed.get(broker, {})
+
+    def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
+        """Ask every broker when the time has come."""
+        if self._due.take_due(moment):
+            for broker in view.brokers:
+                ask(KIND, broker, describe_directories)
+
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:  # noqa: ARG002 - the interface
+        """Return the directories of a broker; while it does not answer, nothing is known of their sizes."""
+        self._placed.pop(answer.broker, None)
+        if answer.refusal is not None:
+            return Shown([], answer.refusal)
+        directories: tuple[Directory, ...] = answer.value
+        placed: dict[str, dict[str, dict[int, Any]]] = {"size_bytes": {}, "log_dir": {}}
+        for directory in directories:
+            for topic, sizes in directory.sizes.items():
+                placed["size_bytes"].setdefault(topic, {}).update(sizes)
+                placed["log_dir"].setdefault(topic, {}).update(dict.fromkeys(sizes, directory.path))
+        self._placed[answer.broker] = placed
+        return Shown([
+            LogDirectoryObserved(
+                **envelope,
+                broker=answer.broker,
+                log_dir=each.path,
+                is_online=not each.error,
+                hosted_replicas=each.hosted_replicas,
+                replica_bytes=each.replica_bytes,
+                total_bytes=each.total_bytes,
+                usable_bytes=each.usable_bytes,
+            )
+            for each in directories
+        ])  # fmt: skip
+
+
+def _read(reader: ByteReader, version: int) -> tuple[int, tuple[Directory, ...]]:
+    reader.number(INT32)  # the time for which the request was throttled
+    error = reader.number(INT16) if version >= _ERROR_OF_ALL_SINCE else 0
+    return error, reader.array(lambda: _directory(reader, version)) or ()
+
+
+def _directory(reader: ByteReader, version: int) -> Directory:
+    error, path = reader.number(INT16), reader.string()
+    topics = reader.array(lambda: _topic(reader)) or ()
+    volume = (reader.number(INT64), reader.number(INT64)) if version >= _VOLUMES_SINCE else (-1, -1)
+    reader.tags()
+    total, usable = (each if each >= 0 else None for each in volume)
+    return Directory(
+        path=path,
+        error=error,
+        replica_bytes=sum(size for _, replicas in topics for _, size, _, _ in replicas),
+        sizes={
+            topic: {number: size for number, size, _, is_future in replicas if not is_future and size >= 0}
+            for topic, replicas in topics
+        },
+        total_bytes=total,
+        usable_bytes=usable,
+    )
+
+
+def _topic(reader: ByteReader) -> tuple[str, list[tuple[int, ...]]]:
+    topic, replicas = reader.string(), reader.records(_REPLICA)
+    reader.tags()
+    return topic, replicas

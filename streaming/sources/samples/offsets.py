@@ -1,0 +1,147 @@
+"""Log positions of every replica: first each leader is asked for its partitions, then each follower for where it is.
+
+In this order, so that the lag of a follower is never too large: it is what it still lacked of that which its leader had
+a moment before. Within that moment, at most ``ROUND_MICROS`` and the time that a broker takes, it may be too small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
+from streaming.sources.permissions import DESCRIBE_TOPICS, Denied
+from streaming.sources.samples.kind import NEVER, Shown
+from streaming.sources.samples.listed_offsets import (
+    HIGH_WATERMARK,
+    LAST_STABLE,
+    LOG_END,
+    LOG_START,
+    Listed,
+    list_offsets,
+)
+from streaming.sources.samples.offset_blocks import offset_blocks
+from streaming.sources.timer import AT_ONCE, Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streaming.contracts.identifiers import TopicId
+    from streaming.sources.admin_view import ClusterView
+    from streaming.sources.protocol.connection import Connection
+    from streaming.sources.samples.broker_calls import BrokerAnswer
+    from streaming.sources.samples.directories import DirectoriesKind
+    from streaming.sources.samples.kind import Ask
+    from streaming.sources.samples.listed_offsets import OffsetSpec
+
+    Partitions = dict[str, list[int]]
+
+LEADERS: Final = "leader offsets"
+FOLLOWERS: Final = "follower offsets"
+ROUND_MICROS: Final = 1_000_000
+"""So long followers wait for the answers of all leaders; a hung one delays them no more."""
+_OF_LEADER: Final = {
+    "log_start_offset": LOG_START,
+    "high_watermark": HIGH_WATERMARK,
+    "last_stable_offset": LAST_STABLE,
+    "log_end_offset": LOG_END,
+}
+_OF_FOLLOWER: Final = {"log_end_offset": LOG_END}
+
+
+@dataclass(slots=True)
+class Hosted:
+    """The partitions that a broker leads, and those that it follows, by topic."""
+
+    led: Partitions = field(default_factory=dict)
+    followed: Partitions = field(default_factory=dict)
+
+
+def hosted_by(view: ClusterView) -> dict[BrokerId, Hosted]:
+    """Group the partitions by the live brokers that hold them."""
+    hosted = {broker: Hosted() for broker in view.brokers}
+    for topic, parts in view.topics.items():
+        for number, partition in parts.items():
+            leader = partition.leader
+            for broker in {leader, *partition.replicas} - {NO_LEADER}:
+                if broker in hosted:
+                    by_topic = hosted[broker].led if broker == leader else hosted[broker].followed
+                    by_topic.setdefault(topic, []).append(number)
+    return hosted
+
+
+class Positions(NamedTuple):
+    """What a broker answered: its topics and their ids at the time of the question, and the offsets by field."""
+
+    topic_ids: Mapping[str, TopicId]
+    fields: dict[str, Listed]
+
+
+class OffsetsKind:
+    """Asks for log positions; see :class:`kind.Kind`.
+
+    Args:
+        period: microseconds.
+        directories: knows where the replicas lie, and how large they are.
+    """
+
+    names: Sequence[str] = (LEADERS, FOLLOWERS)
+
+    def __init__(self, period: Micros, directories: DirectoriesKind) -> None:
+        self._due, self._directories = Timer(period), directories
+        self._followers_at = NEVER
+        self._unanswered: set[BrokerId] = set()
+        self._ends: dict[str, dict[int, int]] = {}
+
+    @property
+    def next_at(self) -> Micros:
+        """When it is due, by the monotonic clock."""
+        return min(self._due.next_at, self._followers_at)
+
+    def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
+        """Ask the leaders when the time has come, and when these have answered the followers."""
+        if self._due.take_due(moment):
+            self._ends, self._followers_at = {}, Micros(moment + ROUND_MICROS)
+            questions = {
+                broker: partial(_positions, _OF_LEADER, view.topic_ids, hosted.led)
+                for broker, hosted in hosted_by(view).items()
+                if hosted.led
+            }
+            self._unanswered = {broker for broker, question in questions.items() if ask(LEADERS, broker, question)}
+        elif moment >= self._followers_at:
+            self._followers_at = NEVER
+            for broker, hosted in hosted_by(view).items():
+                if hosted.followed:
+                    ask(FOLLOWERS, broker, partial(_positions, _OF_FOLLOWER, view.topic_ids, hosted.followed))
+
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:
+        """Return the positions that a broker reports."""
+        is_of_this_round = answer.broker in self._unanswered
+        if answer.kind == LEADERS and is_of_this_round:
+            self._unanswered.discard(answer.broker)
+            if not self._unanswered and self._followers_at != NEVER:
+                self._followers_at = AT_ONCE
+        if answer.refusal is not None:
+            return Shown([], answer.refusal)
+        asked_of, fields = answer.value
+        offsets = {name: listed.offsets for name, listed in fields.items()}
+        if answer.kind == LEADERS and is_of_this_round:
+            for topic, ends in offsets["log_end_offset"].items():
+                self._ends.setdefault(topic, {}).update(ends)
+        topic_ids = {topic: each for topic, each in asked_of.items() if view.topic_ids.get(topic) == each}
+        leaders = {"leader_log_end_offset": offsets["log_end_offset"] if answer.kind == LEADERS else self._ends}
+        reported = {**offsets, **leaders, **self._directories.placed_at(answer.broker)}
+        return Shown([*offset_blocks(answer.broker, reported, topic_ids, envelope)], _denied(fields))
+
+
+def _positions(
+    specs: Mapping[str, OffsetSpec], topic_ids: Mapping[str, TopicId], partitions: Partitions, connection: Connection
+) -> Positions:
+    return Positions(topic_ids, {name: list_offsets(connection, spec, partitions) for name, spec in specs.items()})
+
+
+def _denied(fields: Mapping[str, Listed]) -> Denied | None:
+    """Return the permission that was missing for one of the answers."""
+    topic = next((listed.denied for listed in fields.values() if listed.denied is not None), None)
+    return None if topic is None else Denied(DESCRIBE_TOPICS, on=f"topic {topic}")

@@ -1,0 +1,171 @@
+"""Samples of a real cluster, as a source: every broker is asked for what only it knows, again and again.
+
+It orders no partitions (``SourceKind.NONE``). What a dead or hung broker would say is missing; nothing else is late.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from streaming.contracts.identifiers import BrokerId, Micros
+from streaming.contracts.observations import SourceKind
+from streaming.errors import ConnectionRefused
+from streaming.sources.address import Address
+from streaming.sources.admin_broker import ConnectedBrokers
+from streaming.sources.admin_turns import Turns
+from streaming.sources.permissions import ANYBODY, addressed
+from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.samples.broker_calls import BrokerCalls
+from streaming.sources.timer import Timer, monotonic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streaming.contracts.observations import Observation
+    from streaming.sources.admin_view import ClusterView
+    from streaming.sources.permissions import Grantee
+    from streaming.sources.protocol.connection import Dial
+    from streaming.sources.samples.broker_calls import BrokerAnswer, Work
+    from streaming.sources.samples.kind import Kind
+
+METADATA: Final = "metadata"
+_ANYONE: Final = BrokerId(-1)
+_MAX_BLOCK: Final = 1_000_000  # microseconds, of one poll
+
+
+class SamplesSource:
+    """Asks the brokers of a cluster for samples.
+
+    Args:
+        servers: the first brokers to ask which brokers there are.
+        dial: opens a connection.
+        new_kinds: creates what is asked for; again for another cluster under the same addresses.
+        cluster: the display name of the cluster.
+        name: name of the source on the bus, for example ``samples:collector-1``.
+        view_micros: how often it is asked which brokers and partitions there are.
+        grantee: whom the brokers see.
+        seconds: timeout of each request.
+    """
+
+    def __init__(  # noqa: PLR0913 - one argument per setting
+        self,
+        servers: Sequence[Address],
+        dial: Dial,
+        new_kinds: Callable[[], Sequence[Kind]],
+        *,
+        cluster: str,
+        name: str,
+        view_micros: Micros,
+        grantee: Grantee = ANYBODY,
+        seconds: float = 5.0,
+    ) -> None:
+        self.name = name
+        self._cluster, self._grantee = cluster, grantee
+        self._turns = Turns(servers)
+        self._unreached: list[Address] = []
+        self._view_of = ConnectedBrokers(dial, cluster=cluster, seconds=seconds).view
+        self._calls = BrokerCalls(dial, name=name, seconds=seconds)
+        self._new_kinds, self._kinds = new_kinds, list(new_kinds())
+        self._view: ClusterView | None = None
+        self._view_due = Timer(view_micros)
+        self._refusals: list[ConnectionRefused] = []
+        self._raised: dict[tuple[str, BrokerId], str] = {}
+
+    def poll(self, now: Micros) -> Sequence[Observation]:
+        """Return the samples that have arrived, or wait for some for at most a second.
+
+        Raises:
+            ConnectionRefused: no broker says which brokers there are, or a permission is missing; the latter is raised
+                once.
+        """
+        skew = now - monotonic()
+        until = monotonic() + _MAX_BLOCK
+        while True:
+            self._ask_due(skew)
+            left = min(until, self._view_due.next_at, *self._next_times()) - monotonic()
+            observations = [
+                each for answer in self._calls.take(left / 1_000_000) for each in self._observations(answer, skew)
+            ]
+            if observations:
+                return observations
+            if self._refusals:
+                raise addressed(self._refusals.pop(0), self._grantee)
+            if monotonic() >= until:
+                return []
+
+    def acknowledge(self) -> None:
+        """Do nothing: there is no position."""
+
+    def close(self) -> None:
+        """Hang up; a request in flight ends by its own timeout."""
+        self._calls.close()
+
+    def _next_times(self) -> list[Micros]:
+        return [] if self._view is None else [kind.next_at for kind in self._kinds]
+
+    def _ask_due(self, skew: int) -> None:
+        moment = monotonic()
+        if self._view_due.take_due(moment):
+            self._unreached = self._turns.next(None, is_asked=True)
+            self._ask_for_view(skew)
+        view = self._view
+        if view is None:
+            return
+
+        def ask(kind: str, broker: BrokerId, work: Work) -> bool:
+            address = Address(*view.brokers[broker])
+            return self._calls.ask(kind, broker, address, work, Micros(monotonic() + skew))
+
+        for kind in self._kinds:
+            kind.ask(view, ask, moment)
+
+    def _ask_for_view(self, skew: int) -> None:
+        """Ask the next one for the brokers and the partitions, unless one is being asked."""
+        if self._calls.is_outstanding(METADATA):
+            return
+        self._calls.ask(METADATA, _ANYONE, self._unreached.pop(0), self._view_of, Micros(monotonic() + skew))
+
+    def _observations(self, answer: BrokerAnswer, skew: int) -> Sequence[Observation]:
+        if answer.kind == METADATA:
+            self._take_view(answer, skew)
+            return ()
+        kind = next(kind for kind in self._kinds if answer.kind in kind.names)
+        view = self._view
+        if view is None or answer.broker not in view.brokers:
+            return ()
+        shown = kind.shown(view, answer, self._envelope(view, answer, Micros(monotonic() + skew)))
+        self._note(answer, shown.refusal)
+        return shown.observations
+
+    def _take_view(self, answer: BrokerAnswer, skew: int) -> None:
+        if answer.refusal is not None:
+            if self._unreached:
+                self._ask_for_view(skew)
+            else:
+                self._refusals.append(answer.refusal)
+            return
+        view: ClusterView = answer.value
+        if self._view is not None and self._view.cluster_id != view.cluster_id:
+            self._kinds = list(self._new_kinds())
+        self._view = view
+        self._turns.advertised = [Address(*at) for at in view.brokers.values()]
+        self._calls.retain({*view.brokers, _ANYONE})
+
+    def _note(self, answer: BrokerAnswer, refusal: ConnectionRefused | None) -> None:
+        """Raise what is missing once, and again if it was there meanwhile; that a broker does not answer, never."""
+        asked = answer.kind, answer.broker
+        sentence = str(refusal) if isinstance(refusal, CannotServe) else ""
+        if sentence and sentence not in self._raised.values():
+            self._refusals += [] if refusal is None else [refusal]
+        self._raised[asked] = sentence
+
+    def _envelope(self, view: ClusterView, answer: BrokerAnswer, now: Micros) -> dict[str, Any]:
+        return {
+            "cluster_id": view.cluster_id,
+            "cluster": self._cluster,
+            "source": self.name,
+            "authority": SourceKind.NONE,
+            "occurred_not_before": min(answer.asked_at, now),
+            "occurred_not_after": now,
+            "collected_at": now,
+        }

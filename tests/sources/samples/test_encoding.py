@@ -1,0 +1,190 @@
+"""What we encode and decode ourselves is as kafka-python does it, also with tagged fields of a newer broker."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.admin import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+
+from streaming.errors import ConnectionRefused
+from streaming.sources.permissions import Denied
+from streaming.sources.protocol.raw import unsigned_varint
+from streaming.sources.samples.directories import describe_directories
+from streaming.sources.samples.listed_offsets import LOG_END, LOG_START, Listed, OffsetSpec, list_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NAMES = st.text("ab", min_size=1, max_size=3)
+OFFSETS = st.integers(-1, 2**62)
+
+
+class Answering:
+    """A connection to a node that supports one version, and gives one response."""
+
+    def __init__(self, response: Any, version: int, *, changed: Callable[[bytes], bytes] = lambda data: data) -> None:
+        response.with_header(correlation_id=1)
+        self._data = changed(response.encode(header=True))
+        self._version = version
+        self.sent = b""
+
+    def newest(self, _key: int, supported: int) -> int:
+        return min(supported, self._version)
+
+    def call(self, request: Any, response: Any, read: Callable[[Any], Any]) -> Any:
+        request.with_header(correlation_id=1, client_id="isrwatch")
+        self.sent = request.encode(header=True, framed=True)
+        return read(response.decode(self._data, version=request.API_VERSION, header=True))
+
+
+def offsets_response(version: int, topics: dict[str, dict[int, tuple[int, int]]]) -> Any:
+    of_response: Any = ListOffsetsResponse
+    of_topic = of_response.ListOffsetsTopicResponse
+    return of_response(
+        version=version,
+        throttle_time_ms=0,
+        topics=[
+            of_topic(
+                name=name,
+                partitions=[
+                    of_topic.ListOffsetsPartitionResponse(
+                        partition_index=number, error_code=error, timestamp=-1, offset=offset, leader_epoch=3
+                    )
+                    for number, (error, offset) in parts.items()
+                ],
+            )
+            for name, parts in topics.items()
+        ],
+    )
+
+
+@given(
+    version=st.sampled_from([6, 7]),
+    topics=st.dictionaries(
+        NAMES, st.dictionaries(st.integers(0, 400), st.tuples(st.sampled_from([0, 3, 6]), OFFSETS), max_size=300)
+    ),
+)
+def test_offsets_are_decoded(version: int, topics: dict[str, dict[int, tuple[int, int]]]) -> None:
+    asked = {name: list(parts) for name, parts in topics.items()}
+    listed = list_offsets(Answering(offsets_response(version, topics), version), LOG_END, asked)  # type: ignore[arg-type]
+    assert listed == Listed({
+        name: {number: offset for number, (error, offset) in parts.items() if not error and offset >= 0}
+        for name, parts in topics.items()
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("spec", [LOG_END, LOG_START, OffsetSpec(-1, -1, 1)])
+def test_a_request_is_encoded(spec: OffsetSpec) -> None:
+    wanted = {"orders": [0, 5, 200], "a" * 200: [1]}
+    answering = Answering(offsets_response(7, {}), 7)
+    list_offsets(answering, spec, wanted)  # type: ignore[arg-type]
+    of_request: Any = ListOffsetsRequest
+    of_topic = of_request.ListOffsetsTopic
+    expected = of_request(
+        version=7,
+        replica_id=spec.replica,
+        isolation_level=spec.isolation,
+        topics=[
+            of_topic(
+                name=name,
+                partitions=[
+                    of_topic.ListOffsetsPartition(
+                        partition_index=number, current_leader_epoch=-1, timestamp=spec.timestamp
+                    )
+                    for number in numbers
+                ],
+            )
+            for name, numbers in wanted.items()
+        ],
+    )
+    expected.with_header(correlation_id=1, client_id="isrwatch")
+    assert answering.sent == expected.encode(header=True, framed=True)
+
+
+def test_tagged_fields_are_skipped() -> None:
+    """As a newer broker may add them to any version (KIP-482)."""
+    record = offsets_response(7, {"t": {0: (0, 7), 1: (0, 8), 2: (0, 9)}})
+    plain = Answering(record, 7)._data
+    last = plain.rindex((9).to_bytes(8, "big")) + 8 + 4  # the tags of the last partition
+    tagged = plain[:last] + unsigned_varint(1) + unsigned_varint(20) + unsigned_varint(3) + b"new" + plain[last + 1 :]
+    listed = list_offsets(Answering(record, 7, changed=lambda _: tagged), LOG_END, {"t": [0, 1, 2]})  # type: ignore[arg-type]
+    assert listed.offsets == {"t": {0: 7, 1: 8, 2: 9}}
+
+
+def test_a_topic_that_may_not_be_described_is_named() -> None:
+    response = offsets_response(7, {"open": {0: (0, 7)}, "secret": {0: (29, -1)}})
+    listed = list_offsets(Answering(response, 7), LOG_END, {"open": [0], "secret": [0]})  # type: ignore[arg-type]
+    assert listed.denied == "secret"
+    assert listed.offsets["open"] == {0: 7}
+
+
+def test_bytes_that_end_early_are_no_response() -> None:
+    for end in range(4, 60):
+        response = offsets_response(7, {"orders": {0: (0, 7), 1: (0, 8)}})
+        cut = Answering(response, 7, changed=lambda data, end=end: data[:end])  # type: ignore[misc]
+        with pytest.raises((ValueError, ConnectionRefused)):
+            list_offsets(cut, LOG_END, {"orders": [0, 1]})  # type: ignore[arg-type]
+
+
+def directories_response(version: int, *, error: int = 0) -> Any:
+    of_response: Any = DescribeLogDirsResponse
+    result = of_response.DescribeLogDirsResult
+    topic = result.DescribeLogDirsTopic
+
+    def part(number: int, size: int, *, is_future: bool = False) -> Any:
+        return topic.DescribeLogDirsPartition(
+            partition_index=number, partition_size=size, offset_lag=0, is_future_key=is_future
+        )
+
+    volume = {"total_bytes": 1000, "usable_bytes": 400} if version >= 4 else {}
+    return of_response(
+        version=version,
+        throttle_time_ms=0,
+        **({"error_code": error} if version >= 3 else {}),
+        results=[]
+        if error
+        else [
+            result(
+                error_code=0,
+                log_dir="/a",
+                topics=[topic(name="orders", partitions=[part(0, 10), part(1, 20, is_future=True)])],
+                **volume,
+            ),
+            result(error_code=56, log_dir="/b", topics=[], **(volume and {"total_bytes": -1, "usable_bytes": -1})),
+        ],
+    )
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_directories_are_decoded(version: int) -> None:
+    healthy, failed = describe_directories(Answering(directories_response(version), version))  # type: ignore[arg-type]
+    assert (healthy.path, healthy.error, healthy.replica_bytes, healthy.hosted_replicas) == ("/a", 0, 30, 1)
+    assert healthy.sizes == {"orders": {0: 10}}  # not the replica that is to replace one elsewhere
+    assert (healthy.total_bytes, healthy.usable_bytes) == ((1000, 400) if version >= 4 else (None, None))
+    assert (failed.path, failed.error, failed.total_bytes, failed.usable_bytes) == ("/b", 56, None, None)
+
+
+def test_directories_that_may_not_be_described_are_a_missing_permission() -> None:
+    with pytest.raises(Denied, match="Describe on the cluster"):
+        describe_directories(Answering(directories_response(4, error=31), 4))  # type: ignore[arg-type]
+
+
+def test_every_topic_is_asked_for_its_directories() -> None:
+    answering = Answering(directories_response(4), 4)
+    describe_directories(answering)  # type: ignore[arg-type]
+    request: Any = DescribeLogDirsRequest(version=4, topics=None)
+    request.with_header(correlation_id=1, client_id="isrwatch")
+    assert answering.sent == request.encode(header=True, framed=True)
+
+
+def test_varints_have_seven_bits_a_byte() -> None:
+    chosen = random.Random(4)
+    for value in [0, 127, 128, 300, 16383, 16384, *(chosen.getrandbits(31) for _ in range(50))]:
+        encoded = unsigned_varint(value)
+        assert sum((byte & 127) << 7 * place for place, byte in enumerate(encoded)) == value
+        assert [byte >> 7 for byte in encoded] == [1] * (len(encoded) - 1) + [0]
