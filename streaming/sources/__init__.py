@@ -4,6 +4,7 @@
 - ``opening``               the sources of a configuration
 - ``collectors``            several clusters, each with a collector that fails alone
 - ``collector``             polls sources, each in a thread, and publishes what they return
+- ``separate``              a collector in a process of its own
 - ``collector_metrics``     what each source reported, as metrics and as health
 - ``listeners``             asks every listener: does it respond, and with which certificate
 - ``listener_watch``        asks them again and again, as a source

@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+from prometheus_client import CollectorRegistry
 
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
-from streaming.errors import BusFull, ConnectionRefused
-from streaming.sources.collector_metrics import CollectorMetrics
+from streaming.errors import BusFull, ConnectionRefused, IsrwatchError
+from streaming.sources.collector_metrics import CollectorMetrics, MergedMetrics
 from streaming.sources.protocol.connection import CannotServe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from prometheus_client import Metric
 
     from streaming.bus.capacity import Removed
     from streaming.bus.publisher import Publisher
@@ -55,6 +60,24 @@ class ReportsOnRequest(Protocol):
         """Send a full report with the next poll."""
 
 
+class Beside(Protocol):
+    """Another collector, with metrics of its own."""
+
+    name: str
+
+    def start(self) -> None:
+        """Start it."""
+
+    def stop(self) -> None:
+        """Request its end."""
+
+    def wait(self) -> None:
+        """Wait until its sources are closed."""
+
+    def collect(self) -> Iterable[Metric]:
+        """Return its metrics."""
+
+
 def join(thread: threading.Thread) -> None:
     """Wait for a thread, and wake up now and then: a signal may arrive just before the wait, which then never ends."""
     while thread.is_alive():
@@ -69,10 +92,12 @@ class Collector:
         open_publisher: opens the bus for one source.
         cluster: the display name of the cluster, a label of the metrics.
         report: takes one line for the user.
+        beside: other collectors of the cluster, which are started and stopped with this one.
 
     Attributes:
         names: of the sources.
-        metrics: what the sources reported; ``registry`` exposes it.
+        metrics: what the sources reported.
+        registry: exposes it, with the metrics of the others.
     """
 
     def __init__(
@@ -82,10 +107,14 @@ class Collector:
         *,
         cluster: str = "",
         report: Callable[[str], None] = lambda _: None,
+        beside: Sequence[Beside] = (),
     ) -> None:
-        self.names = [source.name for source in sources]
+        self.names = [*(source.name for source in sources), *(other.name for other in beside)]
         self.metrics = CollectorMetrics(sources, cluster)
-        self.registry, self.problems = self.metrics.registry, self.metrics.problems
+        self.problems = self.metrics.problems
+        self.registry = CollectorRegistry()
+        self.registry.register(MergedMetrics(lambda: [self.metrics.registry, *beside]))
+        self._beside = beside
         self._open_publisher = open_publisher
         self._report = report
         self._stopping = threading.Event()
@@ -94,14 +123,23 @@ class Collector:
             threading.Thread(target=self._run, args=(source,), name=source.name, daemon=True) for source in sources
         ]
 
+    @property
+    def is_running(self) -> bool:
+        """Whether no source has ended, and no stop was requested."""
+        return not self._stopping.is_set()
+
     def start(self) -> None:
         """Start all threads."""
         for thread in self._threads:
             thread.start()
+        for other in self._beside:
+            other.start()
 
     def stop(self) -> None:
         """Request the end of all threads; may be called from a signal handler."""
         self._stopping.set()
+        for other in self._beside:
+            other.stop()
 
     def wait(self) -> None:
         """Wait until every source is closed and its checkpoint written.
@@ -111,6 +149,9 @@ class Collector:
         """
         for thread in self._threads:
             join(thread)
+        for other in self._beside:
+            other.stop()
+            other.wait()
         if self._failures:
             raise self._failures[0]
 
@@ -190,3 +231,11 @@ class Collector:
         )
         if isinstance(source, ReportsOnRequest):
             source.request_full_report()
+
+
+def sentence_of(failure: Exception) -> str:
+    """Return an error for users as it is, and a defect with the place where it was raised."""
+    if isinstance(failure, IsrwatchError):
+        return str(failure)
+    frame = traceback.extract_tb(failure.__traceback__)[-1]
+    return f"{type(failure).__name__}: {failure} ({frame.filename}, line {frame.lineno})"

@@ -1,7 +1,8 @@
-"""The sources of a configuration: for a real cluster, its metadata log, polling, the quorum and broker metrics."""
+"""The collector of a configuration: a real cluster's metadata log, polling, quorum, broker metrics, and its samples."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaException
@@ -12,17 +13,22 @@ from streaming.errors import ConnectionRefused
 from streaming.sources.admin import AdminSource
 from streaming.sources.admin_clients import new_client
 from streaming.sources.broker_metrics import BrokerMetricsSource, client_from, endpoints_from
+from streaming.sources.collector import Collector
 from streaming.sources.listener_watch import ListenerWatch
 from streaming.sources.metadata_log.opening import checkpoint_path, open_metadata_log
 from streaming.sources.metadata_log.quorum import NoMetadataLog
 from streaming.sources.metadata_log.voters import open_voters
 from streaming.sources.protocol.peers import Peers
+from streaming.sources.protocol.security import from_client
 from streaming.sources.protocol.tls import Unsupported
+from streaming.sources.samples.opening import open_samples, samples_name
+from streaming.sources.separate import SeparateCollector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from streaming.bus.publisher import Publisher
     from streaming.settings import Settings
     from streaming.sources.metadata_log.source import MetadataLogSource
     from streaming.sources.source import Source
@@ -32,14 +38,57 @@ POLL_SNAPSHOT_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 10.0  # a controller failover takes two or three
 
 
-def open_sources(settings: Settings, bus: Path, report: Callable[[str], None]) -> list[Source]:
-    """Create the sources of one cluster, the primary one first.
+def open_collector(
+    settings: Settings, bus: Path, open_publisher: Callable[[], Publisher], report: Callable[[str], None]
+) -> Collector:
+    """Create the collector of one cluster, with its samples in a process beside it.
+
+    Args:
+        settings: of the cluster.
+        bus: the folder of checkpoints.
+        open_publisher: opens the bus for one source, in the other process, too.
+        report: takes one line for the user.
 
     Raises:
         ConfigurationError: an address or a client property is wrong.
         ConnectionRefused: only the metadata log is wanted, and it cannot be read; or nobody says the cluster id.
     """
-    peers = Peers()
+    peers, name = Peers(), settings.cluster.name
+    sources = open_sources(settings, bus, report, peers)
+    beside = _samples(settings, open_publisher, report, peers)
+    return Collector(sources, open_publisher, cluster=name, report=report, beside=beside)
+
+
+def _samples(
+    settings: Settings, open_publisher: Callable[[], Publisher], report: Callable[[str], None], peers: Peers
+) -> list[SeparateCollector]:
+    try:
+        from_client(settings.cluster.client)
+    except Unsupported as refusal:
+        report(f"only the offsets of leaders are sampled, by librdkafka: {refusal}")
+        return []
+    return [
+        SeparateCollector(
+            partial(open_samples, settings),
+            open_publisher,
+            cluster=settings.cluster.name,
+            name=samples_name(settings),
+            peers=peers,
+            report=report,
+        )
+    ]
+
+
+def open_sources(
+    settings: Settings, bus: Path, report: Callable[[str], None], peers: Peers | None = None
+) -> list[Source]:
+    """Create the sources of one cluster, the primary one first, without the samples.
+
+    Raises:
+        ConfigurationError: an address or a client property is wrong.
+        ConnectionRefused: only the metadata log is wanted, and it cannot be read; or nobody says the cluster id.
+    """
+    peers = peers or Peers()
     log = open_log(settings, bus, report, peers)
     watch = ListenerWatch(settings, peers, report=report)
     if log is None:

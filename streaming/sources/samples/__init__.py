@@ -1,5 +1,6 @@
 """Samples of a real cluster: what only each broker knows, asked of it on direct connections.
 
+- ``opening``         the samples of a configuration
 - ``source``          the source: which brokers there are, and what is due
 - ``broker_calls``    asks many brokers at once; a hung one delays only its own answers
 - ``kind``            the interface of what is asked for

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from streaming.sources.admin_view import ClusterView
     from streaming.sources.permissions import Grantee
     from streaming.sources.protocol.connection import Dial
+    from streaming.sources.protocol.peers import Peers
     from streaming.sources.samples.broker_calls import BrokerAnswer, Work
     from streaming.sources.samples.kind import Kind
 
@@ -43,6 +44,7 @@ class SamplesSource:
         cluster: the display name of the cluster.
         name: name of the source on the bus, for example ``samples:collector-1``.
         view_micros: how often it is asked which brokers and partitions there are.
+        peers: note what its connections see.
         grantee: whom the brokers see.
         seconds: timeout of each request.
     """
@@ -56,10 +58,11 @@ class SamplesSource:
         cluster: str,
         name: str,
         view_micros: Micros,
+        peers: Peers,
         grantee: Grantee = ANYBODY,
         seconds: float = 5.0,
     ) -> None:
-        self.name = name
+        self.name, self.peers = name, peers
         self._cluster, self._grantee = cluster, grantee
         self._turns = Turns(servers)
         self._unreached: list[Address] = []
