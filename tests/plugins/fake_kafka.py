@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from kafka.protocol.admin import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     ListPartitionReassignmentsRequest,
@@ -29,6 +31,7 @@ CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 UNKNOWN_TOPIC, NOT_LEADER, TOPIC_AUTHORIZATION_FAILED = 3, 6, 29
 LIST_OFFSETS, DESCRIBE_CONFIGS, METADATA = 2, 32, 3
 MIN_ISR = "min.insync.replicas"
+LOOKS_AT_REPLICAS, LOG_START = -2, -2  # a replica id, and a time
 DESCRIBE_TOPIC_PARTITIONS = DescribeTopicPartitionsRequest.API_KEY
 TYPES: dict[int, tuple[Any, int]] = {
     request.API_KEY: (request, newest)
@@ -37,6 +40,7 @@ TYPES: dict[int, tuple[Any, int]] = {
         (MetadataRequest, 12),
         (ListOffsetsRequest, 7),
         (DescribeConfigsRequest, 4),
+        (DescribeLogDirsRequest, 4),
         (ListPartitionReassignmentsRequest, 0),
         (DescribeTopicPartitionsRequest, 0),
         (SaslHandshakeRequest, 1),
@@ -55,6 +59,7 @@ class Part:
     elr: list[int] | None = field(default_factory=list)
     last_known_elr: list[int] | None = field(default_factory=list)
     offline: list[int] = field(default_factory=list)
+    ends: dict[int, int] = field(default_factory=dict)  # of the log of each broker; 0 where none is set
 
 
 @dataclass
@@ -97,6 +102,7 @@ class FakeKafka:
         self.page = 2000
         self.listed: View | None = None
         self._refused: set[int] = set()
+        self._secret: set[str] = set()
         self._delays: dict[int, float] = {}
         self._errors: defaultdict[int, deque[int]] = defaultdict(deque)
         self._servers: dict[int, asyncio.Server] = {}
@@ -134,6 +140,10 @@ class FakeKafka:
     def refuse(self, api_key: int) -> None:
         """Hang up on every request of one kind."""
         self._refused.add(api_key)
+
+    def refuse_topic(self, topic: str) -> None:
+        """Refuse the offsets of one topic, as if they were not authorised."""
+        self._secret.add(topic)
 
     def take_down(self, broker: int) -> None:
         self.view.brokers.remove(broker)
@@ -317,9 +327,15 @@ class FakeKafka:
 
         def error_of(name: str, number: int) -> int:
             topic = self.view.topics.get(name)
+            if name in self._secret:
+                return TOPIC_AUTHORIZATION_FAILED
             if error or topic is None or number >= len(topic.parts):
                 return error or UNKNOWN_TOPIC
-            return 0 if topic.parts[number].leader == broker else NOT_LEADER
+            is_asked_as_replica = request.replica_id == LOOKS_AT_REPLICAS
+            return 0 if is_asked_as_replica or topic.parts[number].leader == broker else NOT_LEADER
+
+        def offset_of(name: str, number: int, timestamp: int) -> int:
+            return 0 if timestamp == LOG_START else self.view.topics[name].parts[number].ends.get(broker, 0)
 
         return ListOffsetsResponse(
             throttle_time_ms=0,
@@ -330,7 +346,7 @@ class FakeKafka:
                         of_topic.ListOffsetsPartitionResponse(
                             partition_index=part.partition_index, timestamp=-1, leader_epoch=0,
                             error_code=(failed := error_of(topic.name, part.partition_index)),
-                            offset=-1 if failed else 0,
+                            offset=-1 if failed else offset_of(topic.name, part.partition_index, part.timestamp),
                         )
                         for part in topic.partitions
                     ],
@@ -338,6 +354,29 @@ class FakeKafka:
                 for topic in request.topics
             ],
         )  # fmt: skip
+
+    def _DescribeLogDirsRequest(self, broker: int, _: Any) -> Any:  # noqa: N802 - as above
+        """Answer with one directory, in which a record takes ten bytes."""
+        of_result = DescribeLogDirsResponse.DescribeLogDirsResult
+        of_topic = of_result.DescribeLogDirsTopic
+        topics = [
+            of_topic(
+                name=name,
+                partitions=[
+                    of_topic.DescribeLogDirsPartition(
+                        partition_index=number,
+                        partition_size=10 * part.ends.get(broker, 0),
+                        offset_lag=0,
+                        is_future_key=False,
+                    )
+                    for number, part in enumerate(topic.parts)
+                    if broker in part.replicas
+                ],
+            )
+            for name, topic in self.view.topics.items()
+        ]
+        directory = of_result(error_code=0, log_dir="/data", topics=topics, total_bytes=1000, usable_bytes=600)
+        return DescribeLogDirsResponse(throttle_time_ms=0, error_code=0, results=[directory])
 
     def _DescribeConfigsRequest(self, _: int, request: Any) -> Any:  # noqa: N802 - as above
         of_result = DescribeConfigsResponse.DescribeConfigsResult
