@@ -38,6 +38,7 @@ Polling:
 - ``admin_responses``       Metadata and DescribeTopicPartitions, decoded
 - ``admin_clients``         ends each client of librdkafka on a thread of ours
 - ``admin_view``            what one poll shows, and what changed since the one before
+- ``admin_doubts``          which view may be older than the one before, and how long it is in doubt
 - ``admin_described``       configurations, requested on direct connections
 - ``admin_configs``         ``min.insync.replicas`` as the brokers apply it, diskless topics, times of a broker
 - ``admin_offsets``         log positions, requested from each leader separately

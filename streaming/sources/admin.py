@@ -16,11 +16,12 @@ from streaming.errors import ConnectionRefused
 from streaming.sources.address import parse_servers
 from streaming.sources.admin_access import access_of
 from streaming.sources.admin_configs import ConfigsRound
+from streaming.sources.admin_doubts import goes_back
 from streaming.sources.admin_metadata import MetadataRound, Read
 from streaming.sources.admin_offsets import OffsetsRound
 from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
 from streaming.sources.admin_refusals import unanswered
-from streaming.sources.admin_view import ClusterView, goes_back, has_same_members, snapshot, steps
+from streaming.sources.admin_view import ClusterView, deleted_topics, has_same_members, snapshot, steps
 from streaming.sources.permissions import addressed, grantee_of
 from streaming.sources.protocol.connection import CannotServe
 from streaming.sources.protocol.old_brokers import TooOld
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 HOUR: Final = Micros(3_600_000_000)
 _MAX_BLOCK: Final = Micros(1_000_000)  # of one poll
+_AWAITED: Final = 300_000  # then configurations are asked for that could not be while others were outstanding
 _BLIND_MICROS: Final = 60_000_000  # a poll that is later than this was not merely slow
 
 
@@ -161,6 +163,9 @@ class AdminSource:
         if self._offsets_due.take_due(moment):
             self._offsets.ask(self._last.view, now)
         if self._configs_due.take_due(moment):
+            if self._configs.is_outstanding:
+                self._configs_due.hasten(moment + _AWAITED)
+                return
             everything = self._everything_due.take_due(moment)
             configs = self._access.configs_at(self._last.view.brokers)
             self._configs.ask(configs, self._last.view, now, everything=everything)
@@ -196,10 +201,14 @@ class AdminSource:
         self._last = read
         if before is not None and before.view.cluster_id != read.view.cluster_id:
             before = None  # nothing that was seen before is of this cluster
+            self._configs = ConfigsRound(self._seconds)
             self.request_full_report()
-        if before is None or before.view.topics.keys() != read.view.topics.keys():
+        if before is None or before.view.topic_ids != read.view.topic_ids:
             self._configs_due.expire()
-        return self._report(before, read, now, skew) if self._kind is SourceKind.POLL else []
+        deleted = [] if before is None else [name for name, _ in deleted_topics(before.view, read.view)]
+        if self._kind is SourceKind.POLL:
+            return self._report(before, read, deleted, now, skew)
+        return self._configs.forget(deleted, self._envelope(read.view, now))
 
     def _stand_in(self) -> None:
         """Poll while the primary source is not current, which begins with a full report; stop when it is again."""
@@ -214,7 +223,7 @@ class AdminSource:
             self._metadata_due.period = self._poll_micros if kind is SourceKind.POLL else self._corroborating_micros
             self._metadata_due.expire()
 
-    def _report(self, before: Read | None, read: Read, now: Micros, skew: int) -> list[Observation]:
+    def _report(self, before: Read | None, read: Read, deleted: list[str], now: Micros, skew: int) -> list[Observation]:
         """Return what differs from the previous view.
 
         Invariant: a change happened after the request of the previous view and before the response of this one.
@@ -228,7 +237,7 @@ class AdminSource:
         is_new_log = before is not None and goes_back(before.view, read.view)
         self._missed_changes |= is_new_log
         reason = self._snapshot_reason(before, read, silence=end - start)
-        unset = self._unset(before, read, envelope)
+        unset = self._configs.forget(deleted, envelope)
         if before is None or reason is not None:
             self._missed_changes = False
             return unset + snapshot(
@@ -240,15 +249,6 @@ class AdminSource:
                 is_new_log=is_new_log,
             )
         return unset + steps(before.view, read.view, envelope) or [Heartbeat(**envelope)]
-
-    def _unset(self, before: Read | None, read: Read, envelope: dict[str, Any]) -> list[Observation]:
-        """Unset the configurations of topics that were deleted, also if others have their names now."""
-        ids = {} if before is None else before.view.topic_ids
-        gone = [name for name, topic_id in ids.items() if read.view.topic_ids.get(name) != topic_id]
-        if not gone:
-            return []
-        self._configs_due.expire()
-        return self._configs.forget(gone, envelope)
 
     def _snapshot_reason(self, before: Read | None, read: Read, *, silence: int) -> SnapshotReason | None:
         is_due = self._snapshot_due.take_due(monotonic())

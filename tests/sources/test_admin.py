@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from streaming.changes.fold import fold
@@ -18,7 +19,9 @@ from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.observations import (
+    MIN_ISR,
     BrokerObserved,
+    ConfigObserved,
     Heartbeat,
     Observation,
     PartitionObserved,
@@ -29,7 +32,7 @@ from streaming.contracts.observations import (
 )
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources import admin_metadata
+from streaming.sources import admin_doubts, admin_metadata
 from streaming.sources.admin import AdminSource
 from streaming.sources.admin_metadata import NO_TOPIC
 from tests.blocks import singly
@@ -115,6 +118,10 @@ def has(kind: type[Observation], number: int = 1) -> Callable[[list[Observation]
     return lambda found: len(of(kind, found)) >= number
 
 
+def has_minimum(topic: str) -> Callable[[list[Observation]], bool]:
+    return lambda found: any(item.topic == topic and item.value is not None for item in of(ConfigObserved, found))
+
+
 def test_the_first_poll_is_a_whole_snapshot(fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
     cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=4, replicas=3)
@@ -188,6 +195,31 @@ def test_a_new_topic_a_deleted_topic_and_one_made_again_are_reported(
     cluster.create_topic("new", partitions=2, replicas=1)
     again = of(PartitionObserved, until(source, has(PartitionObserved, 2)))
     assert {item.topic_id for item in created}.isdisjoint(item.topic_id for item in again)
+
+
+@pytest.mark.parametrize("kind", [SourceKind.POLL, SourceKind.NONE])
+def test_a_topic_that_is_created_again_between_two_polls_is_asked_for_its_minimum_at_once(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource], kind: SourceKind
+) -> None:
+    cluster = fake_kafka(1)
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    source = source_of(cluster.bootstrap_servers, source_kind=kind)
+    until(source, has_minimum("orders"))
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    found = until(source, has_minimum("orders"))
+    assert [item.value for item in of(ConfigObserved, found) if item.key == MIN_ISR] == [None, "1"]
+
+
+def test_a_topic_that_is_created_while_minima_are_awaited_is_asked_for_its_own_soon(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = fake_kafka(2)
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    cluster.hang(2, 1500)
+    source = source_of(f"127.0.0.1:{cluster.ports[1]}")
+    until(source, lambda _: any(broker == 2 for broker, _ in cluster.asked(DescribeConfigsRequest)))
+    cluster.create_topic("payments", partitions=1, replicas=1)
+    until(source, has_minimum("payments"))
 
 
 def test_offsets_come_from_each_leader(fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
@@ -354,6 +386,33 @@ def test_controllers_restored_from_a_backup_are_followed_although_their_epochs_a
     (begin,), (partition,) = of(SnapshotBegin, found), state.partitions()
     assert (begin.is_new_log, begin.reason) == (True, SnapshotReason.HISTORY_LOST)
     assert (partition.leader_epoch, partition.leader, partition.is_offline) == (4, -1, True)
+
+
+def test_one_broker_alone_undoes_no_election_that_another_one_showed_until_the_doubt_has_lasted_long(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is cut off from the controllers, and the others from the collector; or the controllers were restored."""
+    monkeypatch.setattr(admin_doubts, "_LONGEST", 3_000_000)
+    cluster = fake_kafka(3)
+    cluster.create_topic("orders", partitions=1, replicas=3)
+    source = source_of(cluster.bootstrap_servers)
+    until(source, has(Heartbeat))
+    (asked, _) = cluster.asked(MetadataRequest)[-1]
+    cut_off, *_ = others = [broker for broker in (1, 2, 3) if broker != asked]
+    cluster.views[cut_off] = copy.deepcopy(cluster.view)
+    cluster.set_leader("orders", 0, asked)
+    until(source, has(PartitionObserved))
+    for broker in {asked, *others} - {cut_off}:
+        cluster.disconnect(broker)
+    began, found = time.monotonic(), list[Observation]()
+    while time.monotonic() - began < 2:
+        with suppress(ConnectionRefused):
+            found += singly(source.poll(now()))
+    assert found == []
+    assert [broker for broker, _ in cluster.asked(MetadataRequest)].count(cut_off) > 3
+    (begin,) = of(SnapshotBegin, in_spite_of_refusals(source, has(SnapshotEnd)))
+    assert begin.is_new_log
+    assert time.monotonic() - began > 3
 
 
 def test_a_poller_that_was_suspended_says_that_it_saw_nothing_meanwhile(
