@@ -193,6 +193,12 @@ def _polling(settings: Settings) -> Iterator[tuple[Status, str]]:
     return poll_once(settings.cluster)
 
 
+def _samples(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.commands.doctor_samples import samples
+
+    return samples(settings)
+
+
 def _reassignments(settings: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.commands.doctor_polling import list_reassignments
 
@@ -286,6 +292,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "metadata log": _metadata_log,
     "clock": _clock,
     "polling": _polling,
+    "samples": _samples,
     "reassignments": _reassignments,
     "broker metrics": _broker_metrics,
 }
@@ -294,4 +301,4 @@ CHECKS_OF_THE_MACHINE: Final[Mapping[str, Check]] = {
     "Java and jars": _java,
     "ports": _ports,
 }
-_NEEDS_A_BROKER: Final = frozenset({"versions", "metadata log", "clock", "polling", "reassignments"})
+_NEEDS_A_BROKER: Final = frozenset({"versions", "metadata log", "clock", "polling", "samples", "reassignments"})

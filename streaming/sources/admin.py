@@ -1,6 +1,6 @@
 """Polls the brokers: the primary source where the metadata log is not authorised, else a second one.
 
-Nothing blocks on one broker: threads read the metadata, offsets are requested from each leader separately, and a poll
+Nothing blocks on one broker: threads read the metadata, librdkafka the offsets, of each leader separately, and a poll
 returns the responses that have arrived.
 """
 
@@ -40,12 +40,13 @@ _BLIND_MICROS: Final = 60_000_000  # a poll that is later than this was not mere
 
 
 class AdminSource:
-    """Reads metadata, offsets and configurations from a cluster's brokers.
+    """Reads metadata and configurations from a cluster's brokers.
 
     As the primary source (``SourceKind.POLL``) it reports every partition that changed between two polls, with the time
     window of the change. It sends a full report at the start, after failed polls, when a topic or a broker was added or
-    removed, and every ``snapshot_micros``. Otherwise (``SourceKind.NONE``) it reports offsets and configurations only,
-    unless the primary source is not whole or is silent: then it polls in its place, and begins with a full report.
+    removed, and every ``snapshot_micros``. Otherwise (``SourceKind.NONE``) it reports configurations only, unless the
+    primary source is not whole or is silent: then it polls in its place, and begins with a full report. Offsets are of
+    leaders, and only where librdkafka has to ask for them; elsewhere they are samples.
 
     Args:
         bootstrap_servers: ``host:port``, comma-separated.
@@ -85,14 +86,13 @@ class AdminSource:
         self._cluster = cluster
         self._kind = self._own_kind = source_kind
         self._is_primary_current, self._say = is_primary_current, report
-        self._poll_micros = poll_micros
+        self._poll_micros, self._config_micros = poll_micros, config_micros
         self._seconds = request_seconds
         self._servers = bootstrap_servers
         self._grantee = grantee_of(bootstrap_servers, client)
-        self._corroborating_micros = min(offsets_micros, config_micros)
         is_primary = source_kind is SourceKind.POLL
         self._blind_after = max(_BLIND_MICROS, 2 * poll_micros)
-        self._metadata_due = Timer(poll_micros if is_primary else self._corroborating_micros)
+        self._metadata_due = Timer(poll_micros if is_primary else self._config_micros)
         self._offsets_due = Timer(offsets_micros)
         self._configs_due = Timer(config_micros)
         self._timers = (self._metadata_due, self._offsets_due, self._configs_due)
@@ -220,7 +220,7 @@ class AdminSource:
                 else f"{self.name}: the metadata log is read again"
             )
             self._kind, self._missed_changes = kind, kind is SourceKind.POLL
-            self._metadata_due.period = self._poll_micros if kind is SourceKind.POLL else self._corroborating_micros
+            self._metadata_due.period = self._poll_micros if kind is SourceKind.POLL else self._config_micros
             self._metadata_due.expire()
 
     def _report(self, before: Read | None, read: Read, deleted: list[str], now: Micros, skew: int) -> list[Observation]:

@@ -10,7 +10,6 @@ from streaming.sources.admin_broker import ConnectedBrokers
 from streaming.sources.admin_clients import close, new_client
 from streaming.sources.admin_described import DescribedConfigs
 from streaming.sources.admin_librdkafka import ClientBrokers, ClientLeader
-from streaming.sources.admin_offsets import connected_leaders
 from streaming.sources.admin_refusals import ClientErrors
 from streaming.sources.protocol.old_brokers import recent_dialer
 from streaming.sources.protocol.security import from_client
@@ -39,11 +38,12 @@ _DEFAULTS: Final = {
 class Access(NamedTuple):
     """How brokers are asked for their views, and leaders for offsets; what describes configurations.
 
-    ``close`` ends the last one. ``older`` gives the same by librdkafka, for brokers that are too old for this.
+    ``leaders`` is None where samples are taken on direct connections, which have every offset. ``close`` ends what
+    describes configurations. ``older`` gives the same by librdkafka, for brokers that are too old for this.
     """
 
     brokers: Open
-    leaders: Callable[[Address], PartitionLeader]
+    leaders: Callable[[Address], PartitionLeader] | None
     configs: Describes
     close: Callable[[], None]
     older: Callable[[], Access]
@@ -96,4 +96,4 @@ def access_of(  # noqa: PLR0913 - all but two are keywords
         return by_librdkafka()
     configs = DescribedConfigs(dial, name=name, seconds=seconds)
     brokers = ConnectedBrokers(dial, cluster=cluster, seconds=seconds)
-    return Access(brokers, connected_leaders(dial, seconds), configs, configs.close, by_librdkafka)
+    return Access(brokers, None, configs, configs.close, by_librdkafka)
