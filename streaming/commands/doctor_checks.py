@@ -238,6 +238,12 @@ def _folders(settings: Settings) -> Iterator[tuple[Status, str]]:
             yield Status.OK, f"{key}: {path} {exists}, {free / (1 << 30):,.0f} GiB are free"
 
 
+def _tables(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.commands.doctor_tables import tables
+
+    return tables(settings)
+
+
 def _java(_: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.runtime import jars
     from streaming.runtime.java import find_java
@@ -281,6 +287,7 @@ CHECKS: Final[Mapping[str, Check]] = {
 }
 CHECKS_OF_THE_MACHINE: Final[Mapping[str, Check]] = {
     "folders": _folders,
+    "tables": _tables,
     "Java and jars": _java,
     "ports": _ports,
 }
