@@ -5,7 +5,7 @@
 What a collector with the default intervals writes in that time: a full report each five minutes, a heartbeat each five
 seconds, and each ten seconds the offsets of every replica. Each ten minutes a broker dies and returns, which changes
 every partition that it hosts twice; between them an ISR shrinks and grows each second. A channel has caught up when
-everything on the bus is committed. Rates count from when the job runs, the factor from the start of the program.
+everything on the bus is committed. All times count from the start of the program; those of Spark are part of them.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ def measure(directory: Path, partitions: int, minutes: int) -> None:
         spent = cpu_seconds(job.pid).total()
     print(f"{partitions:,} partitions, a backlog of {minutes} minutes; the job runs after {started - began:.1f} s")
     for channel, moment in moments.items():
-        seconds, what = moment - started, "changes" if channel is Channel.REPLICATION else "samples"
-        rate, factor = backlog.records[channel] / seconds, minutes * 60 / (moment - began)
+        seconds, what = moment - began, "changes" if channel is Channel.REPLICATION else "samples"
+        rate, factor = backlog.records[channel] / seconds, minutes * 60 / seconds
         print(
             f"  {channel:12}{backlog.records[channel]:8,} records of {backlog.held[channel]:10,} {what}, "
             f"{sizes[channel] / 1e6:7.1f} MB, in {seconds:6.1f} s: {rate:8,.0f} records/s, "
