@@ -75,9 +75,9 @@ class Sandbox:
         return ",".join(f"{HOST}:{ports.client}" for ports in self.plan.brokers.values())
 
     @property
-    def controllers(self) -> tuple[tuple[str, int], ...]:
-        """Host and port of each controller's listener."""
-        return tuple((HOST, ports.client) for ports in self.plan.controllers.values())
+    def controller_addresses(self) -> dict[str, str]:
+        """The listener of each controller, as ``[cluster.controllers.addresses]`` of isrwatch."""
+        return {str(node): f"{HOST}:{ports.client}" for node, ports in self.plan.controllers.items()}
 
     @property
     def proxy(self) -> ReplicationProxy:

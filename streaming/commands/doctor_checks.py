@@ -79,25 +79,20 @@ def secrets(every: Sequence[Settings], config: Path | None) -> Iterator[Finding]
 
 def _brokers(settings: Settings) -> Iterator[tuple[Status, str]]:
     """Names, addresses, TLS and login: each bootstrap server by itself, because one that answers hides the others."""
+    from streaming.settings import ControllersSettings
     from streaming.sources.address import parse_servers
-    from streaming.sources.protocol.security import from_client
+    from streaming.sources.metadata_log.opening import bootstrap_of
     from streaming.sources.protocol.tls import Unsupported
 
-    addresses = parse_servers(settings.cluster.bootstrap_servers)
-    try:
-        security = from_client(settings.cluster.client)
-    except Unsupported as refusal:
-        yield Status.SKIPPED, f"each broker alone cannot be asked: {refusal}"
-        return
-
-    from streaming.sources.metadata_log.quorum import Bootstrap
-    from streaming.sources.protocol.connection import dialer
-
     answers, refusals = list[str](), list[str]()
-    for address in addresses:
+    for address in parse_servers(settings.cluster.bootstrap_servers):
+        its = replace(settings.cluster, bootstrap_servers=str(address), controllers=ControllersSettings())
         try:
-            cluster_id = Bootstrap((address,), dialer(security)).cluster_id()
+            cluster_id = bootstrap_of(replace(settings, cluster=its)).cluster_id()
             answers.append(f"{address} answers; it is of cluster {cluster_id}")
+        except Unsupported as refusal:
+            yield Status.SKIPPED, f"each broker alone cannot be asked: {refusal}"
+            return
         except ConnectionRefused as refusal:
             refusals.append(str(refusal))
     yield from ((Status.OK, answer) for answer in answers)
@@ -140,38 +135,33 @@ def _topics_of(source: MetadataLogSource) -> int | None:
 
 
 def _versions(settings: Settings) -> Iterator[tuple[Status, str]]:
-    from streaming.sources.address import parse_servers
-    from streaming.sources.metadata_log.quorum import Bootstrap
-    from streaming.sources.metadata_log.schemas import NEWEST_METADATA_VERSION
-    from streaming.sources.protocol.connection import dialer
-    from streaming.sources.protocol.security import from_client
+    from streaming.sources.metadata_log.opening import bootstrap_of
+    from streaming.sources.metadata_log.schemas import NEWEST_METADATA_VERSION, TESTED
     from streaming.sources.protocol.tls import Unsupported
 
-    servers = parse_servers(settings.cluster.bootstrap_servers)
     try:
-        level = Bootstrap(servers, dialer(from_client(settings.cluster.client))).features().get("metadata.version")
+        level = bootstrap_of(settings).features().get("metadata.version")
     except Unsupported as refusal:
         yield Status.SKIPPED, f"the version of the metadata records cannot be asked for: {refusal}"
         return
-    tested = "isrwatch is tested with Kafka 4.3.1 and 3.9.1, and by polling with 1.0.2"
     if level is None:
-        yield Status.OK, f"a cluster with ZooKeeper, which is polled; {tested}"
+        yield Status.OK, "a cluster with ZooKeeper, which is polled; tested with Kafka 3.9.1 and 1.0.2"
     elif level > NEWEST_METADATA_VERSION:
         newer = f"metadata.version is {level}, and this program reads records up to {NEWEST_METADATA_VERSION}"
         yield Status.WARNING, f"{newer}: upgrade isrwatch; while a record cannot be read, the brokers are polled"
+    elif level in TESTED:
+        yield Status.OK, f"metadata.version is {level}, that of Kafka {TESTED[level]}, with which isrwatch is tested"
     else:
-        yield Status.OK, f"metadata.version is {level}, whose records can be read; {tested}"
+        tested = ", ".join(f"{each} (Kafka {release})" for each, release in TESTED.items())
+        readable = f"metadata.version is {level}, whose records can be read, but which is untested"
+        yield Status.OK, f"{readable}; the metadata log is tested with {tested}"
 
 
 def _clock(settings: Settings) -> Iterator[tuple[Status, str]]:
-    from streaming.sources.address import parse_servers
-    from streaming.sources.metadata_log.quorum import Bootstrap
-    from streaming.sources.protocol.connection import dialer
-    from streaming.sources.protocol.security import from_client
+    from streaming.sources.metadata_log.opening import bootstrap_of
 
-    servers = parse_servers(settings.cluster.bootstrap_servers)
     try:
-        quorum = Bootstrap(servers, dialer(from_client(settings.cluster.client))).quorum()
+        quorum = bootstrap_of(settings).quorum()
     except (ConfigurationError, ConnectionRefused):
         yield Status.SKIPPED, "no controller says what time it is: the check before says why"
         return
@@ -254,6 +244,12 @@ def _folders(settings: Settings) -> Iterator[tuple[Status, str]]:
             yield Status.OK, f"{key}: {path} {exists}, {free / (1 << 30):,.0f} GiB are free"
 
 
+def _tables(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.commands.doctor_tables import tables
+
+    return tables(settings)
+
+
 def _java(_: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.runtime import jars
     from streaming.runtime.java import find_java
@@ -298,6 +294,7 @@ CHECKS: Final[Mapping[str, Check]] = {
 }
 CHECKS_OF_THE_MACHINE: Final[Mapping[str, Check]] = {
     "folders": _folders,
+    "tables": _tables,
     "Java and jars": _java,
     "ports": _ports,
 }

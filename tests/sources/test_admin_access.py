@@ -40,7 +40,8 @@ from streaming.sources.samples.opening import open_samples
 
 before = len(os.listdir("/proc/self/fd"))
 (source,) = open_samples(
-    Settings(cluster=ClusterSettings(bootstrap_servers=sys.argv[1]), collect=CollectSettings(offsets_seconds=0.2)), print
+    Settings(cluster=ClusterSettings(bootstrap_servers=sys.argv[1]), collect=CollectSettings(offsets_seconds=0.2)),
+    print,
 )
 led, until = set(), time.monotonic() + 60
 while time.monotonic() < until and len(led) < int(sys.argv[2]):

@@ -258,7 +258,7 @@ def test_the_log_of_controllers_at_written_addresses_is_read_without_describe_on
     cluster: Sandbox, rules: Rules, settings: Settings
 ) -> None:
     rules.take(DESCRIBE_CLUSTER)
-    addresses = {"101": f"127.0.0.1:{cluster.plan.controllers[101].client}"}
+    addresses = cluster.controller_addresses
     written = replace(settings, cluster=replace(settings.cluster, controllers=ControllersSettings(addresses=addresses)))
 
     assert complaints(settings).keys() == {"metadata log", "reassignments"}

@@ -158,7 +158,7 @@ class Tail:
         had_failed = self._controllers.failures > 0
         try:
             if not self._controllers.try_fixed():
-                self._controllers.learn(self._bootstrap.quorum())
+                self._controllers.learn(self._bootstrap.quorum(with_addresses=True))
         except ConnectionRefused:
             self._pause(_LONGEST_PAUSE)
             raise

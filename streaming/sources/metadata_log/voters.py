@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import ControllerObserved, Observation, SourceKind
 from streaming.errors import ConnectionRefused
-from streaming.sources.address import parse_servers
-from streaming.sources.metadata_log.quorum import Bootstrap
-from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.security import from_client
+from streaming.sources.metadata_log.opening import bootstrap_of
 from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
@@ -22,6 +19,7 @@ if TYPE_CHECKING:
 
     from streaming.settings import Settings
     from streaming.sources.metadata_log.messages import Quorum
+    from streaming.sources.metadata_log.quorum import Bootstrap
     from streaming.sources.protocol.peers import Peers
 
 ASKED_EVERY: Final = Micros(10_000_000)
@@ -100,10 +98,9 @@ def open_voters(settings: Settings, peers: Peers | None = None) -> VotersSource:
     Raises:
         ConnectionRefused: no broker can be reached.
     """
-    bootstrap = Bootstrap(
-        parse_servers(settings.cluster.bootstrap_servers), dialer(from_client(settings.cluster.client), peers)
+    return VotersSource(
+        bootstrap_of(settings, peers), cluster=settings.cluster.name, name=f"quorum:{settings.collect.collector}"
     )
-    return VotersSource(bootstrap, cluster=settings.cluster.name, name=f"quorum:{settings.collect.collector}")
 
 
 def caught_up_in(quorum: Quorum) -> tuple[int, ...] | None:

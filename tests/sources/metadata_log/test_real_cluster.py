@@ -21,15 +21,23 @@ from confluent_kafka.admin import (
 
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
+from streaming.cluster_settings import each_cluster
+from streaming.commands.doctor_checks import CHECKS
+from streaming.commands.doctor_findings import Status
 from streaming.contracts.observations import SnapshotReason
 from streaming.errors import ConnectionRefused
+from streaming.runtime.jars import groups
+from streaming.settings import ClusterSettings, ControllersSettings, Settings
 from streaming.sources.address import parse_servers
 from streaming.sources.metadata_log import tail as tail_module
 from streaming.sources.metadata_log.batches import _raw_records, decode
 from streaming.sources.metadata_log.decoding import read_fields
-from streaming.sources.metadata_log.quorum import Bootstrap
-from streaming.sources.metadata_log.schemas import NEWEST_METADATA_VERSION, SCHEMAS
+from streaming.sources.metadata_log.opening import controller_addresses
+from streaming.sources.metadata_log.quorum import Bootstrap, ControllerAddresses
+from streaming.sources.metadata_log.schemas import NEWEST_METADATA_VERSION, SCHEMAS, TESTED
 from streaming.sources.metadata_log.source import MetadataLogSource, wall_clock
+from streaming.sources.metadata_log.voters import open_voters
+from streaming.sources.permissions import ANYBODY
 from streaming.sources.protocol.connection import CannotServe, dialer
 from streaming.sources.protocol.primitives import ByteReader
 from streaming.sources.protocol.security import Security, from_client
@@ -63,6 +71,12 @@ SECURED = {
 """Controllers that ask for a login, and what each user may do is said by rules; brokers ask nobody."""
 
 
+def controllers_of(cluster: Sandbox) -> ControllerAddresses:
+    """Give the addresses that the brokers do not give: none, of a newer Kafka."""
+    addresses = {} if cluster.plan.advertises_controllers else cluster.controller_addresses
+    return controller_addresses(ControllersSettings(addresses=addresses), ANYBODY)
+
+
 class Following:
     """A source on a real cluster, polled in a thread; ``reported`` grows while it runs."""
 
@@ -70,7 +84,7 @@ class Following:
         self.lines: list[str] = []
         self.reported: list[Observation] = []
         self.source = MetadataLogSource(
-            Bootstrap(parse_servers(cluster.bootstrap_servers), dialer(Security())),
+            Bootstrap(parse_servers(cluster.bootstrap_servers), dialer(Security()), controllers_of(cluster)),
             dialer(from_client(client or {})),
             cluster="real",
             name=name,
@@ -167,13 +181,14 @@ def spelled(value: Any) -> Any:
     return [spelled(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-@pytest.mark.parametrize(("version", "level"), [("4.3", NEWEST_METADATA_VERSION), ("3.9", 21)])
+@pytest.mark.parametrize(("version", "level"), [("4.3", NEWEST_METADATA_VERSION), ("3.9", 21), ("3.6", 14)])
 def test_a_cluster_that_is_broken_and_mended_is_reported_record_for_record(
     kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]], version: str, level: int
 ) -> None:
     cluster = kafka_cluster(version=version)
     servers = parse_servers(cluster.bootstrap_servers)
     assert Bootstrap(servers, dialer(Security())).features()["metadata.version"] == level
+    assert TESTED[level] in {jar.version for jar in groups()[cluster.plan.jars].jars if jar.artifact == "kafka_2.13"}
     seen = follow(cluster)
     cluster.admin.create_topic("orders", partitions=6, configs={"min.insync.replicas": "2"})
     cluster.admin.alter_topic_config("orders", {"retention.ms": "1000000"})
@@ -192,11 +207,12 @@ def test_a_cluster_that_is_broken_and_mended_is_reported_record_for_record(
     assert not seen.source.take_undecodable()
 
 
+@pytest.mark.parametrize("version", ["4.3", "3.6"])
 def test_a_killed_controller_leaves_no_gap(
-    kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]]
+    kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]], version: str
 ) -> None:
-    cluster = kafka_cluster(controllers=3)
-    controllers = ",".join(f"{host}:{port}" for host, port in cluster.controllers)
+    cluster = kafka_cluster(controllers=3, version=version)
+    controllers = ",".join(cluster.controller_addresses.values())
     with pytest.raises(CannotServe, match="is no broker, but a controller: name brokers"):
         Bootstrap(parse_servers(controllers), dialer(Security())).cluster_id()
     seen = follow(cluster)
@@ -225,6 +241,31 @@ def test_a_killed_controller_leaves_no_gap(
     resumed.until_topic("meanwhile", 2)
     assert not any(one.kind == "snapshot_begin" for one in resumed.reported)
     assert not resumed.partitions("after")
+
+
+def test_before_kafka_3_9_the_log_is_read_once_the_addresses_of_the_controllers_are_configured(
+    kafka_cluster: MakeSandbox, tmp_path: Path
+) -> None:
+    cluster = kafka_cluster(brokers=1, version="3.6")
+    settings = Settings(cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers))
+    ((_, versions),) = CHECKS["versions"](settings)
+    assert versions == "metadata.version is 14, that of Kafka 3.6.2, with which isrwatch is tested"
+    ((status, refusal),) = CHECKS["metadata log"](settings)
+    assert status is Status.WARNING
+    assert "write them into [cluster.controllers.addresses]" in refusal
+    for check in ("clock", "polling", "reassignments"):
+        assert {status for status, _ in CHECKS[check](settings)} == {Status.OK}
+    config = tmp_path / "isrwatch.toml"
+    config.write_text(
+        f'[cluster]\nbootstrap_servers = "{cluster.bootstrap_servers}"\n[cluster.controllers.addresses]\n'
+        + "".join(f'"{node}" = "{address}"\n' for node, address in cluster.controller_addresses.items())
+    )
+
+    ((status, readable),) = CHECKS["metadata log"](each_cluster(config)[0])
+
+    assert status is Status.OK, readable
+    (voters,) = open_voters(settings).poll(wall_clock())
+    assert (voters.voters, voters.caught_up) == ((101,), (101,))
 
 
 def test_a_controllers_snapshot_is_loaded_and_a_lost_history_is_admitted(

@@ -24,6 +24,7 @@ NOW = 1_795_000_000_000
 @pytest.fixture
 def voters(quorum: Any) -> Callable[[], VotersSource]:
     quorum.voters = {1: NOW, 2: NOW - 600, 3: NOW - 200}
+    quorum.versions = {55: 1}  # Kafka before 3.9 gives no addresses of controllers, which nothing of this needs
     servers = tuple(Address("127.0.0.1", node.port) for node in quorum.nodes.values())
     bootstrap = Bootstrap(servers, dialer(from_client({})))
     return lambda: VotersSource(bootstrap, cluster="main", name="quorum:a", clock=lambda: Micros(clock[0]))
