@@ -12,17 +12,18 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.errors import BusFull, ConnectionRefused
 from streaming.sources.collector_metrics import CollectorMetrics
 from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.timer import ClockJumps, wall_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streaming.bus.capacity import Removed
     from streaming.bus.publisher import Publisher
+    from streaming.contracts.identifiers import Micros
     from streaming.contracts.observations import Observation
     from streaming.sources.source import Source
 
@@ -69,6 +70,7 @@ class Collector:
         open_publisher: opens the bus for one source.
         cluster: the display name of the cluster, a label of the metrics.
         report: takes one line for the user.
+        clock: the wall-clock time.
 
     Attributes:
         names: of the sources.
@@ -82,12 +84,13 @@ class Collector:
         *,
         cluster: str = "",
         report: Callable[[str], None] = lambda _: None,
+        clock: Callable[[], Micros] = wall_clock,
     ) -> None:
         self.names = [source.name for source in sources]
         self.metrics = CollectorMetrics(sources, cluster)
         self.registry, self.problems = self.metrics.registry, self.metrics.problems
         self._open_publisher = open_publisher
-        self._report = report
+        self._report, self._clock = report, clock
         self._stopping = threading.Event()
         self._failures: list[BaseException] = []
         self._threads = [
@@ -128,11 +131,12 @@ class Collector:
             self._stopping.set()
 
     def _poll_until_stopped(self, source: Source, publisher: Publisher) -> None:
-        refusals, said = 0, set[str]()
+        refusals, said, jumps = 0, set[str](), ClockJumps(self._clock)
         while not self._stopping.is_set():
             began = time.monotonic()
+            self._answer_jump(source, jumps.take())
             try:
-                observations = source.poll(Micros(time.time_ns() // 1000))
+                observations = source.poll(self._clock())
             except ConnectionRefused as refusal:
                 self.metrics.refused(source, refusal)
                 # Behind a permission that was missing there may be another one that is.
@@ -178,6 +182,16 @@ class Collector:
             if refusals:
                 self._report(f"{source.name}: writes the bus again")
             return True
+
+    def _answer_jump(self, source: Source, jump: Micros) -> None:
+        """Request a full report after the clock was set: a job has refused what was collected far ahead of its own."""
+        if jump and isinstance(source, ReportsOnRequest):
+            way = "ahead" if jump > 0 else "back"
+            self._report(
+                f"{source.name}: the clock of this machine was set {way} by {abs(jump) // 1_000_000} s: everything is "
+                "reported again"
+            )
+            source.request_full_report()
 
     def _answer_removed(self, source: Source, publisher: Publisher) -> None:
         """Report what the publisher had to delete; a full report corrects the states that lack it."""

@@ -31,9 +31,10 @@ from streaming.sources.address import parse_servers
 from streaming.sources.collector import Collector
 from streaming.sources.metadata_log import opening as log_opening
 from streaming.sources.metadata_log.quorum import Bootstrap
-from streaming.sources.metadata_log.source import MetadataLogSource, wall_clock
+from streaming.sources.metadata_log.source import MetadataLogSource
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security, from_client
+from streaming.sources.timer import wall_clock
 from tests.blocks import singly
 
 if TYPE_CHECKING:
