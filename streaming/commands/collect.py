@@ -134,9 +134,9 @@ def _status_server(address: str, collector: Collector | Collectors) -> AbstractC
 def _simulated(scenario: str, settings: Settings, speed: float, seed: int) -> Source:
     """Create a simulated cluster. It starts from scratch each time, so every start has a cluster id of its own."""
     from streaming.contracts.identifiers import ClusterId, topic_id_from_uuid
-    from streaming.sources.metadata_log.source import wall_clock
     from streaming.sources.pace import Paced
     from streaming.sources.simulated import SimulatedSource, load_scenario
+    from streaming.sources.timer import wall_clock
 
     if speed <= 0:
         raise ConfigurationError(f"--speed is {speed:g}; it must be above 0")

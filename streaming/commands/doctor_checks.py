@@ -124,7 +124,7 @@ def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
 def _topics_of(source: MetadataLogSource) -> int | None:
     """Read the metadata log and return how many topics there are, hidden or not; None if that takes too long."""
     from streaming.contracts.observations import SnapshotEnd
-    from streaming.sources.metadata_log.source import wall_clock
+    from streaming.sources.timer import wall_clock
 
     until = time.monotonic() + SECONDS
     while time.monotonic() < until:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from prometheus_client import CollectorRegistry
 
-from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.errors import BusFull, ConnectionRefused, IsrwatchError
 from streaming.sources.collector_metrics import CollectorMetrics, MergedMetrics
 from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.timer import ClockJumps, wall_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from streaming.bus.capacity import Removed
     from streaming.bus.publisher import Publisher
+    from streaming.contracts.identifiers import Micros
     from streaming.contracts.observations import Observation
     from streaming.sources.source import Source
 
@@ -93,6 +94,7 @@ class Collector:
         cluster: the display name of the cluster, a label of the metrics.
         report: takes one line for the user.
         beside: other collectors of the cluster, which are started and stopped with this one.
+        clock: the wall-clock time.
 
     Attributes:
         names: of the sources.
@@ -108,6 +110,7 @@ class Collector:
         cluster: str = "",
         report: Callable[[str], None] = lambda _: None,
         beside: Sequence[Beside] = (),
+        clock: Callable[[], Micros] = wall_clock,
     ) -> None:
         self.names = [*(source.name for source in sources), *(other.name for other in beside)]
         self.metrics = CollectorMetrics(sources, cluster)
@@ -116,7 +119,7 @@ class Collector:
         self.registry.register(MergedMetrics(lambda: [self.metrics.registry, *beside]))
         self._beside = beside
         self._open_publisher = open_publisher
-        self._report = report
+        self._report, self._clock = report, clock
         self._stopping = threading.Event()
         self._failures: list[BaseException] = []
         self._threads = [
@@ -169,11 +172,12 @@ class Collector:
             self._stopping.set()
 
     def _poll_until_stopped(self, source: Source, publisher: Publisher) -> None:
-        refusals, said = 0, set[str]()
+        refusals, said, jumps = 0, set[str](), ClockJumps(self._clock)
         while not self._stopping.is_set():
             began = time.monotonic()
+            self._answer_jump(source, jumps.take())
             try:
-                observations = source.poll(Micros(time.time_ns() // 1000))
+                observations = source.poll(self._clock())
             except ConnectionRefused as refusal:
                 self.metrics.refused(source, refusal)
                 # Behind a permission that was missing there may be another one that is.
@@ -219,6 +223,16 @@ class Collector:
             if refusals:
                 self._report(f"{source.name}: writes the bus again")
             return True
+
+    def _answer_jump(self, source: Source, jump: Micros) -> None:
+        """Request a full report after the clock was set: a job has refused what was collected far ahead of its own."""
+        if jump and isinstance(source, ReportsOnRequest):
+            way = "ahead" if jump > 0 else "back"
+            self._report(
+                f"{source.name}: the clock of this machine was set {way} by {abs(jump) // 1_000_000} s: everything is "
+                "reported again"
+            )
+            source.request_full_report()
 
     def _answer_removed(self, source: Source, publisher: Publisher) -> None:
         """Report what the publisher had to delete; a full report corrects the states that lack it."""
