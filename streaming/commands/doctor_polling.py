@@ -19,8 +19,7 @@ from streaming.sources.admin_offsets import OffsetsRound
 from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
 from streaming.sources.metadata_log.source import wall_clock
 from streaming.sources.permissions import addressed, grantee_of
-from streaming.sources.protocol.connection import CannotServe
-from streaming.sources.protocol.old_brokers import TooOld
+from streaming.sources.protocol.connection import CannotServe, TooOld
 from streaming.sources.timer import monotonic
 
 if TYPE_CHECKING:

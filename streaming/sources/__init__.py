@@ -42,7 +42,7 @@ Polling:
 - ``admin_configs``         ``min.insync.replicas`` as the brokers apply it, diskless topics, times of a broker
 - ``admin_offsets``         log positions, requested from each leader separately
 - ``admin_reassignments``   the reassignments in progress
-- ``admin_refusals``        errors of librdkafka as one sentence with the fix
+- ``admin_refusals``      what a cluster refuses, as one sentence with the fix
 - ``broker_metrics``        scrapes the brokers' JMX exporters
 - ``broker_metrics_names``  the broker metrics that are kept, in each dialect of JMX-exporter rules
 

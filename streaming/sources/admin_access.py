@@ -12,7 +12,7 @@ from streaming.sources.admin_described import DescribedConfigs
 from streaming.sources.admin_librdkafka import ClientBrokers, ClientLeader
 from streaming.sources.admin_offsets import connected_leaders
 from streaming.sources.admin_refusals import ClientErrors
-from streaming.sources.protocol.old_brokers import recent_dialer
+from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client
 from streaming.sources.protocol.tls import Unsupported
 
@@ -91,7 +91,7 @@ def access_of(  # noqa: PLR0913 - all but two are keywords
         return Access(brokers, leaders, shared, partial(close, shared), by_librdkafka)
 
     try:
-        dial = recent_dialer(from_client(client), peers)
+        dial = dialer(from_client(client), peers)
     except Unsupported:
         return by_librdkafka()
     configs = DescribedConfigs(dial, name=name, seconds=seconds)

@@ -304,7 +304,7 @@ def test_brokers_that_are_older_than_our_requests_are_polled_by_librdkafka(
     cluster = mock_kafka(3)
     cluster.create_topic("orders", partitions=3, replicas=3)
     source = source_of(cluster.bootstrap_servers)
-    found = until(source, lambda seen: has(Heartbeat)(seen) and has(ReplicaOffsetsObserved, 3)(seen))
+    found = in_spite_of_refusals(source, lambda seen: has(Heartbeat)(seen) and has(ReplicaOffsetsObserved, 3)(seen))
 
     parts = of(PartitionObserved, found)
     assert {("orders", number, None, None) for number in range(3)} == {
@@ -314,6 +314,23 @@ def test_brokers_that_are_older_than_our_requests_are_polled_by_librdkafka(
     cluster.create_topic("payments", partitions=1, replicas=3)
     (end,) = of(SnapshotEnd, until(source, has(SnapshotEnd)))
     assert len(end.topic_ids) == 1
+
+
+def test_a_broker_that_is_older_than_the_others_gives_its_offsets_and_no_view(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = fake_kafka(2)
+    cluster.create_topic("orders", partitions=2, replicas=2)
+    cluster.old = {2}
+    source = source_of(cluster.bootstrap_servers)
+
+    def is_whole(seen: list[Observation]) -> bool:
+        return has(Heartbeat)(seen) and {item.broker for item in offsets(seen)} == {1, 2}
+
+    found = in_spite_of_refusals(source, is_whole)
+    assert {(item.broker, item.partition) for item in offsets(found)} == {(1, 0), (2, 1)}
+    assert {(broker, request.API_VERSION) for broker, request in cluster.asked(MetadataRequest)} == {(1, 12)}
+    assert {item.leader_epoch for item in of(PartitionObserved, found)} == {0}
 
 
 def test_a_lost_connection_ends_in_a_snapshot_that_says_so(
