@@ -23,7 +23,9 @@ from streaming.secret_values import written_secrets
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from streaming.contracts.identifiers import ClusterId
     from streaming.settings import Settings
+    from streaming.sources.address import Address
     from streaming.sources.metadata_log.source import MetadataLogSource
 
     Check = Callable[[Settings], Iterator[tuple[Status, str]]]
@@ -80,6 +82,7 @@ def secrets(every: Sequence[Settings], config: Path | None) -> Iterator[Finding]
 def _brokers(settings: Settings) -> Iterator[tuple[Status, str]]:
     """Names, addresses, TLS and login: each bootstrap server by itself, because one that answers hides the others."""
     from streaming.sources.address import parse_servers
+    from streaming.sources.admin_servers import several_clusters
     from streaming.sources.protocol.security import from_client
     from streaming.sources.protocol.tls import Unsupported
 
@@ -93,15 +96,15 @@ def _brokers(settings: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.sources.metadata_log.quorum import Bootstrap
     from streaming.sources.protocol.connection import dialer
 
-    answers, refusals = list[str](), list[str]()
+    clusters, refusals = dict["Address", "ClusterId"](), list[str]()
     for address in addresses:
         try:
-            cluster_id = Bootstrap((address,), dialer(security)).cluster_id()
-            answers.append(f"{address} answers; it is of cluster {cluster_id}")
+            clusters[address] = Bootstrap((address,), dialer(security)).cluster_id()
         except ConnectionRefused as refusal:
             refusals.append(str(refusal))
-    yield from ((Status.OK, answer) for answer in answers)
-    yield from ((Status.WARNING if answers else Status.PROBLEM, refusal) for refusal in refusals)
+    yield from ((Status.OK, f"{address} answers; it is of cluster {each}") for address, each in clusters.items())
+    yield from ((Status.WARNING if clusters else Status.PROBLEM, refusal) for refusal in refusals)
+    yield from ((Status.PROBLEM, str(several)) for several in [several_clusters(clusters)] if several is not None)
 
 
 def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:

@@ -33,6 +33,7 @@ Polling:
 - ``admin_broker``          one broker, asked for its view of the cluster
 - ``admin_access``          how the brokers of a configuration are asked
 - ``admin_librdkafka``      brokers and leaders asked by librdkafka, for logins that only it has
+- ``admin_servers``         whether the bootstrap servers are of one cluster
 - ``admin_turns``           which address is asked next
 - ``admin_responses``       Metadata and DescribeTopicPartitions, decoded
 - ``admin_clients``         ends each client of librdkafka on a thread of ours
