@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.sources.address import Address
+from streaming.sources.address import Address, parse_servers
 from streaming.sources.admin_broker import ConnectedBrokers
 from streaming.sources.admin_clients import close, new_client
 from streaming.sources.admin_described import DescribedConfigs
@@ -94,6 +94,6 @@ def access_of(  # noqa: PLR0913 - all but two are keywords
         dial = dialer(from_client(client), peers)
     except Unsupported:
         return by_librdkafka()
-    configs = DescribedConfigs(dial, name=name, seconds=seconds)
+    configs = DescribedConfigs(dial, parse_servers(bootstrap_servers), name=name, seconds=seconds)
     brokers = ConnectedBrokers(dial, cluster=cluster, seconds=seconds)
     return Access(brokers, connected_leaders(dial, seconds), configs, configs.close, by_librdkafka)

@@ -196,7 +196,7 @@ class MetadataRound:
             return
         view = replace(_completed(view, before, hidden), is_partial=self._others_refusal is not None)
         self._doubt, self._held = Doubt(), Read(view, began, ended)
-        self._reassignments.ask(self._turns.advertised)
+        self._reassignments.ask(self._turns.next(None, is_asked=False))
 
     def _clusters_beside(self, address: Address, view: ClusterView) -> dict[Address, ClusterId]:
         """Ask the bootstrap servers that are none of the brokers that a view lists of which cluster they are."""

@@ -689,6 +689,23 @@ def test_a_bootstrap_server_that_is_down_at_the_start_is_no_other_cluster(
     until(source, has(Heartbeat, 3))
 
 
+def test_where_only_a_bootstrap_server_is_reached_it_is_asked_for_minima_times_and_reassignments(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    """As behind NAT: offsets alone are missing, which only leaders have."""
+    cluster = fake_kafka(2)
+    cluster.create_topic("orders", partitions=1, replicas=2)
+    cluster.advertised = {1: ("127.0.0.1", unused_port()), 2: ("127.0.0.1", unused_port())}
+    source = source_of(f"127.0.0.1:{cluster.ports[1]}", snapshot_micros=300_000, config_micros=200_000)
+
+    def is_whole(seen: list[Observation]) -> bool:
+        return has_minimum("orders")(seen) and any(item.reports_reassignments for item in of(PartitionObserved, seen))
+
+    until(source, is_whole)
+    types = {each.resource_type for _, request in cluster.asked(DescribeConfigsRequest) for each in request.resources}
+    assert types == {2, 4}, "topics and a broker"
+
+
 def test_a_broker_that_is_too_old_for_topic_ids_makes_no_other_topic_of_any(
     fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
