@@ -23,7 +23,9 @@ from streaming.secret_values import written_secrets
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from streaming.contracts.identifiers import ClusterId
     from streaming.settings import Settings
+    from streaming.sources.address import Address
     from streaming.sources.metadata_log.source import MetadataLogSource
 
     Check = Callable[[Settings], Iterator[tuple[Status, str]]]
@@ -81,22 +83,23 @@ def _brokers(settings: Settings) -> Iterator[tuple[Status, str]]:
     """Names, addresses, TLS and login: each bootstrap server by itself, because one that answers hides the others."""
     from streaming.settings import ControllersSettings
     from streaming.sources.address import parse_servers
+    from streaming.sources.admin_servers import several_clusters
     from streaming.sources.metadata_log.opening import bootstrap_of
     from streaming.sources.protocol.tls import Unsupported
 
-    answers, refusals = list[str](), list[str]()
+    clusters, refusals = dict["Address", "ClusterId"](), list[str]()
     for address in parse_servers(settings.cluster.bootstrap_servers):
         its = replace(settings.cluster, bootstrap_servers=str(address), controllers=ControllersSettings())
         try:
-            cluster_id = bootstrap_of(replace(settings, cluster=its)).cluster_id()
-            answers.append(f"{address} answers; it is of cluster {cluster_id}")
+            clusters[address] = bootstrap_of(replace(settings, cluster=its)).cluster_id()
         except Unsupported as refusal:
             yield Status.SKIPPED, f"each broker alone cannot be asked: {refusal}"
             return
         except ConnectionRefused as refusal:
             refusals.append(str(refusal))
-    yield from ((Status.OK, answer) for answer in answers)
-    yield from ((Status.WARNING if answers else Status.PROBLEM, refusal) for refusal in refusals)
+    yield from ((Status.OK, f"{address} answers; it is of cluster {each}") for address, each in clusters.items())
+    yield from ((Status.WARNING if clusters else Status.PROBLEM, refusal) for refusal in refusals)
+    yield from ((Status.PROBLEM, str(several)) for several in [several_clusters(clusters)] if several is not None)
 
 
 def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 from streaming.commands.doctor_findings import SECONDS, Status
 from streaming.contracts.sample_blocks import SamplesBlock
 from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
-from streaming.sources.metadata_log.source import wall_clock
 from streaming.sources.protocol.connection import CannotServe
 from streaming.sources.protocol.tls import Unsupported
 from streaming.sources.samples.opening import open_samples
+from streaming.sources.timer import wall_clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

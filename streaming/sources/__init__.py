@@ -34,6 +34,7 @@ Polling:
 - ``admin_broker``          one broker, asked for its view of the cluster
 - ``admin_access``          how the brokers of a configuration are asked
 - ``admin_librdkafka``      brokers and leaders asked by librdkafka, for logins that only it has
+- ``admin_servers``         whether the bootstrap servers are of one cluster
 - ``admin_turns``           which address is asked next
 - ``admin_responses``       Metadata and DescribeTopicPartitions, decoded
 - ``admin_clients``         ends each client of librdkafka on a thread of ours
@@ -43,7 +44,7 @@ Polling:
 - ``admin_configs``         ``min.insync.replicas`` as the brokers apply it, diskless topics, times of a broker
 - ``admin_offsets``         log positions, requested from each leader separately
 - ``admin_reassignments``   the reassignments in progress
-- ``admin_refusals``        errors of librdkafka as one sentence with the fix
+- ``admin_refusals``      what a cluster refuses, as one sentence with the fix
 - ``broker_metrics``        scrapes the brokers' JMX exporters
 - ``broker_metrics_names``  the broker metrics that are kept, in each dialect of JMX-exporter rules
 

@@ -20,16 +20,16 @@ from streaming.sources.admin_doubts import goes_back
 from streaming.sources.admin_metadata import MetadataRound, Read
 from streaming.sources.admin_offsets import OffsetsRound
 from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
-from streaming.sources.admin_refusals import unanswered
+from streaming.sources.admin_refusals import Missing, unanswered
 from streaming.sources.admin_view import ClusterView, deleted_topics, has_same_members, snapshot, steps
 from streaming.sources.permissions import addressed, grantee_of
-from streaming.sources.protocol.connection import CannotServe
-from streaming.sources.protocol.old_brokers import TooOld
+from streaming.sources.protocol.connection import CannotServe, TooOld
 from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from streaming.contracts.identifiers import ClusterId
     from streaming.sources.admin_access import Access
     from streaming.sources.protocol.peers import Peers
 
@@ -105,7 +105,7 @@ class AdminSource:
         self._reported_until = 0
         self._missed_changes = False
         self._refusal: ConnectionRefused | None = None
-        self._raised: set[str] = set()
+        self._missing = Missing(self._grantee)
 
     def poll(self, now: Micros) -> Sequence[Observation]:
         """Return the observations that have arrived, or wait for some for at most a second.
@@ -130,6 +130,11 @@ class AdminSource:
     def is_primary(self) -> bool:
         """Whether partition state comes from here: it polls, and brokers have answered."""
         return self._kind is SourceKind.POLL and self._last is not None
+
+    @property
+    def cluster_id(self) -> ClusterId | None:
+        """The id of the cluster that was polled last."""
+        return None if self._last is None else self._last.view.cluster_id
 
     def request_full_report(self) -> None:
         """Send a full report with the next poll of the metadata, and every configuration with the next ones."""
@@ -276,12 +281,7 @@ class AdminSource:
         if refusal is not None:
             raise addressed(refusal, self._grantee)
         configs = self._configs.refusal, self._configs.broker_refusal
-        refusals = {str(each): each for each in (*self._metadata.refusals, self._offsets.refusal, *configs) if each}
-        self._raised &= refusals.keys()
-        for sentence, missing in refusals.items():
-            if sentence not in self._raised:
-                self._raised.add(sentence)
-                raise addressed(missing, self._grantee)
+        self._missing.raise_new((*self._metadata.refusals, self._offsets.refusal, *configs))
 
     def _wait(self, until: int) -> bool:
         """Wait for a response or for the next due request; return False when the poll has used its time."""

@@ -13,6 +13,7 @@ from streaming.contracts.identifiers import Micros, synthetic_topic_id
 from streaming.errors import ConnectionRefused
 from streaming.sources.address import Address
 from streaming.sources.admin_doubts import RECHECK_AFTER, Doubt, may_be_stale
+from streaming.sources.admin_servers import clusters_of, several_clusters
 from streaming.sources.admin_turns import Turns
 from streaming.sources.admin_view import ClusterView
 from streaming.sources.permissions import DESCRIBE_TOPICS, Denied
@@ -22,6 +23,7 @@ from streaming.sources.timer import Timer, monotonic
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from streaming.contracts.identifiers import ClusterId
     from streaming.sources.admin_broker import Answer, Broker, Open
     from streaming.sources.admin_reassignments import ReassignmentsRound
 
@@ -78,7 +80,8 @@ class MetadataRound:
         seconds: float,
     ) -> None:
         self._connect = connect
-        self._turns = Turns(bootstrap)
+        self._bootstrap, self._turns = bootstrap, Turns(bootstrap)
+        self._clusters: Future[dict[Address, ClusterId]] | None = None
         self._micros = int(seconds * 1_000_000)
         self._reassignments = reassignments
         self._threads = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix=name)
@@ -133,7 +136,9 @@ class MetadataRound:
 
         Raises:
             ConnectionRefused: no broker responded in time.
+            CannotServe: none of them may be asked, or the bootstrap servers are of several clusters.
         """
+        self._require_one_cluster()
         self._take_response(before)
         if self._held is None or self._reassignments.pending():
             return None
@@ -181,7 +186,9 @@ class MetadataRound:
         response = self._first_response()
         if response is None:
             return
-        (view, hidden, denied), began, ended, _ = response
+        (view, hidden, denied), began, ended, broker = response
+        if self._clusters is None:
+            self._clusters = self._threads.submit(self._clusters_beside, broker.address, view)
         self._note_denied(denied, view)
         hidden -= {NO_TOPIC}
         seen = None if before is None else before.without(hidden)
@@ -189,7 +196,19 @@ class MetadataRound:
             return
         view = replace(_completed(view, before, hidden), is_partial=self._others_refusal is not None)
         self._doubt, self._held = Doubt(), Read(view, began, ended)
-        self._reassignments.ask(self._turns.advertised)
+        self._reassignments.ask(self._turns.next(None, is_asked=False))
+
+    def _clusters_beside(self, address: Address, view: ClusterView) -> dict[Address, ClusterId]:
+        """Ask the bootstrap servers that are none of the brokers that a view lists of which cluster they are."""
+        listed = {address, *(Address(*at) for at in view.brokers.values())}
+        others = [server for server in self._bootstrap if server not in listed]
+        return {address: view.cluster_id, **clusters_of(self._connect, others, Micros(monotonic() + self._micros))}
+
+    def _require_one_cluster(self) -> None:
+        if self._clusters is not None and self._clusters.done():
+            refusal = several_clusters(self._clusters.result())
+            if refusal is not None:
+                raise refusal
 
     def _note_denied(self, denied: frozenset[str], view: ClusterView) -> None:
         if NO_TOPIC in self._listed_before:

@@ -102,7 +102,7 @@ class Collector:
         registry: exposes it, with the metrics of the others.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but two are keywords
         self,
         sources: Sequence[Source],
         open_publisher: Callable[[], Publisher],

@@ -5,13 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import KafkaException
-
-from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
 from streaming.sources.admin import AdminSource
-from streaming.sources.admin_clients import new_client
 from streaming.sources.broker_metrics import BrokerMetricsSource, client_from, endpoints_from
 from streaming.sources.collector import Collector
 from streaming.sources.listener_watch import ListenerWatch
@@ -51,7 +48,7 @@ def open_collector(
 
     Raises:
         ConfigurationError: an address or a client property is wrong.
-        ConnectionRefused: only the metadata log is wanted, and it cannot be read; or nobody says the cluster id.
+        ConnectionRefused: only the metadata log is wanted, and it cannot be read.
     """
     peers, name = Peers(), settings.cluster.name
     sources = open_sources(settings, bus, report, peers)
@@ -92,9 +89,10 @@ def open_sources(
     log = open_log(settings, bus, report, peers)
     watch = ListenerWatch(settings, peers, report=report)
     if log is None:
-        return [_admin(settings, SourceKind.POLL, report, peers), watch, *_broker_metrics(settings, None)]
+        admin = _admin(settings, SourceKind.POLL, report, peers)
+        return [admin, watch, *_broker_metrics(settings, admin)]
     admin = _admin(settings, SourceKind.NONE, report, peers, is_primary_current=lambda: log.is_primary)
-    return [log, admin, open_voters(settings, peers), watch, *_broker_metrics(settings, log.cluster_id)]
+    return [log, admin, open_voters(settings, peers), watch, *_broker_metrics(settings, admin)]
 
 
 def open_log(
@@ -139,7 +137,7 @@ def _admin(
     report: Callable[[str], None],
     peers: Peers,
     is_primary_current: Callable[[], bool] = lambda: True,
-) -> Source:
+) -> AdminSource:
     collect = settings.collect
     return AdminSource(
         bootstrap_servers=settings.cluster.bootstrap_servers,
@@ -157,8 +155,8 @@ def _admin(
     )
 
 
-def _broker_metrics(settings: Settings, cluster_id: ClusterId | None) -> list[Source]:
-    """Create the scraper of JMX exporters, if any; their metrics do not contain the cluster id."""
+def _broker_metrics(settings: Settings, admin: AdminSource) -> list[Source]:
+    """Create the scraper of JMX exporters, if any; their metrics do not contain the cluster id, which is polled."""
     endpoints = endpoints_from(settings.collect.broker_metrics)
     if not endpoints:
         return []
@@ -166,23 +164,12 @@ def _broker_metrics(settings: Settings, cluster_id: ClusterId | None) -> list[So
         BrokerMetricsSource(
             endpoints=endpoints,
             client=client_from(settings.collect.broker_metrics_client),
-            cluster_id=cluster_id or _cluster_id(settings),
+            cluster_id=lambda: admin.cluster_id,
             cluster=settings.cluster.name,
             name=f"broker_metrics:{settings.collect.collector}",
             period_micros=_micros(settings.collect.broker_metrics_seconds),
         )
     ]
-
-
-def _cluster_id(settings: Settings) -> ClusterId:
-    """Read the cluster id with librdkafka, which supports every configured login."""
-    servers = settings.cluster.bootstrap_servers
-    client = new_client({**settings.cluster.client, "bootstrap.servers": servers, "log_level": "2"})
-    try:
-        cluster_id = client.list_topics(timeout=CONNECT_SECONDS).cluster_id
-    except KafkaException as failure:
-        raise ConnectionRefused(f"no broker of cluster.bootstrap_servers ({servers}) responds: {failure}") from None
-    return ClusterId(cluster_id or settings.cluster.name)
 
 
 def _micros(seconds: float) -> Micros:

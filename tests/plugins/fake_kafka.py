@@ -46,6 +46,7 @@ TYPES: dict[int, tuple[Any, int]] = {
         (SaslHandshakeRequest, 1),
     )
 }
+OF_KAFKA_2_3 = {ApiVersionsRequest.API_KEY: 2, METADATA: 8, LIST_OFFSETS: 5, DESCRIBE_CONFIGS: 2, 17: 1, 36: 1}
 
 
 @dataclass
@@ -86,6 +87,7 @@ class FakeKafka:
         view: what every broker says that has none of its own in ``views``.
         requests: every request, with the broker that got it.
         newest: the newest version of each request that the brokers support; -1: none.
+        old: the brokers of them that are of Kafka 2.3.
         advertised: addresses that are not those where the brokers listen.
         page: how many partitions a response to DescribeTopicPartitions has at most.
         listed: what responses to Metadata list, if that is older than ``view``.
@@ -98,6 +100,7 @@ class FakeKafka:
         self.views: dict[int, View] = {}
         self.requests: list[tuple[int, Any]] = []
         self.newest = {key: newest for key, (_, newest) in TYPES.items()}
+        self.old: set[int] = set()
         self.advertised: dict[int, tuple[str, int]] = {}
         self.page = 2000
         self.listed: View | None = None
@@ -214,7 +217,7 @@ class FakeKafka:
         kind, _ = TYPES[key]
         if key in self._refused:
             raise ConnectionError
-        if key == ApiVersionsRequest.API_KEY and version > TYPES[key][1]:
+        if key == ApiVersionsRequest.API_KEY and version > self._newest_of(broker)[key]:
             response = ApiVersionsResponse(error_code=35, api_keys=[])
             version = 0
         else:
@@ -225,14 +228,17 @@ class FakeKafka:
         response.with_header(correlation_id=correlation)
         return bytes(response.encode(header=True, framed=True))
 
+    def _newest_of(self, broker: int) -> dict[int, int]:
+        return OF_KAFKA_2_3 if broker in self.old else self.newest
+
     def _error(self, api_key: int) -> int:
         return self._errors[api_key].popleft() if self._errors[api_key] else 0
 
-    def _ApiVersionsRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - the name of the request
+    def _ApiVersionsRequest(self, broker: int, __: Any) -> Any:  # noqa: N802 - the name of the request
         version = ApiVersionsResponse.ApiVersion
         keys = [
             version(api_key=key, min_version=0, max_version=newest)
-            for key, newest in self.newest.items()
+            for key, newest in self._newest_of(broker).items()
             if newest >= 0
         ]
         return ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0)

@@ -35,6 +35,7 @@ from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources import admin_doubts, admin_metadata
 from streaming.sources.admin import AdminSource
 from streaming.sources.admin_metadata import NO_TOPIC
+from streaming.sources.protocol.connection import CannotServe
 from tests.blocks import singly
 from tests.plugins.fake_kafka import (
     LIST_OFFSETS,
@@ -246,7 +247,7 @@ def test_brokers_that_are_older_than_our_requests_are_polled_by_librdkafka(
     cluster = mock_kafka(3)
     cluster.create_topic("orders", partitions=3, replicas=3)
     source = source_of(cluster.bootstrap_servers)
-    found = until(source, lambda seen: has(Heartbeat)(seen) and has(ReplicaOffsetsObserved, 3)(seen))
+    found = in_spite_of_refusals(source, lambda seen: has(Heartbeat)(seen) and has(ReplicaOffsetsObserved, 3)(seen))
 
     parts = of(PartitionObserved, found)
     assert {("orders", number, None, None) for number in range(3)} == {
@@ -590,6 +591,44 @@ def test_another_cluster_at_the_same_address_begins_anew_and_has_no_topic_of_the
     parts = of(PartitionObserved, found)
     assert [begin.reason for begin in of(SnapshotBegin, found)] == [SnapshotReason.START]
     assert [(item.cluster_id, item.topic, item.cause) for item in parts] == [("another-cluster", "orders", None)]
+
+
+@pytest.mark.parametrize("kind", [SourceKind.POLL, SourceKind.NONE])
+def test_bootstrap_servers_of_two_clusters_are_refused(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource], kind: SourceKind
+) -> None:
+    one, other = fake_kafka(1), fake_kafka(1)
+    other.cluster_id = "another-cluster"
+    source = source_of(f"{one.bootstrap_servers},{other.bootstrap_servers}", source_kind=kind)
+    sentence = r"names brokers of several clusters: 127\.\S+ is of \S+, 127\.\S+ is of \S+; name those of one"
+    for _ in range(3):
+        with pytest.raises(CannotServe, match=sentence):
+            until(source, has(PartitionObserved))
+
+
+def test_a_bootstrap_server_that_is_down_at_the_start_is_no_other_cluster(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = fake_kafka(1)
+    source = source_of(f"127.0.0.1:{unused_port()},{cluster.bootstrap_servers},localhost:{cluster.ports[1]}")
+    until(source, has(Heartbeat, 3))
+
+
+def test_where_only_a_bootstrap_server_is_reached_it_is_asked_for_minima_times_and_reassignments(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    """As behind NAT: offsets alone are missing, which only leaders have."""
+    cluster = fake_kafka(2)
+    cluster.create_topic("orders", partitions=1, replicas=2)
+    cluster.advertised = {1: ("127.0.0.1", unused_port()), 2: ("127.0.0.1", unused_port())}
+    source = source_of(f"127.0.0.1:{cluster.ports[1]}", snapshot_micros=300_000, config_micros=200_000)
+
+    def is_whole(seen: list[Observation]) -> bool:
+        return has_minimum("orders")(seen) and any(item.reports_reassignments for item in of(PartitionObserved, seen))
+
+    until(source, is_whole)
+    types = {each.resource_type for _, request in cluster.asked(DescribeConfigsRequest) for each in request.resources}
+    assert types == {2, 4}, "topics and a broker"
 
 
 def test_a_broker_that_is_too_old_for_topic_ids_makes_no_other_topic_of_any(

@@ -77,7 +77,7 @@ def described(
 @pytest.fixture
 def configs(fake_kafka: MakeKafka) -> Iterator[tuple[FakeKafka, DescribedConfigs]]:
     cluster = fake_kafka(3)
-    asked = DescribedConfigs(dialer(Security()), name="t", seconds=1.0)
+    asked = DescribedConfigs(dialer(Security()), [], name="t", seconds=1.0)
     asked.brokers = {broker: Address("127.0.0.1", port) for broker, port in cluster.ports.items()}
     with closing(asked):
         yield cluster, asked

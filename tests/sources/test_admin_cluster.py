@@ -257,7 +257,7 @@ def test_a_broker_that_hangs_and_then_dies_is_reported_and_delays_nobody(cluster
 def test_the_brokers_own_metrics_come_through_our_exporter_configuration(cluster: Sandbox) -> None:
     scraping = BrokerMetricsSource(
         endpoints={BrokerId(broker): cluster.metrics_url(broker) for broker in cluster.broker_ids},
-        cluster_id=ClusterId(cluster.cluster_id),
+        cluster_id=lambda: ClusterId(cluster.cluster_id),
         cluster="sandbox",
         name="broker_metrics:test",
         period_micros=Micros(500_000),

@@ -27,7 +27,7 @@ def samples_name(settings: Settings) -> str:
     return f"samples:{settings.collect.collector}"
 
 
-def open_samples(settings: Settings, report: Callable[[str], None]) -> list[SamplesSource]:  # noqa: ARG001 - as every opener
+def open_samples(settings: Settings, report: Callable[[str], None]) -> list[SamplesSource]:
     """Create the source of the samples of one cluster.
 
     Raises:
@@ -44,6 +44,7 @@ def open_samples(settings: Settings, report: Callable[[str], None]) -> list[Samp
         view_micros=_micros(collect.offsets_seconds),
         peers=peers,
         grantee=grantee_of(cluster.bootstrap_servers, cluster.client),
+        report=report,
     )
     return [source]
 

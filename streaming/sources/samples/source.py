@@ -14,7 +14,7 @@ from streaming.sources.address import Address
 from streaming.sources.admin_broker import ConnectedBrokers
 from streaming.sources.admin_turns import Turns
 from streaming.sources.permissions import ANYBODY, addressed
-from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.protocol.connection import CannotServe, TooOld
 from streaming.sources.samples.broker_calls import BrokerCalls
 from streaming.sources.timer import Timer, monotonic
 
@@ -46,6 +46,7 @@ class SamplesSource:
         view_micros: how often it is asked which brokers and partitions there are.
         peers: note what its connections see.
         grantee: whom the brokers see.
+        report: takes one line for the user.
         seconds: timeout of each request.
     """
 
@@ -60,6 +61,7 @@ class SamplesSource:
         view_micros: Micros,
         peers: Peers,
         grantee: Grantee = ANYBODY,
+        report: Callable[[str], None] = lambda _: None,
         seconds: float = 5.0,
     ) -> None:
         self.name, self.peers = name, peers
@@ -72,6 +74,7 @@ class SamplesSource:
         self._view: ClusterView | None = None
         self._view_due = Timer(view_micros)
         self._refusals: list[ConnectionRefused] = []
+        self._say, self._said = report, set[str]()
         self._raised: dict[tuple[str, BrokerId], str] = {}
 
     def poll(self, now: Micros) -> Sequence[Observation]:
@@ -144,6 +147,8 @@ class SamplesSource:
         if answer.refusal is not None:
             if self._unreached:
                 self._ask_for_view(skew)
+            elif isinstance(answer.refusal, TooOld):
+                self._say_once(f"{self.name}: there are no samples of this cluster: {answer.refusal}")
             else:
                 self._refusals.append(answer.refusal)
             return
@@ -153,6 +158,11 @@ class SamplesSource:
         self._view = view
         self._turns.advertised = [Address(*at) for at in view.brokers.values()]
         self._calls.retain({*view.brokers, _ANYONE})
+
+    def _say_once(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            self._say(line)
 
     def _note(self, answer: BrokerAnswer, refusal: ConnectionRefused | None) -> None:
         """Raise what is missing once, and again if it was there meanwhile; that a broker does not answer, never."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.plugins.fake_kafka import FakeKafka
     from tests.plugins.mock_kafka import MockKafka
 
 
@@ -37,6 +38,17 @@ def test_each_bootstrap_server_is_asked_alone_so_that_one_that_is_wrong_is_found
     assert "answers; it is of cluster 4L6g3nShT-eMCtK--X86sw" in answers[0][1]
     assert wrong == (Status.WARNING, wrong[1])
     assert "127.0.0.1:1 cannot be reached" in wrong[1]
+
+
+def test_bootstrap_servers_of_two_clusters_are_a_problem(fake_kafka: Callable[[int], FakeKafka], quorum: Any) -> None:
+    other = fake_kafka(1)
+    other.cluster_id = "another-cluster"
+
+    *_, (status, sentence) = CHECKS["brokers"](settings_for(f"{quorum.addresses()},{other.bootstrap_servers}"))
+
+    assert status is Status.PROBLEM
+    assert sentence.startswith("cluster.bootstrap_servers names brokers of several clusters: 127.0.0.1:")
+    assert f"{other.bootstrap_servers} is of another-cluster; name those of one" in sentence
 
 
 def test_the_log_is_read_and_a_missing_permission_is_named_with_what_happens_meanwhile(quorum: Any) -> None:

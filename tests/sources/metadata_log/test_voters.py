@@ -61,3 +61,14 @@ def test_it_is_unknown_who_has_caught_up_without_a_leader_that_gives_its_time(qu
     assert told(source, now := now + ASKED_EVERY) == []
     quorum.voters[1] = NOW
     assert told(source, now := now + ASKED_EVERY) == [((1, 2, 3), (1, 2, 3))]
+
+
+def test_voters_are_those_of_the_cluster_that_was_rebuilt_at_the_same_addresses(quorum: Any, voters: Any) -> None:
+    source, now = voters(), ASKED_EVERY
+    assert told(source, now)
+    quorum.cluster_id, quorum.quorum_error = "another-cluster", 14
+    reported = told(source, now + ASKED_EVERY)
+    assert reported == [], "these voters are of the cluster before"
+    quorum.quorum_error, clock[0] = 0, now + 2 * ASKED_EVERY
+    (observed,) = source.poll(Micros(NOW))
+    assert (observed.cluster_id, observed.caught_up) == ("another-cluster", (1, 2, 3))

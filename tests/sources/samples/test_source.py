@@ -42,7 +42,9 @@ def kinds() -> Sequence[Kind]:
 def open_source() -> Iterator[OpenSource]:
     opened: list[SamplesSource] = []
 
-    def source(cluster: FakeKafka, *, seconds: float = 5.0) -> SamplesSource:
+    def source(
+        cluster: FakeKafka, *, seconds: float = 5.0, report: Callable[[str], None] = lambda _: None
+    ) -> SamplesSource:
         peers = Peers()
         opened.append(
             SamplesSource(
@@ -53,6 +55,7 @@ def open_source() -> Iterator[OpenSource]:
                 name="samples:a",
                 view_micros=PERIOD,
                 peers=peers,
+                report=report,
                 seconds=seconds,
             )
         )
@@ -182,6 +185,27 @@ def test_a_missing_permission_is_raised_once_and_the_rest_is_sampled(
     assert len(raised) == 1
     assert "lacks Describe on topic secret" in raised[0]
     assert len(newest(found)) == 9
+
+
+def test_a_broker_that_is_older_than_the_others_has_its_offsets(open_source: OpenSource, cluster: FakeKafka) -> None:
+    cluster.old = {2}
+    found = newest(until(open_source(cluster), lambda seen: len(newest(seen)) == 9))
+    assert {each.leader_log_end_offset for each in found.values()} == {100}
+    assert {broker for (_, broker), each in found.items() if each.size_bytes is not None} <= {1, 3}
+
+
+def test_of_a_cluster_that_is_too_old_there_are_no_samples_and_one_line(
+    open_source: OpenSource, cluster: FakeKafka
+) -> None:
+    cluster.old = {1, 2, 3}
+    lines: list[str] = []
+    source = open_source(cluster, report=lines.append)
+    began = time.monotonic()
+    while time.monotonic() - began < 2.0:
+        assert not source.poll(Micros(time.time_ns() // 1000))
+    (line,) = lines
+    assert "there are no samples of this cluster" in line
+    assert "older than Kafka 2.4" in line
 
 
 def test_nobody_who_says_which_brokers_there_are_is_a_refusal(open_source: OpenSource, cluster: FakeKafka) -> None:
