@@ -74,7 +74,7 @@ class SamplesSource:
         self._view: ClusterView | None = None
         self._view_due = Timer(view_micros)
         self._refusals: list[ConnectionRefused] = []
-        self._say, self._said = report, set[str]()
+        self._say, self._is_too_old = report, False
         self._raised: dict[tuple[str, BrokerId], str] = {}
 
     def poll(self, now: Micros) -> Sequence[Observation]:
@@ -148,7 +148,9 @@ class SamplesSource:
             if self._unreached:
                 self._ask_for_view(skew)
             elif isinstance(answer.refusal, TooOld):
-                self._say_once(f"{self.name}: there are no samples of this cluster: {answer.refusal}")
+                if not self._is_too_old:
+                    self._say(f"{self.name}: there are no samples of this cluster: {answer.refusal}")
+                self._is_too_old = True
             else:
                 self._refusals.append(answer.refusal)
             return
@@ -158,11 +160,6 @@ class SamplesSource:
         self._view = view
         self._turns.advertised = [Address(*at) for at in view.brokers.values()]
         self._calls.retain({*view.brokers, _ANYONE})
-
-    def _say_once(self, line: str) -> None:
-        if line not in self._said:
-            self._said.add(line)
-            self._say(line)
 
     def _note(self, answer: BrokerAnswer, refusal: ConnectionRefused | None) -> None:
         """Raise what is missing once, and again if it was there meanwhile; that a broker does not answer, never."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from streaming.commands import app, doctor_checks
+from streaming.commands import app, doctor_machine
 from streaming.commands.doctor_checks import CHECKS, CHECKS_OF_THE_MACHINE
 from streaming.commands.doctor_findings import Status, numbered
 from streaming.runtime.listening import listen
@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_written_a_full_disk_and_a_port_in_use_are_found
     settings = Settings()
     settings = replace(settings, bus=replace(settings.bus, directory=str(file / "bus")))
     assert next(iter(CHECKS_OF_THE_MACHINE["folders"](settings)))[0] is Status.PROBLEM
-    monkeypatch.setattr(doctor_checks, "LEAST_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr(doctor_machine, "LEAST_FREE_BYTES", 1 << 62)
     assert {status for status, _ in CHECKS_OF_THE_MACHINE["folders"](settings)} == {Status.PROBLEM, Status.WARNING}
     opened = listen("127.0.0.1:0", "--listen")
     settings = replace(settings, export=replace(settings.export, listen=f"127.0.0.1:{opened.getsockname()[1]}"))
