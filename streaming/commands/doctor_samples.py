@@ -45,9 +45,10 @@ def samples(settings: Settings) -> Iterator[tuple[Status, str]]:
         return
     with closing(source):
         counts, refusals = _one_round(source)
-    for kind, what in _READ.items():
-        yield (Status.OK if counts[kind] else Status.WARNING), f"{what}: {counts[kind]}"
+    yield from ((Status.OK, f"{what}: {counts[kind]}") for kind, what in _READ.items() if counts[kind])
     yield from ((Status.WARNING, refusal) for refusal in refusals)
+    if not counts and not refusals:
+        yield Status.WARNING, f"no broker gave a sample within {SECONDS:g} s"
 
 
 def _one_round(source: SamplesSource) -> tuple[Counter[type[Observation]], list[str]]:

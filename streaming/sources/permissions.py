@@ -60,9 +60,11 @@ DESCRIBE_CLUSTER: Final = Permission(
     operation="Describe",
     on="the cluster",
     option=_CLUSTER,
-    requests="DescribeQuorum, ListPartitionReassignments",
-    gives="where the controllers are, the voters of the quorum, the reassignments in progress while brokers are polled",
-    without="no broker says where the controllers are, who votes in their quorum, and what is being reassigned",
+    requests="DescribeQuorum, ListPartitionReassignments, DescribeLogDirs",
+    gives="where the controllers are, the voters of the quorum, the reassignments in progress while brokers are "
+    "polled, log directories and sizes",
+    without="no broker says where the controllers are, who votes in their quorum, what is being reassigned, and how "
+    "full its log directories are",
 )
 DESCRIBE_BROKER_CONFIGS: Final = Permission(
     operation="DescribeConfigs",

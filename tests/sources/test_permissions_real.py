@@ -24,7 +24,7 @@ from streaming.contracts.observations import (
     PartitionObserved,
     SourceKind,
 )
-from streaming.contracts.samples import ReplicaOffsetsObserved
+from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
 from streaming.runtime.jars import SANDBOX, jar_paths
 from streaming.runtime.java import find_java
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
@@ -63,7 +63,7 @@ SECURED = {
 ADMIN = (
     'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="a";'
 )
-CHECKED = ("brokers", "metadata log", "polling", "reassignments")
+CHECKED = ("brokers", "metadata log", "polling", "samples", "reassignments")
 
 GIVEN = {
     "the log": lambda one: one.authority == SourceKind.METADATA_LOG,
@@ -71,6 +71,7 @@ GIVEN = {
     "times": lambda one: isinstance(one, ConfigObserved) and one.topic == "" and one.origin == ConfigOrigin.DESCRIBE,
     "polled partitions": lambda one: isinstance(one, PartitionObserved) and one.source == "admin:poller",
     "offsets": lambda one: isinstance(one, ReplicaOffsetsObserved) and one.topic == "orders",
+    "directories": lambda one: isinstance(one, LogDirectoryObserved) and one.hosted_replicas,
     "min ISR": lambda one: (
         isinstance(one, ConfigObserved) and (one.key, one.origin) == (MIN_ISR, ConfigOrigin.DESCRIBE)
     ),
@@ -78,7 +79,7 @@ GIVEN = {
 """How it shows on the bus that something is learned."""
 MISSING: dict[Permission, tuple[set[str], set[str]]] = {
     CLUSTER_ACTION: ({"the log"}, {"metadata log"}),
-    DESCRIBE_CLUSTER: ({"the log", "voters"}, {"metadata log", "reassignments"}),
+    DESCRIBE_CLUSTER: ({"the log", "voters", "directories"}, {"metadata log", "samples", "reassignments"}),
     DESCRIBE_BROKER_CONFIGS: ({"times"}, {"polling"}),
     DESCRIBE_TOPICS: ({"polled partitions", "offsets", "min ISR"}, {"polling"}),
     DESCRIBE_TOPIC_CONFIGS: ({"min ISR"}, {"polling"}),
@@ -188,8 +189,8 @@ def test_the_log_of_controllers_at_written_addresses_is_read_without_describe_on
     addresses = cluster.controller_addresses
     written = replace(settings, cluster=replace(settings.cluster, controllers=ControllersSettings(addresses=addresses)))
 
-    assert complaints(settings).keys() == {"metadata log", "reassignments"}
-    assert complaints(written).keys() == {"reassignments"}
+    assert complaints(settings).keys() == {"metadata log", "samples", "reassignments"}
+    assert complaints(written).keys() == {"samples", "reassignments"}
 
 
 def test_the_doctor_says_how_many_topics_there_are_and_how_many_of_them_are_visible(
