@@ -120,6 +120,11 @@ class Incident:
         return self.base is Family.LAG and not self.lost
 
     @property
+    def missing(self) -> frozenset[int]:
+        """The brokers that a partition lacks now because of it."""
+        return frozenset().union(*(held.missing for held in self.held.values()))
+
+    @property
     def only_report(self) -> LagReport | None:
         """The report of lag if all are of one leader about one follower."""
         reports = [pair for pair in self.departures if pair[0] != NO_LEADER]
@@ -230,8 +235,7 @@ class Incident:
 
         Brokers that were stopped may be overdue (``absences.overdue``), but not while work is announced (``held``).
         """
-        is_concerned = self.downs or self.announced
-        missing = frozenset().union(*(held.missing for held in self.held.values())) if is_concerned else frozenset()
+        missing = self.missing if self.downs or self.announced else frozenset()
         late = overdue(self.downs, moment, times) & missing - held
         is_new = not late <= self.overdue
         self.overdue |= late
@@ -270,11 +274,12 @@ class Incident:
             self.lost.add(broker)
 
     def take_for_planned(self, broker: int) -> None:
-        """Take a broker that seemed lost for one that was stopped cleanly."""
-        self.lost.discard(broker)
+        """Take a broker that seems lost now for one that was stopped cleanly; it may have been lost before."""
         self.planned.add(broker)
         for down in self.downs:
             down.planned |= down.broker == broker and down.back_at is None
+        if all(down.planned for down in self.downs if down.broker == broker):
+            self.lost.discard(broker)
         if self.base is Family.LOSS and not self.lost:
             self.base = Family.PLANNED
 

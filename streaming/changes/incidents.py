@@ -25,6 +25,7 @@ from streaming.changes.incident_bounds import (
     continued_incident,
     incident_blaming,
     last_to_touch,
+    waiting_for,
     was_controller,
 )
 from streaming.changes.incident_signals import FAMILY_OF, HARM, UNRELATED, ChangeRow, Family
@@ -71,7 +72,8 @@ class IncidentFold:
                 self._incidents.pass_time(row, context.times, context.held(row.time))
             if row.subject != Subject.CLUSTER:  # an incident names the controller before
                 context.follow(row)
-            _STEPS.get(row.subject, _nothing)(self, row)
+            if (step := _STEPS.get(row.subject)) is not None:  # rows of sources only advance the time
+                step(self, row)
         return list(self._incidents.changed.values())
 
     def remembered(self, incident: Incident) -> bool:
@@ -145,7 +147,7 @@ class IncidentFold:
         elif family is Family.DISK:
             incident.disks.update(gone)
         elif family is Family.UNCLEAN:
-            away = incident.lost | incident.planned.difference(row.isr)
+            away = incident.lost | incident.disks | incident.planned.difference(row.isr)
             incident.unclean_left.update(gone, away.intersection(row.replicas))
         elif is_up:  # work on it is announced
             incident.planned.update(gone)
@@ -215,6 +217,7 @@ class IncidentFold:
     def _broker_down(self, family: Family, row: ChangeRow) -> None:
         """Apply the end of a broker, or of one of its disks, to an incident that is open: alone it touches nothing."""
         incident = self._explaining(family, frozenset({row.broker}), None, row)
+        incident = incident or waiting_for(row.broker, self._incidents.of(row))
         if incident is None:
             return
         incident.blamed[row.broker] += 0  # named, without a removal yet
@@ -290,11 +293,6 @@ class IncidentFold:
             ):
                 incident = self._incidents.merge(incident, each, row)
         return incident
-
-
-def _nothing(_: IncidentFold, row: ChangeRow) -> None:
-    """Apply nothing: rows of sources only advance the time."""
-    del row
 
 
 _STEPS: Final = {"partition": IncidentFold.partition, "broker": IncidentFold.broker, "cluster": IncidentFold.cluster}
