@@ -41,9 +41,10 @@ def _blames(incident: Incident, family: Family, blamed: frozenset[int], moment: 
     incident of a broker that was lost before.
     """
     if family is Family.LAG:
-        is_back = blamed.isdisjoint(incident.missing) and not _is_away(incident, blamed)
-        is_over = incident.base is Family.PLANNED and is_back
-        return not blamed.isdisjoint(incident.blamed) and not is_over
+        if blamed.isdisjoint(incident.blamed):
+            return False
+        is_planned = incident.base is Family.PLANNED
+        return not is_planned or _is_away(incident, blamed) or not blamed.isdisjoint(incident.missing)
     if family is Family.LOSS and began_with_lag(incident, blamed, moment, times):
         return True
     return not blamed.isdisjoint(brokers_of(incident, times)) and _may_lead_to(family, incident, blamed, moment, times)

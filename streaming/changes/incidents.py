@@ -89,18 +89,19 @@ class IncidentFold:
     def partition(self, row: ChangeRow) -> None:
         """Apply a step of a partition."""
         family, gone, is_announced = trouble_of(row, self.contexts[row.cluster_id])
-        held_by = None
+        held_by, key = None, (row.topic_id, row.partition)
+        is_held = not row.gone and any(key in each.held for each in self._incidents.of(row))
         if family is Family.MOVE:
             self._move(row)
-        elif family is Family.UNCLEAN or (family is not None and gone):
-            held_by = self._removed(family, gone, row if gone == row.left else row._replace(left=gone))
+        elif family is Family.UNCLEAN or (family is not None and gone and not is_held):
+            held_by = self._removed(family, gone, row._replace(left=gone if row.gone else ()))
             held_by.announced.update(gone if is_announced else ())
         elif row.cause not in UNRELATED:
             if family is Family.PLANNED:
                 self._revise(row)
             self._continue(row)
         for incident in self._incidents.of(row):
-            is_other = incident is not held_by and (row.topic_id, row.partition) in incident.held
+            is_other = incident is not held_by and key in incident.held
             is_held = is_other and incident.hold(row, self.times(row.cluster_id))
             if incident.has_moved(row) or is_held:
                 self._incidents.mark_changed(incident, row)
@@ -139,11 +140,12 @@ class IncidentFold:
         incident.blamed.update(blamed)
         is_up = FAMILY_OF.get(row.cause or "") is Family.LAG and family not in (Family.LOSS, Family.UNCLEAN)
         is_up &= not all(map(self.contexts[row.cluster_id].is_down, gone))
-        incident.departures.update((row.leader if is_up or family is Family.LAG else NO_LEADER, each) for each in gone)
+        reporter = row.leader if row.left and (is_up or family is Family.LAG) else NO_LEADER
+        incident.departures.update((reporter, each) for each in gone)
         if not HARM.isdisjoint(row.events):
             incident.harmed_by.update(gone)
         if family is Family.LAG:
-            incident = self._report_lag(incident, row)
+            incident = self._report_lag(incident, row) if row.left else incident
         elif family is Family.DISK:
             incident.disks.update(gone)
         elif family is Family.UNCLEAN:
@@ -155,7 +157,7 @@ class IncidentFold:
             for broker in gone:
                 self._record_down(incident, broker, family, row)
         self._incidents.record(incident, row)
-        incident.hold(row, self.times(row.cluster_id), gone)
+        incident.hold(row, self.times(row.cluster_id), gone or set(row.replicas).difference(row.isr))
         return self._with_unsafe_turns(incident, row)
 
     def _with_unsafe_turns(self, incident: Incident, row: ChangeRow) -> Incident:
