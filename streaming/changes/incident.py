@@ -65,11 +65,13 @@ class Incident:
     harmed_by: set[int] = field(default_factory=set)
     """Brokers whose removal began to refuse writes, or left nobody to lead."""
     overdue: set[int] = field(default_factory=set)
-    """Brokers that were stopped, and stayed away for longer than a restart takes."""
+    """Brokers that were stopped, and stayed away, or did not catch up, for longer than a restart takes."""
     rack: str = ""
     """The rack of which all brokers, and no other, were lost."""
     refused: set[str] = field(default_factory=set)
     """Ids of the topics with partitions that were under min ISR."""
+    unknown: set[str] = field(default_factory=set)
+    """Ids of the topics with degraded partitions of unknown min ISR, which may have refused writes."""
     leaderless: set[str] = field(default_factory=set)
     """Ids of the topics with partitions that had no leader."""
     controllers: set[int] = field(default_factory=set)
@@ -185,6 +187,8 @@ class Incident:
             self.held[key] = DegradedPartition(now, states)
             if row.is_under_min_isr:
                 self.refused.add(row.topic_id)
+            if row.is_minimum_unknown:
+                self.unknown.add(row.topic_id)
             if row.is_offline:
                 self.leaderless.add(row.topic_id)
             if True in states[1:] and now.issuperset(set(row.replicas).difference(back)):

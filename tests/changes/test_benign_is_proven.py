@@ -67,6 +67,17 @@ def test_a_disk_that_is_lost_after_a_restart_before_its_replicas_have_caught_up_
     assert reported(story) == [("disk_failure", "warning", True)]
 
 
+def test_a_broker_that_comes_back_from_a_clean_stop_without_one_of_its_disks_has_lost_it() -> None:
+    story = Orders()
+    story.broker(1, log_dirs=("d1", "d2"))
+    story.stop(1)
+    story.later(20).broker(1, broker_epoch=50, fenced=True, log_dirs=("d1",))
+    story.later(5).broker(1, broker_epoch=50, log_dirs=("d1",))
+    story.later(3600).heartbeat()
+
+    assert reported(story) == [("disk_failure", "warning", True)]
+
+
 def test_a_broker_that_lags_after_its_restart_is_over_is_slow() -> None:
     story = Orders()
     story.restart(1)
@@ -113,3 +124,41 @@ def test_an_unclean_election_after_a_disk_that_held_the_last_replica_is_reported
 
     assert reported(story) == [("unclean_election", "critical", True)]
     assert [each["broker"] for each in incidents(story)[0]["suspects"]] == [1]
+
+
+def test_where_min_isr_is_unknown_it_is_not_said_that_clients_notice_nothing() -> None:
+    story = Story()
+    story.snapshot([{}])
+    stopped = {"cause": "controlled_shutdown", "evidence": "proven"}
+    story.later(5).partition(isr=(2, 3), leader=2, leader_epoch=1, partition_epoch=1, **stopped)
+    story.broker(1, in_controlled_shutdown=True)
+    story.later(5).heartbeat()
+
+    assert reported(story) == [("controlled_shutdown", "info", True)]
+    doubt = "whether writers of topic orders were refused is unknown, as min ISR is"
+    assert incidents(story)[0]["consequence"] == doubt
+
+
+def test_a_broker_that_is_back_from_a_clean_stop_and_does_not_catch_up_is_no_planned_work_for_ever() -> None:
+    story = Orders()
+    story.stop(1)
+    story.start(1)
+    story.later(500).heartbeat()
+    assert reported(story) == [("controlled_shutdown", "info", True)]
+
+    story.later(200).heartbeat()
+    (incident,) = incidents(story)
+    assert (incident["incident_class"], incident["severity"]) == ("broker_loss", "warning")
+    assert incident["summary"].startswith("broker 1 did not catch up after its return from a clean stop")
+    assert incident["next_step"] == "wait until broker 1 has caught up, and stop no other broker meanwhile"
+
+
+def test_a_second_turn_of_a_broker_that_had_caught_up_is_not_late_because_the_first_is_long_ago() -> None:
+    story = Orders()
+    story.restart(1)
+    story.restart(2)
+    story.later(700)
+    story.stop(1)
+    story.later(60).heartbeat()
+
+    assert reported(story) == [("rolling_restart", "info", True)]
