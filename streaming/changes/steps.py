@@ -222,7 +222,9 @@ def reconfigured(topic_id: TopicId, observed: ConfigObserved, draft: Draft) -> N
         if before.is_deleted or config == (before.min_isr_configured, before.is_diskless):
             continue
         base = partitions.settled(before, draft.cluster(observed))
-        after = partitions.with_health(base, config, _effective_from(before, observed, draft))
+        at = _effective_from(before, observed, draft)
+        base = partitions.with_minimum_until(base, draft.cluster(observed).sight_until, at)
+        after = partitions.with_health(base, config, at)
         is_first_minimum = before.min_isr_configured is None and before.is_diskless == after.is_diskless
         after = after._replace(change_number=before.change_number + 1, changed_at=before.changed_at)
         draft.put_partition(after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import EventKind
+from streaming.contracts.observations import SnapshotBegin
 from tests.changes.conftest import Story
 from tests.changes.test_hidden_harm import LOST, MOVE, incidents, reported
 
@@ -141,3 +143,26 @@ def test_a_second_unclean_election_within_a_gap_is_counted() -> None:
     assert partition.unclean_elections == 1
     assert EventKind.UNCLEAN_ELECTION in {each.event for change in folded.changes for each in change.events}
     assert [incident[:2] for incident in reported(story)] == [("unclean_election", "critical")]
+
+
+def test_a_minimum_that_was_lowered_within_a_gap_counts_no_time_of_the_gap() -> None:
+    """The partition's epoch proves that its ISR was the same all the time, but a configuration has no epoch."""
+    story = Story()
+    story.config("2")
+    story.snapshot([{}])
+    lag = {"cause": "lag", "evidence": "inferred"}
+    story.later(5).partition(isr=(1,), partition_epoch=1, **lag)
+    story.later(10).heartbeat()
+    story.later(600)
+    story.snapshot([{"isr": (1,), "partition_epoch": 1}], reason=LOST)
+    begin = next(place for place in reversed(range(len(story.seen))) if isinstance(story.seen[place], SnapshotBegin))
+    story.config("1")
+    story.seen.insert(begin + 1, story.seen.pop())  # a full report begins with configurations
+    story.seen[begin:] = [
+        replace(each, sequence=story.seen[begin].sequence + place) for place, each in enumerate(story.seen[begin:])
+    ]
+    story.later(60).heartbeat()
+
+    (partition,) = fold(ReplicationState(), story.seen).touched.partitions()
+    assert (partition.is_under_min_isr, partition.is_under_replicated) == (False, True)
+    assert partition.under_min_isr_seconds == 10.0
