@@ -221,6 +221,9 @@ class Collecting:
             assert time.monotonic() < deadline, (what, self.lines)
             time.sleep(0.1)
 
+    def count(self, sentence: str) -> int:
+        return sum(sentence in line for line in self.lines)
+
     def stop(self) -> None:
         """End all of them."""
         while self._started:

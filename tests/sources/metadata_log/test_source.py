@@ -451,6 +451,24 @@ def test_a_kraft_snapshot_that_is_refused_again_and_again_is_reported_and_the_lo
     assert seen.source.is_primary
 
 
+def test_a_kraft_snapshot_that_is_announced_and_never_comes_is_reported_once(
+    quorum: Any, watch: Any, fixtures: Path, make_batch: Any
+) -> None:
+    quorum.snapshot = (LogEnd(5_000, 1), gzip.decompress((fixtures / "snapshot.checkpoint.gz").read_bytes()))
+    quorum.log_start = 5_000
+    quorum.append(make_batch(5_000, 1, b"\x01\x14\x00\x00"))
+
+    def hang(_: Any) -> Any:
+        raise struct.error("no answer")  # which closes the connection
+
+    for node in quorum.nodes.values():
+        node.answer_FetchSnapshotRequest = hang
+    seen = watch()
+    seen.until(lambda: sum("no controller serves the metadata log" in line for line in seen.lines) > 1)
+    assert sum("does not give its KRaft snapshot at offset 5000 (127.0.0.1:" in line for line in seen.lines) == 1
+    assert not seen.source.is_primary
+
+
 def test_a_failure_while_records_are_applied_leaves_the_checkpoint_before_them(
     quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
