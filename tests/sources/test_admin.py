@@ -47,6 +47,7 @@ from tests.plugins.fake_kafka import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.plugins.mock_kafka import MockKafka
 
@@ -404,6 +405,51 @@ def test_controllers_restored_from_a_backup_are_followed_although_their_epochs_a
     (begin,), (partition,) = of(SnapshotBegin, found), state.partitions()
     assert (begin.is_new_log, begin.reason) == (True, SnapshotReason.HISTORY_LOST)
     assert (partition.leader_epoch, partition.leader, partition.is_offline) == (4, -1, True)
+
+
+@pytest.mark.parametrize("is_restored", [True, False])
+def test_controllers_that_were_restored_while_no_collector_ran_are_followed_and_one_stale_broker_is_not(
+    fake_kafka: MakeKafka,
+    source_of: Callable[..., AdminSource],
+    tmp_path: Path,
+    is_restored: bool,  # noqa: FBT001 - parametrised
+) -> None:
+    cluster = fake_kafka(3)
+    cluster.create_topic("orders", partitions=1, replicas=3)
+    (part,) = cluster.view.topics["orders"].parts
+    part.leader_epoch = 9
+    state = ReplicationState()
+
+    def run() -> list[SnapshotBegin]:
+        source = source_of(cluster.bootstrap_servers, epochs=tmp_path / "admin.json")
+        found = until(source, has(Heartbeat))
+        source.acknowledge()
+        state.apply(fold(state, found).touched)
+        return of(SnapshotBegin, found)
+
+    assert [begin.is_new_log for begin in run()] == [False]
+    (asked, *_) = [broker for broker, _ in cluster.asked(MetadataRequest)]
+    cluster.views = {asked: copy.deepcopy(cluster.view)}
+    for each in cluster.views.values() if not is_restored else [cluster.view, *cluster.views.values()]:
+        each.topics["orders"].parts[0].leader_epoch, each.topics["orders"].parts[0].leader = 4, -1
+    assert [begin.is_new_log for begin in run()] == [is_restored]
+    (partition,) = state.partitions()
+    assert (partition.leader_epoch, partition.is_offline) == ((4, True) if is_restored else (9, False))
+    assert [begin.is_new_log for begin in run()] == [False]
+
+
+def test_what_was_remembered_and_is_damaged_or_of_another_cluster_is_forgotten(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource], tmp_path: Path
+) -> None:
+    cluster, path = fake_kafka(1), tmp_path / "admin.json"
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    for content in (b"", b"{}", b'{"version": 0}'):
+        path.write_bytes(content)
+        source = source_of(cluster.bootstrap_servers, epochs=path)
+        (begin,) = of(SnapshotBegin, until(source, has(Heartbeat)))
+        source.acknowledge()
+        assert not begin.is_new_log
+        assert b'"orders":["' in path.read_bytes()
 
 
 def test_one_broker_alone_undoes_no_election_that_another_one_showed_until_the_doubt_has_lasted_long(
