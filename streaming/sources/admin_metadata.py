@@ -291,6 +291,7 @@ def _completed(view: ClusterView, before: ClusterView | None, hidden: frozenset[
     }
     return replace(
         view,
+        hidden=hidden,
         topics={**view.topics, **{name: before.topics[name] for name in hidden}},
         topic_ids={**ids, **{name: before.topic_ids[name] for name in hidden}},
         partition_counts={**view.partition_counts, **{name: before.partition_count(name) for name in hidden}},

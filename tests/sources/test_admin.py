@@ -696,6 +696,39 @@ def test_topics_that_a_restarted_poller_may_not_see_are_not_deleted_and_those_it
     assert deleted_after(in_spite_of_refusals(restarted, has(SnapshotEnd))) == {"returns"}
 
 
+def test_a_topic_that_becomes_hidden_is_not_reported_until_it_is_seen_again(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    """Neither as it was, which nobody knows any more, nor as deleted."""
+    cluster = fake_kafka(2)
+    for topic in ("orders", "payments"):
+        cluster.create_topic(topic, partitions=1, replicas=2)
+    source = source_of(cluster.bootstrap_servers, snapshot_micros=300_000)
+    state = ReplicationState()
+
+    def reported() -> tuple[set[str], bool | None]:
+        """Return what the next two full reports say, the first of which may have been on its way."""
+        found = in_spite_of_refusals(source, has(SnapshotEnd, 2))
+        state.apply(fold(state, found).touched)
+        last = found[max(place for place, item in enumerate(found) if isinstance(item, SnapshotBegin)) :]
+        return {item.topic for item in of(PartitionObserved, last)}, of(SnapshotEnd, last)[-1].is_partial
+
+    assert reported() == ({"orders", "payments"}, None)
+    payments = cluster.view.topics["payments"]
+    payments.error, payments.parts[0].isr = TOPIC_AUTHORIZATION_FAILED, [2]
+    cluster.set_leader("payments", 0, 2)
+    in_spite_of_refusals(source, has(Heartbeat, 3))
+    assert reported() == ({"orders"}, True)
+    assert {each.topic: each.isr for each in state.partitions()} == {"orders": (1, 2), "payments": (1, 2)}
+    payments.error = 0
+    found = in_spite_of_refusals(
+        source, lambda seen: {"payments"} <= {each.topic for each in of(PartitionObserved, seen)}
+    )
+    state.apply(fold(state, found).touched)
+    assert {each.topic: each.isr for each in state.partitions()} == {"orders": (1, 2), "payments": (2,)}
+    assert {item.cause for item in of(PartitionObserved, found)} == {None}
+
+
 def test_another_cluster_at_the_same_address_begins_anew_and_has_no_topic_of_the_one_before(
     fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
