@@ -43,8 +43,9 @@ class SeenEpochs:
 
     def remember(self, view: ClusterView) -> None:
         """Write the epochs of a view if it is due; what a full disk refuses is written the next time."""
-        is_news = self._written is None or self._written.topics != view.topics
-        if self._path is None or not is_news or not self._due.take_due(monotonic()):
+        if self._path is None or not self._due.take_due(monotonic()):
+            return
+        if self._written is not None and self._written.topics == view.topics:
             return
         topics = {
             name: [view.topic_ids[name], {number: part.leader_epoch for number, part in parts.items()}]
