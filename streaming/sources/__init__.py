@@ -41,7 +41,7 @@ Polling:
 - ``admin_view``            what one poll shows, and what changed since the one before
 - ``admin_doubts``          which view may be older than the one before, and how long it is in doubt
 - ``admin_report``          what is reported of a view: what has changed, or everything
-- ``admin_epochs``          the leader epochs that were polled last, on disk
+- ``admin_epochs``          topics and leader epochs that were polled last, on disk
 - ``admin_described``       configurations, requested on direct connections
 - ``admin_configs``         ``min.insync.replicas`` as the brokers apply it, diskless topics, times of a broker
 - ``admin_offsets``         log positions, requested from each leader separately

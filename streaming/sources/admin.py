@@ -60,7 +60,7 @@ class AdminSource:
         snapshot_micros: interval of full reports, and of reporting every configuration again.
         request_seconds: timeout of each request, and of a round of metadata polls.
         peers: record what each connection to a node saw.
-        epochs: file of the leader epochs that were polled last.
+        epochs: file of the topics and leader epochs that were polled last.
 
     Raises:
         ConfigurationError: a property is wrong.
@@ -143,7 +143,7 @@ class AdminSource:
         self._everything_due.expire()
 
     def acknowledge(self) -> None:
-        """Remember the leader epochs that were reported; a poll has no position."""
+        """Remember topics and leader epochs, which were reported; a poll has no position."""
         if self._last is not None:
             self._epochs.remember(self._last.view)
 
@@ -165,7 +165,7 @@ class AdminSource:
         """Send every request that is due."""
         moment = monotonic()
         if self._metadata_due.take_due(moment):
-            self._metadata.ask(None if self._last is None else self._last.view)
+            self._metadata.ask(self._epochs.before if self._last is None else self._last.view)
         if self._last is None:
             return
         if self._offsets_due.take_due(moment):
@@ -221,7 +221,8 @@ class AdminSource:
         window = self._reports.window((before or read).began + skew, read.ended + skew) if is_primary else {}
         envelope = {**self._envelope(read.view, now), **window}
         seen = None if before is None else before.view
-        deleted = [] if seen is None else [name for name, _ in deleted_topics(seen, read.view)]
+        last = seen or self._epochs.before
+        deleted = [] if last is None else [name for name, _ in deleted_topics(last, read.view)]
         unset = self._configs.forget(deleted, envelope)
         return unset + self._reports.of(seen, self._epochs.before, read.view, envelope) if is_primary else unset
 

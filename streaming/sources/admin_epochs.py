@@ -1,7 +1,8 @@
-"""The leader epochs that were polled last, in a file: controllers may be restored while no collector runs.
+"""The topics and leader epochs that were polled last, in a file: for what happens while no collector runs.
 
-Their epochs are lower for good then, as those of a broker that is cut off are for a while; without the file the next
-collector could not distinguish what it polls from old news, which is dropped.
+Controllers may be restored from a backup. Their epochs are lower for good then, as those of a broker that is cut off
+are for a while; without the file the next collector could not distinguish what it polls from old news, which is
+dropped. Topics may be hidden, which only who asks for them by name can distinguish from deleted ones.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _WRITTEN_EVERY: Final = Micros(30_000_000)
 
 
 class SeenEpochs:
-    """Remembers the leader epochs of the newest view.
+    """Remembers the topics and leader epochs of the newest view.
 
     Args:
         path: of the file; None: they are forgotten.
@@ -45,7 +46,8 @@ class SeenEpochs:
         """Write the epochs of a view if it is due; what a full disk refuses is written the next time."""
         if self._path is None or not self._due.take_due(monotonic()):
             return
-        if self._written is not None and self._written.topics == view.topics:
+        last = self._written
+        if last is not None and (last.topics, last.topic_ids) == (view.topics, view.topic_ids):
             return
         topics = {
             name: [view.topic_ids[name], {number: part.leader_epoch for number, part in parts.items()}]

@@ -102,7 +102,7 @@ class MetadataRound:
         """Send the request, unless one is in flight; to another broker while the last response may be stale.
 
         Args:
-            before: the last view that :meth:`take` returned.
+            before: the last view that :meth:`take` returned; if there is none, what an earlier collector polled.
         """
         if self._in_flight:
             return
@@ -136,7 +136,7 @@ class MetadataRound:
 
         Args:
             before: the last view.
-            remembered: if there is none, the leader epochs that an earlier collector polled.
+            remembered: if there is none, the topics and leader epochs that an earlier collector polled.
 
         Raises:
             ConnectionRefused: no broker responded in time.
@@ -195,11 +195,12 @@ class MetadataRound:
             self._clusters = self._threads.submit(self._clusters_beside, broker.address, view)
         self._note_denied(denied, view)
         hidden -= {NO_TOPIC}
-        seen = remembered if before is None else before.without(hidden)
+        last = before or remembered
+        seen = None if last is None else last.without(hidden)
         is_doubtful = goes_back if before is None else self._is_doubtful
         if seen is not None and is_doubtful(seen, view) and not self._doubt.ends_with(seen, view):
             return
-        view = replace(_completed(view, before, hidden), is_partial=self._others_refusal is not None)
+        view = replace(_completed(view, last, hidden), is_partial=self._others_refusal is not None)
         self._doubt, self._held = Doubt(), Read(view, began, ended)
         self._reassignments.ask(self._turns.next(None, is_asked=False))
 

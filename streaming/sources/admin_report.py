@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Heartbeat, Observation, SnapshotReason
 from streaming.sources.admin_doubts import goes_back
-from streaming.sources.admin_view import has_same_members, snapshot, steps
+from streaming.sources.admin_view import deleted_topics, has_same_members, snapshot, steps
 from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
@@ -65,12 +65,13 @@ class Reports:
 
         Args:
             before: the previous view, if there is one.
-            remembered: what is compared with the first view: the leader epochs that an earlier collector polled.
+            remembered: what is compared with the first view: topics and leader epochs that an earlier collector polled.
             view: this one.
             envelope: what every observation says, with the :meth:`window`.
         """
         last = before or remembered
         is_new_log = last is not None and goes_back(last, view)
+        deleted = [] if last is None else deleted_topics(last, view)
         self._missed_changes |= is_new_log
         reason = self._reason(before, view)
         if before is not None and reason is None:
@@ -83,6 +84,7 @@ class Reports:
             snapshot_id=f"{self._name}/{envelope['occurred_not_after']}",
             reason=reason or SnapshotReason.START,
             is_new_log=is_new_log,
+            deleted=deleted,
         )
 
     def _reason(self, before: ClusterView | None, view: ClusterView) -> SnapshotReason | None:

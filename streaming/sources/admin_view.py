@@ -168,15 +168,15 @@ def snapshot(  # noqa: PLR0913 - what its markers say
     snapshot_id: str,
     reason: SnapshotReason,
     is_new_log: bool = False,
+    deleted: Sequence[tuple[str, TopicId]] = (),
 ) -> list[Observation]:
     """Return a full report of a view, between two markers; a difference to the previous view has an inferred cause.
 
-    Hidden topics are left out: what they are now is unknown.
+    Hidden topics are left out: what they are now is unknown. So ``deleted`` names those that are not hidden.
     """
     inside = {**envelope, "in_snapshot": True}
     topics = [topic for topic in after.topics if topic not in after.hidden]
     is_partial = after.is_partial or bool(after.hidden)
-    deleted = deleted_topics(before, after) if before is not None and is_partial else []
     partitions = [observed for topic in topics for observed in _topic_steps(topic, before, after, inside)]
     return [
         SnapshotBegin(**envelope, snapshot_id=snapshot_id, reason=reason, is_new_log=is_new_log),
@@ -186,7 +186,7 @@ def snapshot(  # noqa: PLR0913 - what its markers say
         ),
         *(observed for observed in partitions if observed.cause is not None),
         *in_blocks(partitions),
-        *(TopicRemoved(**envelope, topic_id=topic_id, topic=topic) for topic, topic_id in deleted),
+        *(TopicRemoved(**envelope, topic_id=topic_id, topic=topic) for topic, topic_id in deleted if is_partial),
         SnapshotEnd(
             **envelope,
             snapshot_id=snapshot_id,

@@ -696,6 +696,37 @@ def test_topics_that_a_restarted_poller_may_not_see_are_not_deleted_and_those_it
     assert deleted_after(in_spite_of_refusals(restarted, has(SnapshotEnd))) == {"returns"}
 
 
+def test_one_topic_alone_that_became_hidden_while_no_collector_ran_is_not_deleted(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource], tmp_path: Path
+) -> None:
+    cluster = fake_kafka(1)
+    for topic in ("orders", "payments", "returns"):
+        cluster.create_topic(topic, partitions=2, replicas=1)
+    state, unset = ReplicationState(), list[str]()
+
+    def run() -> set[str]:
+        source = source_of(cluster.bootstrap_servers, epochs=tmp_path / "admin.json", snapshot_micros=300_000)
+        found = in_spite_of_refusals(source, has(SnapshotEnd, 2))
+        source.acknowledge()
+        state.apply(fold(state, found).touched)
+        unset[:] = [item.topic for item in of(ConfigObserved, found) if item.key == MIN_ISR and item.value is None]
+        return {each.topic for each in state.partitions() if each.is_deleted}
+
+    assert run() == set()
+    cluster.view.topics["payments"].error = TOPIC_AUTHORIZATION_FAILED
+    assert run() == set()
+    cluster.delete_topic("returns")
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    assert run() == {"orders", "returns"}
+    assert sorted(unset) == ["orders", "returns"], "the new topic does not inherit a minimum"
+    cluster.view.topics["payments"].error = 0
+    assert run() == {"orders", "returns"}
+    assert sorted((each.topic, each.is_deleted) for each in state.partitions()) == [
+        ("orders", False), ("orders", True), ("orders", True), ("payments", False), ("payments", False),
+        ("returns", True), ("returns", True),
+    ]  # fmt: skip
+
+
 def test_a_topic_that_becomes_hidden_is_not_reported_until_it_is_seen_again(
     fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
