@@ -10,6 +10,7 @@
 - ``listener_watch``        asks them again and again, as a source
 - ``connection_metrics``    which listeners respond, and until when certificates are valid, as metrics
 - ``pace``                  a source on another clock
+- ``checkpoint``            the position of a collector, on disk
 - ``address``               the address of a node of Kafka
 - ``timer``                 when a source asks again, and when it is silent
 - ``protocol``              Kafka's protocol, asked directly where librdkafka has no call
@@ -40,6 +41,8 @@ Polling:
 - ``admin_clients``         ends each client of librdkafka on a thread of ours
 - ``admin_view``            what one poll shows, and what changed since the one before
 - ``admin_doubts``          which view may be older than the one before, and how long it is in doubt
+- ``admin_report``          what is reported of a view: what has changed, or everything
+- ``admin_epochs``          topics and leader epochs that were polled last, on disk
 - ``admin_described``       configurations, requested on direct connections
 - ``admin_configs``         ``min.insync.replicas`` as the brokers apply it, diskless topics, times of a broker
 - ``admin_offsets``         log positions, requested from each leader separately

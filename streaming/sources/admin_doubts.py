@@ -45,6 +45,11 @@ class Doubt:
         """Whether it has lasted so long that it ends with the next view."""
         return self.is_open and monotonic() - self._since > _LONGEST
 
+    @property
+    def needs_recheck(self) -> bool:
+        """Whether a second opinion is wanted, without which a view is not believed yet."""
+        return self.is_open and not self.is_long
+
     def ends_with(self, before: ClusterView, view: ClusterView) -> bool:
         """Return whether a view that may be stale is believed all the same; otherwise it adds to the doubt.
 

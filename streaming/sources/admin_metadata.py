@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from streaming.contracts.identifiers import Micros, synthetic_topic_id
 from streaming.errors import ConnectionRefused
 from streaming.sources.address import Address
-from streaming.sources.admin_doubts import RECHECK_AFTER, Doubt, may_be_stale
+from streaming.sources.admin_doubts import RECHECK_AFTER, Doubt, goes_back, may_be_stale
 from streaming.sources.admin_servers import clusters_of, several_clusters
 from streaming.sources.admin_turns import Turns
 from streaming.sources.admin_view import ClusterView
@@ -102,7 +102,7 @@ class MetadataRound:
         """Send the request, unless one is in flight; to another broker while the last response may be stale.
 
         Args:
-            before: the last view that :meth:`take` returned.
+            before: the last view that :meth:`take` returned; if there is none, what an earlier collector polled.
         """
         if self._in_flight:
             return
@@ -110,7 +110,7 @@ class MetadataRound:
         self._is_elsewhere = self._elsewhere_due.take_due(monotonic())
         self._listed_before = names | {NO_TOPIC} if self._is_elsewhere else names
         self._deadline = Micros(monotonic() + self._micros)
-        is_other = self._broker is None or self._is_rechecked() or self._is_elsewhere
+        is_other = self._broker is None or self._doubt.needs_recheck or self._is_elsewhere
         connected = None if self._broker is None else self._broker.address
         self._untried, self._failures = self._turns.next(connected, is_asked=is_other), []
         if is_other and self._untried:
@@ -131,15 +131,19 @@ class MetadataRound:
         """Return the futures to wait for."""
         return [*self._reassignments.pending(), *(each for each in self._in_flight if not each.done())]
 
-    def take(self, before: ClusterView | None) -> Read | None:
+    def take(self, before: ClusterView | None, remembered: ClusterView | None = None) -> Read | None:
         """Return the newest view, once it is not suspected to be stale.
+
+        Args:
+            before: the last view.
+            remembered: if there is none, the topics and leader epochs that an earlier collector polled.
 
         Raises:
             ConnectionRefused: no broker responded in time.
             CannotServe: none of them may be asked, or the bootstrap servers are of several clusters.
         """
         self._require_one_cluster()
-        self._take_response(before)
+        self._take_response(before, remembered)
         if self._held is None or self._reassignments.pending():
             return None
         read, self._held = self._held, None
@@ -182,7 +186,7 @@ class MetadataRound:
             raise
         return _Response(answer, began, monotonic(), broker)
 
-    def _take_response(self, before: ClusterView | None) -> None:
+    def _take_response(self, before: ClusterView | None, remembered: ClusterView | None) -> None:
         response = self._first_response()
         if response is None:
             return
@@ -191,10 +195,12 @@ class MetadataRound:
             self._clusters = self._threads.submit(self._clusters_beside, broker.address, view)
         self._note_denied(denied, view)
         hidden -= {NO_TOPIC}
-        seen = None if before is None else before.without(hidden)
-        if seen is not None and self._is_doubtful(seen, view) and not self._doubt.ends_with(seen, view):
+        last = before or remembered
+        seen = None if last is None else last.without(hidden)
+        is_doubtful = goes_back if before is None else self._is_doubtful
+        if seen is not None and is_doubtful(seen, view) and not self._doubt.ends_with(seen, view):
             return
-        view = replace(_completed(view, before, hidden), is_partial=self._others_refusal is not None)
+        view = replace(_completed(view, last, hidden), is_partial=self._others_refusal is not None)
         self._doubt, self._held = Doubt(), Read(view, began, ended)
         self._reassignments.ask(self._turns.next(None, is_asked=False))
 
@@ -220,10 +226,6 @@ class MetadataRound:
         """Return whether a view may be stale, or is of a broker that is asked now and then, and shows any change."""
         is_of_other = self._is_elsewhere and view.answered_by != before.answered_by
         return may_be_stale(before, view) or (is_of_other and view.topics != before.topics)
-
-    def _is_rechecked(self) -> bool:
-        """Return whether a second opinion is wanted, without which a view is not believed yet."""
-        return self._doubt.is_open and not self._doubt.is_long
 
     def _first_response(self) -> _Response | None:
         """Return the first response that arrived; raise the failure of a round in which none did."""
@@ -256,7 +258,7 @@ class MetadataRound:
             self._abandon()
         elif len(self._in_flight) < _MAX_IN_FLIGHT and (is_failed or now - self._requested_at > _SLOW_AFTER):
             self._submit_next()
-        if not self._in_flight and not self._is_rechecked():
+        if not self._in_flight and not self._doubt.needs_recheck:
             raise next((each for each in self._failures if isinstance(each, CannotServe)), None) or (
                 self._failures[0] if self._failures else ConnectionRefused("no broker responds in time")
             )
@@ -290,6 +292,7 @@ def _completed(view: ClusterView, before: ClusterView | None, hidden: frozenset[
     }
     return replace(
         view,
+        hidden=hidden,
         topics={**view.topics, **{name: before.topics[name] for name in hidden}},
         topic_ids={**ids, **{name: before.topic_ids[name] for name in hidden}},
         partition_counts={**view.partition_counts, **{name: before.partition_count(name) for name in hidden}},

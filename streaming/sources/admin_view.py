@@ -72,7 +72,8 @@ class ClusterView:
     are not in ``topics``: they exist, and nothing else is known of them.
     ``has_reassignments``: whether the partitions have theirs; otherwise it is unknown which are being reassigned.
     ``has_elr``: the same of eligible leader replicas.
-    ``is_partial``: topics may exist that are not to be described, and are not in it.
+    ``is_partial``: topics may exist that are not to be described, and are not in it. ``hidden`` are the names of those
+    that were seen before: they are in it as they were, so that they can be compared when they are seen again.
     """
 
     cluster_id: ClusterId
@@ -84,6 +85,7 @@ class ClusterView:
     has_reassignments: bool = False
     has_elr: bool = False
     is_partial: bool = False
+    hidden: frozenset[str] = frozenset()
 
     def without(self, topics: frozenset[str]) -> ClusterView:
         """Leave topics out."""
@@ -136,14 +138,15 @@ def deleted_topics(before: ClusterView, after: ClusterView) -> list[tuple[str, T
 
 
 def has_same_members(before: ClusterView, after: ClusterView) -> bool:
-    """Return whether brokers and topics are the same; otherwise only a full report shows what was removed.
+    """Return whether brokers and topics are the same; otherwise only a full report shows what was removed, or hidden.
 
     Nor does less than one show what is being reassigned, or which replicas are eligible, after it was unknown.
     """
     is_new_knowledge = (after.has_reassignments and not before.has_reassignments) or (
         after.has_elr and not before.has_elr
     )
-    return not is_new_knowledge and before.brokers == after.brokers and not deleted_topics(before, after)
+    has_same_topics = before.hidden == after.hidden and not deleted_topics(before, after)
+    return not is_new_knowledge and before.brokers == after.brokers and has_same_topics
 
 
 def steps(before: ClusterView, after: ClusterView, envelope: Mapping[str, Any]) -> list[Observation]:
@@ -165,10 +168,16 @@ def snapshot(  # noqa: PLR0913 - what its markers say
     snapshot_id: str,
     reason: SnapshotReason,
     is_new_log: bool = False,
+    deleted: Sequence[tuple[str, TopicId]] = (),
 ) -> list[Observation]:
-    """Return a full report of a view, between two markers; a difference to the previous view has an inferred cause."""
+    """Return a full report of a view, between two markers; a difference to the previous view has an inferred cause.
+
+    Hidden topics are left out: what they are now is unknown. So ``deleted`` names those that are not hidden.
+    """
     inside = {**envelope, "in_snapshot": True}
-    partitions = [observed for topic in after.topics for observed in _topic_steps(topic, before, after, inside)]
+    topics = [topic for topic in after.topics if topic not in after.hidden]
+    is_partial = after.is_partial or bool(after.hidden)
+    partitions = [observed for topic in topics for observed in _topic_steps(topic, before, after, inside)]
     return [
         SnapshotBegin(**envelope, snapshot_id=snapshot_id, reason=reason, is_new_log=is_new_log),
         *(
@@ -177,16 +186,13 @@ def snapshot(  # noqa: PLR0913 - what its markers say
         ),
         *(observed for observed in partitions if observed.cause is not None),
         *in_blocks(partitions),
-        *(
-            TopicRemoved(**envelope, topic_id=topic_id, topic=topic)
-            for topic, topic_id in (deleted_topics(before, after) if before is not None and after.is_partial else ())
-        ),
+        *(TopicRemoved(**envelope, topic_id=topic_id, topic=topic) for topic, topic_id in deleted if is_partial),
         SnapshotEnd(
             **envelope,
             snapshot_id=snapshot_id,
-            is_partial=after.is_partial or None,
-            topic_ids=tuple(after.topic_ids[topic] for topic in after.topics),
-            partition_counts=tuple(after.partition_count(topic) for topic in after.topics),
+            is_partial=is_partial or None,
+            topic_ids=tuple(after.topic_ids[topic] for topic in topics),
+            partition_counts=tuple(after.partition_count(topic) for topic in topics),
             brokers=tuple(after.brokers),
         ),
     ]
@@ -206,7 +212,8 @@ def _topic_steps(
             seen = seen._replace(reassignment=view.reassignment)  # what was unknown did not change
         if seen is not None and not elr_known:
             seen = seen._replace(elr=view.elr, last_known_elr=view.last_known_elr)
-        cause = None if before is None else inferred_cause(seen, view, after.brokers)
+        is_first = before is None or topic in before.hidden
+        cause = None if is_first else inferred_cause(seen, view, after.brokers)
         yield PartitionObserved(
             **envelope,
             topic_id=topic_id,

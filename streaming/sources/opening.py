@@ -88,11 +88,11 @@ def open_sources(
     peers = peers or Peers()
     log = open_log(settings, bus, report, peers)
     watch = ListenerWatch(settings, peers, report=report)
+    admin = _admin(settings, bus, report, peers, log)
+    metrics = _broker_metrics(settings, admin)
     if log is None:
-        admin = _admin(settings, SourceKind.POLL, report, peers)
-        return [admin, watch, *_broker_metrics(settings, admin)]
-    admin = _admin(settings, SourceKind.NONE, report, peers, is_primary_current=lambda: log.is_primary)
-    return [log, admin, open_voters(settings, peers), watch, *_broker_metrics(settings, admin)]
+        return [admin, watch, *metrics]
+    return [log, admin, open_voters(settings, peers), watch, *metrics]
 
 
 def open_log(
@@ -132,26 +132,24 @@ def open_log(
 
 
 def _admin(
-    settings: Settings,
-    source_kind: SourceKind,
-    report: Callable[[str], None],
-    peers: Peers,
-    is_primary_current: Callable[[], bool] = lambda: True,
+    settings: Settings, bus: Path, report: Callable[[str], None], peers: Peers, log: MetadataLogSource | None
 ) -> AdminSource:
-    collect = settings.collect
+    """Create the poller, which is the primary source without a log, or while that cannot be read."""
+    collect, name = settings.collect, f"admin:{settings.collect.collector}"
     return AdminSource(
         bootstrap_servers=settings.cluster.bootstrap_servers,
         client=settings.cluster.client,
         cluster=settings.cluster.name,
-        name=f"admin:{collect.collector}",
+        name=name,
         poll_micros=_micros(collect.poll_seconds),
         offsets_micros=_micros(collect.offsets_seconds),
         config_micros=_micros(collect.config_seconds),
         snapshot_micros=_micros(min(collect.snapshot_seconds, POLL_SNAPSHOT_SECONDS)),
-        source_kind=source_kind,
-        is_primary_current=is_primary_current,
+        source_kind=SourceKind.POLL if log is None else SourceKind.NONE,
+        is_primary_current=lambda: log is None or log.is_primary,
         report=report,
         peers=peers,
+        epochs=checkpoint_path(bus, name),
     )
 
 

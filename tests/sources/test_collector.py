@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import threading
 import time
@@ -284,7 +285,10 @@ def test_after_the_clock_was_set_everything_is_reported_again_once(hours: int, w
     polled = ["polled", "acknowledged"]
     assert source.events == [*polled, *polled, "full report requested", *polled, *source.events[7:]]
     assert source.events.count("full report requested") == 1
-    assert lines == [f"a: the clock of this machine was set {way} by 7200 s: everything is reported again"]
+    (line,) = lines
+    said = re.fullmatch(r"a: the clock of this machine was set (\w+) by (\d+) s: everything is reported again", line)
+    assert said is not None
+    assert (said[1], abs(int(said[2]) - 7200) < 5) == (way, True)  # a poll of a busy machine takes a second
 
 
 def test_a_signal_that_another_thread_receives_ends_the_wait() -> None:

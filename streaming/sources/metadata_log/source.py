@@ -13,9 +13,9 @@ from streaming.contracts.identifiers import Micros, Offset
 from streaming.contracts.observations import SnapshotReason
 from streaming.contracts.records import LeaderChange, RecordBatch
 from streaming.errors import ConnectionRefused
+from streaming.sources import checkpoint
 from streaming.sources.image import ClusterImage
 from streaming.sources.image_observed import undecodable
-from streaming.sources.metadata_log import checkpoint
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.resync import RESYNC_SECONDS, NewerRecords, Resync
 from streaming.sources.metadata_log.snapshot import LoadedSnapshot

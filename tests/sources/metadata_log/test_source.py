@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Observation, SnapshotBegin, SnapshotReason
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources import checkpoint
 from streaming.sources.address import Address, parse_servers
 from streaming.sources.image import ClusterImage
-from streaming.sources.metadata_log import checkpoint
 from streaming.sources.metadata_log.batches import decode, split
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.opening import checkpoint_path

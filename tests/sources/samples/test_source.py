@@ -90,6 +90,10 @@ def newest(found: list[Observation]) -> dict[tuple[int, int], ReplicaOffsetsObse
     return {(item.partition, item.broker): item for item in found if isinstance(item, ReplicaOffsetsObserved)}
 
 
+def is_whole(sample: ReplicaOffsetsObserved) -> bool:
+    return None not in (sample.size_bytes, sample.leader_log_end_offset)
+
+
 def rounds(found: list[Observation], broker: int) -> int:
     return len([item for item in found if isinstance(item, LogDirectoryObserved) and item.broker == broker])
 
@@ -98,7 +102,7 @@ def test_every_replica_is_sampled_with_what_its_leader_has(open_source: OpenSour
     found = newest(
         until(
             open_source(cluster),
-            lambda seen: len(newest(seen)) == 9 and all(each.size_bytes is not None for each in newest(seen).values()),
+            lambda seen: len(newest(seen)) == 9 and all(map(is_whole, newest(seen).values())),
         )
     )
     for number, part in enumerate(cluster.view.topics["orders"].parts):
