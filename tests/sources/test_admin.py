@@ -470,7 +470,7 @@ def test_a_missing_permission_is_named_once_and_the_rest_goes_on(
     source = source_of(cluster.bootstrap_servers)
     with pytest.raises(
         ConnectionRefused,
-        match=r"this user lacks DescribeConfigs on the topics: .* --operation DescribeConfigs",
+        match=r"this user lacks DescribeConfigs on topic orders: .* --operation DescribeConfigs",
     ):
         until(source, has(ConfigObserved))
     assert len(of(Heartbeat, until(source, has(ConfigObserved)))) > 0
