@@ -50,11 +50,38 @@ class ReplicaOffsetsObserved(Observation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupOffsetsObserved(Observation):
-    """How far a consumer group has come in one partition, beside the partition's own positions at the same moment.
+class GroupObserved(Observation):
+    """One group, as its coordinator describes it; also one that has neither members nor offsets.
 
-    ``committed_offset`` is the next record the group will read; None while it has committed nothing. ``member`` is the
-    client id of the partition's owner. Lag follows from these in ``contracts.health``.
+    ``group_protocol`` is classic, consumer (KIP-848), share (KIP-932) or streams (KIP-1071). ``assignor`` is None while
+    nothing is assigned; ``members`` is None where the coordinator does not describe the group.
+    """
+
+    kind: ClassVar[str] = "group"
+    format: ClassVar[int] = 4
+    channel: ClassVar[Channel] = Channel.OFFSETS
+
+    group: str
+    group_protocol: str
+    group_state: str
+    members: int | None = None
+    assignor: str | None = None
+    coordinator: BrokerId
+
+    def __post_init__(self) -> None:
+        """Refuse a group without a name."""
+        Observation.__post_init__(self)
+        require(bool(self.group), "group is empty")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOffsetsObserved(Observation):
+    """How far a consumer group has come in one partition, beside the partition's own positions.
+
+    ``committed_offset`` is the next record the group will read; None while it has committed nothing. Of a share group
+    it is the start offset of the share partition: records behind it may have been processed already. ``member`` is the
+    client id of the partition's owner. Lag follows from these in ``contracts.health``. The positions are read before
+    the committed offset, so lag is never too large; it is too small by what was written in between, at most.
     """
 
     kind: ClassVar[str] = "group_offsets"
@@ -65,6 +92,7 @@ class GroupOffsetsObserved(Observation):
     group_state: str | None = None
     members: int | None = None
     member: str | None = None
+    coordinator: BrokerId | None = None
     topic_id: TopicId
     topic: str
     partition: int

@@ -107,13 +107,42 @@ class NewestRows:
         """
         if samples.num_rows:
             reported = pa.table(all_columns(samples, self._definition.name, self._schema), schema=self._schema)
-            merged = newest(self._rows, reported, self._definition.key)
+            merged = self._merged(reported)
             self._rows = remembered(merged)
             if len(self) < merged.num_rows:
                 self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of what was forgotten
             self._writer.write(self._rows.cast(self._on_disk), OVERWRITE, self.applied.transactions(positions, log_ids))
             self._maintenance.after_commit()
         self.applied.move(positions, log_ids)
+
+    def _merged(self, reported: pa.Table) -> pa.Table:
+        """Return the newest row of each key, without what is gone; a row without a key says that there is nothing."""
+        key, reporter = self._definition.key, self._definition.reporter
+        if not reporter:
+            return newest(self._rows, reported, key)
+        is_sample = reported[key[-1]].is_valid()
+        merged = newest(self._rows, reported.filter(is_sample), key)
+        return without_gone(merged, reported.filter(pc.invert(is_sample)), reporter)
+
+
+def without_gone(rows: pa.Table, empty: pa.Table, reporter: str) -> pa.Table:
+    """Drop the rows that a newer answer of their reporter leaves out; a row without a reporter stays.
+
+    Args:
+        rows: newest rows.
+        empty: answers without samples.
+        reporter: the column of who answered.
+    """
+    if not rows.num_rows:
+        return rows
+    answers = pa.concat_tables([rows, empty]).unify_dictionaries().combine_chunks()
+    number = key_numbers(answers, ["cluster_id", "source", reporter])
+    moment = answers["collected_at"].combine_chunks()
+    last = pa.table({"number": number, "moment": moment}).group_by("number").aggregate([("moment", "max")])
+    of_row = pc.index_in(number, last["number"].combine_chunks())
+    is_there = pc.greater_equal(moment, last["moment_max"].combine_chunks().take(of_row))
+    stays = pc.or_(is_there, answers[reporter].combine_chunks().is_null()).slice(0, rows.num_rows)
+    return rows if pc.all(stays).as_py() else rows.filter(stays)
 
 
 def newest(current: pa.Table, reported: pa.Table, key: Sequence[str]) -> pa.Table:

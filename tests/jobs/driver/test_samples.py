@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from streaming.bus.frames import BusFrame, Damaged
 from streaming.contracts.codec import encode
+from streaming.contracts.group_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
 from streaming.contracts.identifiers import Offset
 from streaming.contracts.observations import END_OF_TIME, Channel, Observation, SourceKind
 from streaming.contracts.sample_blocks import (
@@ -39,7 +40,7 @@ ENVELOPE: dict[str, Any] = {
     "cluster_id": "c", "cluster": "prod", "source": "admin:a", "authority": SourceKind.NONE, "sequence": 7,
     "occurred_not_before": 1, "occurred_not_after": 2, "collected_at": 3,
 }  # fmt: skip
-BLOCKS = (BrokerOffsetsObserved, BrokerMetricsObserved)
+BLOCKS = (BrokerOffsetsObserved, BrokerMetricsObserved, BrokerGroupsObserved, BrokerGroupOffsetsObserved)
 METRIC = BrokerMetricObserved(**ENVELOPE, broker=1, metric="m", metric_value=1.5)
 OFFSETS = ReplicaOffsetsObserved(**ENVELOPE, topic_id="t", topic="ö", partition=0, broker=1, log_end_offset=4)
 
