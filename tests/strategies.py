@@ -63,6 +63,7 @@ _NAMED: Mapping[str, st.SearchStrategy[Any]] = {
     "leader_log_end_offset": _OFFSET,
     "size_bytes": _OFFSET,
     "committed_offset": _OFFSET,
+    "lag": _OFFSET,
     "group": _NAME,
     "cluster_id": _NAME,
     "source": _NAME,

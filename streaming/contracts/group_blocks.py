@@ -77,6 +77,7 @@ class BrokerGroupOffsetsObserved(CoordinatorBlock):
     partition_by_sample: tuple[int, ...]
     member_by_sample: tuple[str, ...] | None = None
     committed_offset_by_sample: tuple[Offset, ...] | None = None
+    lag_by_sample: tuple[Offset, ...] | None = None
     log_start_offset_by_sample: tuple[Offset, ...] | None = None
     last_stable_offset_by_sample: tuple[Offset, ...] | None = None
     high_watermark_by_sample: tuple[Offset, ...] | None = None

@@ -78,10 +78,10 @@ class GroupObserved(Observation):
 class GroupOffsetsObserved(Observation):
     """How far a consumer group has come in one partition, beside the partition's own positions.
 
-    ``committed_offset`` is the next record the group will read; None while it has committed nothing. Of a share group
-    it is the start offset of the share partition: records behind it may have been processed already. ``member`` is the
-    client id of the partition's owner. Lag follows from these in ``contracts.health``. The positions are read before
-    the committed offset, so lag is never too large; it is too small by what was written in between, at most.
+    ``committed_offset`` is the next record the group will read; None while it has committed nothing. ``member`` is the
+    client id of the partition's owner. Lag follows from these in ``contracts.health``; ``lag`` is reported of a share
+    group alone, which commits no offset, as its coordinator counts it. The positions are read before the committed
+    offset, so lag is never too large; it is too small by what was written in between, at most.
     """
 
     kind: ClassVar[str] = "group_offsets"
@@ -97,6 +97,7 @@ class GroupOffsetsObserved(Observation):
     topic: str
     partition: int
     committed_offset: Offset | None = None
+    lag: Offset | None = None
     log_start_offset: Offset | None = None
     last_stable_offset: Offset | None = None
     high_watermark: Offset | None = None
@@ -105,7 +106,7 @@ class GroupOffsetsObserved(Observation):
         """Refuse a group without a name, and negative offsets."""
         Observation.__post_init__(self)
         require(bool(self.group), "group is empty")
-        _not_negative(self, "committed_offset", "log_start_offset", "last_stable_offset", "high_watermark")
+        _not_negative(self, "committed_offset", "lag", "log_start_offset", "last_stable_offset", "high_watermark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The committed offsets of many groups of one coordinator: OffsetFetch 8 and 9 (KIP-709), all topics in one request.
 
-Of share groups the start offsets of their share partitions: DescribeShareGroupOffsets (KIP-932).
+Of share groups their lag, as the coordinator counts it: DescribeShareGroupOffsets 1 (KIP-1226). It does not follow from
+the start offset of a share partition, behind which records are processed in any order.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.errors import Quarantined
 from streaming.sources.protocol.connection import CannotServe
-from streaming.sources.protocol.primitives import INT16, INT32
+from streaming.sources.protocol.primitives import INT16, INT32, INT64
 from streaming.sources.protocol.raw import RawRequest, RawResponse, compact_array, compact_string
 
 if TYPE_CHECKING:
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
     from streaming.sources.protocol.primitives import ByteReader
 
     ByTopic = dict[str, dict[int, int]]
-    """Offset by topic and partition."""
+    """Offset or lag by topic and partition."""
 
 OFFSET_FETCH: Final = 9
 SHARE_OFFSETS: Final = 90
+LAGS_SINCE: Final = 1
 OLDEST: Final = 8  # the first with many groups in a request, Kafka 3.0
 NEWEST: Final = 9
 _EVERY_TOPIC: Final = b"\0\0"  # null, and no tagged fields
@@ -34,15 +36,15 @@ _HEAD: Final = struct.Struct(">iqi")
 _EMPTY: Final = 1
 
 
-class Committed(NamedTuple):
-    """The offsets of one group; with an error of Kafka there are none."""
+class OfGroup(NamedTuple):
+    """The offsets of one group, or its lags; with an error of Kafka there are none."""
 
     error: int
     group: str
-    offsets: ByTopic
+    values: ByTopic
 
 
-def committed_offsets(connection: Connection, groups: Iterable[str]) -> tuple[Committed, ...]:
+def committed_offsets(connection: Connection, groups: Iterable[str]) -> tuple[OfGroup, ...]:
     """Ask a coordinator for all that groups have committed, in one request; topics that are hidden are left out.
 
     Raises:
@@ -56,28 +58,28 @@ def committed_offsets(connection: Connection, groups: Iterable[str]) -> tuple[Co
     return RawResponse(_read).value_of(connection, RawRequest(OFFSET_FETCH, version, body))
 
 
-def share_offsets(connection: Connection, groups: Iterable[str]) -> tuple[Committed, ...]:
-    """Ask a coordinator for the start offsets of share groups; none where the broker does not list them.
+def share_lags(connection: Connection, groups: Iterable[str]) -> tuple[OfGroup, ...]:
+    """Ask a coordinator for the lag of share groups; none before Kafka 4.2.
 
     Raises:
         ConnectionRefused: it does not respond.
     """
-    if connection.newest(SHARE_OFFSETS, 0) < 0:
+    if connection.newest(SHARE_OFFSETS, LAGS_SINCE) < LAGS_SINCE:
         return ()
     body = compact_array(compact_string(group) + _EVERY_TOPIC for group in groups) + b"\0"
-    return RawResponse(_read_shares).value_of(connection, RawRequest(SHARE_OFFSETS, 0, body))
+    return RawResponse(_read_shares).value_of(connection, RawRequest(SHARE_OFFSETS, LAGS_SINCE, body))
 
 
-def _read(reader: ByteReader) -> tuple[Committed, ...]:
+def _read(reader: ByteReader) -> tuple[OfGroup, ...]:
     reader.number(INT32)  # the time for which the request was throttled
     return reader.array(lambda: _group(reader)) or ()
 
 
-def _group(reader: ByteReader) -> Committed:
+def _group(reader: ByteReader) -> OfGroup:
     group, topics = reader.string(), reader.array(lambda: _topic(reader)) or ()
     error = reader.number(INT16)
     reader.tags()
-    return Committed(error, group, dict(topics))
+    return OfGroup(error, group, dict(topics))
 
 
 def _topic(reader: ByteReader) -> tuple[str, dict[int, int]]:
@@ -108,27 +110,27 @@ def _partition(reader: ByteReader) -> tuple[int, ...]:
     return number, offset, epoch, 0, error
 
 
-def _read_shares(reader: ByteReader) -> tuple[Committed, ...]:
+def _read_shares(reader: ByteReader) -> tuple[OfGroup, ...]:
     reader.number(INT32)  # the time for which the request was throttled
     return reader.array(lambda: _share_group(reader)) or ()
 
 
-def _share_group(reader: ByteReader) -> Committed:
+def _share_group(reader: ByteReader) -> OfGroup:
     group, topics = reader.string(), reader.array(lambda: _share_topic(reader)) or ()
     error, _ = reader.number(INT16), reader.nullable_string()
     reader.tags()
-    return Committed(error, group, dict(topics))
+    return OfGroup(error, group, dict(topics))
 
 
 def _share_topic(reader: ByteReader) -> tuple[str, dict[int, int]]:
     topic, _ = reader.string(), reader.raw(16)  # its id
     records = reader.array(lambda: _share_partition(reader)) or ()
     reader.tags()
-    return topic, {number: offset for number, offset, error in records if not error and offset >= 0}
+    return topic, {number: lag for number, lag, error in records if not error and lag >= 0}
 
 
 def _share_partition(reader: ByteReader) -> tuple[int, int, int]:
-    number, offset, _ = reader.structure(_HEAD)
+    (number, _, _), lag = reader.structure(_HEAD), reader.number(INT64)
     error, _ = reader.number(INT16), reader.nullable_string()
     reader.tags()
-    return number, offset, error
+    return number, lag, error

@@ -25,6 +25,7 @@ class CoordinatorAnswer:
     Attributes:
         groups: by name.
         committed: their offsets, by name of the group.
+        lags: of share groups, by name of the group.
         denied: groups that may not be described.
         topic_ids: when it was asked.
         positions: of the partitions, by field of a sample, topic and partition.
@@ -32,6 +33,7 @@ class CoordinatorAnswer:
 
     groups: Mapping[str, DescribedGroup]
     committed: Mapping[str, ByTopic] = field(default_factory=dict)
+    lags: Mapping[str, ByTopic] = field(default_factory=dict)
     denied: tuple[str, ...] = ()
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     positions: Mapping[str, ByTopic] = field(default_factory=dict)
@@ -91,11 +93,7 @@ def group_offset_blocks(
         envelope: the fields that all observations share.
     """
     pieces = sorted(
-        (
-            piece
-            for name, group in answer.groups.items()
-            for piece in _pieces(name, group, answer.committed.get(name, {}), answer.positions, topic_ids)
-        ),
+        (piece for name, group in answer.groups.items() for piece in _pieces(name, group, answer, topic_ids)),
         key=itemgetter(0, 1),
     )
     if not pieces:
@@ -106,20 +104,20 @@ def group_offset_blocks(
 
 
 def _pieces(
-    name: str,
-    group: DescribedGroup,
-    committed: ByTopic,
-    positions: Mapping[str, ByTopic],
-    topic_ids: Mapping[str, TopicId],
+    name: str, group: DescribedGroup, answer: CoordinatorAnswer, topic_ids: Mapping[str, TopicId]
 ) -> Iterator[_Piece]:
     """Give the partitions of a group, topic by topic, cut into pieces that fit into a block."""
     of_group = ("members",) if group.members is not None else ()
-    for topic in (committed.keys() | group.owners.keys()) & topic_ids.keys():
-        offsets, owners = committed.get(topic, {}), group.owners.get(topic, {})
-        fields: dict[str, Mapping[int, Any]] = {"member": owners, "committed_offset": offsets}
-        fields |= {field: by_topic.get(topic, {}) for field, by_topic in positions.items()}
+    own: dict[str, Mapping[str, Mapping[int, Any]]] = {
+        "member": group.owners,
+        "committed_offset": answer.committed.get(name, {}),
+        "lag": answer.lags.get(name, {}),
+    }
+    for topic in {topic for by_topic in own.values() for topic in by_topic} & topic_ids.keys():
+        fields = {field: by_topic.get(topic, {}) for field, by_topic in {**own, **answer.positions}.items()}
+        numbers_of_topic = sorted({number for field in own for number in fields[field]})
         key = (name, topic_ids[topic], topic)
-        for reported, numbers in _alike(sorted(offsets.keys() | owners.keys()), fields):
+        for reported, numbers in _alike(numbers_of_topic, fields):
             for start in range(0, len(numbers), SAMPLES_PER_BLOCK):
                 of_piece = numbers[start : start + SAMPLES_PER_BLOCK]
                 columns = {field: [*map(fields[field].__getitem__, of_piece)] for field in reported}

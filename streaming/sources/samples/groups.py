@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import Micros
 from streaming.sources.permissions import DESCRIBE_GROUPS, Denied
-from streaming.sources.samples.committed_offsets import committed_offsets, share_offsets
+from streaming.sources.samples.committed_offsets import committed_offsets, share_lags
 from streaming.sources.samples.described_groups import (
     GROUP_AUTHORIZATION_FAILED,
     NO_GROUP,
@@ -107,17 +107,16 @@ def _answer(
     listed = {name: group for name, group in list_groups(connection).items() if is_included(name)}
     groups, denied = describe_groups(connection, listed)
     sharing = [name for name, group in groups.items() if group.protocol == SHARE]
-    committing = [name for name in groups if name not in set(sharing)]
-    answers = [
-        *(committed_offsets(connection, committing) if committing else ()),
-        *(share_offsets(connection, sharing) if sharing else ()),
-    ]
+    committing = [name for name, group in groups.items() if group.protocol != SHARE]
+    committed = committed_offsets(connection, committing) if committing else ()
+    lags = share_lags(connection, sharing) if sharing else ()
     return CoordinatorAnswer(
         groups,
-        {one.group: one.offsets for one in answers if not one.error},
-        (*denied, *(one.group for one in answers if one.error == GROUP_AUTHORIZATION_FAILED)),
-        topic_ids,
-        positions,
+        committed={one.group: one.values for one in committed if not one.error},
+        lags={one.group: one.values for one in lags if not one.error},
+        denied=(*denied, *(one.group for one in (*committed, *lags) if one.error == GROUP_AUTHORIZATION_FAILED)),
+        topic_ids=topic_ids,
+        positions=positions,
     )
 
 
