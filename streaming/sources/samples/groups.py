@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import Micros
+from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import DESCRIBE_GROUPS, Denied
 from streaming.sources.samples.committed_offsets import committed_offsets, share_lags
 from streaming.sources.samples.described_groups import (
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from streaming.sources.admin_view import ClusterView
     from streaming.sources.protocol.connection import Connection
     from streaming.sources.samples.broker_calls import BrokerAnswer
-    from streaming.sources.samples.committed_offsets import ByTopic
+    from streaming.sources.samples.committed_offsets import ByTopic, OfGroup
     from streaming.sources.samples.kind import Ask
     from streaming.sources.samples.offsets import OffsetsKind
 
@@ -109,7 +110,7 @@ def _answer(
     sharing = [name for name, group in groups.items() if group.protocol == SHARE]
     committing = [name for name, group in groups.items() if group.protocol != SHARE]
     committed = committed_offsets(connection, committing) if committing else ()
-    lags = share_lags(connection, sharing) if sharing else ()
+    lags = _lags(connection, sharing) if sharing else ()
     return CoordinatorAnswer(
         groups,
         committed={one.group: one.values for one in committed if not one.error},
@@ -118,6 +119,15 @@ def _answer(
         topic_ids=topic_ids,
         positions=positions,
     )
+
+
+def _lags(connection: Connection, groups: Sequence[str]) -> tuple[OfGroup, ...]:
+    """Ask for the lag of share groups, last of all: a coordinator asks other brokers for it, of which one may hang."""
+    try:
+        return share_lags(connection, groups)
+    except ConnectionRefused:
+        connection.close()  # nobody knows what it would answer next
+        return ()
 
 
 def _denied(groups: Sequence[str]) -> Denied | None:

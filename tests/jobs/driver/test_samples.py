@@ -159,6 +159,21 @@ def test_samples_in_blocks_and_singly_stay_in_the_order_of_the_log() -> None:
     assert samples.columns[ReplicaOffsetsObserved]["log_end_offset"].to_pylist() == [1, 2, 4, 3, 5, 6]
 
 
+def test_a_block_without_samples_is_one_row_of_who_has_none() -> None:
+    empty: Any = BrokerGroupOffsetsObserved(
+        **ENVELOPE,
+        broker=4,
+        **dict.fromkeys(("groups", "group_protocols", "group_states", "topic_ids", "topics", "partition_counts"), ()),
+        partition_by_sample=(),
+    )
+    rows = batch([encode(empty)])
+    for read in (rows, from_workers(rows, Channel.OFFSETS)):
+        (row,) = read_samples(read, kinds_of(Channel.OFFSETS), Channel.OFFSETS).columns[empty.sample].to_pylist()
+        assert {name: value for name, value in row.items() if value is not None} == {
+            "cluster_id": "c", "cluster": "prod", "source": "admin:a", "collected_at": 3, "coordinator": 4,
+        }  # fmt: skip
+
+
 def test_workers_decode_every_block_of_their_channel_and_nothing_else() -> None:
     (block,) = offsets_in_blocks([OFFSETS])
     rows = batch([encode(block), encode(OFFSETS), encode(block).replace(b'"v":', b'"v": ')])
