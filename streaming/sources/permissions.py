@@ -90,12 +90,22 @@ DESCRIBE_TOPIC_CONFIGS: Final = Permission(
     gives="`min.insync.replicas` as the brokers apply it, and while brokers are polled which topics are diskless",
     without="min.insync.replicas is unknown where no record of the metadata log holds it",
 )
+DESCRIBE_GROUPS: Final = Permission(
+    operation="Describe",
+    on="the groups",
+    option=("--group", "*"),
+    requests="ListGroups, DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe, OffsetFetch, "
+    "DescribeShareGroupOffsets",
+    gives="the state, the members and the lag of consumer, share and streams groups",
+    without="Kafka leaves groups out, or their members and committed offsets: no lag",
+)
 PERMISSIONS: Final = (
     CLUSTER_ACTION,
     DESCRIBE_CLUSTER,
     DESCRIBE_BROKER_CONFIGS,
     DESCRIBE_TOPICS,
     DESCRIBE_TOPIC_CONFIGS,
+    DESCRIBE_GROUPS,
 )
 """All of them, in the order of the documentation."""
 
