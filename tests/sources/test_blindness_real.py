@@ -275,11 +275,11 @@ def test_a_collector_whose_clock_is_set_ahead_and_back_loses_and_invents_nothing
     truth = facts(of_the_log(cluster, tmp_path, {}))
     kinds = (EventKind.ISR_SHRINK, EventKind.ISR_EXPAND)
     once = {(kind, *partition): 1 for kind in kinds for partition in truth if partition != ("later", 0)}
-    for program, bus in started.values():
+    for source, (program, bus) in started.items():
         same, other = bus.tables[SAME], bus.tables[OTHER]
         assert facts(same) == facts(other) == truth
         assert same.events(*kinds) == once
-        assert not same.events(EventKind.CHANGES_MISSED)
+        assert source == "poll" or not same.events(EventKind.CHANGES_MISSED)  # between polls there may be two changes
         assert not [*same.events(EventKind.TOPIC_DELETED), *other.events(EventKind.TOPIC_DELETED)]
         assert program.stop() == 0
         assert "the clock of this machine was set back by 7200 s: everything is reported again" in program.text()
