@@ -135,9 +135,12 @@ class Rules:
 
     @staticmethod
     def _rule(permission: Permission) -> tuple[Any, ...]:
-        on_cluster = permission.option == ("--cluster",)
-        resource = (ResourceType.BROKER, "kafka-cluster") if on_cluster else (ResourceType.TOPIC, "*")
-        operation = OPERATIONS[permission.operation]
+        resources = {
+            "--cluster": (ResourceType.BROKER, "kafka-cluster"),
+            "--topic": (ResourceType.TOPIC, "*"),
+            "--group": (ResourceType.GROUP, "*"),
+        }
+        resource, operation = resources[permission.option[0]], OPERATIONS[permission.operation]
         return (*resource, ResourcePatternType.LITERAL, "User:reader", "*", operation, AclPermissionType.ALLOW)
 
 

@@ -11,7 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from deploy.sandbox.waiting import wait_until
 from streaming.commands.doctor_checks import CHECKS
 from streaming.commands.doctor_findings import Status
 from streaming.contracts.events import EventKind
@@ -24,7 +27,7 @@ from streaming.contracts.observations import (
     PartitionObserved,
     SourceKind,
 )
-from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
+from streaming.contracts.samples import GroupOffsetsObserved, LogDirectoryObserved, ReplicaOffsetsObserved
 from streaming.runtime.jars import SANDBOX, jar_paths
 from streaming.runtime.java import find_java
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
@@ -32,6 +35,7 @@ from streaming.sources.permissions import (
     CLUSTER_ACTION,
     DESCRIBE_BROKER_CONFIGS,
     DESCRIBE_CLUSTER,
+    DESCRIBE_GROUPS,
     DESCRIBE_TOPIC_CONFIGS,
     DESCRIBE_TOPICS,
     PERMISSIONS,
@@ -72,6 +76,7 @@ GIVEN = {
     "polled partitions": lambda one: isinstance(one, PartitionObserved) and one.source == "admin:poller",
     "offsets": lambda one: isinstance(one, ReplicaOffsetsObserved) and one.topic == "orders",
     "directories": lambda one: isinstance(one, LogDirectoryObserved) and one.hosted_replicas,
+    "groups": lambda one: isinstance(one, GroupOffsetsObserved) and one.committed_offset == 7,
     "min ISR": lambda one: (
         isinstance(one, ConfigObserved) and (one.key, one.origin) == (MIN_ISR, ConfigOrigin.DESCRIBE)
     ),
@@ -81,8 +86,9 @@ MISSING: dict[Permission, tuple[set[str], set[str]]] = {
     CLUSTER_ACTION: ({"the log"}, {"metadata log"}),
     DESCRIBE_CLUSTER: ({"the log", "voters", "directories"}, {"metadata log", "samples", "reassignments"}),
     DESCRIBE_BROKER_CONFIGS: ({"times"}, {"polling"}),
-    DESCRIBE_TOPICS: ({"polled partitions", "offsets", "min ISR"}, {"polling"}),
+    DESCRIBE_TOPICS: ({"polled partitions", "offsets", "groups", "min ISR"}, {"polling"}),
     DESCRIBE_TOPIC_CONFIGS: ({"min ISR"}, {"polling"}),
+    DESCRIBE_GROUPS: ({"groups"}, {"samples"}),
 }
 """What is missing on the bus without a permission, and which checks of ``isrwatch doctor`` are not all ok."""
 
@@ -108,6 +114,15 @@ def cluster(kafka_module_cluster: Callable[..., Sandbox]) -> Sandbox:
     }
     sandbox = kafka_module_cluster(brokers=1, **settings)
     sandbox.admin.create_topic("orders", partitions=2, replication_factor=1)
+    committed = ConsumerGroupTopicPartitions("readers", [TopicPartition("orders", 0, 7)])
+    client = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
+
+    def has_committed() -> bool:
+        """The coordinator of a new cluster refuses for a moment."""
+        (answer,) = client.alter_consumer_group_offsets([committed]).values()
+        return not answer.exception(30) and not any(one.error for one in answer.result().topic_partitions)
+
+    wait_until(has_committed, "a group to have an offset")
     return sandbox
 
 
@@ -124,7 +139,9 @@ def settings(cluster: Sandbox) -> Settings:
     servers = f"127.0.0.1:{cluster.plan.brokers[1].replication}"
     return Settings(
         cluster=ClusterSettings(bootstrap_servers=servers, client=READER),
-        collect=CollectSettings(heartbeat_seconds=1, poll_seconds=0.3, offsets_seconds=0.3, config_seconds=0.5),
+        collect=CollectSettings(
+            heartbeat_seconds=1, poll_seconds=0.3, offsets_seconds=0.3, groups_seconds=0.3, config_seconds=0.5
+        ),
     )
 
 
@@ -201,7 +218,7 @@ def test_the_doctor_says_how_many_topics_there_are_and_how_many_of_them_are_visi
     ((_, log),) = CHECKS["metadata log"](settings)
     (_, visible), (_, hidden) = (finding for finding in CHECKS["polling"](settings) if ".ms of the" not in finding[1])
 
-    assert log == "the metadata log can be read with 1 topic: every change is recorded with its cause"
+    assert log == "the metadata log can be read with 2 topics: every change is recorded with its cause"
     assert visible == "visible: 1 broker and 0 topics"
     assert hidden.startswith("this user lacks Describe on the topics: Kafka leaves them out")
 
@@ -211,13 +228,15 @@ def test_topics_that_are_polled_and_hidden_later_stay_as_they_were(
 ) -> None:
     bus, lines = Bus(), collecting.lines
     collecting.start(polling(settings), tmp_path, bus)
-    collecting.until(lambda: len(bus.partitions()) == 2, "the poller reports")
+    collecting.until(lambda: len(bus.partitions()) == 2 + 3, "the poller reports")
     before = bus.partitions().keys()
 
     rules.take(DESCRIBE_TOPICS)
-    collecting.until(lambda: any("lacks Describe on topic orders" in line for line in lines), "it is said")
+    collecting.until(lambda: any("lacks Describe on topic" in line for line in lines), "it is said")
     time.sleep(2)
 
     assert bus.partitions().keys() == before
     assert not bus.events(EventKind.TOPIC_DELETED)
-    assert {topic for topic, _ in cluster.admin.describe()} == {"orders"}, "no question creates a topic"
+    assert {topic for topic, _ in cluster.admin.describe()} == {"orders", "__consumer_offsets"}, (
+        "no question creates a topic"
+    )

@@ -100,7 +100,7 @@ class OffsetsKind:
     @property
     def next_at(self) -> Micros:
         """When it is due, by the monotonic clock."""
-        return min(self._due.next_at, self._followers_at)
+        return self._due.next_at if self._followers_at == NEVER else self._followers_at
 
     @property
     def leaders_until(self) -> Micros:
@@ -122,8 +122,8 @@ class OffsetsKind:
         return positions
 
     def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
-        """Ask the leaders when the time has come, and when these have answered the followers."""
-        if self._due.take_due(moment):
+        """Ask the leaders when the time has come, and when these have answered the followers, before leaders again."""
+        if self._followers_at == NEVER and self._due.take_due(moment):
             self._ends, self._followers_at = {}, Micros(moment + ROUND_MICROS)
             self._led = {broker: positions for broker, positions in self._led.items() if broker in view.brokers}
             questions = {

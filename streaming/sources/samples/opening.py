@@ -12,6 +12,7 @@ from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.directories import DirectoriesKind
+from streaming.sources.samples.groups import GroupFilter, GroupsKind
 from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.source import SamplesSource
 
@@ -52,7 +53,9 @@ def open_samples(settings: Settings, report: Callable[[str], None]) -> list[Samp
 def kinds_of(collect: CollectSettings) -> list[Kind]:
     """Create what is asked for."""
     directories = DirectoriesKind(_micros(min(collect.config_seconds, 30)))
-    return [directories, OffsetsKind(_micros(collect.offsets_seconds), directories)]
+    offsets = OffsetsKind(_micros(collect.offsets_seconds), directories)
+    is_included = GroupFilter(collect.groups, collect.groups_exclude)
+    return [directories, offsets, GroupsKind(_micros(collect.groups_seconds), offsets, is_included)]
 
 
 def _micros(seconds: float) -> Micros:
