@@ -211,6 +211,7 @@ def test_the_tables_equal_what_kafkas_own_tools_print_at_rest(cluster: Sandbox, 
     tables = collecting.until(
         lambda tables: (
             {row["group"] for row in tables["groups"]} == names
+            and any(row["group"] == "shared" for row in tables["group_offsets"])
             and all(row["high_watermark"] is not None for row in tables["group_offsets"])
         ),
         "every group and position is known",
