@@ -163,7 +163,13 @@ def _samples(draw: st.DrawFn, cls: type[SamplesBlock]) -> dict[str, Any]:
     def array(of: st.SearchStrategy[Any]) -> Any:
         return draw(st.lists(of, min_size=count, max_size=count).map(tuple))
 
-    of_plain = {"int[]": st.integers(0, 2**31 - 1), "long[]": _OFFSET, "double[]": _PLAIN["double"], "string[]": _NAME}
+    of_plain = {
+        "int[]": st.integers(0, 2**31 - 1),
+        "long[]": _OFFSET,
+        "double[]": _PLAIN["double"],
+        "string[]": _NAME,
+        "boolean[]": st.booleans(),
+    }
     arrays = {
         item.name: array(of_plain[plain_types(cls)[item.name]])
         for item in fields(cls)
@@ -171,7 +177,7 @@ def _samples(draw: st.DrawFn, cls: type[SamplesBlock]) -> dict[str, Any]:
     }
     nothing = {item.name: None for item in fields(cls) if item.name.endswith("_by_sample") and item.name not in arrays}
     if cls.kind != "broker_offsets":
-        return arrays
+        return {**nothing, **arrays}
     names = ("topic_ids", "topics", "replica_counts")
     return {**nothing, **arrays, **dict(zip(names, zip(*topics, strict=True), strict=True))}
 

@@ -6,5 +6,7 @@
 - ``offsets``         log positions of leaders and followers
 - ``offset_blocks``   log positions as blocks (pure)
 - ``listed_offsets``  ListOffsets, encoded and decoded
+- ``settings``        settings of topics and of brokers (DescribeConfigs)
+- ``features``        the features that a broker supports
 - ``directories``     log directories and sizes (DescribeLogDirs)
 """
