@@ -76,7 +76,7 @@ def test_the_layout_of_a_table_that_waits_for_its_upgrade_is_shown(tmp_path: Pat
     unpack(tmp_path)
     lines = tables("--tables", str(tmp_path / "tables"), "--format", "json")
     layouts = {row["layout"] for row in map(json.loads, lines.splitlines())}
-    assert layouts == {1}
+    assert layouts - {None} == {1}  # tables that are newer than the layout are not there yet
     heading, *_ = tables("--tables", str(tmp_path / "tables"), "--format", "table").splitlines()
     assert heading.split() == ["table", "rows", "files", "bytes", "version", "layout", "last", "write"]
 
