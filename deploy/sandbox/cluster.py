@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _ZOOKEEPER: Final = 0  # no broker has this id
 _JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.jmx.log4j.disable=true")
+_SERVERS: Final = "--bootstrap-server"
 
 
 class Sandbox:
@@ -179,23 +180,15 @@ class Sandbox:
         """Return the path of a node's log file."""
         return self._node(node).log
 
-    def run_tool(self, name: str, *arguments: str, command: str = "") -> str:
-        """Run one of Kafka's own tools on the cluster, whose class is ``name``, and return what it prints.
-
-        ``command`` is one that such a tool takes after the cluster.
+    def run_tool(self, name: str, *arguments: str) -> str:
+        """Run one of Kafka's own tools on the cluster, whose class is ``name``; return what it prints.
 
         Raises:
             ConfigurationError: it failed.
         """
-        line = [
-            *self._java(96),
-            name,
-            *arguments,
-            "--bootstrap-server",
-            self.bootstrap_servers,
-            *filter(None, [command]),
-        ]
-        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        servers = [] if _SERVERS in arguments else [_SERVERS, self.bootstrap_servers]
+        command = [*self._java(96), name, *arguments, *servers]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ConfigurationError(f"{name} failed: {(done.stderr or done.stdout).strip()}")
         return done.stdout

@@ -167,7 +167,8 @@ def test_a_throttle_stays_behind_until_the_reassignment_is_verified(
 def test_the_features_are_those_that_kafka_features_describes(cluster: Sandbox, sampled: Sampled) -> None:
     sampled.until(lambda: len({row["broker"] for row in sampled.features()}) == 3, "the features")
     line = r"Feature: (\S+)\s+SupportedMinVersion: \S+\s+SupportedMaxVersion: (\S+)\s+FinalizedVersionLevel: (\S+)"
-    described = {name: each for name, *each in re.findall(line, cluster.run_tool(FEATURES, command="describe"))}
+    printed = cluster.run_tool(FEATURES, "--bootstrap-server", cluster.bootstrap_servers, "describe")
+    described = {name: each for name, *each in re.findall(line, printed)}
     assert described
     found = sampled.features()
     by_broker = {broker: {row["feature"] for row in found if row["broker"] == broker} for broker in (1, 2, 3)}
