@@ -65,7 +65,7 @@ jars: $(RUN_READY) ## fetch and verify the jars: Delta, the sandbox's Kafka, the
 demo: $(RUN_READY) ## watch a simulated cluster live: FOR=60 ends by itself, SCENARIO=NAME chooses what breaks
 	@$(BIN)/isrwatch demo $(if $(FOR),--for $(FOR)) $(if $(SCENARIO),--scenario $(SCENARIO))
 
-tools: ## install Prometheus and Alertmanager (Debian packages) where the tests find none
+tools: ## install Prometheus, Alertmanager and faketime (Debian packages) where the tests find none
 	@./.ci/tools
 
 check: $(DEV_READY) ## format, lint, types, import contracts, spelling, generated files

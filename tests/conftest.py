@@ -22,6 +22,7 @@ pytest.register_assert_rewrite(
     "tests.plugins.laboratory",
     "tests.plugins.pipeline",
     "tests.plugins.played",
+    "tests.plugins.real_collector",
     "tests.plugins.spark_cluster",
     "tests.plugins.transcript",
 )

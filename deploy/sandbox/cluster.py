@@ -76,9 +76,9 @@ class Sandbox:
         return ",".join(f"{HOST}:{ports.client}" for ports in self.plan.brokers.values())
 
     @property
-    def controllers(self) -> tuple[tuple[str, int], ...]:
-        """Host and port of each controller's listener."""
-        return tuple((HOST, ports.client) for ports in self.plan.controllers.values())
+    def controller_addresses(self) -> dict[str, str]:
+        """The listener of each controller, as ``[cluster.controllers.addresses]`` of isrwatch."""
+        return {str(node): f"{HOST}:{ports.client}" for node, ports in self.plan.controllers.items()}
 
     @property
     def proxy(self) -> ReplicationProxy:
@@ -181,7 +181,7 @@ class Sandbox:
         return self._node(node).log
 
     def run_tool(self, name: str, *arguments: str) -> str:
-        """Run one of Kafka's own tools on the cluster, whose class is ``name``; return what it prints.
+        """Run one of Kafka's own tools on the cluster, and return what it prints; ``name`` is its class.
 
         Raises:
             ConfigurationError: it failed.

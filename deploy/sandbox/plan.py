@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 
 FIRST_CONTROLLER: Final = 101
 NEWEST: Final = "4.3"
-_ONLY_ZOOKEEPER: Final = frozenset({"1.0"})
-VERSIONS: Final = {NEWEST: SANDBOX, "3.9": f"{SANDBOX}-kafka-3", "1.0": f"{SANDBOX}-kafka-1"}
+ONLY_ZOOKEEPER: Final = frozenset({"1.0"})
+VERSIONS: Final = {
+    NEWEST: SANDBOX,
+    "3.9": f"{SANDBOX}-kafka-3",
+    "3.6": f"{SANDBOX}-kafka-3-6",
+    "1.0": f"{SANDBOX}-kafka-1",
+}
 _PORTS: Final = range(15_000, 32_000)  # below the kernel's range for outgoing connections
 _BLOCK: Final = 40
 _PORTS_OF_A_BROKER: Final = 4
@@ -48,6 +53,11 @@ class Plan:
     def ports(self) -> dict[int, Ports]:
         """Return the ports of each node, in start order."""
         return self.controllers | self.brokers
+
+    @property
+    def advertises_controllers(self) -> bool:
+        """Whether brokers give the addresses of the controllers (KIP-853), as they do since Kafka 3.9."""
+        return self.version in {NEWEST, "3.9"}
 
     @property
     def jars(self) -> str:
@@ -94,7 +104,7 @@ def plan_cluster(  # noqa: PLR0913 - all are keywords
         raise ConfigurationError(f"there is no Kafka {version} for the sandbox; there are {', '.join(VERSIONS)}")
     if zookeeper and version == NEWEST:
         raise ConfigurationError(f"Kafka {NEWEST} has no ZooKeeper: add --version 3.9")
-    if not zookeeper and version in _ONLY_ZOOKEEPER:
+    if not zookeeper and version in ONLY_ZOOKEEPER:
         raise ConfigurationError(f"Kafka {version} needs a ZooKeeper: add --zookeeper")
     free = _free_ports(brokers * _PORTS_OF_A_BROKER + controllers + 1)
     first = 1 if combined else FIRST_CONTROLLER

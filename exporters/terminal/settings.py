@@ -107,16 +107,15 @@ def findings(cluster: ClusterSnapshot, settings: SampledSettings) -> list[Unsafe
 
 
 def _of_topic(cluster: ClusterSnapshot, row: Row) -> Iterator[UnsafeSetting]:
-    """Judge a topic; its replicas by its partitions, where these are in the tables; not of a diskless one."""
+    """Judge a topic that still exists; of a diskless one there is nothing to say."""
     topic = cluster.topics.get(row["topic_id"])
     partitions = [] if topic is None else [*topic.partitions.values()]
-    if any(partition.is_diskless for partition in partitions):
+    if not partitions or any(partition.is_diskless for partition in partitions):
         return
-    sizes = [replication_factor(each.replicas, each.adding_replicas) for each in partitions]
     racks = {number: broker.rack for number, broker in cluster.brokers.items() if broker.is_registered}
     durability = TopicDurability(
         topic=row["topic"],
-        replication_factor=min(sizes, default=row["replication_factor"]),
+        replication_factor=min(replication_factor(each.replicas, each.adding_replicas) for each in partitions),
         min_isr=row["min_isr"],
         allows_unclean_election=row["allows_unclean_election"],
         cleanup_policy=row["cleanup_policy"],
@@ -133,6 +132,7 @@ def _throttles(cluster: ClusterSnapshot, settings: SampledSettings) -> Iterator[
     topics = {
         row["topic"]: ThrottledReplicas(row["leader_throttled_replicas"], row["follower_throttled_replicas"])
         for row in settings.topics
+        if row["topic_id"] in cluster.topics
     }
     rates = {
         row["broker"]: ThrottleRates(row["leader_throttled_rate"], row["follower_throttled_rate"])

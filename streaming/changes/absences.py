@@ -26,10 +26,16 @@ class BrokerAbsence:
 
 
 def overdue(absences: Sequence[BrokerAbsence], moment: int, times: ConfiguredTimes) -> set[int]:
-    """Return the brokers that were stopped and are away for too long.
+    """Return the brokers that were stopped and are away, or back and not in every ISR, for too long.
 
-    A broker that was stopped has to come back: within the time of a restart, or three times the longest one here.
+    A broker that was stopped has to come back: within the time of a restart, or three times the longest one here. Then
+    it has as long to catch up; whether it has, this does not know.
     """
     turns = (down.back_at - down.at for down in absences if down.planned and down.back_at is not None)
     until = max(times.restart, *(3 * turn for turn in turns), 0)
-    return {down.broker for down in absences if down.planned and down.back_at is None and moment - down.at > until}
+    last = {down.broker: down for down in absences}
+    return {
+        down.broker
+        for down in last.values()
+        if down.planned and moment - (down.at if down.back_at is None else down.back_at) > until
+    }

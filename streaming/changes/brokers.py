@@ -87,6 +87,10 @@ def _is_new_epoch(before: BrokerState | None, after: BrokerState) -> bool:
 
 
 def _lost_log_dirs(before: BrokerState, after: BrokerState) -> list[str]:
-    if before.log_dirs is None or after.log_dirs is None or _is_new_epoch(before, after):
+    if before.log_dirs is None or after.log_dirs is None:
+        return []
+    # A disk may fail while a broker restarts. One with others was replaced, or its machine was; some report none.
+    is_same = before.is_registered and set() < set(after.log_dirs) < set(before.log_dirs)
+    if _is_new_epoch(before, after) and not is_same:
         return []
     return [directory for directory in before.log_dirs if directory not in after.log_dirs]

@@ -28,7 +28,7 @@ class ClusterContext:
     racks: dict[int, str] = field(default_factory=dict)
     up: set[int] = field(default_factory=set)
     down: dict[int, bool] = field(default_factory=dict)
-    """Of brokers that are fenced or not registered: whether their registration says that they were stopped."""
+    """Of brokers that are fenced, not registered or shutting down: whether their registration says the last."""
     in_sync: Counter[tuple[int, int]] = field(default_factory=Counter)
     """(leader, follower in its ISR) to the number of partitions."""
     controller: int = NO_LEADER
@@ -72,8 +72,8 @@ class ClusterContext:
         self.set_leases(row.broker, row.leases)
 
     def set_up(self, broker: int, *, is_up: bool, is_shutting_down: bool) -> None:
-        """Set whether a broker is registered and not fenced, and whether it is shutting down."""
-        if is_up:
+        """Set whether a broker is registered and not fenced, and whether it is shutting down: then it is in no ISR."""
+        if is_up and not is_shutting_down:
             self.up.add(broker)
             self.down.pop(broker, None)
         else:
@@ -92,7 +92,7 @@ class ClusterContext:
         self.leases.pop(broker, None)
 
     def is_down(self, broker: int) -> bool:
-        """Return whether a broker is known to be fenced, or not registered."""
+        """Return whether a broker is known to be fenced, shutting down, or not registered."""
         return broker in self.down
 
     def was_stopped(self, broker: int) -> bool:

@@ -65,11 +65,13 @@ class Incident:
     harmed_by: set[int] = field(default_factory=set)
     """Brokers whose removal began to refuse writes, or left nobody to lead."""
     overdue: set[int] = field(default_factory=set)
-    """Brokers that were stopped, and stayed away for longer than a restart takes."""
+    """Brokers that were stopped, and stayed away, or did not catch up, for longer than a restart takes."""
     rack: str = ""
     """The rack of which all brokers, and no other, were lost."""
     refused: set[str] = field(default_factory=set)
     """Ids of the topics with partitions that were under min ISR."""
+    unknown: set[str] = field(default_factory=set)
+    """Ids of the topics with degraded partitions of unknown min ISR, which may have refused writes."""
     leaderless: set[str] = field(default_factory=set)
     """Ids of the topics with partitions that had no leader."""
     controllers: set[int] = field(default_factory=set)
@@ -118,6 +120,11 @@ class Incident:
     def is_only_lag(self) -> bool:
         """Whether it has shown nothing graver than lag."""
         return self.base is Family.LAG and not self.lost
+
+    @property
+    def missing(self) -> frozenset[int]:
+        """The brokers that a partition lacks now because of it."""
+        return frozenset().union(*(held.missing for held in self.held.values()))
 
     @property
     def only_report(self) -> LagReport | None:
@@ -180,6 +187,8 @@ class Incident:
             self.held[key] = DegradedPartition(now, states)
             if row.is_under_min_isr:
                 self.refused.add(row.topic_id)
+            if row.is_minimum_unknown:
+                self.unknown.add(row.topic_id)
             if row.is_offline:
                 self.leaderless.add(row.topic_id)
             if True in states[1:] and now.issuperset(set(row.replicas).difference(back)):
@@ -230,8 +239,7 @@ class Incident:
 
         Brokers that were stopped may be overdue (``absences.overdue``), but not while work is announced (``held``).
         """
-        is_concerned = self.downs or self.announced
-        missing = frozenset().union(*(held.missing for held in self.held.values())) if is_concerned else frozenset()
+        missing = self.missing if self.downs or self.announced else frozenset()
         late = overdue(self.downs, moment, times) & missing - held
         is_new = not late <= self.overdue
         self.overdue |= late
@@ -270,11 +278,12 @@ class Incident:
             self.lost.add(broker)
 
     def take_for_planned(self, broker: int) -> None:
-        """Take a broker that seemed lost for one that was stopped cleanly."""
-        self.lost.discard(broker)
+        """Take a broker that seems lost now for one that was stopped cleanly; it may have been lost before."""
         self.planned.add(broker)
         for down in self.downs:
             down.planned |= down.broker == broker and down.back_at is None
+        if all(down.planned for down in self.downs if down.broker == broker):
+            self.lost.discard(broker)
         if self.base is Family.LOSS and not self.lost:
             self.base = Family.PLANNED
 

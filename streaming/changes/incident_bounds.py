@@ -36,11 +36,15 @@ def incident_blaming(
 def _blames(incident: Incident, family: Family, blamed: frozenset[int], moment: int, times: ConfiguredTimes) -> bool:
     """Return whether an incident that blames a broker already explains its trouble.
 
-    Lag of a suspect is always explained. Anything graver is explained only of a broker that the incident is about,
-    because a leader that stalls removes healthy followers, also within the incident of a broker that was lost before.
+    Lag of a suspect is explained, but by planned work only until the broker has caught up. Anything graver is explained
+    only of a broker that the incident is about, because a leader that stalls removes healthy followers, also within the
+    incident of a broker that was lost before.
     """
     if family is Family.LAG:
-        return not blamed.isdisjoint(incident.blamed)
+        if blamed.isdisjoint(incident.blamed):
+            return False
+        is_planned = incident.base is Family.PLANNED
+        return not is_planned or _is_away(incident, blamed) or not blamed.isdisjoint(incident.missing)
     if family is Family.LOSS and began_with_lag(incident, blamed, moment, times):
         return True
     return not blamed.isdisjoint(brokers_of(incident, times)) and _may_lead_to(family, incident, blamed, moment, times)
@@ -64,7 +68,11 @@ def _may_lead_to(
         if family is not Family.LOSS or episode is None or moment - episode.began > times.session_after_lag:
             return False
         return not blamed.isdisjoint(_cut_off(episode))
-    return incident.base is not Family.PLANNED or any(incident.down_now(broker) is not None for broker in blamed)
+    return incident.base is not Family.PLANNED or _is_away(incident, blamed)
+
+
+def _is_away(incident: Incident, brokers: frozenset[int]) -> bool:
+    return any(incident.down_now(broker) is not None for broker in brokers)
 
 
 def _cut_off(episode: LagEpisode) -> tuple[int, ...]:
@@ -135,6 +143,12 @@ def continued_incident(
 def _has_lasting_lag(incident: Incident) -> bool:
     """Return whether an incident is of lag alone, and some of it lasts: what is over explains no later report."""
     return incident.episode is not None and incident.is_only_lag
+
+
+def waiting_for(broker: int, incidents: Sequence[Incident]) -> Incident | None:
+    """Return the open planned work after which a broker has not caught up yet: if it ends now, it was not stopped."""
+    planned = (incident for incident in incidents if incident.base is Family.PLANNED and incident.closed_at is None)
+    return next((incident for incident in planned if broker in incident.missing), None)
 
 
 def last_to_touch(incidents: Sequence[Incident], row: ChangeRow) -> list[Incident]:

@@ -121,4 +121,4 @@ def _lag_suspects(incident: Incident, kind: IncidentClass, times: ConfiguredTime
     now = incident.episode.stalled(times) if incident.episode is not None else ()
     if kind is IncidentClass.LEADER_STALL and (stalled := {*now, *incident.stalled}):
         return tuple(sorted(stalled))  # the times of the reports say more than their numbers
-    return most_blamed(reports)
+    return most_blamed(reports) or tuple(sorted({broker for _, broker in incident.departures}))

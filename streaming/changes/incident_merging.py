@@ -29,7 +29,7 @@ def absorb(incident: Incident, other: Incident) -> None:
     incident.skipped_at = max(incident.skipped_at, other.skipped_at)
     for name in ("blamed", "departures", "verdicts", "causes", "counts"):
         getattr(incident, name).update(getattr(other, name))
-    sets = "lost planned announced disks unclean_left harmed_by overdue controllers refused leaderless moving"
+    sets = "lost planned announced disks unclean_left harmed_by overdue controllers refused leaderless unknown moving"
     for name in sets.split():
         getattr(incident, name).update(getattr(other, name))
     incident.downs = sorted((*incident.downs, *other.downs), key=lambda down: (down.at, down.broker))

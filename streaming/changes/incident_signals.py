@@ -99,6 +99,7 @@ class ChangeRow(NamedTuple):
     leases: str = ""
     authority: str = SourceKind.METADATA_LOG
     primary: str = SourceKind.METADATA_LOG
+    is_minimum_unknown: bool = False
 
     @property
     def gone(self) -> tuple[BrokerId, ...]:

@@ -53,8 +53,10 @@ def _severity(incident: Incident, kind: IncidentClass) -> Severity:
 
 
 def _consequence(incident: Incident, kind: IncidentClass) -> str:
+    unsure = incident.unknown - incident.refused
+    doubt = f"whether writers of {_topics(incident, unsure)} were refused is unknown, as min ISR is" if unsure else ""
     if kind in _HARMLESS:
-        return "clients notice nothing"
+        return doubt or "clients notice nothing"
     _, under_min_isr, offline = incident.tallies
     parts: list[str] = []
     if incident.leaderless:
@@ -69,7 +71,7 @@ def _consequence(incident: Incident, kind: IncidentClass) -> str:
     if incident.counts["unclean_elections"]:
         parts.append("acknowledged records may be lost")
     is_over = "no write was refused" if not incident.held else "writes go on with fewer copies"
-    return ", ".join(parts) or is_over
+    return ", ".join(filter(None, (*parts, doubt))) or is_over
 
 
 def _topics(incident: Incident, topic_ids: set[str]) -> str:
@@ -136,8 +138,9 @@ def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]
         brokers=_brokers(suspects), were="were" if len(suspects) > 1 else "was", rack=incident.rack
     )
     if kind is IncidentClass.BROKER_LOSS and not incident.lost:
-        came_back = "came back late" if incident.is_recovered else "did not come back"
-        what = f"{_brokers(suspects)} {came_back} from a clean stop"
+        is_away = any(incident.down_now(broker) is not None for broker in suspects)
+        late = "came back late" if incident.is_recovered else "did not catch up after its return"
+        what = f"{_brokers(suspects)} {'did not come back' if is_away else late} from a clean stop"
     if _is_between(incident, kind, suspects):
         what = f"the network between {_brokers(suspects)} was cut"
     if kind is IncidentClass.UNCLEAN_ELECTION and (others := tuple(sorted(incident.lost.difference(suspects)))):

@@ -25,6 +25,7 @@ from streaming.changes.incident_bounds import (
     continued_incident,
     incident_blaming,
     last_to_touch,
+    waiting_for,
     was_controller,
 )
 from streaming.changes.incident_signals import FAMILY_OF, HARM, UNRELATED, ChangeRow, Family
@@ -71,7 +72,8 @@ class IncidentFold:
                 self._incidents.pass_time(row, context.times, context.held(row.time))
             if row.subject != Subject.CLUSTER:  # an incident names the controller before
                 context.follow(row)
-            _STEPS.get(row.subject, _nothing)(self, row)
+            if (step := _STEPS.get(row.subject)) is not None:  # rows of sources only advance the time
+                step(self, row)
         return list(self._incidents.changed.values())
 
     def remembered(self, incident: Incident) -> bool:
@@ -87,18 +89,19 @@ class IncidentFold:
     def partition(self, row: ChangeRow) -> None:
         """Apply a step of a partition."""
         family, gone, is_announced = trouble_of(row, self.contexts[row.cluster_id])
-        held_by = None
+        held_by, key = None, (row.topic_id, row.partition)
+        is_held = not row.gone and any(key in each.held for each in self._incidents.of(row))
         if family is Family.MOVE:
             self._move(row)
-        elif family is Family.UNCLEAN or (family is not None and gone):
-            held_by = self._removed(family, gone, row if gone == row.left else row._replace(left=gone))
+        elif family is Family.UNCLEAN or (family is not None and gone and not is_held):
+            held_by = self._removed(family, gone, row._replace(left=gone if row.gone else ()))
             held_by.announced.update(gone if is_announced else ())
         elif row.cause not in UNRELATED:
             if family is Family.PLANNED:
                 self._revise(row)
             self._continue(row)
         for incident in self._incidents.of(row):
-            is_other = incident is not held_by and (row.topic_id, row.partition) in incident.held
+            is_other = incident is not held_by and key in incident.held
             is_held = is_other and incident.hold(row, self.times(row.cluster_id))
             if incident.has_moved(row) or is_held:
                 self._incidents.mark_changed(incident, row)
@@ -137,15 +140,16 @@ class IncidentFold:
         incident.blamed.update(blamed)
         is_up = FAMILY_OF.get(row.cause or "") is Family.LAG and family not in (Family.LOSS, Family.UNCLEAN)
         is_up &= not all(map(self.contexts[row.cluster_id].is_down, gone))
-        incident.departures.update((row.leader if is_up or family is Family.LAG else NO_LEADER, each) for each in gone)
+        reporter = row.leader if row.left and (is_up or family is Family.LAG) else NO_LEADER
+        incident.departures.update((reporter, each) for each in gone)
         if not HARM.isdisjoint(row.events):
             incident.harmed_by.update(gone)
         if family is Family.LAG:
-            incident = self._report_lag(incident, row)
+            incident = self._report_lag(incident, row) if row.left else incident
         elif family is Family.DISK:
             incident.disks.update(gone)
         elif family is Family.UNCLEAN:
-            away = incident.lost | incident.planned.difference(row.isr)
+            away = incident.lost | incident.disks | incident.planned.difference(row.isr)
             incident.unclean_left.update(gone, away.intersection(row.replicas))
         elif is_up:  # work on it is announced
             incident.planned.update(gone)
@@ -153,7 +157,7 @@ class IncidentFold:
             for broker in gone:
                 self._record_down(incident, broker, family, row)
         self._incidents.record(incident, row)
-        incident.hold(row, self.times(row.cluster_id), gone)
+        incident.hold(row, self.times(row.cluster_id), gone or set(row.replicas).difference(row.isr))
         return self._with_unsafe_turns(incident, row)
 
     def _with_unsafe_turns(self, incident: Incident, row: ChangeRow) -> Incident:
@@ -215,6 +219,7 @@ class IncidentFold:
     def _broker_down(self, family: Family, row: ChangeRow) -> None:
         """Apply the end of a broker, or of one of its disks, to an incident that is open: alone it touches nothing."""
         incident = self._explaining(family, frozenset({row.broker}), None, row)
+        incident = incident or waiting_for(row.broker, self._incidents.of(row))
         if incident is None:
             return
         incident.blamed[row.broker] += 0  # named, without a removal yet
@@ -290,11 +295,6 @@ class IncidentFold:
             ):
                 incident = self._incidents.merge(incident, each, row)
         return incident
-
-
-def _nothing(_: IncidentFold, row: ChangeRow) -> None:
-    """Apply nothing: rows of sources only advance the time."""
-    del row
 
 
 _STEPS: Final = {"partition": IncidentFold.partition, "broker": IncidentFold.broker, "cluster": IncidentFold.cluster}

@@ -49,7 +49,9 @@ def is_unclean(before: PartitionState, after: PartitionState, cause: Cause | Non
     """
     if after.is_diskless:
         return False
-    return cause in _UNCLEAN or (after.leader_recovering and not before.leader_recovering)
+    # It recovers until the ISR changes (KIP-704), so a leader from outside of the ISR was elected uncleanly once more.
+    is_other = after.leader not in (NO_LEADER, before.leader, *before.isr, *before.elr)
+    return cause in _UNCLEAN or (after.leader_recovering and (is_other or not before.leader_recovering))
 
 
 def events_between(
@@ -69,6 +71,14 @@ def events_between(
         yield EventKind.MIN_ISR_CHANGE, None, f"{before.min_isr_configured} to {after.min_isr_configured}"
     for sentence in violations(before, after, cause):
         yield EventKind.PROTOCOL_VIOLATION, None, sentence
+
+
+def events_of_first(after: PartitionState) -> Iterator[PendingEvent]:
+    """Yield the trouble of a partition that is observed for the first time, though its cluster was before."""
+    if after.leader_recovering and not after.is_diskless:
+        yield EventKind.UNCLEAN_ELECTION, after.leader, None
+    healthy = after._replace(is_offline=False, is_under_replicated=False, is_under_min_isr=False)
+    yield from _of_health(healthy, after)
 
 
 def _of_leader(before: PartitionState, after: PartitionState, cause: Cause | None) -> Iterator[PendingEvent]:

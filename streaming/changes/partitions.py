@@ -251,6 +251,15 @@ def with_unobserved_gap(before: PartitionState, last_seen: Micros, seen_again: M
     return before._replace(**fields, unknown_seconds=unknown)  # type: ignore[arg-type]
 
 
+def with_minimum_until(before: PartitionState, last_seen: Micros | None, at: Micros) -> PartitionState:
+    """Count no time under a minimum in an observation gap within which it was changed; no epoch says when."""
+    since = before.under_min_isr_since
+    if last_seen is None or since is None or since >= at:
+        return before
+    seconds = before.under_min_isr_seconds + max(0, last_seen - since) / SECOND
+    return before._replace(under_min_isr_since=at, under_min_isr_seconds=seconds)
+
+
 def deleted(before: PartitionState, at: Micros, offset: Offset | None) -> PartitionState:
     """Return the tombstone of a partition: it is never unhealthy, and keeps its totals."""
     gone = before._replace(

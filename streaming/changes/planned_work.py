@@ -2,8 +2,9 @@
 
 Planned is proven, part by part: a removal is, if the metadata log proves a controlled shutdown or shows a reassignment,
 or if planned work on each removed broker was announced before; a broker's end is, if it was shutting down, or if its
-work was announced. An incident is, if each of its parts was, the stopped brokers came back, and no partition refused
-writes or lost its leader by a stop, by a reassignment, or by a broker that ran and lagged although work was announced.
+work was announced. An incident is, if each of its parts was, the stopped brokers came back and caught up, and no
+partition refused writes or lost its leader by a stop, by a reassignment, or by a broker that ran and lagged although
+work was announced.
 """
 
 from __future__ import annotations
@@ -48,22 +49,39 @@ def trouble_of(row: ChangeRow, context: ClusterContext) -> Trouble:
     if family is Family.PLANNED and row.evidence != Evidence.PROVEN:
         family = Family.LOSS
     lacking = tuple(broker for broker in row.replicas if broker not in row.isr)
-    if row.cause == Cause.CREATED and row.is_under_replicated:
-        gone = tuple(broker for broker in lacking if context.is_down(broker))
-        family = Family.LOSS if gone else None
+    refuses, stay = not HARM.isdisjoint(row.events), tuple(broker for broker in gone if broker in row.replicas)
+    if row.cause == Cause.CREATED and row.is_under_replicated and row.leader != NO_LEADER:
+        is_unsure = refuses or row.evidence != Evidence.PROVEN
+        family, gone = Family.LAG, tuple(filter(context.is_down, lacking)) or (lacking if is_unsure else ())
+    elif refuses and (_is_unproven_move(row) or (not gone and family is not Family.MOVE)):
+        family, gone = _family_of_lacking(row), lacking if row.leader != NO_LEADER else row.isr or lacking
+    elif _is_unproven_move(row) and stay:  # no move takes a broker out of the ISR that stays assigned
+        family, gone = Family.LOSS if row.evidence == Evidence.AMBIGUOUS else Family.LAG, stay
     elif row.cause == Cause.UNKNOWN:
-        gone = tuple(broker for broker in gone if broker in row.replicas)
-    elif family is Family.MOVE and row.evidence != Evidence.PROVEN and not HARM.isdisjoint(row.events):
-        family, gone = (Family.LAG, lacking) if row.leader != NO_LEADER else (Family.LOSS, row.isr or lacking)
+        family, gone = family if row.leader != NO_LEADER else Family.LOSS, stay
     if gone and row.cause in _OF_ANY_KIND and all(map(context.is_down, gone)):
         family = Family.PLANNED if all(map(context.was_stopped, gone)) else Family.LOSS
-    refuses = row.cause in (Cause.LAG, Cause.LEADER_STALL) and not HARM.isdisjoint(row.events)
+    refuses &= row.cause in (Cause.LAG, Cause.LEADER_STALL)
     if family not in _ANNOUNCED or not gone or refuses or not context.is_planned(gone, row.since, row.time):
         return Trouble(family, gone)
     return Trouble(Family.PLANNED, gone, is_announced=True)
 
 
-_OF_ANY_KIND: Final = frozenset({Cause.UNKNOWN, Cause.CREATED, Cause.REASSIGNMENT})
+_OF_ANY_KIND: Final = frozenset({Cause.UNKNOWN, Cause.CREATED, Cause.CONFIG, Cause.REASSIGNMENT})
+
+
+def _is_unproven_move(row: ChangeRow) -> bool:
+    return row.cause == Cause.REASSIGNMENT and row.evidence != Evidence.PROVEN
+
+
+def _family_of_lacking(row: ChangeRow) -> Family:
+    """Return what a partition that refuses writes by no removal is evidence of, while nobody is known to be down.
+
+    A minimum was raised, or replicas were added, or it was seen for the first time after a gap.
+    """
+    if row.leader == NO_LEADER:
+        return Family.LOSS
+    return Family.MOVE if row.is_moving and row.cause != Cause.REASSIGNMENT else Family.LAG
 
 
 def announced(family: Family) -> Family:

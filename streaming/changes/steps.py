@@ -9,7 +9,14 @@ from streaming.changes import partitions
 from streaming.changes.change import Change
 from streaming.changes.invariants import violations
 from streaming.changes.listed import ListedPartitions
-from streaming.changes.partition_events import IsrStep, events_between, isr_step, updated_totals, with_event_ids
+from streaming.changes.partition_events import (
+    IsrStep,
+    events_between,
+    events_of_first,
+    isr_step,
+    updated_totals,
+    with_event_ids,
+)
 from streaming.contracts.blocks import shape_of
 from streaming.contracts.events import Cause, EventKind, Evidence, Subject
 from streaming.contracts.observations import ConfigOrigin, Observation
@@ -37,7 +44,9 @@ def appeared(before: PartitionState | None, observed: PartitionObserved, draft: 
     cause, evidence = (observed.cause, observed.evidence) if observed.cause else (None, None)
     if not is_baseline and cause is None:
         cause, evidence = Cause.CREATED, Evidence.INFERRED
-    after = after._replace(missed_changes=missed, **_cause_columns(cause, evidence, observed))
+    is_unclean = not is_baseline and after.leader_recovering and not after.is_diskless
+    after = after._replace(missed_changes=missed, unclean_elections=int(is_unclean))
+    after = after._replace(**_cause_columns(cause, evidence, observed))
     if before is not None:
         after = after._replace(**{name: getattr(before, name) + getattr(after, name) for name in TOTALS})
         after = after._replace(change_number=before.change_number + 1)
@@ -45,6 +54,7 @@ def appeared(before: PartitionState | None, observed: PartitionObserved, draft: 
     if missed:
         events.append((EventKind.CHANGES_MISSED, None, f"{missed} changes were not seen"))
     if not is_baseline:
+        events += events_of_first(after)
         events += [(EventKind.PROTOCOL_VIOLATION, None, sentence) for sentence in violations(None, after, cause)]
     draft.put_partition(after)
     draft.changes.append(
@@ -212,7 +222,9 @@ def reconfigured(topic_id: TopicId, observed: ConfigObserved, draft: Draft) -> N
         if before.is_deleted or config == (before.min_isr_configured, before.is_diskless):
             continue
         base = partitions.settled(before, draft.cluster(observed))
-        after = partitions.with_health(base, config, _effective_from(before, observed, draft))
+        at = _effective_from(before, observed, draft)
+        base = partitions.with_minimum_until(base, draft.cluster(observed).sight_until, at)
+        after = partitions.with_health(base, config, at)
         is_first_minimum = before.min_isr_configured is None and before.is_diskless == after.is_diskless
         after = after._replace(change_number=before.change_number + 1, changed_at=before.changed_at)
         draft.put_partition(after)

@@ -68,11 +68,9 @@ def collect(
     directory = Path(settings.bus.directory)
     collector: Collector | Collectors
     if simulate is not None:
-        collector = _alone([_simulated(simulate, settings, speed, seed)], settings)
+        collector = _of_simulation(_simulated(simulate, settings, speed, seed), settings)
     elif len(every) == 1:
-        from streaming.sources.opening import open_sources
-
-        collector = _alone(open_sources(filled(every)[0], directory, _say), settings)
+        collector = _of_cluster(filled(every)[0])(_say)
     else:
         collector = _together(every)
     with _status_server(settings.collect.listen if listen is None else listen, collector):
@@ -101,20 +99,24 @@ def _publisher(settings: Settings) -> Callable[[], Publisher]:
     return partial(DirectoryPublisher, Path(bus.directory), segment_bytes=bus.segment_bytes, max_bytes=bus.max_bytes)
 
 
-def _alone(sources: list[Source], settings: Settings) -> Collector:
+def _of_simulation(source: Source, settings: Settings) -> Collector:
     from streaming.sources.collector import Collector
 
-    return Collector(sources, _publisher(settings), cluster=settings.cluster.name, report=_say)
+    return Collector([source], _publisher(settings), cluster=settings.cluster.name, report=_say)
+
+
+def _of_cluster(settings: Settings) -> Callable[[Callable[[str], None]], Collector]:
+    """Return what creates the collector of a cluster; it takes what reports a line."""
+    from streaming.sources.opening import open_collector
+
+    return partial(open_collector, settings, Path(settings.bus.directory), _publisher(settings))
 
 
 def _together(every: list[Settings]) -> Collectors:
     """Create the collectors of several clusters; their sources are created later, each cluster's for itself."""
     from streaming.sources.collectors import Collectors
-    from streaming.sources.opening import open_sources
 
-    directory = Path(every[0].bus.directory)
-    clusters = {settings.cluster.name: partial(open_sources, settings, directory) for settings in filled(every)}
-    return Collectors(clusters, _publisher(every[0]), report=_say)
+    return Collectors({settings.cluster.name: _of_cluster(settings) for settings in filled(every)}, report=_say)
 
 
 def _status_server(address: str, collector: Collector | Collectors) -> AbstractContextManager[object]:
@@ -132,9 +134,9 @@ def _status_server(address: str, collector: Collector | Collectors) -> AbstractC
 def _simulated(scenario: str, settings: Settings, speed: float, seed: int) -> Source:
     """Create a simulated cluster. It starts from scratch each time, so every start has a cluster id of its own."""
     from streaming.contracts.identifiers import ClusterId, topic_id_from_uuid
-    from streaming.sources.metadata_log.source import wall_clock
     from streaming.sources.pace import Paced
     from streaming.sources.simulated import SimulatedSource, load_scenario
+    from streaming.sources.timer import wall_clock
 
     if speed <= 0:
         raise ConfigurationError(f"--speed is {speed:g}; it must be above 0")

@@ -6,8 +6,6 @@ password: addresses are printed without a login, and properties of clients are n
 
 from __future__ import annotations
 
-import os
-import shutil
 import tempfile
 import time
 from contextlib import closing
@@ -17,18 +15,20 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.commands.doctor_findings import SECONDS, Finding, Status, numbered
 from streaming.commands.doctor_listeners import listeners
+from streaming.commands.doctor_machine import CHECKS_OF_THE_MACHINE
 from streaming.errors import ConfigurationError, ConnectionRefused, IsrwatchError
 from streaming.secret_values import written_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from streaming.contracts.identifiers import ClusterId
     from streaming.settings import Settings
+    from streaming.sources.address import Address
     from streaming.sources.metadata_log.source import MetadataLogSource
 
     Check = Callable[[Settings], Iterator[tuple[Status, str]]]
 
-LEAST_FREE_BYTES: Final = 1 << 30
 LARGEST_SKEW_SECONDS: Final = 5.0
 _OF_OTHERS: Final = 0o044
 
@@ -79,29 +79,25 @@ def secrets(every: Sequence[Settings], config: Path | None) -> Iterator[Finding]
 
 def _brokers(settings: Settings) -> Iterator[tuple[Status, str]]:
     """Names, addresses, TLS and login: each bootstrap server by itself, because one that answers hides the others."""
+    from streaming.settings import ControllersSettings
     from streaming.sources.address import parse_servers
-    from streaming.sources.protocol.security import from_client
+    from streaming.sources.admin_servers import several_clusters
+    from streaming.sources.metadata_log.opening import bootstrap_of
     from streaming.sources.protocol.tls import Unsupported
 
-    addresses = parse_servers(settings.cluster.bootstrap_servers)
-    try:
-        security = from_client(settings.cluster.client)
-    except Unsupported as refusal:
-        yield Status.SKIPPED, f"each broker alone cannot be asked: {refusal}"
-        return
-
-    from streaming.sources.metadata_log.quorum import Bootstrap
-    from streaming.sources.protocol.connection import dialer
-
-    answers, refusals = list[str](), list[str]()
-    for address in addresses:
+    clusters, refusals = dict["Address", "ClusterId"](), list[str]()
+    for address in parse_servers(settings.cluster.bootstrap_servers):
+        its = replace(settings.cluster, bootstrap_servers=str(address), controllers=ControllersSettings())
         try:
-            cluster_id = Bootstrap((address,), dialer(security)).cluster_id()
-            answers.append(f"{address} answers; it is of cluster {cluster_id}")
+            clusters[address] = bootstrap_of(replace(settings, cluster=its)).cluster_id()
+        except Unsupported as refusal:
+            yield Status.SKIPPED, f"each broker alone cannot be asked: {refusal}"
+            return
         except ConnectionRefused as refusal:
             refusals.append(str(refusal))
-    yield from ((Status.OK, answer) for answer in answers)
-    yield from ((Status.WARNING if answers else Status.PROBLEM, refusal) for refusal in refusals)
+    yield from ((Status.OK, f"{address} answers; it is of cluster {each}") for address, each in clusters.items())
+    yield from ((Status.WARNING if clusters else Status.PROBLEM, refusal) for refusal in refusals)
+    yield from ((Status.PROBLEM, str(several)) for several in [several_clusters(clusters)] if several is not None)
 
 
 def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
@@ -129,7 +125,7 @@ def _metadata_log(settings: Settings) -> Iterator[tuple[Status, str]]:
 def _topics_of(source: MetadataLogSource) -> int | None:
     """Read the metadata log and return how many topics there are, hidden or not; None if that takes too long."""
     from streaming.contracts.observations import SnapshotEnd
-    from streaming.sources.metadata_log.source import wall_clock
+    from streaming.sources.timer import wall_clock
 
     until = time.monotonic() + SECONDS
     while time.monotonic() < until:
@@ -140,38 +136,33 @@ def _topics_of(source: MetadataLogSource) -> int | None:
 
 
 def _versions(settings: Settings) -> Iterator[tuple[Status, str]]:
-    from streaming.sources.address import parse_servers
-    from streaming.sources.metadata_log.quorum import Bootstrap
-    from streaming.sources.metadata_log.schemas import NEWEST_METADATA_VERSION
-    from streaming.sources.protocol.connection import dialer
-    from streaming.sources.protocol.security import from_client
+    from streaming.sources.metadata_log.opening import bootstrap_of
+    from streaming.sources.metadata_log.schemas import NEWEST_METADATA_VERSION, TESTED
     from streaming.sources.protocol.tls import Unsupported
 
-    servers = parse_servers(settings.cluster.bootstrap_servers)
     try:
-        level = Bootstrap(servers, dialer(from_client(settings.cluster.client))).features().get("metadata.version")
+        level = bootstrap_of(settings).features().get("metadata.version")
     except Unsupported as refusal:
         yield Status.SKIPPED, f"the version of the metadata records cannot be asked for: {refusal}"
         return
-    tested = "isrwatch is tested with Kafka 4.3.1 and 3.9.1, and by polling with 1.0.2"
     if level is None:
-        yield Status.OK, f"a cluster with ZooKeeper, which is polled; {tested}"
+        yield Status.OK, "a cluster with ZooKeeper, which is polled; tested with Kafka 3.9.1 and 1.0.2"
     elif level > NEWEST_METADATA_VERSION:
         newer = f"metadata.version is {level}, and this program reads records up to {NEWEST_METADATA_VERSION}"
         yield Status.WARNING, f"{newer}: upgrade isrwatch; while a record cannot be read, the brokers are polled"
+    elif level in TESTED:
+        yield Status.OK, f"metadata.version is {level}, that of Kafka {TESTED[level]}, with which isrwatch is tested"
     else:
-        yield Status.OK, f"metadata.version is {level}, whose records can be read; {tested}"
+        tested = ", ".join(f"{each} (Kafka {release})" for each, release in TESTED.items())
+        readable = f"metadata.version is {level}, whose records can be read, but which is untested"
+        yield Status.OK, f"{readable}; the metadata log is tested with {tested}"
 
 
 def _clock(settings: Settings) -> Iterator[tuple[Status, str]]:
-    from streaming.sources.address import parse_servers
-    from streaming.sources.metadata_log.quorum import Bootstrap
-    from streaming.sources.protocol.connection import dialer
-    from streaming.sources.protocol.security import from_client
+    from streaming.sources.metadata_log.opening import bootstrap_of
 
-    servers = parse_servers(settings.cluster.bootstrap_servers)
     try:
-        quorum = Bootstrap(servers, dialer(from_client(settings.cluster.client))).quorum()
+        quorum = bootstrap_of(settings).quorum()
     except (ConfigurationError, ConnectionRefused):
         yield Status.SKIPPED, "no controller says what time it is: the check before says why"
         return
@@ -191,6 +182,12 @@ def _polling(settings: Settings) -> Iterator[tuple[Status, str]]:
     from streaming.commands.doctor_polling import poll_once
 
     return poll_once(settings.cluster)
+
+
+def _samples(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.commands.doctor_samples import samples
+
+    return samples(settings)
 
 
 def _reassignments(settings: Settings) -> Iterator[tuple[Status, str]]:
@@ -228,57 +225,6 @@ def _broker_metrics(settings: Settings) -> Iterator[tuple[Status, str]]:
             yield Status.WARNING, f"{where} {NO_METRIC}"
 
 
-def _folders(settings: Settings) -> Iterator[tuple[Status, str]]:
-    for key, folder in (
-        ("bus.directory", settings.bus.directory),
-        ("tables.directory", settings.tables.directory),
-        ("job.checkpoint", settings.job.checkpoint),
-    ):
-        path = Path(folder).absolute()
-        nearest = next(each for each in (path, *path.parents) if each.exists())
-        if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
-            yield (
-                Status.PROBLEM,
-                f"{key}: {nearest} is no folder that this user can write; correct the key or its owner",
-            )
-        elif (free := shutil.disk_usage(nearest).free) < LEAST_FREE_BYTES:
-            yield Status.WARNING, f"{key}: {free / (1 << 20):,.0f} MiB are free below {nearest}; make space"
-        else:
-            exists = "can be written" if path.exists() else "can be created"
-            yield Status.OK, f"{key}: {path} {exists}, {free / (1 << 30):,.0f} GiB are free"
-
-
-def _java(_: Settings) -> Iterator[tuple[Status, str]]:
-    from streaming.runtime import jars
-    from streaming.runtime.java import find_java
-
-    java = find_java()
-    yield Status.OK, f"Java {java.version} at {java.home} (from {java.origin})"
-    missing = jars.missing(jars.groups()[jars.DELTA].jars)
-    if missing:
-        yield Status.WARNING, f"{len(missing)} jars of the job are not here yet: isrwatch jars fetch {jars.DELTA}"
-    else:
-        yield Status.OK, "the jars of the job are here"
-
-
-def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:
-    from streaming.runtime.listening import listen
-
-    for key, address in (
-        ("collect.listen", settings.collect.listen),
-        ("job.listen", settings.job.listen),
-        ("export.listen", settings.export.listen),
-    ):
-        if not address:
-            continue
-        try:
-            listen(address, key).close()
-        except ConfigurationError as refusal:
-            yield Status.WARNING, f"{refusal}, unless it is isrwatch that runs already"
-        else:
-            yield Status.OK, f"{key}: {address} is free"
-
-
 CHECKS: Final[Mapping[str, Check]] = {
     "brokers": _brokers,
     "listeners": listeners,
@@ -286,12 +232,8 @@ CHECKS: Final[Mapping[str, Check]] = {
     "metadata log": _metadata_log,
     "clock": _clock,
     "polling": _polling,
+    "samples": _samples,
     "reassignments": _reassignments,
     "broker metrics": _broker_metrics,
 }
-CHECKS_OF_THE_MACHINE: Final[Mapping[str, Check]] = {
-    "folders": _folders,
-    "Java and jars": _java,
-    "ports": _ports,
-}
-_NEEDS_A_BROKER: Final = frozenset({"versions", "metadata log", "clock", "polling", "reassignments"})
+_NEEDS_A_BROKER: Final = frozenset({"versions", "metadata log", "clock", "polling", "samples", "reassignments"})

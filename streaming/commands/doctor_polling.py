@@ -17,11 +17,9 @@ from streaming.sources.admin_configs import ConfigsRound
 from streaming.sources.admin_metadata import NO_TOPIC, others_denied
 from streaming.sources.admin_offsets import OffsetsRound
 from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
-from streaming.sources.metadata_log.source import wall_clock
 from streaming.sources.permissions import addressed, grantee_of
-from streaming.sources.protocol.connection import CannotServe
-from streaming.sources.protocol.old_brokers import TooOld
-from streaming.sources.timer import monotonic
+from streaming.sources.protocol.connection import CannotServe, TooOld
+from streaming.sources.timer import monotonic, wall_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

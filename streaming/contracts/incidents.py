@@ -16,7 +16,8 @@ class IncidentClass(StrEnum):
     """The kind of an incident, by its root cause."""
 
     BROKER_LOSS = "broker_loss"
-    """Harmful: brokers crashed, hung or lost the controller, also several in turn; or were stopped and stayed away."""
+    """Harmful: brokers crashed, hung or lost the controller, also several in turn; or were stopped and stayed away, or
+    did not catch up."""
     RACK_LOSS = "rack_loss"
     """Harmful: all brokers of one rack, and no other, were lost together. Suspects: the brokers of the rack."""
     CONTROLLED_SHUTDOWN = "controlled_shutdown"

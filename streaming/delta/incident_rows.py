@@ -134,6 +134,7 @@ def _columns(changes: pa.Table) -> dict[str, Iterable[Any]]:
         "isr": _tuples(_isr(after)),
         "is_moving": is_moving.to_pylist(),
         **{name: _filled(after(name), value=False) for name in _FLAGS},
+        "is_minimum_unknown": pc.is_null(after("is_under_min_isr")).to_pylist(),
         "broker": _filled(changes["broker"], -1),
         "is_shutting_down": _filled(broker("is_shutting_down"), value=False),
         "isr_before": _tuples(_isr(before)),

@@ -151,6 +151,25 @@ def has_all_files(table: DeltaTable) -> bool:
     return all((path_of(table) / unquote(name)).exists() for name in names)
 
 
+def wrong_files(table: DeltaTable) -> list[str]:
+    """List the data files of a version that are missing, or of another size than its log says.
+
+    Raises:
+        TableUnreadable: its log is damaged.
+    """
+    path = path_of(table)
+    with reading(str(path)):
+        files = pa.table(table.get_add_actions()).select(["path", "size_bytes"]).to_pylist()
+        return [file["path"] for file in files if _size(path / unquote(file["path"])) != file["size_bytes"]]
+
+
+def _size(file: Path) -> int | None:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
 def set_aside(path: Path) -> Path:
     """Rename the folder of a table, so that there is none; return where it is now. One that lay there is deleted."""
     aside = path.with_name(f"{path.name}.ahead")

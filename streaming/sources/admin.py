@@ -1,6 +1,6 @@
 """Polls the brokers: the primary source where the metadata log is not authorised, else a second one.
 
-Nothing blocks on one broker: threads read the metadata, offsets are requested from each leader separately, and a poll
+Nothing blocks on one broker: threads read the metadata, librdkafka the offsets, of each leader separately, and a poll
 returns the responses that have arrived.
 """
 
@@ -11,39 +11,43 @@ from concurrent.futures import FIRST_COMPLETED, wait
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.observations import Heartbeat, Observation, SnapshotReason, SourceKind
+from streaming.contracts.observations import Observation, SourceKind
 from streaming.errors import ConnectionRefused
 from streaming.sources.address import parse_servers
 from streaming.sources.admin_access import access_of
 from streaming.sources.admin_configs import ConfigsRound
+from streaming.sources.admin_epochs import SeenEpochs
 from streaming.sources.admin_metadata import MetadataRound, Read
 from streaming.sources.admin_offsets import OffsetsRound
 from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
-from streaming.sources.admin_refusals import unanswered
-from streaming.sources.admin_view import ClusterView, goes_back, has_same_members, snapshot, steps
+from streaming.sources.admin_refusals import Missing, unanswered
+from streaming.sources.admin_report import Reports
+from streaming.sources.admin_view import ClusterView, deleted_topics
 from streaming.sources.permissions import addressed, grantee_of
-from streaming.sources.protocol.connection import CannotServe
-from streaming.sources.protocol.old_brokers import TooOld
+from streaming.sources.protocol.connection import CannotServe, TooOld
 from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
+    from streaming.contracts.identifiers import ClusterId
     from streaming.sources.admin_access import Access
     from streaming.sources.protocol.peers import Peers
 
 HOUR: Final = Micros(3_600_000_000)
 _MAX_BLOCK: Final = Micros(1_000_000)  # of one poll
-_BLIND_MICROS: Final = 60_000_000  # a poll that is later than this was not merely slow
+_AWAITED: Final = 300_000  # then configurations are asked for that could not be while others were outstanding
 
 
 class AdminSource:
-    """Reads metadata, offsets and configurations from a cluster's brokers.
+    """Reads metadata and configurations from a cluster's brokers.
 
     As the primary source (``SourceKind.POLL``) it reports every partition that changed between two polls, with the time
     window of the change. It sends a full report at the start, after failed polls, when a topic or a broker was added or
-    removed, and every ``snapshot_micros``. Otherwise (``SourceKind.NONE``) it reports offsets and configurations only,
-    unless the primary source is not whole or is silent: then it polls in its place, and begins with a full report.
+    removed, and every ``snapshot_micros``. Otherwise (``SourceKind.NONE``) it reports configurations only, unless the
+    primary source is not whole or is silent: then it polls in its place, and begins with a full report. Offsets are of
+    leaders, and only where librdkafka has to ask for them; elsewhere they are samples.
 
     Args:
         bootstrap_servers: ``host:port``, comma-separated.
@@ -57,6 +61,7 @@ class AdminSource:
         snapshot_micros: interval of full reports, and of reporting every configuration again.
         request_seconds: timeout of each request, and of a round of metadata polls.
         peers: record what each connection to a node saw.
+        epochs: file of the topics and leader epochs that were polled last.
 
     Raises:
         ConfigurationError: a property is wrong.
@@ -78,32 +83,30 @@ class AdminSource:
         is_primary_current: Callable[[], bool] = lambda: True,
         report: Callable[[str], None] = lambda _: None,
         peers: Peers | None = None,
+        epochs: Path | None = None,
     ) -> None:
         self.name = name
         self._cluster = cluster
         self._kind = self._own_kind = source_kind
         self._is_primary_current, self._say = is_primary_current, report
-        self._poll_micros = poll_micros
+        self._poll_micros, self._corroborating_micros = poll_micros, min(offsets_micros, config_micros)
         self._seconds = request_seconds
         self._servers = bootstrap_servers
         self._grantee = grantee_of(bootstrap_servers, client)
-        self._corroborating_micros = min(offsets_micros, config_micros)
         is_primary = source_kind is SourceKind.POLL
-        self._blind_after = max(_BLIND_MICROS, 2 * poll_micros)
+        self._reports = Reports(name, poll_micros=poll_micros, snapshot_micros=snapshot_micros)
+        self._epochs = SeenEpochs(epochs)
         self._metadata_due = Timer(poll_micros if is_primary else self._corroborating_micros)
         self._offsets_due = Timer(offsets_micros)
         self._configs_due = Timer(config_micros)
         self._timers = (self._metadata_due, self._offsets_due, self._configs_due)
-        self._snapshot_due = Timer(snapshot_micros)
         self._everything_due = Timer(snapshot_micros)
         self._configs = ConfigsRound(request_seconds)
         self._dial = dialer_of(client, peers)
         self._open(access_of(bootstrap_servers, client, peers, cluster=cluster, name=name, seconds=request_seconds))
         self._last: Read | None = None
-        self._reported_until = 0
-        self._missed_changes = False
         self._refusal: ConnectionRefused | None = None
-        self._raised: set[str] = set()
+        self._missing = Missing(self._grantee)
 
     def poll(self, now: Micros) -> Sequence[Observation]:
         """Return the observations that have arrived, or wait for some for at most a second.
@@ -129,13 +132,20 @@ class AdminSource:
         """Whether partition state comes from here: it polls, and brokers have answered."""
         return self._kind is SourceKind.POLL and self._last is not None
 
+    @property
+    def cluster_id(self) -> ClusterId | None:
+        """The id of the cluster that was polled last."""
+        return None if self._last is None else self._last.view.cluster_id
+
     def request_full_report(self) -> None:
         """Send a full report with the next poll of the metadata, and every configuration with the next ones."""
-        self._snapshot_due.expire()
+        self._reports.expire()
         self._everything_due.expire()
 
     def acknowledge(self) -> None:
-        """Do nothing: a poll has no position."""
+        """Remember topics and leader epochs, which were reported; a poll has no position."""
+        if self._last is not None:
+            self._epochs.remember(self._last.view)
 
     def close(self) -> None:
         """Close the connections; a request in flight ends by its own timeout."""
@@ -155,12 +165,15 @@ class AdminSource:
         """Send every request that is due."""
         moment = monotonic()
         if self._metadata_due.take_due(moment):
-            self._metadata.ask(None if self._last is None else self._last.view)
+            self._metadata.ask(self._epochs.before if self._last is None else self._last.view)
         if self._last is None:
             return
         if self._offsets_due.take_due(moment):
             self._offsets.ask(self._last.view, now)
         if self._configs_due.take_due(moment):
+            if self._configs.is_outstanding:
+                self._configs_due.hasten(moment + _AWAITED)
+                return
             everything = self._everything_due.take_due(moment)
             configs = self._access.configs_at(self._last.view.brokers)
             self._configs.ask(configs, self._last.view, now, everything=everything)
@@ -177,7 +190,7 @@ class AdminSource:
     def _take_metadata(self, now: Micros, skew: int) -> list[Observation]:
         before = self._last
         try:
-            read = self._metadata.take(None if before is None else before.view)
+            read = self._metadata.take(None if before is None else before.view, self._epochs.before)
         except TooOld:
             self.close()
             self._open(self._access.older())
@@ -185,7 +198,7 @@ class AdminSource:
             return []
         except ConnectionRefused as failure:
             self._refusal = failure if isinstance(failure, CannotServe) else unanswered(self._servers, failure)
-            self._missed_changes = before is not None
+            self._reports.miss_changes()
             self._metadata_due.expire()
             return []
         recheck = self._metadata.recheck_after()
@@ -196,10 +209,22 @@ class AdminSource:
         self._last = read
         if before is not None and before.view.cluster_id != read.view.cluster_id:
             before = None  # nothing that was seen before is of this cluster
+            self._configs = ConfigsRound(self._seconds)
             self.request_full_report()
-        if before is None or before.view.topics.keys() != read.view.topics.keys():
+        if before is None or before.view.topic_ids != read.view.topic_ids:
             self._configs_due.expire()
-        return self._report(before, read, now, skew) if self._kind is SourceKind.POLL else []
+        return self._reported(before, read, now, skew)
+
+    def _reported(self, before: Read | None, read: Read, now: Micros, skew: int) -> list[Observation]:
+        """Return what is reported of a view: beside a primary source only that topics have lost their values."""
+        is_primary = self._kind is SourceKind.POLL
+        window = self._reports.window((before or read).began + skew, read.ended + skew) if is_primary else {}
+        envelope = {**self._envelope(read.view, now), **window}
+        seen = None if before is None else before.view
+        last = seen or self._epochs.before
+        deleted = [] if last is None else [name for name, _ in deleted_topics(last, read.view)]
+        unset = self._configs.forget(deleted, envelope)
+        return unset + self._reports.of(seen, self._epochs.before, read.view, envelope) if is_primary else unset
 
     def _stand_in(self) -> None:
         """Poll while the primary source is not current, which begins with a full report; stop when it is again."""
@@ -210,54 +235,10 @@ class AdminSource:
                 if kind is SourceKind.POLL
                 else f"{self.name}: the metadata log is read again"
             )
-            self._kind, self._missed_changes = kind, kind is SourceKind.POLL
+            self._kind = kind
+            self._reports.miss_changes()
             self._metadata_due.period = self._poll_micros if kind is SourceKind.POLL else self._corroborating_micros
             self._metadata_due.expire()
-
-    def _report(self, before: Read | None, read: Read, now: Micros, skew: int) -> list[Observation]:
-        """Return what differs from the previous view.
-
-        Invariant: a change happened after the request of the previous view and before the response of this one.
-        """
-        envelope = self._envelope(read.view, now)
-        # When the clock is set back, a change must not become older than those reported before.
-        start, end = self._reported_until, max(read.ended + skew, self._reported_until + 1)
-        self._reported_until = end
-        envelope["occurred_not_before"] = Micros(min(max((before or read).began + skew, start), end))
-        envelope["occurred_not_after"] = Micros(end)
-        is_new_log = before is not None and goes_back(before.view, read.view)
-        self._missed_changes |= is_new_log
-        reason = self._snapshot_reason(before, read, silence=end - start)
-        unset = self._unset(before, read, envelope)
-        if before is None or reason is not None:
-            self._missed_changes = False
-            return unset + snapshot(
-                None if before is None else before.view,
-                read.view,
-                envelope,
-                snapshot_id=f"{self.name}/{read.began + skew}",
-                reason=reason or SnapshotReason.START,
-                is_new_log=is_new_log,
-            )
-        return unset + steps(before.view, read.view, envelope) or [Heartbeat(**envelope)]
-
-    def _unset(self, before: Read | None, read: Read, envelope: dict[str, Any]) -> list[Observation]:
-        """Unset the configurations of topics that were deleted, also if others have their names now."""
-        ids = {} if before is None else before.view.topic_ids
-        gone = [name for name, topic_id in ids.items() if read.view.topic_ids.get(name) != topic_id]
-        if not gone:
-            return []
-        self._configs_due.expire()
-        return self._configs.forget(gone, envelope)
-
-    def _snapshot_reason(self, before: Read | None, read: Read, *, silence: int) -> SnapshotReason | None:
-        is_due = self._snapshot_due.take_due(monotonic())
-        if before is None:
-            return SnapshotReason.START
-        # A machine that was suspended noticed no failure: its polls are as far apart as if they had failed.
-        if self._missed_changes or silence > self._blind_after:
-            return SnapshotReason.HISTORY_LOST
-        return SnapshotReason.PERIODIC if is_due or not has_same_members(before.view, read.view) else None
 
     def _envelope(self, view: ClusterView, now: Micros) -> dict[str, Any]:
         return {
@@ -276,12 +257,7 @@ class AdminSource:
         if refusal is not None:
             raise addressed(refusal, self._grantee)
         configs = self._configs.refusal, self._configs.broker_refusal
-        refusals = {str(each): each for each in (*self._metadata.refusals, self._offsets.refusal, *configs) if each}
-        self._raised &= refusals.keys()
-        for sentence, missing in refusals.items():
-            if sentence not in self._raised:
-                self._raised.add(sentence)
-                raise addressed(missing, self._grantee)
+        self._missing.raise_new((*self._metadata.refusals, self._offsets.refusal, *configs))
 
     def _wait(self, until: int) -> bool:
         """Wait for a response or for the next due request; return False when the poll has used its time."""

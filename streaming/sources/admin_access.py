@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.sources.address import Address
+from streaming.sources.address import Address, parse_servers
 from streaming.sources.admin_broker import ConnectedBrokers
 from streaming.sources.admin_clients import close, new_client
 from streaming.sources.admin_described import DescribedConfigs
 from streaming.sources.admin_librdkafka import ClientBrokers, ClientLeader
-from streaming.sources.admin_offsets import connected_leaders
 from streaming.sources.admin_refusals import ClientErrors
-from streaming.sources.protocol.old_brokers import recent_dialer
+from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import from_client
 from streaming.sources.protocol.tls import Unsupported
 
@@ -39,11 +38,12 @@ _DEFAULTS: Final = {
 class Access(NamedTuple):
     """How brokers are asked for their views, and leaders for offsets; what describes configurations.
 
-    ``close`` ends the last one. ``older`` gives the same by librdkafka, for brokers that are too old for this.
+    ``leaders`` is None where samples are taken on direct connections, which have every offset. ``close`` ends what
+    describes configurations. ``older`` gives the same by librdkafka, for brokers that are too old for this.
     """
 
     brokers: Open
-    leaders: Callable[[Address], PartitionLeader]
+    leaders: Callable[[Address], PartitionLeader] | None
     configs: Describes
     close: Callable[[], None]
     older: Callable[[], Access]
@@ -91,9 +91,9 @@ def access_of(  # noqa: PLR0913 - all but two are keywords
         return Access(brokers, leaders, shared, partial(close, shared), by_librdkafka)
 
     try:
-        dial = recent_dialer(from_client(client), peers)
+        dial = dialer(from_client(client), peers)
     except Unsupported:
         return by_librdkafka()
-    configs = DescribedConfigs(dial, name=name, seconds=seconds)
+    configs = DescribedConfigs(dial, parse_servers(bootstrap_servers), name=name, seconds=seconds)
     brokers = ConnectedBrokers(dial, cluster=cluster, seconds=seconds)
-    return Access(brokers, connected_leaders(dial, seconds), configs, configs.close, by_librdkafka)
+    return Access(brokers, None, configs, configs.close, by_librdkafka)

@@ -17,7 +17,7 @@ from streaming.contracts.identifiers import ClusterId, synthetic_topic_id
 from streaming.errors import ConnectionRefused
 from streaming.sources.admin_responses import METADATA_NEWEST, METADATA_OLDEST, DescriptionDecoder, MetadataDecoder
 from streaming.sources.admin_view import ClusterView
-from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.protocol.connection import CannotServe, TooOld
 from streaming.sources.timer import monotonic
 
 if TYPE_CHECKING:
@@ -99,13 +99,20 @@ class ConnectedBrokers:
     def __call__(self, address: Address) -> Broker:
         """Connect; see :class:`Open`."""
         connection = self._dial(address, response_seconds=self._seconds)
-        return self._broker(connection)
+        try:
+            return self._broker(connection)
+        except TooOld:
+            connection.close()
+            raise
 
     def view(self, connection: Connection) -> ClusterView:
         """Ask a broker that is connected for what its metadata shows, and nothing else."""
         return self._broker(connection).view()
 
     def _broker(self, connection: Connection) -> ConnectedBroker:
+        if connection.is_old:
+            old = f"{connection.address} is older than Kafka 2.4: it does not support Metadata {METADATA_OLDEST}"
+            raise TooOld(old)
         return ConnectedBroker(connection, self._decoder, cluster=self._cluster, stranger=next(self._strangers))
 
 

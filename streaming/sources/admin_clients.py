@@ -7,9 +7,9 @@ replaced while a request of it was in flight can end there, and the process with
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, libversion
 from confluent_kafka.admin import AdminClient
 
 from streaming.errors import ConfigurationError
@@ -18,6 +18,8 @@ from streaming.sources.protocol.tokens import COMMAND, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_LACKS_GSSAPI: Final = "No provider for SASL mechanism GSSAPI"
 
 
 def new_client(properties: Mapping[str, Any]) -> AdminClient:
@@ -35,7 +37,19 @@ def new_client(properties: Mapping[str, Any]) -> AdminClient:
         return AdminClient(passed)
     except (KafkaException, TypeError, ValueError) as failure:
         reason = error_of(failure).str() if isinstance(failure, KafkaException) else str(failure)
+        if _LACKS_GSSAPI in reason:
+            raise ConfigurationError(_no_gssapi()) from None
         raise ConfigurationError(f"[cluster.client] is refused by librdkafka: {reason}") from None
+
+
+def _no_gssapi() -> str:
+    """Say how to get it (confluent-kafka-python, INSTALL.md)."""
+    version, _ = libversion()
+    return (
+        f"cluster.client sasl.mechanism is GSSAPI (Kerberos), which this librdkafka {version} was built without, as in "
+        f"every wheel of confluent-kafka: install librdkafka {version} or newer with its headers, built with libsasl2, "
+        "then: pip install --force-reinstall --no-binary confluent-kafka confluent-kafka"
+    )
 
 
 def close(client: AdminClient) -> None:

@@ -57,7 +57,6 @@ class ConfigsRound:
     _requested_at: Micros | None = None
     _responses: dict[ConfigResource, Future[dict[str, ConfigEntry]]] = field(default_factory=dict)
     _reported: dict[tuple[str, str], str | None] = field(default_factory=dict)
-    _deleted: list[tuple[str, str]] = field(default_factory=list)
     _times: dict[str, str | None] = field(default_factory=dict)
 
     def ask(self, client: Describes, view: ClusterView, now: Micros, *, everything: bool) -> None:
@@ -71,15 +70,7 @@ class ConfigsRound:
         """
         if self._responses:
             return
-        # The value of a deleted topic is reported as unset, so that it does not apply to a new topic of the same name.
-        self._deleted = [
-            (name, key)
-            for (name, key), value in self._reported.items()
-            if name not in view.topics and value is not None
-        ]
-        self._reported = (
-            {} if everything else {place: value for place, value in self._reported.items() if place[0] in view.topics}
-        )
+        self._reported = {} if everything else self._reported
         self._times = {} if everything else self._times
         if view.brokers:
             broker = ConfigResource(ResourceType.BROKER, str(min(view.brokers)))  # alike in all
@@ -90,12 +81,28 @@ class ConfigsRound:
             self._responses |= client.describe_configs(resources, request_timeout=self.seconds)
         self._client, self._requested_at = client if self._responses else None, now
 
-    def forget(self, names: Iterable[str], envelope: dict[str, Any]) -> list[Observation]:
-        """Unset at once what was reported of topics that do not exist any more: a new one has values of its own."""
-        gone = set(names)
-        places = [place for place, value in self._reported.items() if place[0] in gone and value is not None]
-        self._reported = {place: value for place, value in self._reported.items() if place[0] not in gone}
-        return [ConfigObserved(**envelope, topic=topic, key=key, origin=ConfigOrigin.DESCRIBE) for topic, key in places]
+    def forget(self, deleted: Iterable[str], envelope: dict[str, Any]) -> list[Observation]:
+        """Unset the values of topics that do not exist any more: of their names there may be others, with their own.
+
+        Nor is an outstanding response believed, which may be of either.
+        """
+        names = dict.fromkeys(deleted)
+        self._reported = {place: value for place, value in self._reported.items() if place[0] not in names}
+        self._responses = {
+            resource: response
+            for resource, response in self._responses.items()
+            if resource.restype == ResourceType.BROKER or resource.name not in names
+        }
+        return [
+            ConfigObserved(**envelope, topic=name, key=key, origin=ConfigOrigin.DESCRIBE)
+            for name in names
+            for key in (MIN_ISR, DISKLESS)
+        ]
+
+    @property
+    def is_outstanding(self) -> bool:
+        """Whether a round has not been taken yet, so that the next one cannot begin."""
+        return bool(self._responses)
 
     def pending(self) -> list[Future[dict[str, ConfigEntry]]]:
         """Return the futures to wait for."""
@@ -103,20 +110,15 @@ class ConfigsRound:
 
     def take(self, envelope: dict[str, Any], now: Micros) -> list[Observation]:
         """Return the changed values once all responses have arrived."""
-        if not (self._responses or self._deleted) or self.pending() or self._requested_at is None:
+        if not self._responses or self.pending() or self._requested_at is None:
             return []
         responses, self._responses, self._client = self._responses, {}, None
-        deleted, self._deleted = self._deleted, []
         self.refusal = self.broker_refusal = None
         brokers = {
             resource: response for resource, response in responses.items() if resource.restype == ResourceType.BROKER
         }
         topics = {resource: response for resource, response in responses.items() if resource not in brokers}
-        changed = [
-            *((topic, key, None) for topic, key in deleted),
-            *self._changed(topics),
-            *self._changed_times(brokers),
-        ]
+        changed = [*self._changed(topics), *self._changed_times(brokers)]
         window = {"occurred_not_before": self._requested_at, "occurred_not_after": max(self._requested_at, now)}
         return [
             ConfigObserved(**{**envelope, **window}, topic=topic, key=key, value=value, origin=ConfigOrigin.DESCRIBE)

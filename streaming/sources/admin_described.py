@@ -1,6 +1,7 @@
 """DescribeConfigs on direct connections, in the place of a client of librdkafka: only the keys that matter.
 
-Topics are asked for at any broker, the next one where one fails; the configuration of a broker at that broker.
+Topics are asked for at any broker, the next one where one fails; the configuration of a broker at that broker. Where
+what brokers advertise is not reached, bootstrap servers are asked: one of them may be that broker.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from streaming.contracts.observations import CLUSTER_TIMES, DISKLESS_KEYS, MIN_ISR
 from streaming.errors import ConnectionRefused
+from streaming.sources.admin_turns import Turns
 from streaming.sources.protocol.configs import Described, Resource, describe_configs
 
 if TYPE_CHECKING:
@@ -36,14 +38,15 @@ class DescribedConfigs:
 
     Args:
         dial: opens a connection.
+        bootstrap: asked where what brokers advertise is not reached.
         name: prefix of the thread's name.
         seconds: timeout of each request.
     """
 
-    def __init__(self, dial: Dial, *, name: str, seconds: float) -> None:
+    def __init__(self, dial: Dial, bootstrap: Sequence[Address], *, name: str, seconds: float) -> None:
         self.brokers: Mapping[int, Address] = {}
         self._dial, self._seconds = dial, seconds
-        self._turn = 0
+        self._bootstrap, self._turns = bootstrap, Turns(bootstrap)
         self._connection: Connection | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"{name} configurations")
 
@@ -78,28 +81,35 @@ class DescribedConfigs:
 
     def _answered(self, resources: Sequence[ConfigResource]) -> dict[str, Described]:
         if resources[0].restype == ResourceType.BROKER:
-            connection = self._dial(self.brokers[int(resources[0].name)], response_seconds=self._seconds)
+            own = self.brokers[int(resources[0].name)]
+            connection, answer = self._first_answer([own, *self._bootstrap[:1]], resources)
+            connection.close()
+            return answer
+        if self._connection is not None:
             try:
-                return _described(connection, resources)
-            finally:
-                connection.close()
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                return _described(self._connected(), resources)
+                return _described(self._connection, resources)
             except ConnectionRefused:
                 self._hang_up()
-                if attempt == _ATTEMPTS:
-                    raise
-        raise AssertionError
+        self._turns.advertised = list(self.brokers.values())
+        addresses = self._turns.next(None, is_asked=True)[:_ATTEMPTS]
+        self._connection, answer = self._first_answer(addresses, resources)
+        return answer
 
-    def _connected(self) -> Connection:
-        if self._connection is None:
-            self._turn += 1
-            addresses = list(self.brokers.values())
-            if not addresses:
-                raise ConnectionRefused("no broker is listed")
-            self._connection = self._dial(addresses[self._turn % len(addresses)], response_seconds=self._seconds)
-        return self._connection
+    def _first_answer(
+        self, addresses: Sequence[Address], resources: Sequence[ConfigResource]
+    ) -> tuple[Connection, dict[str, Described]]:
+        failure = ConnectionRefused("no broker is listed")
+        for address in addresses:
+            try:
+                connection = self._dial(address, response_seconds=self._seconds)
+                try:
+                    return connection, _described(connection, resources)
+                except BaseException:
+                    connection.close()
+                    raise
+            except ConnectionRefused as refusal:
+                failure = refusal
+        raise failure
 
     def _hang_up(self) -> None:
         if self._connection is not None:

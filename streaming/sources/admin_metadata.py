@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from streaming.contracts.identifiers import Micros, synthetic_topic_id
 from streaming.errors import ConnectionRefused
 from streaming.sources.address import Address
+from streaming.sources.admin_doubts import RECHECK_AFTER, Doubt, goes_back, may_be_stale
+from streaming.sources.admin_servers import clusters_of, several_clusters
 from streaming.sources.admin_turns import Turns
-from streaming.sources.admin_view import ClusterView, may_be_stale
+from streaming.sources.admin_view import ClusterView
 from streaming.sources.permissions import DESCRIBE_TOPICS, Denied
 from streaming.sources.protocol.connection import CannotServe
 from streaming.sources.timer import Timer, monotonic
@@ -21,12 +23,10 @@ from streaming.sources.timer import Timer, monotonic
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from streaming.contracts.identifiers import ClusterId
     from streaming.sources.admin_broker import Answer, Broker, Open
     from streaming.sources.admin_reassignments import ReassignmentsRound
 
-_RECHECKS: Final = 3  # a response that may be stale is accepted when two brokers agree, or after so many rechecks
-_RECHECK_AFTER: Final = Micros(300_000)  # longer than a healthy broker lags behind the metadata log
-_LONGEST_DOUBT: Final = Micros(15_000_000)  # then what a broker says is accepted: no other one may ever be reached
 _SLOW_AFTER: Final = Micros(1_000_000)  # then another broker is asked, too
 _MAX_IN_FLIGHT: Final = 4
 _THREADS: Final = 4 * _MAX_IN_FLIGHT  # a request that was given up ends by its own timeout, which includes connecting
@@ -60,8 +60,7 @@ class MetadataRound:
     are sent to another one on a connection of its own, and who responds first is asked from then on. So there is one
     connection, and while one of them is slow or in doubt, at most ``_MAX_IN_FLIGHT`` more.
 
-    Invariant: while ``_suspects`` is not empty, the last accepted view was received before all of them, and none of
-    them was returned by :meth:`take`.
+    Invariant: no view that is in doubt was returned by :meth:`take`.
 
     Args:
         connect: opens a way to a broker.
@@ -81,7 +80,8 @@ class MetadataRound:
         seconds: float,
     ) -> None:
         self._connect = connect
-        self._turns = Turns(bootstrap)
+        self._bootstrap, self._turns = bootstrap, Turns(bootstrap)
+        self._clusters: Future[dict[Address, ClusterId]] | None = None
         self._micros = int(seconds * 1_000_000)
         self._reassignments = reassignments
         self._threads = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix=name)
@@ -93,8 +93,7 @@ class MetadataRound:
         self._requested_at = Micros(0)
         self._deadline = Micros(0)
         self._held: Read | None = None
-        self._suspects: list[ClusterView] = []
-        self._doubted_at = Micros(0)
+        self._doubt = Doubt()
         self._refusal: ConnectionRefused | None = None
         self._others_refusal: ConnectionRefused | None = None
         self._elsewhere_due, self._is_elsewhere = Timer(_ELSEWHERE_EVERY), False
@@ -103,7 +102,7 @@ class MetadataRound:
         """Send the request, unless one is in flight; to another broker while the last response may be stale.
 
         Args:
-            before: the last view that :meth:`take` returned.
+            before: the last view that :meth:`take` returned; if there is none, what an earlier collector polled.
         """
         if self._in_flight:
             return
@@ -111,8 +110,7 @@ class MetadataRound:
         self._is_elsewhere = self._elsewhere_due.take_due(monotonic())
         self._listed_before = names | {NO_TOPIC} if self._is_elsewhere else names
         self._deadline = Micros(monotonic() + self._micros)
-        is_recheck = bool(self._suspects) and not self._has_doubted_for_long()
-        is_other = self._broker is None or is_recheck or self._is_elsewhere
+        is_other = self._broker is None or self._doubt.needs_recheck or self._is_elsewhere
         connected = None if self._broker is None else self._broker.address
         self._untried, self._failures = self._turns.next(connected, is_asked=is_other), []
         if is_other and self._untried:
@@ -122,7 +120,7 @@ class MetadataRound:
 
     def recheck_after(self) -> Micros | None:
         """Return how soon to ask again because the last response may be stale, None when it is not."""
-        return _RECHECK_AFTER if self._suspects else None
+        return RECHECK_AFTER if self._doubt.is_open else None
 
     @property
     def refusals(self) -> tuple[ConnectionRefused | None, ...]:
@@ -133,13 +131,19 @@ class MetadataRound:
         """Return the futures to wait for."""
         return [*self._reassignments.pending(), *(each for each in self._in_flight if not each.done())]
 
-    def take(self, before: ClusterView | None) -> Read | None:
+    def take(self, before: ClusterView | None, remembered: ClusterView | None = None) -> Read | None:
         """Return the newest view, once it is not suspected to be stale.
+
+        Args:
+            before: the last view.
+            remembered: if there is none, the topics and leader epochs that an earlier collector polled.
 
         Raises:
             ConnectionRefused: no broker responded in time.
+            CannotServe: none of them may be asked, or the bootstrap servers are of several clusters.
         """
-        self._take_response(before)
+        self._require_one_cluster()
+        self._take_response(before, remembered)
         if self._held is None or self._reassignments.pending():
             return None
         read, self._held = self._held, None
@@ -182,22 +186,35 @@ class MetadataRound:
             raise
         return _Response(answer, began, monotonic(), broker)
 
-    def _take_response(self, before: ClusterView | None) -> None:
+    def _take_response(self, before: ClusterView | None, remembered: ClusterView | None) -> None:
         response = self._first_response()
         if response is None:
             return
-        (view, hidden, denied), began, ended, _ = response
+        (view, hidden, denied), began, ended, broker = response
+        if self._clusters is None:
+            self._clusters = self._threads.submit(self._clusters_beside, broker.address, view)
         self._note_denied(denied, view)
         hidden -= {NO_TOPIC}
-        seen = None if before is None else before.without(hidden)
-        is_doubtful = seen is not None and (may_be_stale(seen, view) or self._is_unverified(seen, view))
-        if is_doubtful and not (self._is_corroborated(view) or self._has_doubted_for_long()):
-            self._doubted_at = self._doubted_at if self._suspects else monotonic()
-            self._suspects.append(view)
+        last = before or remembered
+        seen = None if last is None else last.without(hidden)
+        is_doubtful = goes_back if before is None else self._is_doubtful
+        if seen is not None and is_doubtful(seen, view) and not self._doubt.ends_with(seen, view):
             return
-        view = replace(_completed(view, before, hidden), is_partial=self._others_refusal is not None)
-        self._suspects, self._held = [], Read(view, began, ended)
-        self._reassignments.ask(self._turns.advertised)
+        view = replace(_completed(view, last, hidden), is_partial=self._others_refusal is not None)
+        self._doubt, self._held = Doubt(), Read(view, began, ended)
+        self._reassignments.ask(self._turns.next(None, is_asked=False))
+
+    def _clusters_beside(self, address: Address, view: ClusterView) -> dict[Address, ClusterId]:
+        """Ask the bootstrap servers that are none of the brokers that a view lists of which cluster they are."""
+        listed = {address, *(Address(*at) for at in view.brokers.values())}
+        others = [server for server in self._bootstrap if server not in listed]
+        return {address: view.cluster_id, **clusters_of(self._connect, others, Micros(monotonic() + self._micros))}
+
+    def _require_one_cluster(self) -> None:
+        if self._clusters is not None and self._clusters.done():
+            refusal = several_clusters(self._clusters.result())
+            if refusal is not None:
+                raise refusal
 
     def _note_denied(self, denied: frozenset[str], view: ClusterView) -> None:
         if NO_TOPIC in self._listed_before:
@@ -205,24 +222,10 @@ class MetadataRound:
         names = sorted(denied - {NO_TOPIC})
         self._refusal = Denied(DESCRIBE_TOPICS, on=f"topic {names[0]}") if names else None
 
-    def _is_unverified(self, before: ClusterView, view: ClusterView) -> bool:
-        """Return whether a broker shows a change that is asked now and then, although the one before still answers."""
-        return self._is_elsewhere and view.answered_by != before.answered_by and view.topics != before.topics
-
-    def _has_doubted_for_long(self) -> bool:
-        return bool(self._suspects) and monotonic() - self._doubted_at > _LONGEST_DOUBT
-
-    def _is_corroborated(self, view: ClusterView) -> bool:
-        """Return whether another broker agrees, or there were enough rechecks: more of them where brokers disagree.
-
-        Two responses of unknown brokers may be of the same one.
-        """
-        others = {other.answered_by for other in self._suspects if other.answered_by >= 0} - {view.answered_by}
-        return len(self._suspects) >= (2 * _RECHECKS if others and view.answered_by >= 0 else _RECHECKS) or any(
-            other.answered_by in others and (view.brokers, view.topics) == (other.brokers, other.topics)
-            for other in self._suspects
-            if view.answered_by >= 0
-        )
+    def _is_doubtful(self, before: ClusterView, view: ClusterView) -> bool:
+        """Return whether a view may be stale, or is of a broker that is asked now and then, and shows any change."""
+        is_of_other = self._is_elsewhere and view.answered_by != before.answered_by
+        return may_be_stale(before, view) or (is_of_other and view.topics != before.topics)
 
     def _first_response(self) -> _Response | None:
         """Return the first response that arrived; raise the failure of a round in which none did."""
@@ -255,8 +258,7 @@ class MetadataRound:
             self._abandon()
         elif len(self._in_flight) < _MAX_IN_FLIGHT and (is_failed or now - self._requested_at > _SLOW_AFTER):
             self._submit_next()
-        is_second_opinion = bool(self._suspects) and not self._has_doubted_for_long()
-        if not self._in_flight and not is_second_opinion:
+        if not self._in_flight and not self._doubt.needs_recheck:
             raise next((each for each in self._failures if isinstance(each, CannotServe)), None) or (
                 self._failures[0] if self._failures else ConnectionRefused("no broker responds in time")
             )
@@ -290,6 +292,7 @@ def _completed(view: ClusterView, before: ClusterView | None, hidden: frozenset[
     }
     return replace(
         view,
+        hidden=hidden,
         topics={**view.topics, **{name: before.topics[name] for name in hidden}},
         topic_ids={**ids, **{name: before.topic_ids[name] for name in hidden}},
         partition_counts={**view.partition_counts, **{name: before.partition_count(name) for name in hidden}},

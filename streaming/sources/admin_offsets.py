@@ -1,6 +1,6 @@
-"""The offsets that leaders return to ListOffsets, requested from each leader separately: a hung one delays no other.
+"""The offsets of leaders, for logins that only librdkafka has: each is asked separately, so a hung one delays no other.
 
-Depends on the protocol and the contracts. ListOffsets: earliest = log start, latest with isolation ``read_uncommitted``
+Depends on the contracts. ListOffsets: earliest = log start, latest with isolation ``read_uncommitted``
 = high watermark, with ``read_committed`` = last stable offset (KIP-98). Clients cannot read a leader's log end offset.
 """
 
@@ -10,8 +10,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
-
-from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
 from streaming.contracts.identifiers import BrokerId, Micros, Offset
 from streaming.contracts.sample_blocks import offsets_in_blocks
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
     from streaming.contracts.observations import Observation
     from streaming.sources.admin_view import ClusterView
-    from streaming.sources.protocol.connection import Connection, Dial
 
     Partition = tuple[str, int]
 
@@ -72,57 +69,6 @@ class PartitionLeader(Protocol):
         """Hang up."""
 
 
-class ConnectedLeader:
-    """A leader on one direct connection."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.address = connection.address
-        self._connection = connection
-
-    def offsets(self, partitions: Sequence[Partition]) -> LeaderOffsets:
-        """Ask; see :meth:`PartitionLeader.offsets`."""
-        by_partition: dict[Partition, dict[str, Offset]] = {}
-        denied: str | None = None
-        for name, (timestamp, isolation) in REQUESTS.items():
-            request = self._request(partitions, timestamp, isolation)
-            for partition, error, offset in self._connection.call(request, ListOffsetsResponse, _read):
-                if error == _TOPIC_AUTHORIZATION_FAILED:
-                    denied = partition[0]
-                elif not error and offset >= 0:
-                    by_partition.setdefault(partition, {})[name] = Offset(offset)
-        return LeaderOffsets(by_partition, denied)
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._connection.close()
-
-    def _request(self, partitions: Sequence[Partition], timestamp: int, isolation: int) -> Any:  # noqa: ANN401 - kafka-python's messages ship no types
-        of_topic = ListOffsetsRequest.ListOffsetsTopic
-        topics: dict[str, list[Any]] = {}
-        for topic, number in partitions:
-            part = of_topic.ListOffsetsPartition(partition_index=number, current_leader_epoch=-1, timestamp=timestamp)
-            topics.setdefault(topic, []).append(part)
-        return ListOffsetsRequest(
-            version=self._connection.newest(ListOffsetsRequest.API_KEY, _NEWEST),
-            replica_id=-1,
-            isolation_level=isolation,
-            topics=[of_topic(name=topic, partitions=parts) for topic, parts in topics.items()],
-        )
-
-
-def _read(response: Any) -> list[tuple[Partition, int, int]]:  # noqa: ANN401 - as above
-    return [
-        ((topic.name, part.partition_index), part.error_code, part.offset)
-        for topic in response.topics
-        for part in topic.partitions
-    ]
-
-
-def connected_leaders(dial: Dial, seconds: float) -> Callable[[Address], PartitionLeader]:
-    """Return how leaders are reached on direct connections."""
-    return lambda address: ConnectedLeader(dial(address, response_seconds=seconds))
-
-
 @dataclass(frozen=True, slots=True)
 class _Request:
     """A request to a leader, and the view that names its partitions."""
@@ -138,11 +84,11 @@ class OffsetsRound:
     Invariant: a leader gets no new request while its response is outstanding.
 
     Args:
-        connect: reaches a leader.
+        connect: reaches a leader; None: nobody is asked.
         name: prefix of the threads' names.
     """
 
-    def __init__(self, connect: Callable[[Address], PartitionLeader], *, name: str) -> None:
+    def __init__(self, connect: Callable[[Address], PartitionLeader] | None, *, name: str) -> None:
         self.refusal: ConnectionRefused | None = None
         self._connect = connect
         self._threads = ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix=f"{name} offsets")
@@ -151,13 +97,16 @@ class OffsetsRound:
 
     def ask(self, view: ClusterView, now: Micros) -> None:
         """Request the offsets of its partitions from every leader without an outstanding response."""
+        connect = self._connect
+        if connect is None:
+            return
         led = view.led_by()
         for broker in self._leaders.keys() - led.keys():
             self._leaders.pop(broker).close()
         for broker, partitions in led.items():
             if broker in view.brokers and broker not in self._in_flight:
                 leader, address = self._leaders.pop(broker, None), Address(*view.brokers[broker])
-                response = self._threads.submit(self._respond, leader, address, partitions)
+                response = self._threads.submit(_respond, connect, leader, address, partitions)
                 self._in_flight[broker] = _Request(view, now, response)
 
     def pending(self) -> list[Future[Any]]:
@@ -189,21 +138,6 @@ class OffsetsRound:
             leader.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _respond(
-        self, leader: PartitionLeader | None, address: Address, partitions: Sequence[Partition]
-    ) -> tuple[PartitionLeader, LeaderOffsets]:
-        if leader is not None:
-            with suppress(ConnectionRefused):  # a broker may end a connection, for instance with its login (KIP-368)
-                if leader.address == address:
-                    return leader, leader.offsets(partitions)
-            leader.close()
-        leader = self._connect(address)
-        try:
-            return leader, leader.offsets(partitions)
-        except BaseException:
-            leader.close()
-            raise
-
     def _samples(
         self, broker: BrokerId, request: _Request, envelope: dict[str, Any], now: Micros
     ) -> Iterator[ReplicaOffsetsObserved]:
@@ -227,6 +161,25 @@ class OffsetsRound:
                 partition=number,
                 broker=broker,
             )
+
+
+def _respond(
+    connect: Callable[[Address], PartitionLeader],
+    leader: PartitionLeader | None,
+    address: Address,
+    partitions: Sequence[Partition],
+) -> tuple[PartitionLeader, LeaderOffsets]:
+    if leader is not None:
+        with suppress(ConnectionRefused):  # a broker may end a connection, for instance with its login (KIP-368)
+            if leader.address == address:
+                return leader, leader.offsets(partitions)
+        leader.close()
+    leader = connect(address)
+    try:
+        return leader, leader.offsets(partitions)
+    except BaseException:
+        leader.close()
+        raise
 
 
 def _hang_up(response: Future[tuple[PartitionLeader, LeaderOffsets]]) -> None:

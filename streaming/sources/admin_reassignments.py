@@ -57,7 +57,7 @@ class ReassignmentsRound:
         """Send the request, unless one is outstanding; its answer is of a later time than what was read before.
 
         Args:
-            servers: the brokers of the cluster.
+            servers: the brokers of the cluster, and others that lead to any of them.
         """
         self._is_late = self._response is not None
         if self._response is None and servers:

@@ -1,4 +1,4 @@
-"""librdkafka's errors as one sentence with the address or the permission, and the fix."""
+"""What a cluster refuses, as one sentence with the address or the permission, and the fix; librdkafka's errors, too."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.errors import ConnectionRefused
-from streaming.sources.permissions import Denied
+from streaming.sources.permissions import Denied, addressed
 
 if TYPE_CHECKING:
-    from streaming.sources.permissions import Permission
+    from collections.abc import Iterable
+
+    from streaming.sources.permissions import Grantee, Permission
 
 # Prefix "ssl://127.0.0.1:9092/bootstrap: " and suffix "(after 0ms in state CONNECT, 3 identical errors ...)".
 _NOISE: Final = re.compile(r"^\S+/(?:bootstrap|\d+): |\s*\(after \d+ms in state .*$")
@@ -26,6 +28,31 @@ _MOST_SPECIFIC: Final = (
 _AUTHORIZATION_FAILED: Final = frozenset(
     {KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED}
 )
+
+
+class Missing:
+    """What is missing, each thing raised once, and again if it was there meanwhile.
+
+    Args:
+        grantee: who lacks it.
+    """
+
+    def __init__(self, grantee: Grantee) -> None:
+        self._grantee = grantee
+        self._raised: set[str] = set()
+
+    def raise_new(self, refusals: Iterable[ConnectionRefused | None]) -> None:
+        """Raise the first of what is missing now that was not raised yet.
+
+        Raises:
+            ConnectionRefused: there is one.
+        """
+        missing = {str(each): each for each in refusals if each is not None}
+        self._raised &= missing.keys()
+        for sentence, each in missing.items():
+            if sentence not in self._raised:
+                self._raised.add(sentence)
+                raise addressed(each, self._grantee)
 
 
 def error_of(failure: KafkaException) -> KafkaError:

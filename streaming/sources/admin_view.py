@@ -72,7 +72,8 @@ class ClusterView:
     are not in ``topics``: they exist, and nothing else is known of them.
     ``has_reassignments``: whether the partitions have theirs; otherwise it is unknown which are being reassigned.
     ``has_elr``: the same of eligible leader replicas.
-    ``is_partial``: topics may exist that are not to be described, and are not in it.
+    ``is_partial``: topics may exist that are not to be described, and are not in it. ``hidden`` are the names of those
+    that were seen before: they are in it as they were, so that they can be compared when they are seen again.
     """
 
     cluster_id: ClusterId
@@ -84,6 +85,7 @@ class ClusterView:
     has_reassignments: bool = False
     has_elr: bool = False
     is_partial: bool = False
+    hidden: frozenset[str] = frozenset()
 
     def without(self, topics: frozenset[str]) -> ClusterView:
         """Leave topics out."""
@@ -130,70 +132,21 @@ def in_order(isr: Sequence[int], replicas: Sequence[int]) -> tuple[BrokerId, ...
     )
 
 
-def may_be_stale(before: ClusterView, after: ClusterView) -> bool:
-    """Return whether a response may be older than the previous one.
-
-    Brokers follow the metadata log at different speeds, and one that is partitioned from the controllers or was paused
-    returns old metadata; the other brokers no longer list it. A partition that is missing may not have been replicated
-    to that broker yet, and a recovery that another broker reports may be the state before the failure, unless leader
-    epochs decide. A topic id that is new may be that of a topic that was deleted, and another cluster a wrong address.
-    """
-    if any(len(after.topics.get(topic, ())) < len(parts) for topic, parts in before.topics.items()):
-        return True
-    if after.answered_by == before.answered_by:
-        return False
-    is_listed = after.answered_by < 0 or after.answered_by in before.brokers
-    has_new_topic = not after.topic_ids.items() <= before.topic_ids.items()
-    has_new = has_new_topic or not after.brokers.keys() <= before.brokers.keys()
-    return not is_listed or has_new or any(_may_be_older(old, view) for old, view in _changed(before, after))
-
-
-def goes_back(before: ClusterView, after: ClusterView) -> bool:
-    """Return whether a leader epoch is lower than before, as after controllers were restored from a backup."""
-    return any((_epochs_passed(old, view) or 0) < 0 for old, view in _changed(before, after))
-
-
-def _changed(before: ClusterView, after: ClusterView) -> Iterator[tuple[PartitionView, PartitionView]]:
-    """Yield what the partitions that differ were and are; those of a topic that was created again have no epochs."""
-    for topic, parts in after.topics.items():
-        old_parts = before.topics.get(topic, {})
-        if parts == old_parts:
-            continue
-        is_same_topic = before.topic_ids.get(topic) == after.topic_ids.get(topic)
-        for number, view in parts.items():
-            if (old := old_parts.get(number)) is not None:
-                yield old if is_same_topic else old._replace(leader_epoch=None), view
-
-
-def _epochs_passed(old: PartitionView, view: PartitionView) -> int | None:
-    if old.leader_epoch is None or view.leader_epoch is None:
-        return None
-    return view.leader_epoch - old.leader_epoch
-
-
-def _may_be_older(old: PartitionView, view: PartitionView) -> bool:
-    """Return whether the leader epoch is lower, or a member of the ISR or a leader was added in the same one."""
-    passed = _epochs_passed(old, view)
-    if passed:
-        return passed < 0
-    return not set(view.isr) <= set(old.isr) or (old.leader == NO_LEADER != view.leader)
+def deleted_topics(before: ClusterView, after: ClusterView) -> list[tuple[str, TopicId]]:
+    """Return the topics that were deleted, also if there are others of their names now."""
+    return [(name, topic_id) for name, topic_id in before.topic_ids.items() if after.topic_ids.get(name) != topic_id]
 
 
 def has_same_members(before: ClusterView, after: ClusterView) -> bool:
-    """Return whether brokers and topics are the same; otherwise only a full report shows what was removed.
+    """Return whether brokers and topics are the same; otherwise only a full report shows what was removed, or hidden.
 
     Nor does less than one show what is being reassigned, or which replicas are eligible, after it was unknown.
     """
     is_new_knowledge = (after.has_reassignments and not before.has_reassignments) or (
         after.has_elr and not before.has_elr
     )
-    return (
-        not is_new_knowledge
-        and before.brokers == after.brokers
-        and all(
-            name in after.topics and after.topic_ids[name] == topic_id for name, topic_id in before.topic_ids.items()
-        )
-    )
+    has_same_topics = before.hidden == after.hidden and not deleted_topics(before, after)
+    return not is_new_knowledge and before.brokers == after.brokers and has_same_topics
 
 
 def steps(before: ClusterView, after: ClusterView, envelope: Mapping[str, Any]) -> list[Observation]:
@@ -215,10 +168,16 @@ def snapshot(  # noqa: PLR0913 - what its markers say
     snapshot_id: str,
     reason: SnapshotReason,
     is_new_log: bool = False,
+    deleted: Sequence[tuple[str, TopicId]] = (),
 ) -> list[Observation]:
-    """Return a full report of a view, between two markers; a difference to the previous view has an inferred cause."""
+    """Return a full report of a view, between two markers; a difference to the previous view has an inferred cause.
+
+    Hidden topics are left out: what they are now is unknown. So ``deleted`` names those that are not hidden.
+    """
     inside = {**envelope, "in_snapshot": True}
-    partitions = [observed for topic in after.topics for observed in _topic_steps(topic, before, after, inside)]
+    topics = [topic for topic in after.topics if topic not in after.hidden]
+    is_partial = after.is_partial or bool(after.hidden)
+    partitions = [observed for topic in topics for observed in _topic_steps(topic, before, after, inside)]
     return [
         SnapshotBegin(**envelope, snapshot_id=snapshot_id, reason=reason, is_new_log=is_new_log),
         *(
@@ -227,17 +186,13 @@ def snapshot(  # noqa: PLR0913 - what its markers say
         ),
         *(observed for observed in partitions if observed.cause is not None),
         *in_blocks(partitions),
-        *(
-            TopicRemoved(**envelope, topic_id=topic_id, topic=topic)
-            for topic, topic_id in (before.topic_ids.items() if before is not None and after.is_partial else ())
-            if after.topic_ids.get(topic) != topic_id
-        ),
+        *(TopicRemoved(**envelope, topic_id=topic_id, topic=topic) for topic, topic_id in deleted if is_partial),
         SnapshotEnd(
             **envelope,
             snapshot_id=snapshot_id,
-            is_partial=after.is_partial or None,
-            topic_ids=tuple(after.topic_ids[topic] for topic in after.topics),
-            partition_counts=tuple(after.partition_count(topic) for topic in after.topics),
+            is_partial=is_partial or None,
+            topic_ids=tuple(after.topic_ids[topic] for topic in topics),
+            partition_counts=tuple(after.partition_count(topic) for topic in topics),
             brokers=tuple(after.brokers),
         ),
     ]
@@ -257,7 +212,8 @@ def _topic_steps(
             seen = seen._replace(reassignment=view.reassignment)  # what was unknown did not change
         if seen is not None and not elr_known:
             seen = seen._replace(elr=view.elr, last_known_elr=view.last_known_elr)
-        cause = None if before is None else inferred_cause(seen, view, after.brokers)
+        is_first = before is None or topic in before.hidden
+        cause = None if is_first else inferred_cause(seen, view, after.brokers)
         yield PartitionObserved(
             **envelope,
             topic_id=topic_id,

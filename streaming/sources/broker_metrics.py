@@ -31,7 +31,7 @@ from streaming.sources.protocol.tls import SUPPORTED, VERIFICATION, Tls
 from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 NO_METRIC: Final = "has no known metric; configure the JMX exporter with conf/jmx-exporter.yml"
 TABLE: Final = "collect.broker_metrics_client"
@@ -119,7 +119,7 @@ class BrokerMetricsSource:
 
     Args:
         endpoints: broker id to the URL of its exporter.
-        cluster_id: Kafka's cluster id.
+        cluster_id: gives Kafka's cluster id, which no metric has; None while it is unknown, and nothing is scraped.
         cluster: the display name of the cluster.
         name: name of the source on the bus, for example ``broker_metrics:collector-1``.
         client: TLS and login.
@@ -131,7 +131,7 @@ class BrokerMetricsSource:
         self,
         *,
         endpoints: Mapping[BrokerId, str],
-        cluster_id: ClusterId,
+        cluster_id: Callable[[], ClusterId | None],
         cluster: str,
         name: str,
         period_micros: Micros,
@@ -139,12 +139,8 @@ class BrokerMetricsSource:
         timeout_seconds: float = 5.0,
     ) -> None:
         self.name = name
-        self._identity: dict[str, Any] = {
-            "cluster_id": cluster_id,
-            "cluster": cluster,
-            "source": name,
-            "authority": SourceKind.NONE,
-        }
+        self._cluster_id = cluster_id
+        self._identity: dict[str, Any] = {"cluster": cluster, "source": name, "authority": SourceKind.NONE}
         self._endpoints = [_Endpoint(broker, url, Timer(period_micros)) for broker, url in endpoints.items()]
         self._timeout, self._client = timeout_seconds, client or client_from({})
         self._scrapers = ThreadPoolExecutor(max_workers=max(1, len(endpoints)), thread_name_prefix=name)
@@ -155,6 +151,10 @@ class BrokerMetricsSource:
         Raises:
             ConnectionRefused: an exporter does not return a known metric; raised when it begins, for each exporter.
         """
+        if (cluster_id := self._cluster_id()) is None:
+            time.sleep(_MAX_BLOCK_SECONDS)
+            return []
+        self._identity["cluster_id"] = cluster_id
         began = time.monotonic()
         until = began + _MAX_BLOCK_SECONDS
         while True:

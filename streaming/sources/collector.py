@@ -10,19 +10,25 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from streaming.contracts.identifiers import Micros
+from prometheus_client import CollectorRegistry
+
 from streaming.contracts.observations import Channel
-from streaming.errors import BusFull, ConnectionRefused
-from streaming.sources.collector_metrics import CollectorMetrics
+from streaming.errors import BusFull, ConnectionRefused, IsrwatchError
+from streaming.sources.collector_metrics import CollectorMetrics, MergedMetrics
 from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.timer import ClockJumps, wall_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from prometheus_client import Metric
 
     from streaming.bus.capacity import Removed
     from streaming.bus.publisher import Publisher
+    from streaming.contracts.identifiers import Micros
     from streaming.contracts.observations import Observation
     from streaming.sources.source import Source
 
@@ -55,6 +61,24 @@ class ReportsOnRequest(Protocol):
         """Send a full report with the next poll."""
 
 
+class Beside(Protocol):
+    """Another collector, with metrics of its own."""
+
+    name: str
+
+    def start(self) -> None:
+        """Start it."""
+
+    def stop(self) -> None:
+        """Request its end."""
+
+    def wait(self) -> None:
+        """Wait until its sources are closed."""
+
+    def collect(self) -> Iterable[Metric]:
+        """Return its metrics."""
+
+
 def join(thread: threading.Thread) -> None:
     """Wait for a thread, and wake up now and then: a signal may arrive just before the wait, which then never ends."""
     while thread.is_alive():
@@ -69,39 +93,56 @@ class Collector:
         open_publisher: opens the bus for one source.
         cluster: the display name of the cluster, a label of the metrics.
         report: takes one line for the user.
+        beside: other collectors of the cluster, which are started and stopped with this one.
+        clock: the wall-clock time.
 
     Attributes:
         names: of the sources.
-        metrics: what the sources reported; ``registry`` exposes it.
+        metrics: what the sources reported.
+        registry: exposes it, with the metrics of the others.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but two are keywords
         self,
         sources: Sequence[Source],
         open_publisher: Callable[[], Publisher],
         *,
         cluster: str = "",
         report: Callable[[str], None] = lambda _: None,
+        beside: Sequence[Beside] = (),
+        clock: Callable[[], Micros] = wall_clock,
     ) -> None:
-        self.names = [source.name for source in sources]
+        self.names = [*(source.name for source in sources), *(other.name for other in beside)]
         self.metrics = CollectorMetrics(sources, cluster)
-        self.registry, self.problems = self.metrics.registry, self.metrics.problems
+        self.problems = self.metrics.problems
+        self.registry = CollectorRegistry()
+        self.registry.register(MergedMetrics(lambda: [self.metrics.registry, *beside]))
+        self._beside = beside
         self._open_publisher = open_publisher
-        self._report = report
+        self._report, self._clock = report, clock
         self._stopping = threading.Event()
         self._failures: list[BaseException] = []
         self._threads = [
             threading.Thread(target=self._run, args=(source,), name=source.name, daemon=True) for source in sources
         ]
 
+    @property
+    def is_running(self) -> bool:
+        """Whether no source has ended, and no stop was requested."""
+        return not self._stopping.is_set()
+
     def start(self) -> None:
         """Start all threads."""
         for thread in self._threads:
             thread.start()
+        for other in self._beside:
+            other.start()
 
     def stop(self) -> None:
         """Request the end of all threads; may be called from a signal handler."""
         self._stopping.set()
+        for other in self._beside:
+            other.stop()
 
     def wait(self) -> None:
         """Wait until every source is closed and its checkpoint written.
@@ -111,6 +152,9 @@ class Collector:
         """
         for thread in self._threads:
             join(thread)
+        for other in self._beside:
+            other.stop()
+            other.wait()
         if self._failures:
             raise self._failures[0]
 
@@ -128,11 +172,12 @@ class Collector:
             self._stopping.set()
 
     def _poll_until_stopped(self, source: Source, publisher: Publisher) -> None:
-        refusals, said = 0, set[str]()
+        refusals, said, jumps = 0, set[str](), ClockJumps(self._clock)
         while not self._stopping.is_set():
             began = time.monotonic()
+            self._answer_jump(source, jumps.take())
             try:
-                observations = source.poll(Micros(time.time_ns() // 1000))
+                observations = source.poll(self._clock())
             except ConnectionRefused as refusal:
                 self.metrics.refused(source, refusal)
                 # Behind a permission that was missing there may be another one that is.
@@ -179,6 +224,16 @@ class Collector:
                 self._report(f"{source.name}: writes the bus again")
             return True
 
+    def _answer_jump(self, source: Source, jump: Micros) -> None:
+        """Request a full report after the clock was set: a job has refused what was collected far ahead of its own."""
+        if jump and isinstance(source, ReportsOnRequest):
+            way = "ahead" if jump > 0 else "back"
+            self._report(
+                f"{source.name}: the clock of this machine was set {way} by {abs(jump) // 1_000_000} s: everything is "
+                "reported again"
+            )
+            source.request_full_report()
+
     def _answer_removed(self, source: Source, publisher: Publisher) -> None:
         """Report what the publisher had to delete; a full report corrects the states that lack it."""
         removed = publisher.take_removed() if isinstance(publisher, HasLimit) else None
@@ -190,3 +245,11 @@ class Collector:
         )
         if isinstance(source, ReportsOnRequest):
             source.request_full_report()
+
+
+def sentence_of(failure: Exception) -> str:
+    """Return an error for users as it is, and a defect with the place where it was raised."""
+    if isinstance(failure, IsrwatchError):
+        return str(failure)
+    frame = traceback.extract_tb(failure.__traceback__)[-1]
+    return f"{type(failure).__name__}: {failure} ({frame.filename}, line {frame.lineno})"

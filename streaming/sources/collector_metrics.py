@@ -6,6 +6,7 @@ In a registry of their own; knows no HTTP. What a poll was refused for is kept a
 from __future__ import annotations
 
 import time
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
@@ -13,7 +14,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created
 from prometheus_client.registry import Collector as MetricFamilies
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from prometheus_client import Metric
 
     from streaming.contracts.observations import Observation
     from streaming.sources.source import Source
@@ -41,6 +44,30 @@ class HasMetrics(Protocol):
 def source_up(registry: CollectorRegistry) -> Gauge:
     """Register the gauge that says whether a source is answered."""
     return Gauge(f"{PREFIX}source_up", "1 if the last poll of a source was answered.", SOURCE, registry=registry)
+
+
+class HasFamilies(Protocol):
+    """A registry, or what can be registered in one."""
+
+    def collect(self) -> Iterable[Metric]:
+        """Return its metrics."""
+
+
+class MergedMetrics(MetricFamilies):
+    """The metrics of several as those of one: each family once, with the samples of all."""
+
+    def __init__(self, members: Callable[[], Sequence[HasFamilies]]) -> None:
+        self._members = members
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metrics of now."""
+        families: dict[str, Metric] = {}
+        for member in self._members():
+            for family in member.collect():
+                merged = families.setdefault(family.name, copy(family))  # a member may return the same one again
+                others = [] if merged.samples is family.samples else merged.samples
+                merged.samples = [*others, *family.samples]
+        yield from families.values()
 
 
 class CollectorMetrics:

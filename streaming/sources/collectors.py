@@ -8,26 +8,20 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.registry import Collector as MetricFamilies
 
-from streaming.errors import IsrwatchError
-from streaming.sources.collector import Collector, join
-from streaming.sources.collector_metrics import source_up
+from streaming.sources.collector import join, sentence_of
+from streaming.sources.collector_metrics import MergedMetrics, source_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from prometheus_client import Metric
+    from streaming.sources.collector import Collector
 
-    from streaming.bus.publisher import Publisher
-    from streaming.sources.source import Source
-
-    OpenSources = Callable[[Callable[[str], None]], Sequence[Source]]
+    OpenCollector = Callable[[Callable[[str], None]], Collector]
 
 _PAUSES: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _STABLE_SECONDS: Final = 300.0  # a cluster that ran for so long is started again at once when it fails
@@ -37,8 +31,7 @@ class Collectors:
     """Runs the collectors of several clusters until they are stopped.
 
     Args:
-        clusters: by the name of each cluster, what creates its sources; it takes what reports a line.
-        open_publisher: opens the bus for one source.
+        clusters: by the name of each cluster, what creates its collector; it takes what reports a line.
         report: takes one line for the user.
 
     Attributes:
@@ -48,22 +41,21 @@ class Collectors:
 
     def __init__(
         self,
-        clusters: Mapping[str, OpenSources],
-        open_publisher: Callable[[], Publisher],
+        clusters: Mapping[str, OpenCollector],
         *,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.names = list(clusters)
         self.registry = CollectorRegistry()
-        self.registry.register(_MetricsOfAll(self._members))
-        self._open_publisher, self._report = open_publisher, report
+        self.registry.register(MergedMetrics(self._members))
+        self._report = report
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._running: dict[str, Collector] = {}
         self._failures = dict.fromkeys(clusters, "its sources are being created")
         self._threads = [
-            threading.Thread(target=self._run, args=(name, open_sources), name=name, daemon=True)
-            for name, open_sources in clusters.items()
+            threading.Thread(target=self._run, args=(name, open_collector), name=name, daemon=True)
+            for name, open_collector in clusters.items()
         ]
 
     def start(self) -> None:
@@ -89,11 +81,11 @@ class Collectors:
         of_each += [[f"{name}: {why}" for why in each.metrics.problems()] for name, each in running.items()]
         return sorted(chain.from_iterable(of_each)) if all(of_each) else []
 
-    def _run(self, name: str, open_sources: OpenSources) -> None:
+    def _run(self, name: str, open_collector: OpenCollector) -> None:
         pause = 0
         while not self._stopping.is_set():
             began = time.monotonic()
-            failure = self._failure_of(name, open_sources)
+            failure = self._failure_of(name, open_collector)
             if failure is None:
                 return
             pause = 0 if time.monotonic() - began > _STABLE_SECONDS else pause
@@ -102,14 +94,14 @@ class Collectors:
             self._report(f"{name}: {failure}; starting this cluster again in {seconds:g} s")
             self._stopping.wait(seconds)
 
-    def _failure_of(self, name: str, open_sources: OpenSources) -> str | None:
+    def _failure_of(self, name: str, open_collector: OpenCollector) -> str | None:
         """Collect one cluster until the end; return what ended it, None if that was the stop."""
 
         def report(line: str) -> None:
             self._report(f"{name}: {line}")
 
         try:
-            collector = Collector(open_sources(report), self._open_publisher, cluster=name, report=report)
+            collector = open_collector(report)
             with self._lock:
                 self._running[name] = collector
                 self._failures.pop(name, None)
@@ -120,8 +112,8 @@ class Collectors:
         except Exception as failure:  # noqa: BLE001 - of one cluster, which must not end the others
             with self._lock:
                 self._running.pop(name, None)
-                self._failures[name] = _sentence(failure)
-            return _sentence(failure)
+                self._failures[name] = sentence_of(failure)
+            return sentence_of(failure)
         return None
 
     def _state(self) -> tuple[dict[str, str], dict[str, Collector]]:
@@ -131,34 +123,10 @@ class Collectors:
     def _members(self) -> list[CollectorRegistry]:
         """Return the registries of the clusters that run; a cluster that does not is a source that is not up."""
         failures, running = self._state()
-        registries = [collector.metrics.registry for collector in running.values()]
+        registries = [collector.registry for collector in running.values()]
         if failures:
             registries.append(CollectorRegistry())
             up = source_up(registries[-1])
             for name in failures:
                 up.labels(name, f"all:{name}").set(0)
         return registries
-
-
-class _MetricsOfAll(MetricFamilies):
-    """The metrics of several registries as one: each family once, with the samples of all."""
-
-    def __init__(self, members: Callable[[], list[CollectorRegistry]]) -> None:
-        self._members = members
-
-    def collect(self) -> Iterator[Metric]:
-        families: dict[str, Metric] = {}
-        for member in self._members():
-            for family in member.collect():
-                families.setdefault(family.name, family)
-                if families[family.name] is not family:
-                    families[family.name].samples.extend(family.samples)
-        yield from families.values()
-
-
-def _sentence(failure: Exception) -> str:
-    """Return an error for users as it is, and a defect with the place where it was raised."""
-    if isinstance(failure, IsrwatchError):
-        return str(failure)
-    frame = traceback.extract_tb(failure.__traceback__)[-1]
-    return f"{type(failure).__name__}: {failure} ({frame.filename}, line {frame.lineno})"

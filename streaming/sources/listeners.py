@@ -18,11 +18,10 @@ from confluent_kafka import KafkaException
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.address import Address, parse_servers
 from streaming.sources.admin_clients import new_client
-from streaming.sources.metadata_log.opening import controller_addresses
-from streaming.sources.metadata_log.quorum import Bootstrap
+from streaming.sources.metadata_log.opening import bootstrap_of, controller_addresses
 from streaming.sources.permissions import ANYBODY
 from streaming.sources.protocol.connection import CannotServe, dialer
-from streaming.sources.protocol.security import from_client, tls_of, without_login
+from streaming.sources.protocol.security import tls_of, without_login
 from streaming.sources.protocol.tls import Tls, Unsupported
 
 if TYPE_CHECKING:
@@ -64,14 +63,14 @@ def discover(settings: Settings, peers: Peers | None = None) -> list[Listener]:
     cluster, controllers = settings.cluster, settings.cluster.controllers
     servers, fixed = parse_servers(cluster.bootstrap_servers), controller_addresses(controllers, ANYBODY)
     try:
-        bootstrap = Bootstrap(servers, dialer(from_client(cluster.client), peers), fixed)
+        bootstrap = bootstrap_of(settings, peers)
     except Unsupported:  # a login that only librdkafka has
         brokers, quorum = _advertised(settings), fixed.by_node
     except ConfigurationError:  # a certificate and its key, of which only one is replaced so far
         brokers, quorum = {}, fixed.by_node
     else:
         brokers = _answered(bootstrap.brokers)
-        quorum = fixed.by_node or _answered(lambda: bootstrap.quorum().nodes)
+        quorum = fixed.by_node or _answered(lambda: bootstrap.quorum(with_addresses=True).nodes)
     return [
         *(Listener(Role.BROKER, str(node), address) for node, address in brokers.items()),
         *(Listener(Role.CONTROLLER, str(node), address) for node, address in quorum.items()),

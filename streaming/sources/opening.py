@@ -1,28 +1,31 @@
-"""The sources of a configuration: for a real cluster, its metadata log, polling, the quorum and broker metrics."""
+"""The collector of a configuration: a real cluster's metadata log, polling, quorum, broker metrics, and its samples."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import KafkaException
-
-from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
 from streaming.sources.admin import AdminSource
-from streaming.sources.admin_clients import new_client
 from streaming.sources.broker_metrics import BrokerMetricsSource, client_from, endpoints_from
+from streaming.sources.collector import Collector
 from streaming.sources.listener_watch import ListenerWatch
 from streaming.sources.metadata_log.opening import checkpoint_path, open_metadata_log
 from streaming.sources.metadata_log.quorum import NoMetadataLog
 from streaming.sources.metadata_log.voters import open_voters
 from streaming.sources.protocol.peers import Peers
+from streaming.sources.protocol.security import from_client
 from streaming.sources.protocol.tls import Unsupported
+from streaming.sources.samples.opening import open_samples, samples_name
+from streaming.sources.separate import SeparateCollector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from streaming.bus.publisher import Publisher
     from streaming.settings import Settings
     from streaming.sources.metadata_log.source import MetadataLogSource
     from streaming.sources.source import Source
@@ -32,20 +35,64 @@ POLL_SNAPSHOT_SECONDS: Final = 30.0
 CONNECT_SECONDS: Final = 10.0  # a controller failover takes two or three
 
 
-def open_sources(settings: Settings, bus: Path, report: Callable[[str], None]) -> list[Source]:
-    """Create the sources of one cluster, the primary one first.
+def open_collector(
+    settings: Settings, bus: Path, open_publisher: Callable[[], Publisher], report: Callable[[str], None]
+) -> Collector:
+    """Create the collector of one cluster, with its samples in a process beside it.
+
+    Args:
+        settings: of the cluster.
+        bus: the folder of checkpoints.
+        open_publisher: opens the bus for one source, in the other process, too.
+        report: takes one line for the user.
+
+    Raises:
+        ConfigurationError: an address or a client property is wrong.
+        ConnectionRefused: only the metadata log is wanted, and it cannot be read.
+    """
+    peers, name = Peers(), settings.cluster.name
+    sources = open_sources(settings, bus, report, peers)
+    beside = _samples(settings, open_publisher, report, peers)
+    return Collector(sources, open_publisher, cluster=name, report=report, beside=beside)
+
+
+def _samples(
+    settings: Settings, open_publisher: Callable[[], Publisher], report: Callable[[str], None], peers: Peers
+) -> list[SeparateCollector]:
+    try:
+        from_client(settings.cluster.client)
+    except Unsupported as refusal:
+        report(f"only the offsets of leaders are sampled, by librdkafka: {refusal}")
+        return []
+    return [
+        SeparateCollector(
+            partial(open_samples, settings),
+            open_publisher,
+            cluster=settings.cluster.name,
+            name=samples_name(settings),
+            peers=peers,
+            report=report,
+        )
+    ]
+
+
+def open_sources(
+    settings: Settings, bus: Path, report: Callable[[str], None], peers: Peers | None = None
+) -> list[Source]:
+    """Create the sources of one cluster, the primary one first, without the samples.
 
     Raises:
         ConfigurationError: an address or a client property is wrong.
         ConnectionRefused: only the metadata log is wanted, and it cannot be read; or nobody says the cluster id.
     """
-    peers = Peers()
+    peers = peers or Peers()
     log = open_log(settings, bus, report, peers)
     watch = ListenerWatch(settings, peers, report=report)
+    admin = _admin(settings, bus, report, peers, log)
+    metrics = _broker_metrics(settings, admin)
     if log is None:
-        return [_admin(settings, SourceKind.POLL, report, peers), watch, *_broker_metrics(settings, None)]
-    admin = _admin(settings, SourceKind.NONE, report, peers, is_primary_current=lambda: log.is_primary)
-    return [log, admin, open_voters(settings, peers), watch, *_broker_metrics(settings, log.cluster_id)]
+        return [admin, watch, *metrics]
+    return [log, admin, open_voters(settings, peers), watch, *metrics]
 
 
 def open_log(
@@ -85,31 +132,29 @@ def open_log(
 
 
 def _admin(
-    settings: Settings,
-    source_kind: SourceKind,
-    report: Callable[[str], None],
-    peers: Peers,
-    is_primary_current: Callable[[], bool] = lambda: True,
-) -> Source:
-    collect = settings.collect
+    settings: Settings, bus: Path, report: Callable[[str], None], peers: Peers, log: MetadataLogSource | None
+) -> AdminSource:
+    """Create the poller, which is the primary source without a log, or while that cannot be read."""
+    collect, name = settings.collect, f"admin:{settings.collect.collector}"
     return AdminSource(
         bootstrap_servers=settings.cluster.bootstrap_servers,
         client=settings.cluster.client,
         cluster=settings.cluster.name,
-        name=f"admin:{collect.collector}",
+        name=name,
         poll_micros=_micros(collect.poll_seconds),
         offsets_micros=_micros(collect.offsets_seconds),
         config_micros=_micros(collect.config_seconds),
         snapshot_micros=_micros(min(collect.snapshot_seconds, POLL_SNAPSHOT_SECONDS)),
-        source_kind=source_kind,
-        is_primary_current=is_primary_current,
+        source_kind=SourceKind.POLL if log is None else SourceKind.NONE,
+        is_primary_current=lambda: log is None or log.is_primary,
         report=report,
         peers=peers,
+        epochs=checkpoint_path(bus, name),
     )
 
 
-def _broker_metrics(settings: Settings, cluster_id: ClusterId | None) -> list[Source]:
-    """Create the scraper of JMX exporters, if any; their metrics do not contain the cluster id."""
+def _broker_metrics(settings: Settings, admin: AdminSource) -> list[Source]:
+    """Create the scraper of JMX exporters, if any; their metrics do not contain the cluster id, which is polled."""
     endpoints = endpoints_from(settings.collect.broker_metrics)
     if not endpoints:
         return []
@@ -117,23 +162,12 @@ def _broker_metrics(settings: Settings, cluster_id: ClusterId | None) -> list[So
         BrokerMetricsSource(
             endpoints=endpoints,
             client=client_from(settings.collect.broker_metrics_client),
-            cluster_id=cluster_id or _cluster_id(settings),
+            cluster_id=lambda: admin.cluster_id,
             cluster=settings.cluster.name,
             name=f"broker_metrics:{settings.collect.collector}",
             period_micros=_micros(settings.collect.broker_metrics_seconds),
         )
     ]
-
-
-def _cluster_id(settings: Settings) -> ClusterId:
-    """Read the cluster id with librdkafka, which supports every configured login."""
-    servers = settings.cluster.bootstrap_servers
-    client = new_client({**settings.cluster.client, "bootstrap.servers": servers, "log_level": "2"})
-    try:
-        cluster_id = client.list_topics(timeout=CONNECT_SECONDS).cluster_id
-    except KafkaException as failure:
-        raise ConnectionRefused(f"no broker of cluster.bootstrap_servers ({servers}) responds: {failure}") from None
-    return ClusterId(cluster_id or settings.cluster.name)
 
 
 def _micros(seconds: float) -> Micros:

@@ -60,9 +60,11 @@ DESCRIBE_CLUSTER: Final = Permission(
     operation="Describe",
     on="the cluster",
     option=_CLUSTER,
-    requests="DescribeQuorum, ListPartitionReassignments",
-    gives="where the controllers are, the voters of the quorum, the reassignments in progress while brokers are polled",
-    without="no broker says where the controllers are, who votes in their quorum, and what is being reassigned",
+    requests="DescribeQuorum, ListPartitionReassignments, DescribeLogDirs",
+    gives="where the controllers are, the voters of the quorum, the reassignments in progress while brokers are "
+    "polled, log directories and sizes",
+    without="no broker says where the controllers are, who votes in their quorum, what is being reassigned, and how "
+    "full its log directories are",
 )
 DESCRIBE_BROKER_CONFIGS: Final = Permission(
     operation="DescribeConfigs",
@@ -89,12 +91,22 @@ DESCRIBE_TOPIC_CONFIGS: Final = Permission(
     gives="`min.insync.replicas` and what else durability depends on, as brokers apply it; in polls diskless topics",
     without="min.insync.replicas is unknown where no record of the metadata log holds it, and so is durability",
 )
+DESCRIBE_GROUPS: Final = Permission(
+    operation="Describe",
+    on="the groups",
+    option=("--group", "*"),
+    requests="ListGroups, DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe, OffsetFetch, "
+    "DescribeShareGroupOffsets",
+    gives="the state, the members and the lag of consumer, share and streams groups",
+    without="Kafka leaves groups out, or their members and committed offsets: no lag",
+)
 PERMISSIONS: Final = (
     CLUSTER_ACTION,
     DESCRIBE_CLUSTER,
     DESCRIBE_BROKER_CONFIGS,
     DESCRIBE_TOPICS,
     DESCRIBE_TOPIC_CONFIGS,
+    DESCRIBE_GROUPS,
 )
 """All of them, in the order of the documentation."""
 

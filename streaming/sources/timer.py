@@ -1,4 +1,4 @@
-"""When a source asks again, and when it has been without an answer for too long.
+"""When a source asks again, and when it has been without an answer for too long; and the clocks.
 
 By the monotonic clock: when the wall clock is set back, nothing would be due.
 """
@@ -15,13 +15,38 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 AT_ONCE: Final = Micros(0)
+_JUMP: Final = 60_000_000
 SILENCE_SECONDS: Final = 30.0
 """Less than after which data are stale, so that another source is there in time; more than any election takes."""
+
+
+def wall_clock() -> Micros:
+    """Return the wall-clock time."""
+    return Micros(time.time_ns() // 1000)
 
 
 def monotonic() -> Micros:
     """Return the monotonic time."""
     return Micros(time.monotonic_ns() // 1000)
+
+
+class ClockJumps:
+    """Whether the wall clock was set, or the machine suspended, since the last look.
+
+    Args:
+        clock: the wall-clock time.
+        timer: the monotonic time.
+    """
+
+    def __init__(self, clock: Callable[[], Micros] = wall_clock, timer: Callable[[], Micros] = monotonic) -> None:
+        self._clock, self._timer = clock, timer
+        self._ahead = clock() - timer()
+
+    def take(self) -> Micros:
+        """Return by how much the clock was set since the last call; 0 for what a clock is corrected by as it runs."""
+        before, self._ahead = self._ahead, self._clock() - self._timer()
+        jump = self._ahead - before
+        return Micros(jump if abs(jump) > _JUMP else 0)
 
 
 @dataclass(slots=True)

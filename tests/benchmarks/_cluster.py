@@ -25,7 +25,7 @@ from streaming.contracts.observations import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from streaming.contracts.observations import Channel
@@ -65,12 +65,14 @@ class Cluster:
     Attributes:
         brokers: how many there are; the replicas of a partition are spread over them.
         away: the broker that is in no ISR after an odd number of changes of a partition; None: its last replica.
+        clock: the time of what is reported, in microseconds.
     """
 
     log: WritableLog
     partitions: int
     brokers: int = 30
     away: int | None = None
+    clock: Callable[[], int] = field(default=lambda: time.time_ns() // 1000)
     sequence: int = 0
     offset: int = 0
     epochs: dict[int, int] = field(default_factory=dict)
@@ -87,7 +89,7 @@ class Cluster:
         return range(self.topics.firsts[topic], end)
 
     def envelope(self) -> dict[str, Any]:
-        now = time.time_ns() // 1000
+        now = self.clock()
         return {
             "cluster_id": "qHjCkR0xQyCbX0mYz3Yk3A",
             "cluster": CLUSTER,

@@ -34,14 +34,26 @@ def test_a_broker_is_fenced_or_unfenced_when_that_changes_and_never_when_it_was_
         (("d1",), None, None),
     ],
 )
-def test_a_directory_is_lost_if_the_same_process_had_it(
+def test_a_directory_is_lost_if_the_same_process_had_it_or_if_it_restarts_with_the_others_only(
     was: tuple[str, ...] | None, now: tuple[str, ...] | None, lost: str | None
 ) -> None:
     before, after = BROKER._replace(log_dirs=was), BROKER._replace(log_dirs=now)
 
     assert list(broker_events(before, after)) == ([] if lost is None else [(EventKind.LOG_DIR_OFFLINE, 3, lost)])
     restarted = list(broker_events(before, after._replace(broker_epoch=6)))
-    assert [kind for kind, _, _ in restarted] == [EventKind.REGISTERED]
+    is_subset = bool(was and now) and set(now or ()) < set(was or ())
+    failed = [EventKind.LOG_DIR_OFFLINE] if is_subset else []
+    assert [kind for kind, _, _ in restarted] == [EventKind.REGISTERED, *failed]
+
+
+def test_another_disk_or_another_machine_under_the_same_id_is_no_lost_directory() -> None:
+    before = BROKER._replace(log_dirs=("d1", "d2"))
+    replaced = before._replace(log_dirs=("d1", "d3"), broker_epoch=6)
+    other_machine = before._replace(log_dirs=("d1",), broker_epoch=6)
+
+    assert [kind for kind, _, _ in broker_events(before, replaced)] == [EventKind.REGISTERED]
+    removed = before._replace(is_registered=False)
+    assert [kind for kind, _, _ in broker_events(removed, other_machine)] == [EventKind.REGISTERED]
 
 
 def test_a_broker_that_is_gone_is_unregistered_once_and_comes_back_with_a_new_epoch() -> None:

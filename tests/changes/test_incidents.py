@@ -319,6 +319,7 @@ def test_what_to_do_first_is_said_until_it_is_done() -> None:
 
     fenced = {"cause": Cause.FENCED, "evidence": Evidence.PROVEN}
     story = Story()
+    story.config("1")
     story.snapshot([{}])
     story.later().broker(3, fenced=True)
     story.partition(isr=(1, 2), partition_epoch=1, **fenced)

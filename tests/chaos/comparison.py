@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # How batches were cut, and which of two equal collectors was applied first, stands in the tables, and may differ.
 EVERYWHERE = frozenset({"as_of_version", "quarantined_at", "version", "ordinal", "committed_at"})
 SAMPLED = (
-    "replica_offsets", "group_offsets", "transactions", "log_directories", "quorum_members", "broker_metrics",
+    "replica_offsets", "groups", "group_offsets", "transactions", "log_directories", "quorum_members", "broker_metrics",
     "topic_settings", "broker_settings", "broker_features",
 )  # fmt: skip
 DIFFERS = {

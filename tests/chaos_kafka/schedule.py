@@ -9,6 +9,8 @@ from __future__ import annotations
 from random import Random
 from typing import Final, NamedTuple
 
+from deploy.sandbox.plan import NEWEST
+
 FIRST_CONTROLLER: Final = 101
 LOG, POLL = "log", "poll"
 COLLECTOR, JOB = "collector", "job"
@@ -31,6 +33,7 @@ class Shape(NamedTuple):
 
     brokers: int = 5
     controllers: int = 3
+    version: str = NEWEST
 
     def broker_ids(self) -> tuple[int, ...]:
         """Return the ids of the brokers."""
@@ -105,7 +108,8 @@ class KafkaSchedule(NamedTuple):
 
     def __str__(self) -> str:
         lines = "".join(f"\n  {number}. {act}" for number, act in enumerate(self.acts, start=1))
-        return f"seed {self.seed}, {self.shape.brokers} brokers, {self.shape.controllers} controllers{lines}"
+        brokers, controllers, version = self.shape
+        return f"seed {self.seed}, Kafka {version}, {brokers} brokers, {controllers} controllers{lines}"
 
 
 def drawn(

@@ -53,7 +53,7 @@ class Impossible(Exception):
 class Side:
     """One installation: a collector, and a job if there is Spark."""
 
-    def __init__(self, name: str, directory: Path, bootstrap_servers: str, *, spark: bool) -> None:
+    def __init__(self, name: str, directory: Path, sandbox: Sandbox, *, spark: bool) -> None:
         directory.mkdir(parents=True)
         self.name = name
         self.pipeline = Pipeline(directory)
@@ -61,11 +61,14 @@ class Side:
         self._running: dict[str, Program] = {}
         self._config = directory / "isrwatch.toml"
         # Polls are as far apart as by default, so that elections happen between two of them.
+        addresses = {} if sandbox.plan.advertises_controllers else sandbox.controller_addresses
         self._config.write_text(
-            f'[cluster]\nname = "chaos"\nbootstrap_servers = "{bootstrap_servers}"\n'
+            f'[cluster]\nname = "chaos"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n'
             f'[collect]\nprimary_source = "{PRIMARY[name]}"\nheartbeat_seconds = 1\n'
             "config_seconds = 5\n"
             '[job]\nqueries = ["replication"]\n'
+            "[cluster.controllers.addresses]\n"
+            + "".join(f'"{node}" = "{address}"\n' for node, address in addresses.items())
         )
 
     def start(self, program: str) -> None:
@@ -122,11 +125,10 @@ class KafkaStage:
         self.held: dict[int, int] = {}
         self.faults_of_ours: list[str] = []
         self._shape, self._spark, self._say = shape, spark, say
-        plan = plan_cluster(brokers=shape.brokers, controllers=shape.controllers, properties=PROPERTIES, proxy=True)
+        plan = plan_cluster(**shape._asdict(), properties=PROPERTIES, proxy=True)
         self.sandbox = Sandbox(plan, directory / "sandbox")
-        servers = self.sandbox.bootstrap_servers
-        self.sides = {name: Side(name, directory / name, servers, spark=spark) for name in (LOG, POLL)}
-        self._bootstrap = Bootstrap(parse_servers(servers), dialer(Security()))
+        self.sides = {name: Side(name, directory / name, self.sandbox, spark=spark) for name in (LOG, POLL)}
+        self._bootstrap = Bootstrap(parse_servers(self.sandbox.bootstrap_servers), dialer(Security()))
         self._writers: dict[str, TopicWriter] = {}
         self._stack = ExitStack()
 

@@ -104,6 +104,18 @@ def test_a_login_that_the_metadata_log_is_not_read_with_is_named_to_whoever_insi
     assert 'collect.primary_source = "poll"' in told
 
 
+def test_gssapi_that_librdkafka_lacks_ends_the_collector_with_how_to_get_it(
+    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    config = tmp_path / "isrwatch.toml"
+    config.write_text('[cluster.client]\n"security.protocol" = "SASL_SSL"\n"sasl.mechanism" = "GSSAPI"\n')
+    process = collect("--config", str(config), "--bootstrap-servers", "127.0.0.1:1")
+    _, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2
+    assert "which this librdkafka" in told.splitlines()[-1]
+    assert "Traceback" not in told
+
+
 def test_a_login_that_the_metadata_log_is_not_read_with_lets_the_brokers_be_polled(
     collect: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
@@ -114,11 +126,12 @@ def test_a_login_that_the_metadata_log_is_not_read_with_lets_the_brokers_be_poll
     )
     process = collect("--config", str(config), "--bootstrap-servers", "127.0.0.1:1")
     assert process.stderr is not None
-    first, second = process.stderr.readline(), process.stderr.readline()
+    lines = [process.stderr.readline() for _ in range(3)]
     process.send_signal(signal.SIGTERM)
     _, rest = process.communicate(timeout=PATIENCE)
-    assert "polling the brokers, because the metadata log cannot be read: cluster.client sasl.mechanism is" in first
-    assert "admin:collector-1, listeners:collector-1: writing to" in second
+    assert "polling the brokers, because the metadata log cannot be read: cluster.client sasl.mechanism is" in lines[0]
+    assert "only the offsets of leaders are sampled, by librdkafka: cluster.client sasl.mechanism is" in lines[1]
+    assert "admin:collector-1, listeners:collector-1: writing to" in lines[2]
     assert (process.returncode, "Traceback" in rest) == (0, False)
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from kafka.protocol.admin import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     ListPartitionReassignmentsRequest,
@@ -29,6 +31,7 @@ CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 UNKNOWN_TOPIC, NOT_LEADER, TOPIC_AUTHORIZATION_FAILED = 3, 6, 29
 LIST_OFFSETS, DESCRIBE_CONFIGS, METADATA = 2, 32, 3
 MIN_ISR = "min.insync.replicas"
+LOOKS_AT_REPLICAS, LOG_START = -2, -2  # a replica id, and a time
 DESCRIBE_TOPIC_PARTITIONS = DescribeTopicPartitionsRequest.API_KEY
 TYPES: dict[int, tuple[Any, int]] = {
     request.API_KEY: (request, newest)
@@ -37,11 +40,13 @@ TYPES: dict[int, tuple[Any, int]] = {
         (MetadataRequest, 12),
         (ListOffsetsRequest, 7),
         (DescribeConfigsRequest, 4),
+        (DescribeLogDirsRequest, 4),
         (ListPartitionReassignmentsRequest, 0),
         (DescribeTopicPartitionsRequest, 0),
         (SaslHandshakeRequest, 1),
     )
 }
+OF_KAFKA_2_3 = {ApiVersionsRequest.API_KEY: 2, METADATA: 8, LIST_OFFSETS: 5, DESCRIBE_CONFIGS: 2, 17: 1, 36: 1}
 
 
 @dataclass
@@ -55,6 +60,7 @@ class Part:
     elr: list[int] | None = field(default_factory=list)
     last_known_elr: list[int] | None = field(default_factory=list)
     offline: list[int] = field(default_factory=list)
+    ends: dict[int, int] = field(default_factory=dict)  # of the log of each broker; 0 where none is set
 
 
 @dataclass
@@ -81,6 +87,7 @@ class FakeKafka:
         view: what every broker says that has none of its own in ``views``.
         requests: every request, with the broker that got it.
         newest: the newest version of each request that the brokers support; -1: none.
+        old: the brokers of them that are of Kafka 2.3.
         advertised: addresses that are not those where the brokers listen.
         page: how many partitions a response to DescribeTopicPartitions has at most.
         listed: what responses to Metadata list, if that is older than ``view``.
@@ -95,12 +102,14 @@ class FakeKafka:
         self.views: dict[int, View] = {}
         self.requests: list[tuple[int, Any]] = []
         self.newest = {key: newest for key, (_, newest) in TYPES.items()}
+        self.old: set[int] = set()
         self.advertised: dict[int, tuple[str, int]] = {}
         self.page = 2000
         self.listed: View | None = None
         self.configs: dict[str, dict[str, str]] = {}
         self.features: dict[str, tuple[int, int]] = {}
         self._refused: set[int] = set()
+        self._secret: set[str] = set()
         self._delays: dict[int, float] = {}
         self._errors: defaultdict[int, deque[int]] = defaultdict(deque)
         self._servers: dict[int, asyncio.Server] = {}
@@ -138,6 +147,10 @@ class FakeKafka:
     def refuse(self, api_key: int) -> None:
         """Hang up on every request of one kind."""
         self._refused.add(api_key)
+
+    def refuse_topic(self, topic: str) -> None:
+        """Refuse the offsets of one topic, as if they were not authorised."""
+        self._secret.add(topic)
 
     def take_down(self, broker: int) -> None:
         self.view.brokers.remove(broker)
@@ -208,7 +221,7 @@ class FakeKafka:
         kind, _ = TYPES[key]
         if key in self._refused:
             raise ConnectionError
-        if key == ApiVersionsRequest.API_KEY and version > TYPES[key][1]:
+        if key == ApiVersionsRequest.API_KEY and version > self._newest_of(broker)[key]:
             response = ApiVersionsResponse(error_code=35, api_keys=[])
             version = 0
         else:
@@ -219,14 +232,17 @@ class FakeKafka:
         response.with_header(correlation_id=correlation)
         return bytes(response.encode(header=True, framed=True))
 
+    def _newest_of(self, broker: int) -> dict[int, int]:
+        return OF_KAFKA_2_3 if broker in self.old else self.newest
+
     def _error(self, api_key: int) -> int:
         return self._errors[api_key].popleft() if self._errors[api_key] else 0
 
-    def _ApiVersionsRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - the name of the request
+    def _ApiVersionsRequest(self, broker: int, __: Any) -> Any:  # noqa: N802 - the name of the request
         version = ApiVersionsResponse.ApiVersion
         keys = [
             version(api_key=key, min_version=0, max_version=newest)
-            for key, newest in self.newest.items()
+            for key, newest in self._newest_of(broker).items()
             if newest >= 0
         ]
         return ApiVersionsResponse(
@@ -335,9 +351,15 @@ class FakeKafka:
 
         def error_of(name: str, number: int) -> int:
             topic = self.view.topics.get(name)
+            if name in self._secret:
+                return TOPIC_AUTHORIZATION_FAILED
             if error or topic is None or number >= len(topic.parts):
                 return error or UNKNOWN_TOPIC
-            return 0 if topic.parts[number].leader == broker else NOT_LEADER
+            is_asked_as_replica = request.replica_id == LOOKS_AT_REPLICAS
+            return 0 if is_asked_as_replica or topic.parts[number].leader == broker else NOT_LEADER
+
+        def offset_of(name: str, number: int, timestamp: int) -> int:
+            return 0 if timestamp == LOG_START else self.view.topics[name].parts[number].ends.get(broker, 0)
 
         return ListOffsetsResponse(
             throttle_time_ms=0,
@@ -348,7 +370,7 @@ class FakeKafka:
                         of_topic.ListOffsetsPartitionResponse(
                             partition_index=part.partition_index, timestamp=-1, leader_epoch=0,
                             error_code=(failed := error_of(topic.name, part.partition_index)),
-                            offset=-1 if failed else 0,
+                            offset=-1 if failed else offset_of(topic.name, part.partition_index, part.timestamp),
                         )
                         for part in topic.partitions
                     ],
@@ -356,6 +378,29 @@ class FakeKafka:
                 for topic in request.topics
             ],
         )  # fmt: skip
+
+    def _DescribeLogDirsRequest(self, broker: int, _: Any) -> Any:  # noqa: N802 - as above
+        """Answer with one directory, in which a record takes ten bytes."""
+        of_result = DescribeLogDirsResponse.DescribeLogDirsResult
+        of_topic = of_result.DescribeLogDirsTopic
+        topics = [
+            of_topic(
+                name=name,
+                partitions=[
+                    of_topic.DescribeLogDirsPartition(
+                        partition_index=number,
+                        partition_size=10 * part.ends.get(broker, 0),
+                        offset_lag=0,
+                        is_future_key=False,
+                    )
+                    for number, part in enumerate(topic.parts)
+                    if broker in part.replicas
+                ],
+            )
+            for name, topic in self.view.topics.items()
+        ]
+        directory = of_result(error_code=0, log_dir="/data", topics=topics, total_bytes=1000, usable_bytes=600)
+        return DescribeLogDirsResponse(throttle_time_ms=0, error_code=0, results=[directory])
 
     def _DescribeConfigsRequest(self, _: int, request: Any) -> Any:  # noqa: N802 - as above
         of_result = DescribeConfigsResponse.DescribeConfigsResult

@@ -135,7 +135,8 @@ def test_the_committed_lock_holds_every_wish_and_no_address() -> None:
     path = conf_path("jars.lock")
     text = path.read_text()
     locked = lockfile.read(path)
-    assert sorted(locked) == ["delta", "jmx-agent", "sandbox", "sandbox-kafka-1", "sandbox-kafka-3"]
+    kafkas = ["sandbox", "sandbox-kafka-1", "sandbox-kafka-3", "sandbox-kafka-3-6"]
+    assert sorted(locked) == ["delta", "jmx-agent", *kafkas]
     for group in locked.values():
         assert set(group.resolve) | set(group.exact) <= set(group.jars)
     assert text == lockfile.render(locked)

@@ -11,14 +11,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
+from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence
-from streaming.contracts.identifiers import BrokerId, Micros
+from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import (
+    MIN_ISR,
     BrokerObserved,
+    ConfigObserved,
     Heartbeat,
     Observation,
     PartitionObserved,
@@ -29,12 +32,13 @@ from streaming.contracts.observations import (
 )
 from streaming.contracts.samples import ReplicaOffsetsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources import admin_metadata
+from streaming.sources import admin_doubts, admin_metadata
 from streaming.sources.admin import AdminSource
 from streaming.sources.admin_metadata import NO_TOPIC
+from streaming.sources.protocol.connection import CannotServe
 from tests.blocks import singly
 from tests.plugins.fake_kafka import (
-    LIST_OFFSETS,
+    DESCRIBE_CONFIGS,
     METADATA,
     TOPIC_AUTHORIZATION_FAILED,
     FakeKafka,
@@ -43,6 +47,7 @@ from tests.plugins.fake_kafka import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from tests.plugins.mock_kafka import MockKafka
 
@@ -115,6 +120,10 @@ def has(kind: type[Observation], number: int = 1) -> Callable[[list[Observation]
     return lambda found: len(of(kind, found)) >= number
 
 
+def has_minimum(topic: str) -> Callable[[list[Observation]], bool]:
+    return lambda found: any(item.topic == topic and item.value is not None for item in of(ConfigObserved, found))
+
+
 def test_the_first_poll_is_a_whole_snapshot(fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
     cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=4, replicas=3)
@@ -154,19 +163,12 @@ def test_between_snapshots_only_what_changed_is_reported_within_its_window(
     assert change.occurred_not_before >= old.occurred_not_after - 1_000_000
 
 
-def test_a_leaderless_partition_is_reported_and_asked_for_no_offsets(
-    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
-) -> None:
+def test_a_leaderless_partition_is_reported(fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
     cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=2, replicas=3)
     cluster.set_leader("orders", 1, -1)
-    found = until(source_of(cluster.bootstrap_servers), lambda seen: has(SnapshotEnd)(seen) and len(offsets(seen)) > 0)
+    found = until(source_of(cluster.bootstrap_servers), has(SnapshotEnd))
     assert {item.partition: item.leader for item in of(PartitionObserved, [*singly(found)])}[1] == -1
-    assert {item.partition for item in offsets(found)} == {0}
-
-
-def offsets(found: list[Observation]) -> list[ReplicaOffsetsObserved]:
-    return of(ReplicaOffsetsObserved, found)
 
 
 def test_a_new_topic_a_deleted_topic_and_one_made_again_are_reported(
@@ -190,51 +192,29 @@ def test_a_new_topic_a_deleted_topic_and_one_made_again_are_reported(
     assert {item.topic_id for item in created}.isdisjoint(item.topic_id for item in again)
 
 
-def test_offsets_come_from_each_leader(fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
-    cluster = fake_kafka(3)
-    cluster.create_topic("orders", partitions=6, replicas=3)
-    for partition in range(6):
-        cluster.set_leader("orders", partition, 1 + partition % 3)
-    found = until(
-        source_of(cluster.bootstrap_servers), lambda seen: len({item.partition for item in offsets(seen)}) == 6
-    )
-    assert {(partition, 1 + partition % 3, 0, 0, 0, None) for partition in range(6)} == {
-        (
-            item.partition,
-            item.broker,
-            item.log_start_offset,
-            item.high_watermark,
-            item.last_stable_offset,
-            item.log_end_offset,
-        )
-        for item in offsets(found)
-    }
+@pytest.mark.parametrize("kind", [SourceKind.POLL, SourceKind.NONE])
+def test_a_topic_that_is_created_again_between_two_polls_is_asked_for_its_minimum_at_once(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource], kind: SourceKind
+) -> None:
+    cluster = fake_kafka(1)
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    source = source_of(cluster.bootstrap_servers, source_kind=kind)
+    until(source, has_minimum("orders"))
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    found = until(source, has_minimum("orders"))
+    assert [item.value for item in of(ConfigObserved, found) if item.key == MIN_ISR] == [None, "1"]
 
 
-def test_a_hung_broker_delays_neither_metadata_nor_the_offsets_of_the_others(
+def test_a_topic_that_is_created_while_minima_are_awaited_is_asked_for_its_own_soon(
     fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
-    cluster = fake_kafka(3)
-    cluster.create_topic("orders", partitions=3, replicas=3)
-    for partition in range(3):
-        cluster.set_leader("orders", partition, 1 + partition)
-    source = source_of(cluster.bootstrap_servers, request_seconds=20.0)
-    until(source, lambda seen: {item.broker for item in offsets(seen)} == {1, 2, 3})
-    cluster.hang(3, 600_000)
-    time.sleep(0.5)  # what was asked before is answered in time
-    until(source, has(Heartbeat))
-    found: list[Observation] = []
-    longest, rounds = 0.0, 0
-    began = time.monotonic()
-    while rounds < 4:
-        asked = time.monotonic()
-        seen = list(singly(source.poll(now())))
-        longest = max(longest, time.monotonic() - asked)
-        found += seen
-        rounds = min(Counter(item.broker for item in offsets(found))[broker] for broker in (BrokerId(1), BrokerId(2)))
-        assert time.monotonic() - began < PATIENCE_SECONDS
-    assert {item.broker for item in offsets(found)} == {1, 2}
-    assert longest < 5.0
+    cluster = fake_kafka(2)
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    cluster.hang(2, 1500)
+    source = source_of(f"127.0.0.1:{cluster.ports[1]}")
+    until(source, lambda _: any(broker == 2 for broker, _ in cluster.asked(DescribeConfigsRequest)))
+    cluster.create_topic("payments", partitions=1, replicas=1)
+    until(source, has_minimum("payments"))
 
 
 def test_a_hung_broker_never_makes_polls_blind(fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]) -> None:
@@ -249,20 +229,16 @@ def test_a_hung_broker_never_makes_polls_blind(fake_kafka: MakeKafka, source_of:
     assert time.monotonic() - began < 55.0
 
 
-def test_a_broker_that_is_down_leaves_its_partitions_out(
+def test_a_broker_that_is_down_is_not_in_the_report(
     fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
     cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=2, replicas=3)
-    cluster.set_leader("orders", 0, 1)
-    cluster.set_leader("orders", 1, 2)
     source = source_of(cluster.bootstrap_servers)
-    until(source, lambda seen: {item.broker for item in offsets(seen)} == {1, 2})
+    until(source, has(SnapshotEnd))
     cluster.take_down(2)
     gone = until(source, has(SnapshotEnd))
     assert of(SnapshotEnd, gone)[-1].brokers == (1, 3)
-    found = until(source, has(ReplicaOffsetsObserved, 4))
-    assert {item.partition for item in offsets(found)[2:]} == {0}
 
 
 def test_brokers_that_are_older_than_our_requests_are_polled_by_librdkafka(
@@ -272,7 +248,7 @@ def test_brokers_that_are_older_than_our_requests_are_polled_by_librdkafka(
     cluster = mock_kafka(3)
     cluster.create_topic("orders", partitions=3, replicas=3)
     source = source_of(cluster.bootstrap_servers)
-    found = until(source, lambda seen: has(Heartbeat)(seen) and has(ReplicaOffsetsObserved, 3)(seen))
+    found = in_spite_of_refusals(source, lambda seen: has(Heartbeat)(seen) and has(ReplicaOffsetsObserved, 3)(seen))
 
     parts = of(PartitionObserved, found)
     assert {("orders", number, None, None) for number in range(3)} == {
@@ -356,6 +332,78 @@ def test_controllers_restored_from_a_backup_are_followed_although_their_epochs_a
     assert (partition.leader_epoch, partition.leader, partition.is_offline) == (4, -1, True)
 
 
+@pytest.mark.parametrize("is_restored", [True, False])
+def test_controllers_that_were_restored_while_no_collector_ran_are_followed_and_one_stale_broker_is_not(
+    fake_kafka: MakeKafka,
+    source_of: Callable[..., AdminSource],
+    tmp_path: Path,
+    is_restored: bool,  # noqa: FBT001 - parametrised
+) -> None:
+    cluster = fake_kafka(3)
+    cluster.create_topic("orders", partitions=1, replicas=3)
+    (part,) = cluster.view.topics["orders"].parts
+    part.leader_epoch = 9
+    state = ReplicationState()
+
+    def run() -> list[SnapshotBegin]:
+        source = source_of(cluster.bootstrap_servers, epochs=tmp_path / "admin.json")
+        found = until(source, has(Heartbeat))
+        source.acknowledge()
+        state.apply(fold(state, found).touched)
+        return of(SnapshotBegin, found)
+
+    assert [begin.is_new_log for begin in run()] == [False]
+    (asked, *_) = [broker for broker, _ in cluster.asked(MetadataRequest)]
+    cluster.views = {asked: copy.deepcopy(cluster.view)}
+    for each in cluster.views.values() if not is_restored else [cluster.view, *cluster.views.values()]:
+        each.topics["orders"].parts[0].leader_epoch, each.topics["orders"].parts[0].leader = 4, -1
+    assert [begin.is_new_log for begin in run()] == [is_restored]
+    (partition,) = state.partitions()
+    assert (partition.leader_epoch, partition.is_offline) == ((4, True) if is_restored else (9, False))
+    assert [begin.is_new_log for begin in run()] == [False]
+
+
+def test_what_was_remembered_and_is_damaged_or_of_another_cluster_is_forgotten(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource], tmp_path: Path
+) -> None:
+    cluster, path = fake_kafka(1), tmp_path / "admin.json"
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    for content in (b"", b"{}", b'{"version": 0}'):
+        path.write_bytes(content)
+        source = source_of(cluster.bootstrap_servers, epochs=path)
+        (begin,) = of(SnapshotBegin, until(source, has(Heartbeat)))
+        source.acknowledge()
+        assert not begin.is_new_log
+        assert b'"orders":["' in path.read_bytes()
+
+
+def test_one_broker_alone_undoes_no_election_that_another_one_showed_until_the_doubt_has_lasted_long(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is cut off from the controllers, and the others from the collector; or the controllers were restored."""
+    monkeypatch.setattr(admin_doubts, "_LONGEST", 3_000_000)
+    cluster = fake_kafka(3)
+    cluster.create_topic("orders", partitions=1, replicas=3)
+    source = source_of(cluster.bootstrap_servers)
+    until(source, has(Heartbeat))
+    (asked, _) = cluster.asked(MetadataRequest)[-1]
+    cut_off, *_ = others = [broker for broker in (1, 2, 3) if broker != asked]
+    cluster.views[cut_off] = copy.deepcopy(cluster.view)
+    cluster.set_leader("orders", 0, asked)
+    until(source, has(PartitionObserved))
+    for broker in {asked, *others} - {cut_off}:
+        cluster.disconnect(broker)
+    began, found = time.monotonic(), list[Observation]()
+    while time.monotonic() - began < 2:
+        with suppress(ConnectionRefused):
+            found += singly(source.poll(now()))
+    assert found == []
+    assert [broker for broker, _ in cluster.asked(MetadataRequest)].count(cut_off) > 3
+    (begin,) = of(SnapshotBegin, in_spite_of_refusals(source, has(SnapshotEnd)))
+    assert begin.is_new_log
+    assert time.monotonic() - began > 3
+
+
 def test_a_poller_that_was_suspended_says_that_it_saw_nothing_meanwhile(
     fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
@@ -371,8 +419,8 @@ def test_a_corroborator_tells_no_partition(fake_kafka: MakeKafka, source_of: Cal
     cluster = fake_kafka(3)
     cluster.create_topic("orders", partitions=2, replicas=3)
     source = source_of(cluster.bootstrap_servers, source_kind=SourceKind.NONE)
-    found = until(source, has(ReplicaOffsetsObserved, 8))
-    assert {"config", "replica_offsets"} == {item.kind for item in found}
+    found = until(source, has(ConfigObserved))
+    assert {"config"} == {item.kind for item in found}
     assert {SourceKind.NONE} == {item.authority for item in found}
 
 
@@ -389,7 +437,7 @@ def test_a_corroborator_polls_in_place_of_a_primary_source_that_is_not_whole_and
         offsets_micros=10**8,
         report=lines.append,
     )
-    assert not of(SnapshotBegin, until(source, has(ReplicaOffsetsObserved)))
+    assert not of(SnapshotBegin, until(source, has(ConfigObserved)))
     whole[0] = False
     found = until(source, has(Heartbeat, 2))
     (begin,) = of(SnapshotBegin, found)
@@ -411,7 +459,6 @@ def test_a_clock_that_is_set_back_by_hours_stops_no_poll(
     source = source_of(cluster.bootstrap_servers)
     until(source, has(Heartbeat))
     until(source, has(Heartbeat, 3), -TWO_HOURS)
-    until(source, has(ReplicaOffsetsObserved), -TWO_HOURS)
 
 
 def test_a_missing_permission_is_named_once_and_the_rest_goes_on(
@@ -419,13 +466,14 @@ def test_a_missing_permission_is_named_once_and_the_rest_goes_on(
 ) -> None:
     cluster = fake_kafka(1)
     cluster.create_topic("orders", partitions=1, replicas=1)
-    cluster.fail(LIST_OFFSETS, *[TOPIC_AUTHORIZATION_FAILED] * 30)
+    cluster.fail(DESCRIBE_CONFIGS, *[TOPIC_AUTHORIZATION_FAILED] * 10)
     source = source_of(cluster.bootstrap_servers)
     with pytest.raises(
-        ConnectionRefused, match=r"this user lacks Describe on topic orders: .* --operation Describe --topic '\*'$"
+        ConnectionRefused,
+        match=r"this user lacks DescribeConfigs on topic orders: .* --operation DescribeConfigs",
     ):
-        until(source, has(ReplicaOffsetsObserved))
-    assert len(of(Heartbeat, until(source, has(ReplicaOffsetsObserved)))) > 0
+        until(source, has(ConfigObserved))
+    assert len(of(Heartbeat, until(source, has(ConfigObserved)))) > 0
 
 
 def unused_port() -> int:
@@ -573,6 +621,70 @@ def test_topics_that_a_restarted_poller_may_not_see_are_not_deleted_and_those_it
     assert deleted_after(in_spite_of_refusals(restarted, has(SnapshotEnd))) == {"returns"}
 
 
+def test_one_topic_alone_that_became_hidden_while_no_collector_ran_is_not_deleted(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource], tmp_path: Path
+) -> None:
+    cluster = fake_kafka(1)
+    for topic in ("orders", "payments", "returns"):
+        cluster.create_topic(topic, partitions=2, replicas=1)
+    state, unset = ReplicationState(), list[str]()
+
+    def run() -> set[str]:
+        source = source_of(cluster.bootstrap_servers, epochs=tmp_path / "admin.json", snapshot_micros=300_000)
+        found = in_spite_of_refusals(source, has(SnapshotEnd, 2))
+        source.acknowledge()
+        state.apply(fold(state, found).touched)
+        unset[:] = [item.topic for item in of(ConfigObserved, found) if item.key == MIN_ISR and item.value is None]
+        return {each.topic for each in state.partitions() if each.is_deleted}
+
+    assert run() == set()
+    cluster.view.topics["payments"].error = TOPIC_AUTHORIZATION_FAILED
+    assert run() == set()
+    cluster.delete_topic("returns")
+    cluster.create_topic("orders", partitions=1, replicas=1)
+    assert run() == {"orders", "returns"}
+    assert sorted(unset) == ["orders", "returns"], "the new topic does not inherit a minimum"
+    cluster.view.topics["payments"].error = 0
+    assert run() == {"orders", "returns"}
+    assert sorted((each.topic, each.is_deleted) for each in state.partitions()) == [
+        ("orders", False), ("orders", True), ("orders", True), ("payments", False), ("payments", False),
+        ("returns", True), ("returns", True),
+    ]  # fmt: skip
+
+
+def test_a_topic_that_becomes_hidden_is_not_reported_until_it_is_seen_again(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    """Neither as it was, which nobody knows any more, nor as deleted."""
+    cluster = fake_kafka(2)
+    for topic in ("orders", "payments"):
+        cluster.create_topic(topic, partitions=1, replicas=2)
+    source = source_of(cluster.bootstrap_servers, snapshot_micros=300_000)
+    state = ReplicationState()
+
+    def reported() -> tuple[set[str], bool | None]:
+        """Return what the next two full reports say, the first of which may have been on its way."""
+        found = in_spite_of_refusals(source, has(SnapshotEnd, 2))
+        state.apply(fold(state, found).touched)
+        last = found[max(place for place, item in enumerate(found) if isinstance(item, SnapshotBegin)) :]
+        return {item.topic for item in of(PartitionObserved, last)}, of(SnapshotEnd, last)[-1].is_partial
+
+    assert reported() == ({"orders", "payments"}, None)
+    payments = cluster.view.topics["payments"]
+    payments.error, payments.parts[0].isr = TOPIC_AUTHORIZATION_FAILED, [2]
+    cluster.set_leader("payments", 0, 2)
+    in_spite_of_refusals(source, has(Heartbeat, 3))
+    assert reported() == ({"orders"}, True)
+    assert {each.topic: each.isr for each in state.partitions()} == {"orders": (1, 2), "payments": (1, 2)}
+    payments.error = 0
+    found = in_spite_of_refusals(
+        source, lambda seen: {"payments"} <= {each.topic for each in of(PartitionObserved, seen)}
+    )
+    state.apply(fold(state, found).touched)
+    assert {each.topic: each.isr for each in state.partitions()} == {"orders": (1, 2), "payments": (2,)}
+    assert {item.cause for item in of(PartitionObserved, found)} == {None}
+
+
 def test_another_cluster_at_the_same_address_begins_anew_and_has_no_topic_of_the_one_before(
     fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
 ) -> None:
@@ -589,6 +701,44 @@ def test_another_cluster_at_the_same_address_begins_anew_and_has_no_topic_of_the
     parts = of(PartitionObserved, found)
     assert [begin.reason for begin in of(SnapshotBegin, found)] == [SnapshotReason.START]
     assert [(item.cluster_id, item.topic, item.cause) for item in parts] == [("another-cluster", "orders", None)]
+
+
+@pytest.mark.parametrize("kind", [SourceKind.POLL, SourceKind.NONE])
+def test_bootstrap_servers_of_two_clusters_are_refused(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource], kind: SourceKind
+) -> None:
+    one, other = fake_kafka(1), fake_kafka(1)
+    other.cluster_id = "another-cluster"
+    source = source_of(f"{one.bootstrap_servers},{other.bootstrap_servers}", source_kind=kind)
+    sentence = r"names brokers of several clusters: 127\.\S+ is of \S+, 127\.\S+ is of \S+; name those of one"
+    for _ in range(3):
+        with pytest.raises(CannotServe, match=sentence):
+            until(source, has(PartitionObserved))
+
+
+def test_a_bootstrap_server_that_is_down_at_the_start_is_no_other_cluster(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    cluster = fake_kafka(1)
+    source = source_of(f"127.0.0.1:{unused_port()},{cluster.bootstrap_servers},localhost:{cluster.ports[1]}")
+    until(source, has(Heartbeat, 3))
+
+
+def test_where_only_a_bootstrap_server_is_reached_it_is_asked_for_minima_times_and_reassignments(
+    fake_kafka: MakeKafka, source_of: Callable[..., AdminSource]
+) -> None:
+    """As behind NAT: offsets alone are missing, which only leaders have."""
+    cluster = fake_kafka(2)
+    cluster.create_topic("orders", partitions=1, replicas=2)
+    cluster.advertised = {1: ("127.0.0.1", unused_port()), 2: ("127.0.0.1", unused_port())}
+    source = source_of(f"127.0.0.1:{cluster.ports[1]}", snapshot_micros=300_000, config_micros=200_000)
+
+    def is_whole(seen: list[Observation]) -> bool:
+        return has_minimum("orders")(seen) and any(item.reports_reassignments for item in of(PartitionObserved, seen))
+
+    until(source, is_whole)
+    types = {each.resource_type for _, request in cluster.asked(DescribeConfigsRequest) for each in request.resources}
+    assert types == {2, 4}, "topics and a broker"
 
 
 def test_a_broker_that_is_too_old_for_topic_ids_makes_no_other_topic_of_any(

@@ -33,26 +33,19 @@ if TYPE_CHECKING:
 MANY = 120
 THREADS = 50  # as many as leaders are asked at once, and a few
 SCRIPT = """
-import os, sys, threading, time
+import os, sys, time
 from streaming.contracts.identifiers import Micros
-from streaming.contracts.observations import SourceKind
-from streaming.sources.admin import AdminSource
-
-def now():
-    return Micros(time.time_ns() // 1000)
+from streaming.settings import ClusterSettings, CollectSettings, Settings
+from streaming.sources.samples.opening import open_samples
 
 before = len(os.listdir("/proc/self/fd"))
-source = AdminSource(
-    bootstrap_servers=sys.argv[1], client={}, cluster="c", name="admin:a", poll_micros=100_000, offsets_micros=200_000,
-    config_micros=300_000, source_kind=SourceKind.POLL, request_seconds=10.0,
+(source,) = open_samples(
+    Settings(cluster=ClusterSettings(bootstrap_servers=sys.argv[1]), collect=CollectSettings(offsets_seconds=0.2)),
+    print,
 )
-led, kinds, until = set(), set(), time.monotonic() + 60
-while time.monotonic() < until and not (len(led) == int(sys.argv[2]) and "config" in kinds):
-    for item in source.poll(now()):
-        kinds.add(item.kind)
-        led |= {item.broker} if item.kind == "broker_offsets" else set()
-for _ in range(10):
-    source.poll(now())
+led, until = set(), time.monotonic() + 60
+while time.monotonic() < until and len(led) < int(sys.argv[2]):
+    led |= {item.broker for item in source.poll(Micros(time.time_ns() // 1000)) if item.kind == "broker_offsets"}
 print(len(led), len(os.listdir("/proc/self/fd")) - before, len(os.listdir("/proc/self/task")))
 source.close()
 """
@@ -84,7 +77,7 @@ def described(
 @pytest.fixture
 def configs(fake_kafka: MakeKafka) -> Iterator[tuple[FakeKafka, DescribedConfigs]]:
     cluster = fake_kafka(3)
-    asked = DescribedConfigs(dialer(Security()), name="t", seconds=1.0)
+    asked = DescribedConfigs(dialer(Security()), [], name="t", seconds=1.0)
     asked.brokers = {broker: Address("127.0.0.1", port) for broker, port in cluster.ports.items()}
     with closing(asked):
         yield cluster, asked

@@ -5,6 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+from streaming.errors import ConfigurationError
+from streaming.sources.admin_clients import new_client
+
 SCRIPT = """
 import gc, time
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -26,6 +31,17 @@ while not response.done():
 time.sleep(0.2)
 print("alive")
 """
+
+
+@pytest.mark.parametrize("key", ["sasl.mechanism", "sasl.mechanisms"])
+def test_gssapi_which_no_wheel_has_is_one_sentence_that_says_how_to_get_it(key: str) -> None:
+    client = {"security.protocol": "SASL_PLAINTEXT", key: "GSSAPI", "sasl.kerberos.service.name": "kafka"}
+
+    with pytest.raises(ConfigurationError) as refusal:
+        new_client({**client, "bootstrap.servers": "127.0.0.1:1"})
+
+    assert str(refusal.value).startswith("cluster.client sasl.mechanism is GSSAPI (Kerberos), which this librdkafka 2.")
+    assert str(refusal.value).endswith("--no-binary confluent-kafka confluent-kafka")
 
 
 def test_a_client_whose_last_response_makes_the_collector_run_does_not_end_the_process() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deploy.sandbox import TopicWriter, wait_until
+from deploy.sandbox import wait_until
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence
@@ -130,26 +130,6 @@ def test_min_isr_is_reported_where_a_topic_has_its_own_and_where_it_has_the_defa
     assert {("min.insync.replicas", ConfigOrigin.DESCRIBE)} == {(item.key, item.origin) for item in found}
 
 
-def test_offsets_are_those_that_were_written(cluster: Sandbox, source: AdminSource) -> None:
-    with TopicWriter(cluster.bootstrap_servers, "orders", acks="all") as writer:
-        wait_until(lambda: writer.delivered >= 90, "90 records")
-
-    def told(seen: list[Observation]) -> dict[int, ReplicaOffsetsObserved]:
-        newest = [item for item in seen if isinstance(item, ReplicaOffsetsObserved) and item.topic == "orders"]
-        return {item.partition: item for item in newest}
-
-    def is_whole(seen: list[Observation]) -> bool:
-        ends = [(item.high_watermark or 0, item.last_stable_offset or 0) for item in told(seen).values()]
-        # Two requests: one of them may have been answered before the last records came.
-        return all(sum(end) >= writer.delivered for end in zip(*ends, strict=True)) and bool(ends)
-
-    found = told(until(source, is_whole, []))
-    leaders = {partition: cluster.admin.describe("orders")["orders", partition].leader for partition in range(3)}
-    assert leaders == {partition: item.broker for partition, item in found.items()}
-    assert {0} == {item.log_start_offset for item in found.values()}
-    assert all(item.last_stable_offset == item.high_watermark for item in found.values())
-
-
 @pytest.mark.usefixtures("healed")
 def test_a_partition_that_is_being_moved_is_not_under_replicated(cluster: Sandbox, source: AdminSource) -> None:
     """To a broker that is down, so that the move lasts as long as that (KIP-352)."""
@@ -257,7 +237,7 @@ def test_a_broker_that_hangs_and_then_dies_is_reported_and_delays_nobody(cluster
 def test_the_brokers_own_metrics_come_through_our_exporter_configuration(cluster: Sandbox) -> None:
     scraping = BrokerMetricsSource(
         endpoints={BrokerId(broker): cluster.metrics_url(broker) for broker in cluster.broker_ids},
-        cluster_id=ClusterId(cluster.cluster_id),
+        cluster_id=lambda: ClusterId(cluster.cluster_id),
         cluster="sandbox",
         name="broker_metrics:test",
         period_micros=Micros(500_000),

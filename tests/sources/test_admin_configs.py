@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from confluent_kafka.admin import ConfigSource, ResourceType
 
@@ -12,6 +12,19 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import DISKLESS, MIN_ISR, SourceKind
 from streaming.sources.admin_configs import ConfigsRound
 from streaming.sources.admin_view import ClusterView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+ENVELOPE = {
+    "cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL,
+    "occurred_not_before": Micros(2), "occurred_not_after": Micros(2), "collected_at": Micros(2),
+}  # fmt: skip
+
+
+def viewed(names: Iterable[str]) -> ClusterView:
+    return ClusterView(ClusterId("c"), 1, {}, {name: {} for name in names})
 
 
 class Client:
@@ -31,13 +44,8 @@ class Client:
 
 
 def told(asked: ConfigsRound, minima: dict[str, str], *, everything: bool = False) -> list[tuple[str, str | None]]:
-    client: Any = Client(minima)
-    view = ClusterView(ClusterId("c"), 1, {}, {name: {} for name in minima})
-    asked.ask(client, view, Micros(1), everything=everything)
-    envelope = {
-        "cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL, "collected_at": Micros(2)
-    }  # fmt: skip
-    seen: list[Any] = asked.take(envelope, Micros(2))
+    asked.ask(cast("Any", Client(minima)), viewed(minima), Micros(1), everything=everything)
+    seen: list[Any] = asked.take(ENVELOPE, Micros(2))
     return [(observed.topic, observed.value) for observed in seen]
 
 
@@ -49,27 +57,14 @@ def test_only_what_changed_is_reported_and_everything_when_it_is_due() -> None:
     assert told(asked, {"orders": "2", "payments": "3"}, everything=True) == [("orders", "2"), ("payments", "3")]
 
 
-def test_the_minimum_of_a_topic_that_is_gone_is_unset_so_that_its_next_life_does_not_inherit_it() -> None:
-    asked = ConfigsRound(1.0)
-    told(asked, {"orders": "2", "payments": "1"})
-
-    assert told(asked, {"payments": "1"}) == [("orders", None)]
-    assert told(asked, {"payments": "1"}) == []
-    assert told(asked, {"orders": "2", "payments": "1"}) == [("orders", "2")]
-    assert sorted(told(asked, {})) == [("orders", None), ("payments", None)]
-
-
 def test_the_times_of_a_broker_are_reported_when_they_change() -> None:
     asked = ConfigsRound(1.0)
     view = ClusterView(ClusterId("c"), 1, {BrokerId(3): ("host", 9092)}, {})
-    envelope = {
-        "cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL, "collected_at": Micros(2)
-    }  # fmt: skip
 
     def reported(times: dict[str, str]) -> list[tuple[str, str, str | None]]:
         client: Any = Client({}, times)
         asked.ask(client, view, Micros(1), everything=False)
-        seen: list[Any] = asked.take(envelope, Micros(2))
+        seen: list[Any] = asked.take(ENVELOPE, Micros(2))
         return [(observed.topic, observed.key, observed.value) for observed in seen]
 
     lag, session = ("", "replica.lag.time.max.ms", "30000"), ("", "broker.session.timeout.ms", "9000")
@@ -96,12 +91,8 @@ class Inkless:
 
 
 def flags(asked: ConfigsRound, client: Any, *, everything: bool = False) -> dict[str, str | None]:
-    view = ClusterView(ClusterId("c"), 1, {}, {name: {} for name in client.own})
-    asked.ask(client, view, Micros(1), everything=everything)
-    envelope = {
-        "cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL, "collected_at": Micros(2)
-    }  # fmt: skip
-    seen: list[Any] = asked.take(envelope, Micros(2))
+    asked.ask(client, viewed(client.own), Micros(1), everything=everything)
+    seen: list[Any] = asked.take(ENVELOPE, Micros(2))
     return {observed.topic: observed.value for observed in seen if observed.key == DISKLESS}
 
 
@@ -115,7 +106,6 @@ def test_a_topic_is_diskless_by_its_own_value_not_by_the_brokers_default_for_new
     assert flags(asked, Inkless({"cold": "true", "__consumer_offsets": None}, "true")) == {}
     assert flags(asked, Inkless({"cold": "false"})) == {"cold": None}
     assert flags(asked, Inkless({"cold": "true"}, key="inkless.enable")) == {"cold": "true"}
-    assert flags(asked, Inkless({}), everything=True) == {"cold": None}, "its next life is another topic"
 
 
 def test_of_brokers_that_do_not_know_diskless_topics_nothing_is_reported() -> None:
@@ -125,15 +115,31 @@ def test_of_brokers_that_do_not_know_diskless_topics_nothing_is_reported() -> No
     assert flags(ConfigsRound(1.0), client, everything=True) == {}
 
 
+def unset(asked: ConfigsRound, names: list[str]) -> list[tuple[str, str, str | None]]:
+    seen: list[Any] = asked.forget(names, ENVELOPE)
+    return [(observed.topic, observed.key, observed.value) for observed in seen]
+
+
 def test_a_topic_that_another_one_replaced_loses_its_values_at_once_not_with_the_next_round() -> None:
     asked = ConfigsRound(1.0)
     told(asked, {"orders": "2", "payments": "1"})
-    envelope = {
-        "cluster_id": "c", "cluster": "c", "source": "admin:a", "authority": SourceKind.POLL,
-        "occurred_not_before": Micros(3), "occurred_not_after": Micros(3), "collected_at": Micros(3),
-    }  # fmt: skip
 
-    unset: list[Any] = asked.forget(["orders"], envelope)
-
-    assert [(observed.topic, observed.key, observed.value) for observed in unset] == [("orders", MIN_ISR, None)]
+    assert unset(asked, ["orders"]) == [("orders", MIN_ISR, None), ("orders", DISKLESS, None)]
     assert told(asked, {"orders": "2", "payments": "1"}) == [("orders", "2")]
+
+
+def test_values_are_unset_that_are_only_being_asked_for_again() -> None:
+    asked, client = ConfigsRound(1.0), Client({"orders": "2"})
+    told(asked, {"orders": "2"})
+    asked.ask(cast("Any", client), viewed(client.minima), Micros(1), everything=True)
+
+    assert unset(asked, ["orders"]) == [("orders", MIN_ISR, None), ("orders", DISKLESS, None)]
+
+
+def test_what_was_asked_of_a_topic_that_another_one_replaced_meanwhile_is_not_reported_of_that_one() -> None:
+    asked, client = ConfigsRound(1.0), Client({"orders": "2", "payments": "1"})
+    asked.ask(cast("Any", client), viewed(client.minima), Micros(1), everything=False)
+    unset(asked, ["orders"])
+
+    assert [(item.topic, item.value) for item in cast("Any", asked.take(ENVELOPE, Micros(2)))] == [("payments", "1")]
+    assert told(asked, {"orders": "1", "payments": "1"}) == [("orders", "1")]

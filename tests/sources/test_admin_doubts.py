@@ -11,7 +11,7 @@ import pytest
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, TopicId
 from streaming.errors import ConnectionRefused
-from streaming.sources import admin_metadata
+from streaming.sources import admin_doubts
 from streaming.sources.address import Address
 from streaming.sources.admin_broker import Answer
 from streaming.sources.admin_metadata import NO_TOPIC, MetadataRound, Read
@@ -131,7 +131,7 @@ def test_a_doubt_ends_where_nobody_answers_any_more(monkeypatch: pytest.MonkeyPa
     try:
         for _ in range(3):
             asked(polls, before)
-        monkeypatch.setattr(admin_metadata, "_LONGEST_DOUBT", 0)
+        monkeypatch.setattr(admin_doubts, "_LONGEST", 0)
         with pytest.raises(ConnectionRefused, match="cannot be reached"):
             asked(polls, before)
     finally:

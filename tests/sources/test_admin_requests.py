@@ -12,19 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
+from streaming.contracts.identifiers import BrokerId, Micros, TopicId
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
 from streaming.sources.address import Address
-from streaming.sources.admin_broker import ConnectedBrokers
 from streaming.sources.admin_configs import ConfigsRound
 from streaming.sources.admin_librdkafka import ClientBroker, ClientLeader
-from streaming.sources.admin_offsets import OffsetsRound, connected_leaders
-from streaming.sources.admin_view import ClusterView, PartitionView
-from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.security import Security
+from streaming.sources.admin_offsets import OffsetsRound
+from streaming.sources.admin_view import ClusterView
 from streaming.sources.timer import monotonic
-from tests.blocks import singly
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +29,6 @@ if TYPE_CHECKING:
 
     from streaming.contracts.observations import Observation
     from streaming.sources.admin_offsets import PartitionLeader
-    from tests.plugins.fake_kafka import FakeKafka
     from tests.plugins.mock_kafka import MockKafka
 
 NOW = Micros(1)
@@ -103,20 +98,6 @@ CHANGES = [(shrunk, 1), (moved, 0), (recreated, 0), (deleted, 0)]
 
 
 @pytest.mark.parametrize(("change", "reported"), CHANGES)
-def test_offsets_are_those_of_the_leader_and_the_topic_of_now(
-    fake_kafka: Callable[[int], FakeKafka], change: Callable[[ClusterView], ClusterView], reported: int
-) -> None:
-    cluster = fake_kafka(2)
-    cluster.create_topic("orders", partitions=1, replicas=2)
-    dial = dialer(Security())
-    broker = ConnectedBrokers(dial, cluster="test", seconds=SECONDS)(Address("127.0.0.1", cluster.ports[1]))
-    view = broker.answer((), Micros(monotonic() + 10_000_000)).view
-    broker.close()
-
-    assert len(samples(connected_leaders(dial, SECONDS), view, change(view))) == reported
-
-
-@pytest.mark.parametrize(("change", "reported"), CHANGES)
 def test_offsets_of_librdkafka_are_those_of_the_leader_and_the_topic_of_now(
     mock_kafka: Callable[[int], MockKafka], change: Callable[[ClusterView], ClusterView], reported: int
 ) -> None:
@@ -135,39 +116,5 @@ def samples(connect: Callable[[Address], PartitionLeader], view: ClusterView, no
     try:
         wait(asked.pending())
         return asked.take(now, ENVELOPE, NOW)
-    finally:
-        asked.close()
-
-
-def test_a_connection_to_a_leader_is_kept_until_it_fails_or_the_broker_leads_nothing(
-    fake_kafka: Callable[[int], FakeKafka],
-) -> None:
-    cluster = fake_kafka(2)
-    cluster.create_topic("orders", partitions=2, replicas=2)
-    parts = {number: PartitionView((BrokerId(1),), (), BrokerId(number + 1)) for number in range(2)}
-    at = {BrokerId(broker): ("127.0.0.1", port) for broker, port in cluster.ports.items()}
-    view = ClusterView(ClusterId("c"), 1, at, {"orders": parts}, {"orders": TopicId("x")})
-    asked = OffsetsRound(connected_leaders(dialer(Security()), SECONDS), name="t")
-
-    def told(of: ClusterView) -> set[int]:
-        asked.ask(of, NOW)
-        wait(asked.pending())
-        return {int(each.broker) for each in singly(asked.take(of, ENVELOPE, NOW))}
-
-    try:
-        assert [told(view), told(view)] == [{1, 2}, {1, 2}]
-        assert cluster.connections() == 2
-        cluster.disconnect(2)
-        cluster.bring_up(2)
-        assert told(view) == {1, 2}
-        cluster.disconnect(2)
-        assert told(view) == {1}
-        cluster.bring_up(2)
-        assert told(view) == {1, 2}
-        assert told(replace(view, topics={"orders": {0: parts[0]}})) == {1}
-        deadline = time.monotonic() + 10
-        while cluster.connections() != 1:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
     finally:
         asked.close()

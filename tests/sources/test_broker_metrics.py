@@ -126,13 +126,14 @@ def source_of() -> Iterator[Callable[..., BrokerMetricsSource]]:
         def make(
             endpoints: dict[int, str],
             *,
+            cluster_id: Callable[[], ClusterId | None] = lambda: ClusterId("C"),
             period: int = 100_000,
             timeout: float = 5.0,
             client: dict[str, str] | None = None,
         ) -> BrokerMetricsSource:
             source = BrokerMetricsSource(
                 endpoints={BrokerId(broker): url for broker, url in endpoints.items()},
-                cluster_id=ClusterId("C"),
+                cluster_id=cluster_id,
                 cluster="test",
                 name="broker_metrics:test",
                 period_micros=Micros(period),
@@ -417,3 +418,14 @@ def test_our_exporter_configuration_asks_for_no_mbean_of_a_partition() -> None:
     assert len(config["includeObjectNames"]) == 6
     assert not [name for name in config["includeObjectNames"] if "type=Partition" in name or name.endswith(":*")]
     assert all(rule["type"] in {"COUNTER", "GAUGE"} for rule in config["rules"])
+
+
+def test_samples_are_of_the_cluster_that_is_at_the_address_now_and_none_are_taken_before_that_is_clear(
+    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
+) -> None:
+    now: list[ClusterId | None] = [None]
+    source = source_of({1: serve(answer(EXPOSITION))}, cluster_id=lambda: now[0])
+    assert polled(source) == []
+    for cluster_id in (ClusterId("C"), ClusterId("rebuilt")):
+        now[0] = cluster_id
+        assert {item.cluster_id for item in until(source, 3)} == {cluster_id}

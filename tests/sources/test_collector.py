@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import threading
 import time
@@ -266,6 +267,28 @@ def test_what_a_bus_deletes_at_its_limit_is_reported_and_a_full_report_is_reques
     assert source.events.count("full report requested") == 1
     (line,) = lines
     assert line.startswith("a: the bus holds more than bus.max_bytes, so 20 bytes of changes were deleted that the job")
+
+
+@pytest.mark.parametrize(("hours", "way"), [(2, "ahead"), (-2, "back")])
+def test_after_the_clock_was_set_everything_is_reported_again_once(hours: int, way: str) -> None:
+    source, lines = Reporting("a", [heartbeat("a", 1)], [heartbeat("a", 2)], [heartbeat("a", 3)]), list[str]()
+
+    def clock() -> Micros:
+        return Micros(time.time_ns() // 1000 + (hours * 3_600_000_000 if len(source.asked) > 1 else 0))
+
+    collector = Collector([source], MemoryBus, report=lines.append, clock=clock)
+    collector.start()
+    assert source.is_over.wait(PATIENCE)
+    collector.stop()
+    collector.wait()
+
+    polled = ["polled", "acknowledged"]
+    assert source.events == [*polled, *polled, "full report requested", *polled, *source.events[7:]]
+    assert source.events.count("full report requested") == 1
+    (line,) = lines
+    said = re.fullmatch(r"a: the clock of this machine was set (\w+) by (\d+) s: everything is reported again", line)
+    assert said is not None
+    assert (said[1], abs(int(said[2]) - 7200) < 5) == (way, True)  # a poll of a busy machine takes a second
 
 
 def test_a_signal_that_another_thread_receives_ends_the_wait() -> None:

@@ -12,12 +12,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from streaming.bus.memory import MemoryBus
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources import collectors as module
+from streaming.sources.collector import Collector
 from streaming.sources.collectors import Collectors
 from tests.sources.test_collector import PATIENCE, FullDisk, Scripted, heartbeat, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from streaming.bus.publisher import Publisher
     from streaming.sources.source import Source
 
     OpenSources = Callable[[Callable[[str], None]], Sequence[Source]]
@@ -51,6 +53,15 @@ class Opened:
         return [item]
 
 
+def collectors_of(
+    clusters: Mapping[str, OpenSources], open_publisher: Callable[[], Publisher], report: Callable[[str], None]
+) -> Collectors:
+    def opener(name: str, open_sources: OpenSources) -> Callable[[Callable[[str], None]], Collector]:
+        return lambda report: Collector(open_sources(report), open_publisher, cluster=name, report=report)
+
+    return Collectors({name: opener(name, sources) for name, sources in clusters.items()}, report=report)
+
+
 def until(condition: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not condition():
@@ -64,7 +75,7 @@ def start() -> Iterator[Start]:
 
     def started(clusters: Mapping[str, OpenSources]) -> tuple[Collectors, MemoryBus, list[str]]:
         bus, lines = MemoryBus(), list[str]()
-        collectors = Collectors(clusters, lambda: bus, report=lines.append)
+        collectors = collectors_of(clusters, lambda: bus, lines.append)
         running.append(collectors)
         collectors.start()
         return collectors, bus, lines
@@ -137,7 +148,7 @@ def test_where_no_cluster_is_read_each_says_why(
 
 def test_a_bus_that_cannot_be_written_is_tried_again() -> None:
     source, lines = Opened(Primary("admin:a", [heartbeat("admin:a", 1)])), list[str]()
-    collectors = Collectors({"a": source}, FullDisk, report=lines.append)
+    collectors = collectors_of({"a": source}, FullDisk, lines.append)
     collectors.start()
     until(lambda: source.opened > 1)
     collectors.stop()
@@ -147,7 +158,7 @@ def test_a_bus_that_cannot_be_written_is_tried_again() -> None:
 
 def test_a_stop_closes_the_sources_of_every_cluster() -> None:
     sources = [Primary(f"admin:{name}") for name in "abc"]
-    collectors = Collectors({source.name: Opened(source) for source in sources}, MemoryBus)
+    collectors = collectors_of({source.name: Opened(source) for source in sources}, MemoryBus, lambda _: None)
     collectors.start()
     collectors.stop()
     collectors.wait()

@@ -11,15 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
 
 from streaming.commands.doctor_checks import CHECKS
 from streaming.commands.doctor_findings import Status
@@ -33,12 +24,10 @@ from streaming.contracts.observations import (
     PartitionObserved,
     SourceKind,
 )
-from streaming.contracts.samples import ReplicaOffsetsObserved
+from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
 from streaming.runtime.jars import SANDBOX, jar_paths
 from streaming.runtime.java import find_java
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
-from streaming.sources import opening
-from streaming.sources.collector import Collector
 from streaming.sources.permissions import (
     CLUSTER_ACTION,
     DESCRIBE_BROKER_CONFIGS,
@@ -50,42 +39,31 @@ from streaming.sources.permissions import (
     grantee_of,
 )
 from tests.blocks import singly
-from tests.sources.test_primary_source_real import Tables, until
+from tests.plugins.real_collector import READER, USERS, Rules, Tables
+from tests.plugins.real_collector import SECURED as SECURED_CONTROLLERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from deploy.sandbox import Sandbox
+    from tests.plugins.real_collector import Collecting
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytest_plugins = ["tests.plugins.real_collector"]
 
-USERS = (
-    "org.apache.kafka.common.security.plain.PlainLoginModule required "
-    'username="admin" password="a" user_admin="a" user_reader="hunter2";'
-)
 SECURED = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:admin;User:ANONYMOUS",
+    **SECURED_CONTROLLERS,
     "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,CLIENT:PLAINTEXT,REPLICATION:SASL_PLAINTEXT",
-    "sasl.mechanism.controller.protocol": "PLAIN",
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
-    "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.controller.plain.sasl.jaas.config": USERS,
     "listener.name.replication.sasl.enabled.mechanisms": "PLAIN",
     "listener.name.replication.plain.sasl.jaas.config": USERS,
 }
 """isrwatch logs in at the listener of the brokers and at the controllers; the tests need no login at the other one."""
-LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
 ADMIN = (
     'sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="a";'
 )
-OPERATIONS = {
-    "ClusterAction": AclOperation.CLUSTER_ACTION,
-    "Describe": AclOperation.DESCRIBE,
-    "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
-}
-CHECKED = ("brokers", "metadata log", "polling", "reassignments")
+CHECKED = ("brokers", "metadata log", "polling", "samples", "reassignments")
 
 GIVEN = {
     "the log": lambda one: one.authority == SourceKind.METADATA_LOG,
@@ -93,6 +71,7 @@ GIVEN = {
     "times": lambda one: isinstance(one, ConfigObserved) and one.topic == "" and one.origin == ConfigOrigin.DESCRIBE,
     "polled partitions": lambda one: isinstance(one, PartitionObserved) and one.source == "admin:poller",
     "offsets": lambda one: isinstance(one, ReplicaOffsetsObserved) and one.topic == "orders",
+    "directories": lambda one: isinstance(one, LogDirectoryObserved) and one.hosted_replicas,
     "min ISR": lambda one: (
         isinstance(one, ConfigObserved) and (one.key, one.origin) == (MIN_ISR, ConfigOrigin.DESCRIBE)
     ),
@@ -100,7 +79,7 @@ GIVEN = {
 """How it shows on the bus that something is learned."""
 MISSING: dict[Permission, tuple[set[str], set[str]]] = {
     CLUSTER_ACTION: ({"the log"}, {"metadata log"}),
-    DESCRIBE_CLUSTER: ({"the log", "voters"}, {"metadata log", "reassignments"}),
+    DESCRIBE_CLUSTER: ({"the log", "voters", "directories"}, {"metadata log", "samples", "reassignments"}),
     DESCRIBE_BROKER_CONFIGS: ({"times"}, {"polling"}),
     DESCRIBE_TOPICS: ({"polled partitions", "offsets", "min ISR"}, {"polling"}),
     DESCRIBE_TOPIC_CONFIGS: ({"min ISR"}, {"polling"}),
@@ -118,29 +97,6 @@ class Bus(Tables):
     def publish(self, observations: Sequence[Observation]) -> None:
         super().publish(observations)
         self.given |= {name for one in singly(observations) for name, shows in GIVEN.items() if shows(one)}
-
-
-class Rules:
-    """The ACLs of the user reader."""
-
-    def __init__(self, cluster: Sandbox) -> None:
-        self._client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-
-    def allow(self, *permissions: Permission) -> None:
-        rules = [AclBinding(*self._rule(permission)) for permission in permissions]
-        for answer in self._client.create_acls(rules).values():
-            answer.result(30)
-
-    def take(self, permission: Permission) -> None:
-        rule = AclBindingFilter(*self._rule(permission))
-        assert len(self._client.delete_acls([rule])[rule].result(30)) == 1
-
-    @staticmethod
-    def _rule(permission: Permission) -> tuple[Any, ...]:
-        on_cluster = permission.option == ("--cluster",)
-        resource = (ResourceType.BROKER, "kafka-cluster") if on_cluster else (ResourceType.TOPIC, "*")
-        operation = OPERATIONS[permission.operation]
-        return (*resource, ResourcePatternType.LITERAL, "User:reader", "*", operation, AclPermissionType.ALLOW)
 
 
 @pytest.fixture(scope="module")
@@ -166,38 +122,10 @@ def rules(cluster: Sandbox) -> Rules:
 @pytest.fixture
 def settings(cluster: Sandbox) -> Settings:
     servers = f"127.0.0.1:{cluster.plan.brokers[1].replication}"
-    login = {**LOGIN, "sasl.username": "reader", "sasl.password": "hunter2"}
     return Settings(
-        cluster=ClusterSettings(bootstrap_servers=servers, client=login),
+        cluster=ClusterSettings(bootstrap_servers=servers, client=READER),
         collect=CollectSettings(heartbeat_seconds=1, poll_seconds=0.3, offsets_seconds=0.3, config_seconds=0.5),
     )
-
-
-class Collecting:
-    """Collectors that publish on one bus, and the lines that they print."""
-
-    def __init__(self) -> None:
-        self.bus, self.lines = Bus(), list[str]()
-        self._started = list[Collector]()
-
-    def start(self, settings: Settings, folder: Path) -> None:
-        sources = opening.open_sources(settings, folder, self.lines.append)
-        self._started.append(Collector(sources, lambda: self.bus, report=self.lines.append))
-        self._started[-1].start()
-
-    def stop(self) -> None:
-        for collector in self._started:
-            collector.stop()
-            collector.wait()
-
-
-@pytest.fixture
-def collecting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collecting]:
-    """Nothing is started yet; what is ends with the test."""
-    collecting = Collecting()
-    monkeypatch.setattr(opening, "CONNECT_SECONDS", 1.0)
-    yield collecting
-    collecting.stop()
 
 
 def polling(settings: Settings) -> Settings:
@@ -229,14 +157,14 @@ def run(printed: str, folder: Path) -> None:
 def test_without_one_permission_the_rest_works_and_one_command_as_printed_cures_it(
     permission: Permission, rules: Rules, settings: Settings, collecting: Collecting, tmp_path: Path
 ) -> None:
-    bus, lines = collecting.bus, collecting.lines
+    bus, lines = Bus(), collecting.lines
     missing, checks = MISSING[permission]
     cure = grantee_of(settings.cluster.bootstrap_servers, settings.cluster.client).command(permission)
     rules.take(permission)
 
     for each in (settings, polling(settings)):
-        collecting.start(each, tmp_path)
-    until(lambda: cures(lines) and bus.given >= GIVEN.keys() - missing, f"all but {missing}", lines)
+        collecting.start(each, tmp_path, bus)
+    collecting.until(lambda: cures(lines) and bus.given >= GIVEN.keys() - missing, f"all but {missing}")
     time.sleep(1)  # two rounds of each question
     assert bus.given == GIVEN.keys() - missing
     assert cures(lines) == {cure}
@@ -246,23 +174,23 @@ def test_without_one_permission_the_rest_works_and_one_command_as_printed_cures_
     assert not [line for line in (*lines, *itertools.chain(*found.values())) if "hunter2" in line]
 
     run(cure, tmp_path)
-    until(lambda: bus.given == GIVEN.keys(), "everything", lines)
+    collecting.until(lambda: bus.given == GIVEN.keys(), "everything")
     assert complaints(settings) == {}
 
     lines.clear()
     rules.take(permission)
-    until(lambda: cures(lines) == {cure}, "it is missing again", lines)
+    collecting.until(lambda: cures(lines) == {cure}, "it is missing again")
 
 
 def test_the_log_of_controllers_at_written_addresses_is_read_without_describe_on_the_cluster(
     cluster: Sandbox, rules: Rules, settings: Settings
 ) -> None:
     rules.take(DESCRIBE_CLUSTER)
-    addresses = {"101": f"127.0.0.1:{cluster.plan.controllers[101].client}"}
+    addresses = cluster.controller_addresses
     written = replace(settings, cluster=replace(settings.cluster, controllers=ControllersSettings(addresses=addresses)))
 
-    assert complaints(settings).keys() == {"metadata log", "reassignments"}
-    assert complaints(written).keys() == {"reassignments"}
+    assert complaints(settings).keys() == {"metadata log", "samples", "reassignments"}
+    assert complaints(written).keys() == {"samples", "reassignments"}
 
 
 def test_the_doctor_says_how_many_topics_there_are_and_how_many_of_them_are_visible(
@@ -281,13 +209,13 @@ def test_the_doctor_says_how_many_topics_there_are_and_how_many_of_them_are_visi
 def test_topics_that_are_polled_and_hidden_later_stay_as_they_were(
     cluster: Sandbox, rules: Rules, settings: Settings, collecting: Collecting, tmp_path: Path
 ) -> None:
-    bus, lines = collecting.bus, collecting.lines
-    collecting.start(polling(settings), tmp_path)
-    until(lambda: len(bus.partitions()) == 2, "the poller reports", lines)
+    bus, lines = Bus(), collecting.lines
+    collecting.start(polling(settings), tmp_path, bus)
+    collecting.until(lambda: len(bus.partitions()) == 2, "the poller reports")
     before = bus.partitions().keys()
 
     rules.take(DESCRIBE_TOPICS)
-    until(lambda: any("lacks Describe on topic orders" in line for line in lines), "it is said", lines)
+    collecting.until(lambda: any("lacks Describe on topic orders" in line for line in lines), "it is said")
     time.sleep(2)
 
     assert bus.partitions().keys() == before

@@ -13,16 +13,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from deploy.sandbox import Sandbox, plan_cluster
 from streaming.contracts.observations import SourceKind
 from streaming.settings import ClusterSettings, CollectSettings, Settings
-from streaming.sources.collector import Collector
-from streaming.sources.opening import open_sources
-from tests.sources.test_primary_source_real import Tables, until
+from tests.plugins.real_collector import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from streaming.sources.collector import Collector
+    from tests.plugins.real_collector import Collecting
+
 LABELS = ("source", "role", "node", "property")
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytest_plugins = ["tests.plugins.real_collector"]
 
 
 class Authority:
@@ -111,41 +113,35 @@ def metrics(collector: Collector, name: str) -> dict[tuple[str, ...], float]:
 
 @pytest.mark.parametrize("primary_source", ["metadata_log", "poll"])
 def test_a_cluster_that_asks_for_certificates_is_read_and_their_replacement_is_followed(
-    cluster: Sandbox, ours: Authority, tmp_path: Path, primary_source: str
+    cluster: Sandbox, ours: Authority, collecting: Collecting, tmp_path: Path, primary_source: str
 ) -> None:
     ours.sign("client")
-    lines, tables = list[str](), Tables()
-    settings = settings_of(cluster, ours, primary_source)
-    collector = Collector(open_sources(settings, tmp_path, lines.append), lambda: tables, report=lines.append)
-    collector.start()
+    lines, tables = collecting.lines, Tables()
+    collector = collecting.start(settings_of(cluster, ours, primary_source), tmp_path, tables)
     source = "metadata_log" if primary_source == "metadata_log" else "admin"
-    try:
-        cluster.admin.create_topic("orders", partitions=2, replication_factor=2)
-        until(lambda: len(tables.partitions()) == 2, "the topic", lines)
-        kind = SourceKind.METADATA_LOG if primary_source == "metadata_log" else SourceKind.POLL
-        assert tables.primary() == kind
-        every = {("broker", "1"): 1.0, ("broker", "2"): 1.0, ("controller", "101"): 1.0}
-        until(lambda: metrics(collector, "listener_up") == every, "every listener", lines)
-        expiry = "listener_certificate_expiry_timestamp_seconds"
-        until(lambda: metrics(collector, expiry).keys() == every.keys(), "every certificate", lines)
+    cluster.admin.create_topic("orders", partitions=2, replication_factor=2)
+    collecting.until(lambda: len(tables.partitions()) == 2, "the topic")
+    kind = SourceKind.METADATA_LOG if primary_source == "metadata_log" else SourceKind.POLL
+    assert tables.primary() == kind
+    every = {("broker", "1"): 1.0, ("broker", "2"): 1.0, ("controller", "101"): 1.0}
+    collecting.until(lambda: metrics(collector, "listener_up") == every, "every listener")
+    expiry = "listener_certificate_expiry_timestamp_seconds"
+    collecting.until(lambda: metrics(collector, expiry).keys() == every.keys(), "every certificate")
 
-        Authority(tmp_path, "foreign").sign("client")
-        for node in (101, 1, 2):
-            cluster.kill(node)
-        for node in (101, 1, 2):
-            cluster._launch(node)  # admin cannot be asked before all of them run
-        until(lambda: metrics(collector, "source_up")[f"{source}:collector-1",] == 0, "the refusal", lines)
-        cluster.up()
-        cluster.admin.create_topic("late", partitions=1, replication_factor=2)
-        until(lambda: any("ssl keys" in line or "closed the connection" in line for line in lines), "a line", lines)
-        assert ("late", 0) not in tables.partitions()
+    Authority(tmp_path, "foreign").sign("client")
+    for node in (101, 1, 2):
+        cluster.kill(node)
+    for node in (101, 1, 2):
+        cluster._launch(node)  # admin cannot be asked before all of them run
+    collecting.until(lambda: metrics(collector, "source_up")[f"{source}:collector-1",] == 0, "the refusal")
+    cluster.up()
+    cluster.admin.create_topic("late", partitions=1, replication_factor=2)
+    collecting.until(lambda: any("ssl keys" in line or "closed the connection" in line for line in lines), "a line")
+    assert ("late", 0) not in tables.partitions()
 
-        ours.sign("client")
-        until(lambda: ("late", 0) in tables.partitions(), "it is read again", lines)
-        until(lambda: metrics(collector, "source_up")[f"{source}:collector-1",] == 1, "the source is up", lines)
-    finally:
-        collector.stop()
-        collector.wait()
+    ours.sign("client")
+    collecting.until(lambda: ("late", 0) in tables.partitions(), "it is read again")
+    collecting.until(lambda: metrics(collector, "source_up")[f"{source}:collector-1",] == 1, "the source is up")
     assert set(metrics(collector, "client_certificate_expiry_timestamp_seconds")) == {
         ("cluster.client ssl.ca.location",), ("cluster.client ssl.certificate.location",)
     }  # fmt: skip

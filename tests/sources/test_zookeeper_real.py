@@ -11,51 +11,46 @@ from streaming.commands.doctor_findings import Status
 from streaming.contracts.events import EventKind
 from streaming.contracts.observations import SourceKind
 from streaming.settings import ClusterSettings, CollectSettings, Settings
-from streaming.sources.collector import Collector
-from streaming.sources.opening import open_sources
-from tests.sources.test_primary_source_real import Tables, until
+from tests.plugins.real_collector import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from deploy.sandbox import Sandbox
+    from tests.plugins.real_collector import Collecting
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytest_plugins = ["tests.plugins.real_collector"]
 VERSIONS = ["3.9", "1.0"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_cluster_with_zookeeper_is_polled(
-    kafka_cluster: Callable[..., Sandbox], tmp_path: Path, version: str
+    kafka_cluster: Callable[..., Sandbox], collecting: Collecting, tmp_path: Path, version: str
 ) -> None:
     cluster = kafka_cluster(brokers=3, version=version, zookeeper=True, zookeeper_session_timeout_ms=4000)
     cluster.admin.create_topic("orders", assignment=[[1, 2, 3], [2, 3, 1]], configs={"min.insync.replicas": "2"})
-    lines, tables = list[str](), Tables()
+    lines, tables = collecting.lines, Tables()
     settings = Settings(
         cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers),
         collect=CollectSettings(heartbeat_seconds=1, poll_seconds=0.5, config_seconds=2),
     )
     ((status, versions),) = CHECKS["versions"](settings)
     assert (status, "a cluster with ZooKeeper" in versions) == (Status.OK, True)
-    sources = open_sources(settings, tmp_path, lines.append)
-    assert ["with ZooKeeper, which has no metadata log" in line for line in lines] == [True]
-    collector = Collector(sources, lambda: tables, report=lines.append)
-    collector.start()
-    try:
-        until(lambda: len(tables.partitions()) == 2, "the first report", lines)
-        until(lambda: all(each.min_isr_effective == 2 for each in tables.partitions().values()), "the minimum", lines)
-        assert tables.primary() == SourceKind.POLL
-        cluster.kill(1)
-        until(lambda: all(1 not in each.isr for each in tables.partitions().values()), "broker 1 left", lines)
-        until(lambda: tables.partitions()["orders", 0].leader in {2, 3}, "another leader", lines)
-        cluster.start(1)
-        until(lambda: all(len(each.isr) == 3 for each in tables.partitions().values()), "broker 1 came back", lines)
-        cluster.admin.delete_topic("orders")
-        until(lambda: sum(tables.events(EventKind.TOPIC_DELETED).values()) == 2, "the deletion", lines)
-    finally:
-        collector.stop()
-        collector.wait()
+    collecting.start(settings, tmp_path, tables)
+    assert "with ZooKeeper, which has no metadata log" in lines[0]
+    collecting.until(lambda: len(tables.partitions()) == 2, "the first report")
+    collecting.until(lambda: all(each.min_isr_effective == 2 for each in tables.partitions().values()), "the minimum")
+    assert tables.primary() == SourceKind.POLL
+    cluster.kill(1)
+    collecting.until(lambda: all(1 not in each.isr for each in tables.partitions().values()), "broker 1 left")
+    collecting.until(lambda: tables.partitions()["orders", 0].leader in {2, 3}, "another leader")
+    cluster.start(1)
+    collecting.until(lambda: all(len(each.isr) == 3 for each in tables.partitions().values()), "broker 1 came back")
+    cluster.admin.delete_topic("orders")
+    collecting.until(lambda: sum(tables.events(EventKind.TOPIC_DELETED).values()) == 2, "the deletion")
+    collecting.stop()
     others = [line for line in lines[1:] if not line.startswith("broker 1 at ")]
     if version == "1.0":
         assert "brokers do not list reassignments before Kafka 2.4" in others.pop(0)

@@ -10,7 +10,6 @@
 - ``snapshot``     a KRaft snapshot, all of it or nothing
 - ``tail``         both together: one Fetch after another
 - ``resync``       a record that cannot be read: the warning before, the search for a KRaft snapshot after
-- ``checkpoint``   the position of a collector, on disk
 - ``source``       the source itself
 - ``opening``      the source of a configuration
 - ``voters``       the voters of the quorum, a source of its own: no record holds who has caught up

@@ -37,19 +37,12 @@ def open_metadata_log(
         ConfigurationError: an address or a client property is wrong, or the checkpoint is of another cluster.
         ConnectionRefused: no broker can be reached.
     """
-    cluster, controllers = settings.cluster, settings.cluster.controllers
-    servers = cluster.bootstrap_servers
-    grantee = grantee_of(servers, controllers.client or cluster.client)
-    own = from_client(controllers.client, "cluster.controllers.client") if controllers.client else None
-    brokers = dialer(from_client(cluster.client), peers)
+    cluster = settings.cluster
+    own = cluster.controllers.client
+    login = from_client(own, "cluster.controllers.client") if own else from_client(cluster.client)
     return MetadataLogSource(
-        Bootstrap(
-            parse_servers(servers),
-            brokers,
-            controller_addresses(controllers, grantee),
-            grantee_of(servers, cluster.client),
-        ),
-        brokers if own is None else dialer(own, peers),
+        bootstrap_of(settings, peers),
+        dialer(login, peers),
         cluster=cluster.name,
         name=f"metadata_log:{settings.collect.collector}",
         path=path,
@@ -57,6 +50,23 @@ def open_metadata_log(
         snapshot_seconds=settings.collect.snapshot_seconds,
         report=report,
         silence_seconds=SILENCE_SECONDS,
+    )
+
+
+def bootstrap_of(settings: Settings, peers: Peers | None = None) -> Bootstrap:
+    """Create the discovery by the brokers of a configuration.
+
+    Raises:
+        Unsupported: only librdkafka has the configured SASL mechanism, or a property of TLS.
+        ConfigurationError: an address or a client property is wrong.
+    """
+    cluster, controllers = settings.cluster, settings.cluster.controllers
+    servers = cluster.bootstrap_servers
+    return Bootstrap(
+        parse_servers(servers),
+        dialer(from_client(cluster.client), peers),
+        controller_addresses(controllers, grantee_of(servers, controllers.client or cluster.client)),
+        grantee_of(servers, cluster.client),
     )
 
 

@@ -78,9 +78,13 @@ class Bootstrap:
         """Return the levels of the cluster's features; none with ZooKeeper."""
         return self._first(attrgetter("features"), "no broker of cluster.bootstrap_servers says its features")
 
-    def quorum(self) -> Quorum:
-        """Return the leader of the metadata quorum and the controllers' addresses; requires Describe on the cluster."""
-        ask = partial(_quorum, listener=self.controllers.listener, grantee=self._grantee)
+    def quorum(self, *, with_addresses: bool = False) -> Quorum:
+        """Return leader and voters of the metadata quorum; requires Describe on the cluster.
+
+        ``with_addresses``: those of the controllers, too, which brokers give since Kafka 3.9 (KIP-853).
+        """
+        listener = self.controllers.listener if with_addresses else None
+        ask = partial(_quorum, listener=listener, grantee=self._grantee)
         return self._first(ask, "brokers answer, but not who leads the metadata quorum")
 
     def _first(self, ask: Callable[[Connection], T], unanswered: str) -> T:
@@ -137,19 +141,20 @@ def _metadata(connection: Connection, read: Callable[[Any], T]) -> T:
     return connection.call(request, MetadataResponse, read)
 
 
-def _quorum(connection: Connection, listener: str, grantee: Grantee) -> Quorum:
+def _quorum(connection: Connection, listener: str | None, grantee: Grantee) -> Quorum:
+    """Ask for the quorum; without a listener no addresses are needed, with "" those of any listener."""
     version = connection.newest(DescribeQuorumRequest.API_KEY, _ENDPOINTS_SINCE)
     if version < 0:
         raise NoMetadataLog(
             f"{connection.address} is of a cluster with ZooKeeper, which has no metadata log: set "
             'collect.primary_source = "poll"'
         )
-    if version < _ENDPOINTS_SINCE:
+    if listener is not None and version < _ENDPOINTS_SINCE:
         raise CannotServe(
             f"{connection.address} does not return the addresses of the controllers (requires Kafka 3.9 or newer); "
             'write them into [cluster.controllers.addresses], or set collect.primary_source = "poll"'
         )
-    read = partial(read_quorum, listener=listener)
+    read = partial(read_quorum, listener=listener or "")
     quorum = connection.call(describe_quorum_request(version), DescribeQuorumResponse, read)
     if quorum.error == CLUSTER_AUTHORIZATION_FAILED:
         raise Denied(DESCRIBE_CLUSTER, grantee)
@@ -158,6 +163,8 @@ def _quorum(connection: Connection, listener: str, grantee: Grantee) -> Quorum:
             f"no controller has the listener {listener!r} of cluster.controllers.listener; "
             f"they have {', '.join(quorum.listeners)}"
         )
-    if quorum.error or quorum.leader.node not in quorum.nodes:
+    if quorum.error or quorum.leader.node < 0:
         raise ConnectionRefused(f"{connection.address} has no leader of the metadata quorum (error {quorum.error})")
+    if listener is not None and quorum.leader.node not in quorum.nodes:
+        raise ConnectionRefused(f"{connection.address} has no address of controller {quorum.leader.node}, the leader")
     return quorum

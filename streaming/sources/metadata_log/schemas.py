@@ -163,3 +163,5 @@ SKIPPED: Final[dict[int, str]] = {
 OF_STATE: Final = frozenset(SCHEMAS) - {FEATURE_LEVEL, NO_OP, REGISTER_CONTROLLER}
 # The highest level of the feature metadata.version whose records are those above: 4.3-IV0.
 NEWEST_METADATA_VERSION: Final = 30
+# The levels whose records a test compares with Kafka's own dump of them, and the release that has each.
+TESTED: Final = {NEWEST_METADATA_VERSION: "4.3.1", 21: "3.9.1", 14: "3.6.2"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.identifiers import Micros, Offset
 from streaming.contracts.records import RecordBatch, Skipped, Undecodable
 from streaming.sources.metadata_log import messages
-from streaming.sources.metadata_log.batches import decode, last_contained_time, split
+from streaming.sources.metadata_log.batches import decode, is_intact, last_contained_time, split
 from streaming.sources.metadata_log.messages import FetchSnapshotRequest, FetchSnapshotResponse
 
 if TYPE_CHECKING:
@@ -25,12 +25,22 @@ class LoadedSnapshot:
 
     A snapshot does not contain the leader of the quorum. ``leader`` is set when no election followed the snapshot;
     otherwise the log behind it contains a LeaderChange. One that was cut off ends with a record that cannot be decoded.
+    ``is_damaged`` is set where bytes are missing or do not match their checksum.
     """
 
     batches: tuple[RecordBatch, ...]
     end: LogEnd
     timestamp: Micros | None
     leader: Leader | None
+    is_damaged: bool = False
+
+    @property
+    def unread_until(self) -> Offset:
+        """The offset after which a snapshot must end to help where this one cannot be read.
+
+        The same one helps when it was damaged: it is repaired, or the next leader has it whole.
+        """
+        return Offset(self.end.offset - self.is_damaged)
 
 
 def fetch(connection: Connection, *, cluster_id: str, leader_epoch: int, snapshot: LogEnd) -> bytes | int:
@@ -62,10 +72,12 @@ def read(data: bytes, end: LogEnd, leader: Leader) -> LoadedSnapshot:
     """Decode a snapshot; the leader is that of now."""
     frames = tuple(split(data))
     batches = tuple(map(decode, frames))
-    if sum(len(frame.data) for frame in frames) < len(data) or not _has_footer(batches):
+    is_cut = sum(len(frame.data) for frame in frames) < len(data) or not _has_footer(batches)
+    if is_cut:
         batches += (_cut_off(batches, end),)
     times = filter(None, map(last_contained_time, frames[:1]))
-    return LoadedSnapshot(batches, end, next(times, None), leader if leader.epoch == end.epoch else None)
+    leads = leader if leader.epoch == end.epoch else None
+    return LoadedSnapshot(batches, end, next(times, None), leads, is_cut or not all(map(is_intact, frames)))
 
 
 def _has_footer(batches: tuple[RecordBatch, ...]) -> bool:

@@ -13,15 +13,15 @@ from streaming.contracts.identifiers import Micros, Offset
 from streaming.contracts.observations import SnapshotReason
 from streaming.contracts.records import LeaderChange, RecordBatch
 from streaming.errors import ConnectionRefused
+from streaming.sources import checkpoint
 from streaming.sources.image import ClusterImage
 from streaming.sources.image_observed import undecodable
-from streaming.sources.metadata_log import checkpoint
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.resync import RESYNC_SECONDS, NewerRecords, Resync
 from streaming.sources.metadata_log.snapshot import LoadedSnapshot
 from streaming.sources.metadata_log.tail import Progress, Tail
 from streaming.sources.protocol.connection import CannotServe
-from streaming.sources.timer import SILENCE_SECONDS, Silence, Timer, monotonic
+from streaming.sources.timer import SILENCE_SECONDS, Silence, Timer, monotonic, wall_clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,11 +37,6 @@ SECOND: Final = 1_000_000
 _BUSY: Final = 5_000_000
 _IDLE: Final = 60_000_000
 _COST: Final = 20
-
-
-def wall_clock() -> Micros:
-    """Return the wall-clock time."""
-    return Micros(time.time_ns() // 1000)
 
 
 class MetadataLogSource:
@@ -154,7 +149,7 @@ class MetadataLogSource:
             observations += self._full_report(SnapshotReason.PERIODIC, at)
         observations = observations or self._quiet(at)
         self._newer_records.warn(self._image.metadata_version, progress)
-        self._resync.note(self._image)
+        self._resync.note(self._image, progress.snapshot)
         self._quarantine()
         if observations:
             self._quiet_due.restart(self._timer())
@@ -252,7 +247,7 @@ class MetadataLogSource:
         image.image_offset, image.image_epoch = Offset(snapshot.end.offset - 1), snapshot.end.epoch
         image.image_timestamp = max(previous.image_timestamp, snapshot.timestamp or image.image_timestamp)
         if image.incomplete_since is not None:
-            image.incomplete_since = Offset(snapshot.end.offset)  # only a newer one can help
+            image.incomplete_since = snapshot.unread_until
         self._quarantine()
         self._image = image
         if self._pending_report is not None or not self.is_whole:

@@ -158,7 +158,7 @@ class Tail:
         had_failed = self._controllers.failures > 0
         try:
             if not self._controllers.try_fixed():
-                self._controllers.learn(self._bootstrap.quorum())
+                self._controllers.learn(self._bootstrap.quorum(with_addresses=True))
         except ConnectionRefused:
             self._pause(_LONGEST_PAUSE)
             raise
@@ -232,17 +232,23 @@ class Tail:
         that breaks in the middle leaves the position where the next Fetch returns a snapshot id again.
         """
         epoch = self._controllers.epoch
-        data = snapshot.fetch(connection, cluster_id=self._cluster_id, leader_epoch=epoch, snapshot=end)
+        try:
+            data = snapshot.fetch(connection, cluster_id=self._cluster_id, leader_epoch=epoch, snapshot=end)
+        except ConnectionRefused as error:  # Kafka announces the bytes of a file that was cut off, and never sends them
+            self._count_refusals(_REFUSALS, connection, end, str(error))
+            raise
         if isinstance(data, int):
-            self._snapshot_refusals += 1
-            if self._snapshot_refusals == _REFUSALS:
-                self._is_serving = False
-                self._report(
-                    f"{connection.address} does not give its KRaft snapshot at offset {end.offset} "
-                    f"({for_code(data).message}); trying again"
-                )
+            self._count_refusals(1, connection, end, for_code(data).message)
             self._pause(_LONGEST_PAUSE)
             return None
         self._snapshot_refusals = 0
         self.position.restart(end)
         return snapshot.read(data, end, Leader(self._controllers.target, epoch))
+
+    def _count_refusals(self, count: int, connection: Connection, end: LogEnd, why: str) -> None:
+        before, self._snapshot_refusals = self._snapshot_refusals, self._snapshot_refusals + count
+        if before < _REFUSALS <= self._snapshot_refusals:
+            self._is_serving = False
+            self._report(
+                f"{connection.address} does not give its KRaft snapshot at offset {end.offset} ({why}); trying again"
+            )

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Final
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import ControllerObserved, Observation, SourceKind
 from streaming.errors import ConnectionRefused
-from streaming.sources.address import parse_servers
-from streaming.sources.metadata_log.quorum import Bootstrap
-from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.security import from_client
+from streaming.sources.metadata_log.opening import bootstrap_of
 from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from streaming.contracts.identifiers import ClusterId
     from streaming.settings import Settings
     from streaming.sources.metadata_log.messages import Quorum
+    from streaming.sources.metadata_log.quorum import Bootstrap
     from streaming.sources.protocol.peers import Peers
 
 ASKED_EVERY: Final = Micros(10_000_000)
@@ -35,20 +34,15 @@ class VotersSource:
     """Reports the voters when they, or those that have caught up, change, and every half minute.
 
     It orders no partitions (``SourceKind.NONE``). While the quorum has no leader, or cannot be asked, it reports that
-    it is unknown who has caught up.
+    it is unknown who has caught up. It asks for the cluster's id each time: the cluster may have been rebuilt.
     """
 
     def __init__(
         self, bootstrap: Bootstrap, *, cluster: str, name: str, clock: Callable[[], Micros] = monotonic
     ) -> None:
-        """Ask for the cluster's id.
-
-        Raises:
-            ConnectionRefused: no broker can be reached.
-        """
         self.name = name
         self._bootstrap, self._cluster = bootstrap, cluster
-        self._cluster_id = bootstrap.cluster_id()
+        self._cluster_id: ClusterId | None = None
         self._ask_due, self._report_due, self._clock = Timer(ASKED_EVERY), Timer(REPORTED_EVERY), clock
         self._last: Quorum | None = None
         self._reported: tuple[object, ...] = ()
@@ -59,13 +53,16 @@ class VotersSource:
             time.sleep(_WAIT_SECONDS)
             return []
         try:
+            cluster_id = self._bootstrap.cluster_id()
+            self._last = self._last if cluster_id == self._cluster_id else None
+            self._cluster_id = cluster_id
             self._last, caught_up = (quorum := self._bootstrap.quorum()), caught_up_in(quorum)
         except ConnectionRefused:
             caught_up = None
         last = self._last
-        if last is None or not last.voters:
+        if self._cluster_id is None or last is None or not last.voters:
             return []
-        content = last.leader, tuple(sorted(last.voters)), caught_up
+        content = self._cluster_id, last.leader, tuple(sorted(last.voters)), caught_up
         if content != self._reported:
             self._report_due.expire()
         if not self._report_due.take_due(self._clock()):
@@ -95,15 +92,10 @@ class VotersSource:
 
 
 def open_voters(settings: Settings, peers: Peers | None = None) -> VotersSource:
-    """Create the source for a configuration with which the metadata log can be read.
-
-    Raises:
-        ConnectionRefused: no broker can be reached.
-    """
-    bootstrap = Bootstrap(
-        parse_servers(settings.cluster.bootstrap_servers), dialer(from_client(settings.cluster.client), peers)
+    """Create the source for a configuration with which the metadata log can be read."""
+    return VotersSource(
+        bootstrap_of(settings, peers), cluster=settings.cluster.name, name=f"quorum:{settings.collect.collector}"
     )
-    return VotersSource(bootstrap, cluster=settings.cluster.name, name=f"quorum:{settings.collect.collector}")
 
 
 def caught_up_in(quorum: Quorum) -> tuple[int, ...] | None:

@@ -1,7 +1,6 @@
 """Kafka's protocol, asked directly where librdkafka has no call: one blocking socket to one node.
 
 - ``connection``    one blocking socket: correlation, timeouts, TLS, SASL
-- ``old_brokers``   who is too old for our requests
 - ``security``      the librdkafka properties that concern a connection
 - ``configs``       DescribeConfigs
 - ``raw``           requests and responses whose bytes we write and read

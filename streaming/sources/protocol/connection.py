@@ -36,11 +36,16 @@ RESPONSE_SECONDS: Final = 10.0
 _LEAST_SECONDS: Final = 0.01
 _MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 _UNREADABLE: Final = (ValueError, LookupError, struct.error, TypeError, AttributeError)
+_ERROR: Final = slice(4, 6)  # behind the correlation id
 _SIZE: Final = struct.Struct(">i")
 
 
 class CannotServe(ConnectionRefused):
     """The node responds, but refuses: wrong credentials, a missing permission, or too old. A retry changes nothing."""
+
+
+class TooOld(CannotServe):
+    """The node is too old for our requests, not for those of librdkafka."""
 
 
 def resolved(address: Address, seconds: float) -> list[Any]:
@@ -73,6 +78,7 @@ class Connection:
 
     Attributes:
         address: of the node.
+        is_old: whether the node is older than Kafka 2.4: it does not support ApiVersions 3 (KIP-511).
         features: the levels of the cluster's features that the node knows, as ``metadata.version``; none of ZooKeeper.
 
     Args:
@@ -83,7 +89,7 @@ class Connection:
 
     Raises:
         ConnectionRefused: from every method: unreachable, closed, timed out, or not Kafka; it is unusable then.
-        CannotServe: the login failed, or the node is too old.
+        CannotServe: the login failed, or it is ``TooOld``.
     """
 
     def __init__(
@@ -95,6 +101,7 @@ class Connection:
         peer: Peer | None = None,
     ) -> None:
         self.address = address
+        self.is_old = False
         self.features: dict[str, int] = {}
         self._peer = peer or Peer()
         self._correlation = 0
@@ -226,12 +233,15 @@ class Connection:
         """Ask in the newest way, and in the oldest of Kafka before 2.4, which refuses the newest (KIP-511)."""
         newest = ApiVersionsRequest(version=3, client_software_name=CLIENT_ID, client_software_version="1")
         for request in (newest, ApiVersionsRequest(version=0)):
-            versions, self.features = self._exchange(request, ApiVersionsResponse, _versions_and_features)
+            versions, self.features = self._exchange(request, _Versions, _versions_and_features)
             if versions:
                 return versions
-        raise CannotServe(f"{self.address} is too old: it does not say which requests it supports")
+            self.is_old = True
+        raise TooOld(f"{self.address} is too old: it does not say which requests it supports")
 
     def _log_in(self, security: Security) -> None:
+        if self.newest(SaslHandshakeRequest.API_KEY, 1) < 1:
+            raise TooOld(f"{self.address} is older than Kafka 1.0: it does not support SaslHandshake 1")
         request: Any = SaslHandshakeRequest(version=1, mechanism=security.mechanism)
         error, offered = self._exchange(
             request, SaslHandshakeResponse, lambda one: (one.error_code, ", ".join(one.mechanisms))
@@ -259,9 +269,15 @@ class Connection:
         )
 
 
+class _Versions:
+    """Decodes responses to ApiVersions, without what follows an error: it differs between versions (KIP-511)."""
+
+    @staticmethod
+    def decode(data: bytes, **how: Any) -> Any:  # noqa: ANN401 - as above
+        return ApiVersionsResponse.decode(data[: _ERROR.stop] + bytes(4) if any(data[_ERROR]) else data, **how)
+
+
 def _versions_and_features(answer: Any) -> tuple[dict[int, int], dict[str, int]]:  # noqa: ANN401 - as above
-    if answer.error_code:
-        return {}, {}
     features = {item.name: item.max_version_level for item in answer.finalized_features or ()}
     return {item.api_key: item.max_version for item in answer.api_keys}, features
 

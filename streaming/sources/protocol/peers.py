@@ -7,10 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streaming.sources.address import Address
 
 MAX_PEERS: Final = 2_000
 """More addresses than a cluster has nodes: those of one whose nodes change theirs at each start would grow for ever."""
+
+COUNTS: Final = ("requests", "sent_bytes", "received_bytes", "errors")
 
 
 @dataclass(slots=True)
@@ -50,7 +54,9 @@ class Peers:
 
     def at(self, address: Address) -> Peer:
         """Return the peer at an address; beyond a limit all others share one, ``other``."""
-        name = str(address)
+        return self._of_name(str(address))
+
+    def _of_name(self, name: str) -> Peer:
         with self._opening:
             is_new = name not in self._peers
             return self._peers.setdefault("other" if is_new and len(self._peers) >= MAX_PEERS else name, Peer())
@@ -59,3 +65,13 @@ class Peers:
         """Return every peer by address."""
         with self._opening:
             return dict(self._peers)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return what was counted, by address."""
+        return {address: {name: getattr(peer, name) for name in COUNTS} for address, peer in self.all().items()}
+
+    def add(self, counts: Mapping[str, Mapping[str, int]], *, before: Mapping[str, Mapping[str, int]]) -> None:
+        """Add what others have counted, another process for instance, since they had counted so much."""
+        for address, counted in counts.items():
+            earlier = before.get(address, {})
+            self._of_name(address).count(**{name: count - earlier.get(name, 0) for name, count in counted.items()})

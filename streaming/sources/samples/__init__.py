@@ -1,12 +1,17 @@
 """Samples of a real cluster: what only each broker knows, asked of it on direct connections.
 
-- ``source``          the source: which brokers there are, and what is due
-- ``broker_calls``    asks many brokers at once; a hung one delays only its own answers
-- ``kind``            the interface of what is asked for
-- ``offsets``         log positions of leaders and followers
-- ``offset_blocks``   log positions as blocks (pure)
-- ``listed_offsets``  ListOffsets, encoded and decoded
-- ``settings``        settings of topics and of brokers (DescribeConfigs)
-- ``features``        the features that a broker supports
-- ``directories``     log directories and sizes (DescribeLogDirs)
+- ``opening``            the samples of a configuration
+- ``source``             the source: which brokers there are, and what is due
+- ``broker_calls``       asks many brokers at once; a hung one delays only its own answers
+- ``kind``               the interface of what is asked for
+- ``offsets``            log positions of leaders and followers
+- ``offset_blocks``      log positions as blocks (pure)
+- ``listed_offsets``     ListOffsets, encoded and decoded
+- ``groups``             groups and their committed offsets, beside the positions of the partitions
+- ``group_blocks``       groups as blocks (pure)
+- ``described_groups``   ListGroups, and what describes the groups of each protocol
+- ``committed_offsets``  OffsetFetch, and DescribeShareGroupOffsets
+- ``settings``           settings of topics and of brokers (DescribeConfigs)
+- ``features``           the features that a broker supports
+- ``directories``        log directories and sizes (DescribeLogDirs)
 """

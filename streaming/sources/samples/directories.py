@@ -62,13 +62,15 @@ class Directory(NamedTuple):
 
 
 def describe_directories(connection: Connection) -> tuple[Directory, ...]:
-    """Ask one broker for its directories.
+    """Ask one broker for its directories; one that is older than the flexible versions gives none.
 
     Raises:
         ConnectionRefused: it does not respond.
         Denied: it may not be asked.
     """
     version = connection.newest(API_KEY, NEWEST)
+    if version < OLDEST:
+        return ()
     request = RawRequest(API_KEY, version, _EVERY_TOPIC)
     response: RawResponse[tuple[int, tuple[Directory, ...]]] = RawResponse(lambda reader: _read(reader, version))
     error, directories = response.value_of(connection, request)

@@ -1,4 +1,4 @@
-"""ListOffsets 6 and 7: the offsets of many partitions of one broker, in one request for each kind of offset.
+"""ListOffsets: the offsets of many partitions of one broker, in one request for each kind of offset.
 
 From a leader: the log start, the high watermark and the last stable offset, as consumers see them (KIP-98). From every
 replica: the end of its log, with the replica id that Kafka has for looking at replicas (-2); consumers are refused by
@@ -8,7 +8,9 @@ followers.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
 from streaming.sources.protocol.primitives import INT8, INT32
 from streaming.sources.protocol.raw import RawRequest, RawResponse, compact_array, compact_string
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     ByTopic = Mapping[str, Sequence[int]]
 
 API_KEY: Final = 2
-OLDEST: Final = 6  # the first flexible version (KIP-482), Kafka 2.6
+OLDEST: Final = 6  # the first flexible version (KIP-482), and the first one that is decoded quickly
 NEWEST: Final = 7
 _TOPIC_AUTHORIZATION_FAILED: Final = 29
 _ASKED: Final = struct.Struct(">iiqB")  # number, leader epoch, timestamp, no tagged fields
@@ -57,8 +59,10 @@ def list_offsets(connection: Connection, spec: OffsetSpec, partitions: ByTopic) 
     Raises:
         ConnectionRefused: it does not respond.
     """
-    request = RawRequest(API_KEY, connection.newest(API_KEY, NEWEST), _body(spec, partitions))
-    return RawResponse(_read).value_of(connection, request)
+    version = connection.newest(API_KEY, NEWEST)
+    if version < OLDEST:
+        return _of_old_broker(connection, spec, partitions, version)
+    return RawResponse(_read).value_of(connection, RawRequest(API_KEY, version, _body(spec, partitions)))
 
 
 def _body(spec: OffsetSpec, partitions: ByTopic) -> bytes:
@@ -73,9 +77,7 @@ def _body(spec: OffsetSpec, partitions: ByTopic) -> bytes:
 
 def _read(reader: ByteReader) -> Listed:
     reader.number(INT32)  # the time for which the request was throttled
-    answers = reader.array(lambda: _topic(reader)) or ()
-    denied = next((topic for topic, records in answers if _is_denied(records)), None)
-    return Listed({topic: _offsets(records) for topic, records in answers}, denied)
+    return _listed(dict(reader.array(lambda: _topic(reader)) or ()))
 
 
 def _topic(reader: ByteReader) -> tuple[str, list[tuple[int, ...]]]:
@@ -84,9 +86,43 @@ def _topic(reader: ByteReader) -> tuple[str, list[tuple[int, ...]]]:
     return topic, records
 
 
+def _listed(answers: Mapping[str, Sequence[tuple[int, ...]]]) -> Listed:
+    denied = next((topic for topic, records in answers.items() if _is_denied(records)), None)
+    return Listed({topic: _offsets(records) for topic, records in answers.items()}, denied)
+
+
 def _offsets(records: Iterable[tuple[int, ...]]) -> dict[int, int]:
-    return {number: offset for number, error, _, offset, _ in records if not error and offset >= 0}
+    return {number: offset for number, error, _, offset, *_ in records if not error and offset >= 0}
 
 
 def _is_denied(records: Sequence[tuple[int, ...]]) -> bool:
     return bool(records) and records[0][1] == _TOPIC_AUTHORIZATION_FAILED
+
+
+def _of_old_broker(connection: Connection, spec: OffsetSpec, partitions: ByTopic, version: int) -> Listed:
+    """Ask a broker from before the flexible versions, in more time than others."""
+    of_request: Any = ListOffsetsRequest.ListOffsetsTopic
+    topics = [
+        of_request(
+            name=topic,
+            partitions=[
+                of_request.ListOffsetsPartition(
+                    partition_index=number, current_leader_epoch=_ANY_EPOCH, timestamp=spec.timestamp
+                )
+                for number in numbers
+            ],
+        )
+        for topic, numbers in partitions.items()
+    ]
+    request = ListOffsetsRequest(
+        version=version, replica_id=spec.replica, isolation_level=spec.isolation, topics=topics
+    )
+    return connection.call(request, ListOffsetsResponse, _of_old_response)
+
+
+def _of_old_response(response: Any) -> Listed:  # noqa: ANN401 - kafka-python's messages ship no types
+    answers = {
+        topic.name: [(part.partition_index, part.error_code, -1, part.offset) for part in topic.partitions]
+        for topic in response.topics
+    }
+    return _listed(answers)

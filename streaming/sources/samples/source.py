@@ -14,7 +14,7 @@ from streaming.sources.address import Address
 from streaming.sources.admin_broker import ConnectedBrokers
 from streaming.sources.admin_turns import Turns
 from streaming.sources.permissions import ANYBODY, addressed
-from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.protocol.connection import CannotServe, TooOld
 from streaming.sources.samples.broker_calls import BrokerCalls
 from streaming.sources.timer import Timer, monotonic
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from streaming.sources.admin_view import ClusterView
     from streaming.sources.permissions import Grantee
     from streaming.sources.protocol.connection import Dial
+    from streaming.sources.protocol.peers import Peers
     from streaming.sources.samples.broker_calls import BrokerAnswer, Work
     from streaming.sources.samples.kind import Kind
 
@@ -43,7 +44,9 @@ class SamplesSource:
         cluster: the display name of the cluster.
         name: name of the source on the bus, for example ``samples:collector-1``.
         view_micros: how often it is asked which brokers and partitions there are.
+        peers: note what its connections see.
         grantee: whom the brokers see.
+        report: takes one line for the user.
         seconds: timeout of each request.
     """
 
@@ -56,10 +59,12 @@ class SamplesSource:
         cluster: str,
         name: str,
         view_micros: Micros,
+        peers: Peers,
         grantee: Grantee = ANYBODY,
+        report: Callable[[str], None] = lambda _: None,
         seconds: float = 5.0,
     ) -> None:
-        self.name = name
+        self.name, self.peers = name, peers
         self._cluster, self._grantee = cluster, grantee
         self._turns = Turns(servers)
         self._unreached: list[Address] = []
@@ -69,6 +74,7 @@ class SamplesSource:
         self._view: ClusterView | None = None
         self._view_due = Timer(view_micros)
         self._refusals: list[ConnectionRefused] = []
+        self._say, self._is_too_old = report, False
         self._raised: dict[tuple[str, BrokerId], str] = {}
 
     def poll(self, now: Micros) -> Sequence[Observation]:
@@ -141,6 +147,10 @@ class SamplesSource:
         if answer.refusal is not None:
             if self._unreached:
                 self._ask_for_view(skew)
+            elif isinstance(answer.refusal, TooOld):
+                if not self._is_too_old:
+                    self._say(f"{self.name}: there are no samples of this cluster: {answer.refusal}")
+                self._is_too_old = True
             else:
                 self._refusals.append(answer.refusal)
             return

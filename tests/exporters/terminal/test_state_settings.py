@@ -84,6 +84,8 @@ def test_topics_that_are_not_durable_are_listed_worst_first_with_the_fix(sampled
     sampled.topic("above", [1, 2, 3], min_isr=4)
     sampled.topic("rack", [1, 2], min_isr=None)
     sampled.topic("moving", [3, 1], adding=[1], min_isr=1)
+    sampled.topic("deleted since", [1], min_isr=1, leader_throttled_replicas="*")
+    sampled.partitions.pop()
     sampled.write([], [])
     found = objects(sampled.tables, "--settings")
     assert [(row["topic"], row["finding"]) for row in found] == [

@@ -302,6 +302,13 @@ def test_settings_have_their_tables_and_topics_what_follows_from_theirs(tmp_path
     assert [(found[name]["min_isr"], found[name]["partition_count"]) for name in ("orders", "single")] == [
         (2, 6), (None, 1),
     ]  # fmt: skip
+    later = replace(
+        topics,
+        collected_at=topics.collected_at + 1,
+        **{f"{name}_by_sample": getattr(topics, f"{name}_by_sample")[:1] for name in topics.values()},
+    )
+    batch.apply(published([later], start=4))
+    assert [row["topic"] for row in rows(tmp_path, "topic_settings")] == ["orders"], "the others were deleted"
     (of_broker,) = rows(tmp_path, "broker_settings")
     assert (of_broker["leader_throttled_rate"], of_broker["follower_throttled_rate"]) == (2**40, None)
     (of_feature,) = rows(tmp_path, "broker_features")

@@ -57,6 +57,7 @@ class Quorum:
     ``faults`` are called in turn for each Fetch before anything else; one that returns a response replaces the answer.
     """
 
+    cluster_id: str = CLUSTER_ID
     log: list[EncodedBatch] = field(default_factory=list)
     epoch: int = 1
     leader: int = 1
@@ -170,7 +171,8 @@ class Node:
     def answer_MetadataRequest(self, _: Any) -> Any:  # noqa: N802
         broker = MetadataResponse.MetadataResponseBroker
         brokers = [broker(node_id=one, host="127.0.0.1", port=port) for one, port in self.quorum.brokers.items()]
-        return MetadataResponse(throttle_time_ms=0, brokers=brokers, cluster_id=CLUSTER_ID, controller_id=1, topics=[])
+        own = self.quorum.cluster_id
+        return MetadataResponse(throttle_time_ms=0, brokers=brokers, cluster_id=own, controller_id=1, topics=[])
 
     def answer_DescribeQuorumRequest(self, _: Any) -> Any:  # noqa: N802
         topic = DescribeQuorumResponse.TopicData

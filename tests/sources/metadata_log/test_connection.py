@@ -27,7 +27,7 @@ from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log import quorum as quorum_module
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.protocol import connection as connection_module
-from streaming.sources.protocol.connection import CannotServe, Connection, dialer
+from streaming.sources.protocol.connection import CannotServe, Connection, TooOld, dialer
 from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import Security, from_client
 from streaming.sources.protocol.tokens import COMMAND
@@ -105,6 +105,12 @@ def test_the_right_password_logs_in(quorum: Any, address: Address, mechanism: st
     quorum.login = Server
     connection = Connection(address, from_client({**LOGIN, key: mechanism}))
     assert ask(connection) == "4L6g3nShT-eMCtK--X86sw"
+
+
+def test_a_node_that_is_too_old_for_our_login_says_so_before_it_is_tried(quorum: Any, address: Address) -> None:
+    quorum.login, quorum.versions = Server, {17: 0}
+    with pytest.raises(TooOld, match=r"older than Kafka 1\.0"):
+        Connection(address, from_client({**LOGIN, "sasl.mechanism": "PLAIN"}))
 
 
 @pytest.mark.parametrize("mechanism", OFFERED)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from streaming.commands import app, doctor_checks
+from streaming.commands import app, doctor_machine
 from streaming.commands.doctor_checks import CHECKS, CHECKS_OF_THE_MACHINE
 from streaming.commands.doctor_findings import Status, numbered
 from streaming.runtime.listening import listen
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.plugins.fake_kafka import FakeKafka
     from tests.plugins.mock_kafka import MockKafka
 
 
@@ -37,6 +38,17 @@ def test_each_bootstrap_server_is_asked_alone_so_that_one_that_is_wrong_is_found
     assert "answers; it is of cluster 4L6g3nShT-eMCtK--X86sw" in answers[0][1]
     assert wrong == (Status.WARNING, wrong[1])
     assert "127.0.0.1:1 cannot be reached" in wrong[1]
+
+
+def test_bootstrap_servers_of_two_clusters_are_a_problem(fake_kafka: Callable[[int], FakeKafka], quorum: Any) -> None:
+    other = fake_kafka(1)
+    other.cluster_id = "another-cluster"
+
+    *_, (status, sentence) = CHECKS["brokers"](settings_for(f"{quorum.addresses()},{other.bootstrap_servers}"))
+
+    assert status is Status.PROBLEM
+    assert sentence.startswith("cluster.bootstrap_servers names brokers of several clusters: 127.0.0.1:")
+    assert f"{other.bootstrap_servers} is of another-cluster; name those of one" in sentence
 
 
 def test_the_log_is_read_and_a_missing_permission_is_named_with_what_happens_meanwhile(quorum: Any) -> None:
@@ -58,6 +70,7 @@ def test_the_log_is_read_and_a_missing_permission_is_named_with_what_happens_mea
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0, Status.OK), (60, Status.WARNING), (-60, Status.WARNING)])
 def test_a_clock_that_differs_from_the_controllers_is_found(quorum: Any, seconds: int, expected: Status) -> None:
+    quorum.versions = {55: 1}  # Kafka before 3.9 gives no addresses of controllers, and their time all the same
     quorum.voters = {1: round((time.time() - seconds) * 1_000)}
 
     ((status, sentence),) = CHECKS["clock"](settings_for(quorum.addresses()))
@@ -69,7 +82,8 @@ def test_a_clock_that_differs_from_the_controllers_is_found(quorum: Any, seconds
 @pytest.mark.parametrize(
     ("features", "expected", "sentence"),
     [
-        ({"metadata.version": 21}, Status.OK, "metadata.version is 21, whose records can be read"),
+        ({"metadata.version": 21}, Status.OK, "metadata.version is 21, that of Kafka 3.9.1, with which isrwatch is"),
+        ({"metadata.version": 15}, Status.OK, "which is untested; the metadata log is tested with 30 (Kafka 4.3.1), "),
         ({"metadata.version": NEWEST_METADATA_VERSION + 1}, Status.WARNING, "upgrade isrwatch"),
         ({}, Status.OK, "a cluster with ZooKeeper, which is polled"),
     ],
@@ -105,7 +119,7 @@ def test_a_folder_that_cannot_be_written_a_full_disk_and_a_port_in_use_are_found
     settings = Settings()
     settings = replace(settings, bus=replace(settings.bus, directory=str(file / "bus")))
     assert next(iter(CHECKS_OF_THE_MACHINE["folders"](settings)))[0] is Status.PROBLEM
-    monkeypatch.setattr(doctor_checks, "LEAST_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr(doctor_machine, "LEAST_FREE_BYTES", 1 << 62)
     assert {status for status, _ in CHECKS_OF_THE_MACHINE["folders"](settings)} == {Status.PROBLEM, Status.WARNING}
     opened = listen("127.0.0.1:0", "--listen")
     settings = replace(settings, export=replace(settings.export, listen=f"127.0.0.1:{opened.getsockname()[1]}"))

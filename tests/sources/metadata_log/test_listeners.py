@@ -296,10 +296,10 @@ def test_controllers_are_asked_at_their_own_addresses_with_their_own_table(quoru
 def test_with_a_login_that_only_librdkafka_has_the_brokers_are_those_that_it_lists(
     mock_kafka: Callable[[int], MockKafka], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: object) -> None:
+    def refuse(*_: object) -> None:
         raise Unsupported("the mock cluster has no login")
 
-    monkeypatch.setattr(listeners, "from_client", refuse)
+    monkeypatch.setattr(listeners, "bootstrap_of", refuse)
     cluster = mock_kafka(3)
     settings = Settings(cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers))
 

@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import re
 import shutil
-import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
 
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
+from streaming.cluster_settings import each_cluster
+from streaming.commands.doctor_checks import CHECKS
+from streaming.commands.doctor_findings import Status
 from streaming.contracts.observations import SnapshotReason
-from streaming.errors import ConnectionRefused
+from streaming.runtime.jars import groups
+from streaming.settings import ClusterSettings, Settings
 from streaming.sources.address import parse_servers
 from streaming.sources.metadata_log import tail as tail_module
 from streaming.sources.metadata_log.batches import _raw_records, decode
 from streaming.sources.metadata_log.decoding import read_fields
 from streaming.sources.metadata_log.quorum import Bootstrap
-from streaming.sources.metadata_log.schemas import NEWEST_METADATA_VERSION, SCHEMAS
-from streaming.sources.metadata_log.source import MetadataLogSource, wall_clock
+from streaming.sources.metadata_log.schemas import NEWEST_METADATA_VERSION, SCHEMAS, TESTED
+from streaming.sources.metadata_log.voters import open_voters
+from streaming.sources.permissions import CLUSTER_ACTION
 from streaming.sources.protocol.connection import CannotServe, dialer
 from streaming.sources.protocol.primitives import ByteReader
-from streaming.sources.protocol.security import Security, from_client
+from streaming.sources.protocol.security import Security
 from streaming.sources.protocol.tokens import COMMAND
+from streaming.sources.timer import wall_clock
 from tests.blocks import singly
+from tests.plugins.real_collector import READER, SECURED, Following, Rules
 from tests.sources.test_tokens import jwt, printing
 
 if TYPE_CHECKING:
@@ -42,79 +40,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deploy.sandbox import DumpedRecord, Sandbox
-    from streaming.contracts.observations import Observation
 
     MakeSandbox = Callable[..., Sandbox]
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
-PATIENCE = 120.0
-USERS = (
-    "org.apache.kafka.common.security.plain.PlainLoginModule required "
-    'username="admin" password="a" user_admin="a" user_reader="r";'
-)
-SECURED = {
-    "sasl.mechanism.controller.protocol": "PLAIN",
-    "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.controller.plain.sasl.jaas.config": USERS,
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:admin;User:ANONYMOUS",
-    "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT",
-}
-"""Controllers that ask for a login, and what each user may do is said by rules; brokers ask nobody."""
-
-
-class Following:
-    """A source on a real cluster, polled in a thread; ``reported`` grows while it runs."""
-
-    def __init__(self, cluster: Sandbox, path: Path, name: str = "metadata_log:test", client: Any = None) -> None:
-        self.lines: list[str] = []
-        self.reported: list[Observation] = []
-        self.source = MetadataLogSource(
-            Bootstrap(parse_servers(cluster.bootstrap_servers), dialer(Security())),
-            dialer(from_client(client or {})),
-            cluster="real",
-            name=name,
-            path=path,
-            heartbeat_seconds=1,
-            snapshot_seconds=3600,
-            report=self.lines.append,
-        )
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._follow, daemon=True)
-        self._thread.start()
-
-    def _follow(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self.reported += self.source.poll(wall_clock())
-            except ConnectionRefused as refusal:
-                self.lines.append(str(refusal))
-                self._stopping.wait(0.2)
-                continue
-            self.source.acknowledge()
-
-    def until(self, condition: Callable[[], Any], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < deadline, (what, self.lines)
-            time.sleep(0.05)
-
-    def until_topic(self, topic: str, partitions: int) -> None:
-        self.until(lambda: len(self.partitions(topic)) == partitions, f"{partitions} partitions of {topic}")
-
-    def partitions(self, topic: str) -> dict[int, Any]:
-        """Give the newest observation of each partition."""
-        return {
-            one.partition: one for one in singly(tuple(self.reported)) if one.kind == "partition" and one.topic == topic
-        }
-
-    def offset(self) -> int:
-        return self.source._image.image_offset
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join(30)
-        self.source.close()
 
 
 @pytest.fixture
@@ -167,13 +96,14 @@ def spelled(value: Any) -> Any:
     return [spelled(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-@pytest.mark.parametrize(("version", "level"), [("4.3", NEWEST_METADATA_VERSION), ("3.9", 21)])
+@pytest.mark.parametrize(("version", "level"), [("4.3", NEWEST_METADATA_VERSION), ("3.9", 21), ("3.6", 14)])
 def test_a_cluster_that_is_broken_and_mended_is_reported_record_for_record(
     kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]], version: str, level: int
 ) -> None:
     cluster = kafka_cluster(version=version)
     servers = parse_servers(cluster.bootstrap_servers)
     assert Bootstrap(servers, dialer(Security())).features()["metadata.version"] == level
+    assert TESTED[level] in {jar.version for jar in groups()[cluster.plan.jars].jars if jar.artifact == "kafka_2.13"}
     seen = follow(cluster)
     cluster.admin.create_topic("orders", partitions=6, configs={"min.insync.replicas": "2"})
     cluster.admin.alter_topic_config("orders", {"retention.ms": "1000000"})
@@ -192,11 +122,12 @@ def test_a_cluster_that_is_broken_and_mended_is_reported_record_for_record(
     assert not seen.source.take_undecodable()
 
 
+@pytest.mark.parametrize("version", ["4.3", "3.6"])
 def test_a_killed_controller_leaves_no_gap(
-    kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]]
+    kafka_cluster: MakeSandbox, follow: Any, wire: dict[int, tuple[int, bytes]], version: str
 ) -> None:
-    cluster = kafka_cluster(controllers=3)
-    controllers = ",".join(f"{host}:{port}" for host, port in cluster.controllers)
+    cluster = kafka_cluster(controllers=3, version=version)
+    controllers = ",".join(cluster.controller_addresses.values())
     with pytest.raises(CannotServe, match="is no broker, but a controller: name brokers"):
         Bootstrap(parse_servers(controllers), dialer(Security())).cluster_id()
     seen = follow(cluster)
@@ -225,6 +156,31 @@ def test_a_killed_controller_leaves_no_gap(
     resumed.until_topic("meanwhile", 2)
     assert not any(one.kind == "snapshot_begin" for one in resumed.reported)
     assert not resumed.partitions("after")
+
+
+def test_before_kafka_3_9_the_log_is_read_once_the_addresses_of_the_controllers_are_configured(
+    kafka_cluster: MakeSandbox, tmp_path: Path
+) -> None:
+    cluster = kafka_cluster(brokers=1, version="3.6")
+    settings = Settings(cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers))
+    ((_, versions),) = CHECKS["versions"](settings)
+    assert versions == "metadata.version is 14, that of Kafka 3.6.2, with which isrwatch is tested"
+    ((status, refusal),) = CHECKS["metadata log"](settings)
+    assert status is Status.WARNING
+    assert "write them into [cluster.controllers.addresses]" in refusal
+    for check in ("clock", "polling", "reassignments"):
+        assert {status for status, _ in CHECKS[check](settings)} == {Status.OK}
+    config = tmp_path / "isrwatch.toml"
+    config.write_text(
+        f'[cluster]\nbootstrap_servers = "{cluster.bootstrap_servers}"\n[cluster.controllers.addresses]\n'
+        + "".join(f'"{node}" = "{address}"\n' for node, address in cluster.controller_addresses.items())
+    )
+
+    ((status, readable),) = CHECKS["metadata log"](each_cluster(config)[0])
+
+    assert status is Status.OK, readable
+    (voters,) = open_voters(settings).poll(wall_clock())
+    assert (voters.voters, voters.caught_up) == ((101,), (101,))
 
 
 def test_a_controllers_snapshot_is_loaded_and_a_lost_history_is_admitted(
@@ -292,24 +248,13 @@ def test_a_metadata_log_that_is_restored_from_a_copy_is_followed_as_another_one(
             assert (one.leader, one.isr, one.leader_epoch) == (reported.leader, reported.isr, reported.leader_epoch)
 
 
-def grant(cluster: Sandbox, principal: str) -> None:
-    """Give a user ClusterAction on the cluster."""
-    rule = AclBinding(
-        ResourceType.BROKER, "kafka-cluster", ResourcePatternType.LITERAL, principal, "*",
-        AclOperation.CLUSTER_ACTION, AclPermissionType.ALLOW,
-    )  # fmt: skip
-    client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    client.create_acls([rule])[rule].result(30)
-
-
 def test_a_login_without_the_permission_is_reported_which_one_it_needs(kafka_cluster: MakeSandbox, follow: Any) -> None:
     cluster = kafka_cluster(brokers=1, node_properties=dict.fromkeys((1, 101), SECURED))
-    client = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "reader"}
-    wrong = follow(cluster, client={**client, "sasl.password": "wrong"})
+    wrong = follow(cluster, client={**READER, "sasl.password": "wrong"})
     wrong.until(lambda: any("refuses the login of 'reader'" in line for line in wrong.lines), "a refused login")
-    reader = follow(cluster, client={**client, "sasl.password": "r"})
+    reader = follow(cluster, client=READER)
     reader.until(lambda: any("lacks ClusterAction on the cluster" in line for line in reader.lines), "a refusal")
-    grant(cluster, "User:reader")
+    Rules(cluster).allow(CLUSTER_ACTION)
     reader.until(lambda: reader.reported, "the log")
 
 

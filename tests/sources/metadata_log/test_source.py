@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Observation, SnapshotBegin, SnapshotReason
 from streaming.errors import ConfigurationError, ConnectionRefused
+from streaming.sources import checkpoint
 from streaming.sources.address import Address, parse_servers
 from streaming.sources.image import ClusterImage
-from streaming.sources.metadata_log import checkpoint
 from streaming.sources.metadata_log.batches import decode, split
 from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.opening import checkpoint_path
@@ -407,6 +407,31 @@ def test_a_kraft_snapshot_that_is_cut_off_is_not_believed_and_a_whole_one_is(
     assert sum(one.kind == "partition" for one in singly(seen.reported)) == 3_000
 
 
+@pytest.mark.parametrize("damage", ["a changed byte", "cut inside a batch"])
+def test_a_damaged_kraft_snapshot_that_is_repaired_is_read_without_a_newer_one(
+    quorum: Any, watch: Any, fixtures: Path, make_batch: Any, damage: str
+) -> None:
+    data = gzip.decompress((fixtures / "snapshot.checkpoint.gz").read_bytes())
+    middle = len(data) // 2
+    changed = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+    quorum.log_start = 5_000
+    quorum.snapshot = (LogEnd(5_000, 1), changed if damage == "a changed byte" else data[:middle])
+    quorum.append(make_batch(5_000, 1, b"\x01\x14\x00\x00"))
+    seen = watch()
+    for _ in range(5):
+        seen.reported += seen.source.poll(seen.now)
+    assert (seen.reported, seen.source.is_primary) == ([], False)
+    assert len(unread(seen)) == 1, "it is read again and again, and nothing of it again"
+    (line,) = (line for line in seen.lines if "no data" in line)
+    assert "the controller's KRaft snapshot before offset 5000 is damaged (" in line
+
+    quorum.snapshot = (LogEnd(5_000, 1), data)
+    seen.until(lambda: bool(seen.reported))
+
+    assert sum(one.kind == "partition" for one in singly(seen.reported)) == 3_000
+    assert seen.source.is_primary
+
+
 def test_a_kraft_snapshot_that_is_refused_again_and_again_is_reported_and_the_log_is_not_current(
     quorum: Any, watch: Any, fixtures: Path, make_batch: Any
 ) -> None:
@@ -424,6 +449,24 @@ def test_a_kraft_snapshot_that_is_refused_again_and_again_is_reported_and_the_lo
     quorum.snapshot_error = 0
     seen.reach(5_000)
     assert seen.source.is_primary
+
+
+def test_a_kraft_snapshot_that_is_announced_and_never_comes_is_reported_once(
+    quorum: Any, watch: Any, fixtures: Path, make_batch: Any
+) -> None:
+    quorum.snapshot = (LogEnd(5_000, 1), gzip.decompress((fixtures / "snapshot.checkpoint.gz").read_bytes()))
+    quorum.log_start = 5_000
+    quorum.append(make_batch(5_000, 1, b"\x01\x14\x00\x00"))
+
+    def hang(_: Any) -> Any:
+        raise struct.error("no answer")  # which closes the connection
+
+    for node in quorum.nodes.values():
+        node.answer_FetchSnapshotRequest = hang
+    seen = watch()
+    seen.until(lambda: sum("no controller serves the metadata log" in line for line in seen.lines) > 1)
+    assert sum("does not give its KRaft snapshot at offset 5000 (127.0.0.1:" in line for line in seen.lines) == 1
+    assert not seen.source.is_primary
 
 
 def test_a_failure_while_records_are_applied_leaves_the_checkpoint_before_them(
@@ -891,7 +934,9 @@ def test_a_kraft_snapshot_that_cannot_be_read_either_is_loaded_once_and_a_newer_
     quorum: Any, watch: Any, fixtures: Path, make_batch: Any
 ) -> None:
     whole = gzip.decompress((fixtures / "snapshot.checkpoint.gz").read_bytes())
-    quorum.snapshot = (LogEnd(5_000, 1), whole + make_batch(3_043, 1, b"\x01\x03\x03\x00").data)
+    *_, footer = split(whole)
+    newer = make_batch(3_043, 1, b"\x01\x03\x03\x00").data
+    quorum.snapshot = (LogEnd(5_000, 1), whole[: -len(footer.data)] + newer + footer.data)
     quorum.log_start = 5_000
     quorum.append(make_batch(5_000, 1, b"\x01\x14\x00\x00"))
     loaded: list[int] = []

@@ -24,6 +24,7 @@ NOW = 1_795_000_000_000
 @pytest.fixture
 def voters(quorum: Any) -> Callable[[], VotersSource]:
     quorum.voters = {1: NOW, 2: NOW - 600, 3: NOW - 200}
+    quorum.versions = {55: 1}  # Kafka before 3.9 gives no addresses of controllers, which nothing of this needs
     servers = tuple(Address("127.0.0.1", node.port) for node in quorum.nodes.values())
     bootstrap = Bootstrap(servers, dialer(from_client({})))
     return lambda: VotersSource(bootstrap, cluster="main", name="quorum:a", clock=lambda: Micros(clock[0]))
@@ -60,3 +61,14 @@ def test_it_is_unknown_who_has_caught_up_without_a_leader_that_gives_its_time(qu
     assert told(source, now := now + ASKED_EVERY) == []
     quorum.voters[1] = NOW
     assert told(source, now := now + ASKED_EVERY) == [((1, 2, 3), (1, 2, 3))]
+
+
+def test_voters_are_those_of_the_cluster_that_was_rebuilt_at_the_same_addresses(quorum: Any, voters: Any) -> None:
+    source, now = voters(), ASKED_EVERY
+    assert told(source, now)
+    quorum.cluster_id, quorum.quorum_error = "another-cluster", 14
+    reported = told(source, now + ASKED_EVERY)
+    assert reported == [], "these voters are of the cluster before"
+    quorum.quorum_error, clock[0] = 0, now + 2 * ASKED_EVERY
+    (observed,) = source.poll(Micros(NOW))
+    assert (observed.cluster_id, observed.caught_up) == ("another-cluster", (1, 2, 3))

@@ -17,6 +17,7 @@ from streaming.sources.address import Address
 from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, Denied
 from streaming.sources.protocol.configs import Described, DescribedValue, Resource
 from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import Security
 from streaming.sources.samples.broker_calls import BrokerAnswer
 from streaming.sources.samples.features import Feature
@@ -66,6 +67,7 @@ def source_of(cluster: FakeKafka, period: float = 60.0) -> SamplesSource:
         cluster="test",
         name="samples:t",
         view_micros=Micros(60_000_000),
+        peers=Peers(),
         seconds=1.0,
     )
 

@@ -21,6 +21,7 @@ from streaming.contracts.topic_roles import TopicRole
 from streaming.jobs.driver.newest import NewestBatch
 from streaming.sources.address import Address
 from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import Security
 from streaming.sources.samples.settings import SettingsKind
 from streaming.sources.samples.source import SamplesSource
@@ -57,6 +58,7 @@ class Sampled:
             cluster="real",
             name="samples:t",
             view_micros=Micros(300_000),
+            peers=Peers(),
         )
 
     def until(self, holds: Callable[[], Any], what: str, seconds: float = 60.0) -> None:

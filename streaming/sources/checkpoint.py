@@ -35,7 +35,7 @@ def read(path: Path, cluster_id: ClusterId) -> dict[str, Any] | None:
         DamagedCheckpoint: it is not what was written.
         ConfigurationError: the file cannot be read, is of another version, or is of another cluster.
     """
-    document = _read(path)
+    document = document_at(path)
     if document is None:
         return None
     if document.get("version") != VERSION:
@@ -51,7 +51,13 @@ def read(path: Path, cluster_id: ClusterId) -> dict[str, Any] | None:
     return document
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def document_at(path: Path) -> dict[str, Any] | None:
+    """Return what was written at a path, of whatever version and cluster; None when there is nothing yet.
+
+    Raises:
+        DamagedCheckpoint: it is not what was written.
+        ConfigurationError: the file cannot be read.
+    """
     try:
         data = path.read_bytes()
         checked = _CHECKED.fullmatch(data)  # older ones have no checksum

@@ -1,0 +1,83 @@
+"""What ``isrwatch doctor`` checks of this machine: folders, tables, Java, jars and ports."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from streaming.commands.doctor_findings import Status
+from streaming.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from streaming.settings import Settings
+
+LEAST_FREE_BYTES: Final = 1 << 30
+
+
+def _folders(settings: Settings) -> Iterator[tuple[Status, str]]:
+    for key, folder in (
+        ("bus.directory", settings.bus.directory),
+        ("tables.directory", settings.tables.directory),
+        ("job.checkpoint", settings.job.checkpoint),
+    ):
+        path = Path(folder).absolute()
+        nearest = next(each for each in (path, *path.parents) if each.exists())
+        if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+            yield (
+                Status.PROBLEM,
+                f"{key}: {nearest} is no folder that this user can write; correct the key or its owner",
+            )
+        elif (free := shutil.disk_usage(nearest).free) < LEAST_FREE_BYTES:
+            yield Status.WARNING, f"{key}: {free / (1 << 20):,.0f} MiB are free below {nearest}; make space"
+        else:
+            exists = "can be written" if path.exists() else "can be created"
+            yield Status.OK, f"{key}: {path} {exists}, {free / (1 << 30):,.0f} GiB are free"
+
+
+def _tables(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.commands.doctor_tables import tables
+
+    return tables(settings)
+
+
+def _java(_: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.runtime import jars
+    from streaming.runtime.java import find_java
+
+    java = find_java()
+    yield Status.OK, f"Java {java.version} at {java.home} (from {java.origin})"
+    missing = jars.missing(jars.groups()[jars.DELTA].jars)
+    if missing:
+        yield Status.WARNING, f"{len(missing)} jars of the job are not here yet: isrwatch jars fetch {jars.DELTA}"
+    else:
+        yield Status.OK, "the jars of the job are here"
+
+
+def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:
+    from streaming.runtime.listening import listen
+
+    for key, address in (
+        ("collect.listen", settings.collect.listen),
+        ("job.listen", settings.job.listen),
+        ("export.listen", settings.export.listen),
+    ):
+        if not address:
+            continue
+        try:
+            listen(address, key).close()
+        except ConfigurationError as refusal:
+            yield Status.WARNING, f"{refusal}, unless it is isrwatch that runs already"
+        else:
+            yield Status.OK, f"{key}: {address} is free"
+
+
+CHECKS_OF_THE_MACHINE: Final[Mapping[str, Callable[[Settings], Iterator[tuple[Status, str]]]]] = {
+    "folders": _folders,
+    "tables": _tables,
+    "Java and jars": _java,
+    "ports": _ports,
+}

@@ -1,0 +1,74 @@
+"""What ``isrwatch doctor`` learns of samples: it asks once what the collector asks again and again."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+from streaming.commands.doctor_findings import SECONDS, Status
+from streaming.contracts.sample_blocks import SamplesBlock
+from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
+from streaming.sources.protocol.connection import CannotServe
+from streaming.sources.protocol.tls import Unsupported
+from streaming.sources.samples.opening import open_samples
+from streaming.sources.timer import wall_clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streaming.contracts.observations import Observation
+    from streaming.settings import Settings
+    from streaming.sources.samples.source import SamplesSource
+
+_READ: Final[dict[type[Observation], str]] = {
+    ReplicaOffsetsObserved: "replicas whose offsets can be read",
+    LogDirectoryObserved: "log directories whose size can be read",
+}
+"""What is counted of each kind of sample."""
+_QUIET_SECONDS: Final = 1.0
+"""A round has ended when nothing has come for so long."""
+
+
+def samples(settings: Settings) -> Iterator[tuple[Status, str]]:
+    """Take one round of samples.
+
+    Raises:
+        ConnectionRefused: no broker answers.
+        ConfigurationError: a property is wrong.
+    """
+    try:
+        (source,) = open_samples(settings, lambda _: None)
+    except Unsupported as refusal:
+        yield Status.SKIPPED, f"only the offsets of leaders are sampled, by librdkafka: {refusal}"
+        return
+    with closing(source):
+        counts, refusals = _one_round(source)
+    yield from ((Status.OK, f"{what}: {counts[kind]}") for kind, what in _READ.items() if counts[kind])
+    yield from ((Status.WARNING, refusal) for refusal in refusals)
+    if not counts and not refusals:
+        yield Status.WARNING, f"no broker gave a sample within {SECONDS:g} s"
+
+
+def _one_round(source: SamplesSource) -> tuple[Counter[type[Observation]], list[str]]:
+    """Return how many samples there are of each kind, and what is missing.
+
+    Raises:
+        ConnectionRefused: no broker answers.
+    """
+    counts: Counter[type[Observation]] = Counter()
+    refusals: list[str] = []
+    last = ends = time.monotonic()
+    ends += SECONDS
+    while time.monotonic() < ends and not (counts and time.monotonic() - last > _QUIET_SECONDS):
+        try:
+            found = source.poll(wall_clock())
+        except CannotServe as refusal:
+            refusals.append(str(refusal))
+            continue
+        for each in found:
+            kind, count = (each.sample, len(each)) if isinstance(each, SamplesBlock) else (type(each), 1)
+            counts[kind] += count
+            last = time.monotonic()
+    return counts, refusals

@@ -1,0 +1,59 @@
+"""The samples of a configuration."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from streaming.contracts.identifiers import Micros
+from streaming.sources.address import parse_servers
+from streaming.sources.permissions import grantee_of
+from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.peers import Peers
+from streaming.sources.protocol.security import from_client
+from streaming.sources.samples.directories import DirectoriesKind
+from streaming.sources.samples.offsets import OffsetsKind
+from streaming.sources.samples.source import SamplesSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.settings import CollectSettings, Settings
+    from streaming.sources.samples.kind import Kind
+
+
+def samples_name(settings: Settings) -> str:
+    """Return the name of the source."""
+    return f"samples:{settings.collect.collector}"
+
+
+def open_samples(settings: Settings, report: Callable[[str], None]) -> list[SamplesSource]:
+    """Create the source of the samples of one cluster.
+
+    Raises:
+        ConfigurationError: an address or a client property is wrong.
+        Unsupported: only librdkafka can log in so.
+    """
+    collect, cluster, peers = settings.collect, settings.cluster, Peers()
+    source = SamplesSource(
+        parse_servers(cluster.bootstrap_servers),
+        dialer(from_client(cluster.client), peers),
+        partial(kinds_of, collect),
+        cluster=cluster.name,
+        name=samples_name(settings),
+        view_micros=_micros(collect.offsets_seconds),
+        peers=peers,
+        grantee=grantee_of(cluster.bootstrap_servers, cluster.client),
+        report=report,
+    )
+    return [source]
+
+
+def kinds_of(collect: CollectSettings) -> list[Kind]:
+    """Create what is asked for."""
+    directories = DirectoriesKind(_micros(min(collect.config_seconds, 30)))
+    return [directories, OffsetsKind(_micros(collect.offsets_seconds), directories)]
+
+
+def _micros(seconds: float) -> Micros:
+    return Micros(round(seconds * 1_000_000))

@@ -1,0 +1,180 @@
+"""What ``isrwatch doctor`` says of the tables of a job: whole, current, of this bus; each state with its fix."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from streaming.bus.directory import DirectoryPublisher, DirectoryReader
+from streaming.commands import doctor_tables
+from streaming.commands.doctor_checks import CHECKS_OF_THE_MACHINE, findings
+from streaming.commands.doctor_findings import Status
+from streaming.contracts.observations import Channel
+from streaming.delta.definitions import LAYOUT_PROPERTY
+from streaming.jobs.queries import Places
+from streaming.jobs.registry import QUERIES
+from streaming.jobs.reporting import Reporter
+from streaming.jobs.supervised import SupervisedQuery
+from streaming.settings import BusSettings, JobSettings, Settings, TablesSettings
+from tests.end_to_end.stories import long_story
+from tests.exporters.terminal.test_damaged_tables import with_damaged_files, with_damaged_log, with_missing_files
+from tests.plugins.logs import rows_of_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LOG = "metadata_log:a"
+
+
+def publish(bus: Path) -> None:
+    with closing(DirectoryPublisher(bus, segment_bytes=20_000, fsync=False)) as publisher:
+        publisher.publish(long_story(seed=1, steps=40))
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bus and the tables of a job that has applied and reported everything."""
+    folder = tmp_path_factory.mktemp("stopped")
+    places = Places(bus=folder / "bus", tables=folder / "tables", checkpoint=folder / "checkpoint")
+    publish(places.bus)
+    query: Any = SupervisedQuery("replication", QUERIES["replication"], JobSettings(), places, print)
+    query.batch.apply(pa.Table.from_batches(rows_of_log(DirectoryReader(places.bus), Channel.REPLICATION, LOG)))
+    query.batch.projections.project(query.batch.shared)
+    Reporter([query], places).report()
+    return folder
+
+
+@pytest.fixture
+def place(stopped: Path, tmp_path: Path) -> Path:
+    """A copy of them."""
+    return Path(shutil.copytree(stopped, tmp_path / "place"))
+
+
+def said(place: Path, **directories: Path) -> list[tuple[Status, str]]:
+    settings = Settings(
+        bus=BusSettings(directory=str(directories.get("bus", place / "bus"))),
+        tables=TablesSettings(directory=str(directories.get("tables", place / "tables"))),
+    )
+    return list(CHECKS_OF_THE_MACHINE["tables"](settings))
+
+
+def wrong(place: Path, **directories: Path) -> list[tuple[Status, str]]:
+    return [each for each in said(place, **directories) if each[0] is not Status.OK]
+
+
+def test_tables_that_are_whole_and_current_and_belong_to_the_bus_are_three_lines(place: Path) -> None:
+    (counted, age, bus) = said(place)
+
+    tables = len(list((place / "tables").iterdir()))
+    assert counted == (
+        Status.OK,
+        f"{tables} tables in {place}/tables have all their files, in the layout of this program",
+    )
+    assert age[0] is Status.OK
+    assert age[1].startswith("the newest commit is ")
+    assert bus == (Status.OK, f"the tables go on from 1 log of the bus {place}/bus")
+
+
+def test_before_the_first_start_of_the_job_there_is_nothing_to_check(tmp_path: Path) -> None:
+    assert said(tmp_path) == [(Status.SKIPPED, f"{tmp_path}/tables has no tables yet: isrwatch job creates them")]
+
+
+@pytest.mark.parametrize("damage", [with_damaged_log, with_damaged_files, with_missing_files])
+@pytest.mark.parametrize("table", ["partition_changes", "partition_state", "source_progress"])
+def test_a_table_that_cannot_be_read_is_one_problem_that_names_it(
+    place: Path, damage: Callable[[Path], None], table: str
+) -> None:
+    damage(place / "tables" / table)
+
+    ((status, sentence),) = wrong(place)
+
+    assert status is Status.PROBLEM
+    assert f"{place}/tables/{table}" in sentence
+    assert "bring back the whole folder of the tables from one copy" in sentence
+
+
+def test_a_file_of_the_right_size_with_other_bytes_is_a_problem_and_no_exception(place: Path) -> None:
+    for file in (place / "tables" / "source_progress").rglob("*.parquet"):
+        if "_delta_log" not in file.parts:
+            file.write_bytes(b"?" * file.stat().st_size)
+    settings = Settings(tables=TablesSettings(directory=str(place / "tables")))
+
+    found = [each for each in findings([settings]) if each.check == "tables"]
+
+    assert [each.status for each in found] == [Status.OK, Status.PROBLEM]
+    assert f"cannot read the table {place}/tables/source_progress" in found[-1].sentence
+
+
+@pytest.mark.parametrize(
+    ("layout", "status", "fix"),
+    [
+        ("99", Status.PROBLEM, "upgrade isrwatch"),
+        ("1", Status.WARNING, "start isrwatch job of this version once: it upgrades the tables"),
+        ("", Status.PROBLEM, "is not a table of isrwatch; point tables.directory at another folder"),
+    ],
+)
+def test_another_layout_says_who_has_to_be_upgraded(place: Path, layout: str, status: Status, fix: str) -> None:
+    table = DeltaTable(str(place / "tables" / "partition_state"))
+    table.alter.set_table_properties({LAYOUT_PROPERTY: layout}, raise_if_not_exists=False)
+
+    ((found, sentence),) = wrong(place)
+
+    assert found is status
+    assert "partition_state" in sentence
+    assert sentence.endswith(fix)
+
+
+def test_an_old_commit_is_stale_and_the_program_that_is_missing_is_named(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = max((place / "tables" / "partition_changes" / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for line in entry.read_text().splitlines()]
+    for action in actions:
+        if "commitInfo" in action:
+            action["commitInfo"]["timestamp"] -= 3 * 3_600_000
+    entry.write_text("\n".join(map(json.dumps, actions)))
+    ((status, sentence),) = wrong(place)
+    assert (status, sentence.partition(";")[0]) == (Status.WARNING, "the newest commit is 3 hours old: stale")
+    assert "the job runs, but nothing new comes: start isrwatch collect" in sentence
+
+    later = doctor_tables.time.time() + 4 * 86_400
+    monkeypatch.setattr(doctor_tables.time, "time", lambda: later)
+    ((status, sentence),) = wrong(place)
+    assert (status, sentence.partition(";")[0]) == (Status.WARNING, "the newest commit is 4 days old: stale")
+    assert "no job runs: start isrwatch job" in sentence
+
+
+def test_a_bus_without_the_logs_that_were_applied_is_named(place: Path, tmp_path: Path) -> None:
+    ((status, sentence),) = wrong(place, bus=tmp_path / "other")
+
+    assert status is Status.WARNING
+    assert sentence.startswith(f"the bus {tmp_path}/other has no log that was applied to the tables: correct ")
+
+
+def test_a_log_that_was_replaced_is_named(place: Path) -> None:
+    shutil.rmtree(place / "bus")
+    publish(place / "bus")
+
+    ((status, sentence),) = wrong(place)
+
+    assert status is Status.WARNING
+    assert sentence.startswith(f"the log replication/{LOG} of the bus {place}/bus is not the one that was applied")
+
+
+def test_a_bus_that_is_a_file_is_a_problem(place: Path) -> None:
+    shutil.rmtree(place / "bus")
+    (place / "bus").touch()
+    settings = replace(Settings(), bus=BusSettings(directory=str(place / "bus")))
+    settings = replace(settings, tables=TablesSettings(directory=str(place / "tables")))
+
+    found = [each for each in findings([settings]) if each.check == "tables" and each.status is Status.PROBLEM]
+
+    assert ["is not a folder; point bus.directory" in each.sentence for each in found] == [True]

@@ -1,0 +1,161 @@
+"""Samples of a real cluster: what was written, what followers lack, and what Kafka's own tools say at rest."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from deploy.sandbox import TopicWriter, wait_until
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
+from streaming.runtime.jars import SANDBOX, jar_paths
+from streaming.runtime.java import find_java
+from streaming.settings import ClusterSettings, CollectSettings, Settings
+from streaming.sources.samples.opening import open_samples
+from tests.blocks import singly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from deploy.sandbox import Sandbox
+    from streaming.contracts.observations import Observation
+    from streaming.sources.samples.source import SamplesSource
+
+    MakeSandbox = Any
+    Samples = dict[tuple[str, int, int], ReplicaOffsetsObserved]
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+PATIENCE_SECONDS = 120.0
+SPREAD = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
+
+
+@pytest.fixture(scope="module")
+def cluster(kafka_module_cluster: MakeSandbox) -> Sandbox:
+    sandbox: Sandbox = kafka_module_cluster(broker_session_timeout_ms=4000, replica_lag_time_max_ms=60_000)
+    sandbox.admin.create_topic("orders", assignment=SPREAD)
+    return sandbox
+
+
+@pytest.fixture
+def source(cluster: Sandbox) -> Iterator[SamplesSource]:
+    settings = Settings(
+        cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers),
+        collect=CollectSettings(offsets_seconds=0.5, config_seconds=1.0),
+    )
+    (opened,) = open_samples(settings, print)
+    yield opened
+    opened.close()
+
+
+def until(source: SamplesSource, enough: Callable[[list[Observation]], object]) -> list[Observation]:
+    found: list[Observation] = []
+    began = time.monotonic()
+    while not enough(found):
+        assert time.monotonic() - began < PATIENCE_SECONDS, f"seen so far: {found[-10:]}"
+        found += singly(source.poll(Micros(time.time_ns() // 1000)))
+    return found
+
+
+def newest(found: list[Observation]) -> Samples:
+    """Return the last sample by topic, partition and broker."""
+    return {
+        (item.topic, item.partition, item.broker): item for item in found if isinstance(item, ReplicaOffsetsObserved)
+    }
+
+
+def write(cluster: Sandbox, topic: str, records: int) -> None:
+    with TopicWriter(cluster.bootstrap_servers, topic, acks="all") as writer:
+        wait_until(lambda: writer.delivered >= records, f"{records} records")
+
+
+def are_whole(samples: Samples) -> bool:
+    return len(samples) == 9 and all(
+        item.log_end_offset == item.leader_log_end_offset and item.size_bytes is not None for item in samples.values()
+    )
+
+
+def log_dirs(cluster: Sandbox) -> dict[tuple[int, str], dict[str, int]]:
+    """Return what ``kafka-log-dirs`` prints: by broker and directory the size of each replica."""
+    classes = ":".join(map(str, jar_paths(SANDBOX)))
+    java = [find_java().executable, "-XX:TieredStopAtLevel=1", "-cp", classes, "org.apache.kafka.tools.LogDirsCommand"]
+    command = [*java, "--bootstrap-server", cluster.bootstrap_servers, "--describe"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    (line,) = (line for line in printed.splitlines() if line.startswith("{"))
+    return {
+        (broker["broker"], directory["logDir"]): {part["partition"]: part["size"] for part in directory["partitions"]}
+        for broker in json.loads(line)["brokers"]
+        for directory in broker["logDirs"]
+    }
+
+
+def test_at_rest_samples_are_what_was_written_and_what_kafkas_tool_says(
+    cluster: Sandbox, source: SamplesSource
+) -> None:
+    write(cluster, "orders", 90)
+    until(source, lambda seen: are_whole(newest(seen)))
+    found = until(source, lambda seen: are_whole(newest(seen)) and len(seen) > 40)  # later than the last record
+    samples = newest(found)
+    leaders = {part: cluster.admin.describe("orders")["orders", part].leader for part in range(3)}
+    led = [samples["orders", part, leader] for part, leader in leaders.items()]
+    ends = [item.high_watermark or 0 for item in led]
+    assert sum(ends) >= 90
+    assert [item.log_end_offset for item in led] == ends == [item.last_stable_offset for item in led]
+    assert {item.log_start_offset for item in led} == {0}
+    by_tool = log_dirs(cluster)
+    directories = {(each.broker, each.log_dir): each for each in found if isinstance(each, LogDirectoryObserved)}
+    assert directories.keys() == by_tool.keys()
+    for place, sizes in by_tool.items():
+        assert directories[place].is_online
+        assert (directories[place].hosted_replicas, directories[place].replica_bytes) == (
+            len(sizes),
+            sum(sizes.values()),
+        )
+        assert 0 < (directories[place].usable_bytes or 0) < (directories[place].total_bytes or 0)
+    assert {
+        f"{topic}-{partition}": item.size_bytes for (topic, partition, broker), item in samples.items() if broker == 1
+    } == {name: size for name, size in by_tool[1, samples["orders", 0, 1].log_dir or ""].items() if "orders" in name}
+
+
+def test_what_a_follower_lacks_is_its_own_log_end(cluster: Sandbox, source: SamplesSource) -> None:
+    until(source, lambda seen: are_whole(newest(seen)))
+    before = newest(until(source, lambda seen: are_whole(newest(seen))))["orders", 0, 1].log_end_offset or 0
+    cluster.proxy.hold(follower=3, leader=1)
+    try:
+        with TopicWriter(cluster.bootstrap_servers, "orders", acks="1") as writer:
+            wait_until(lambda: writer.delivered >= 90, "90 records")
+
+        def lags(seen: list[Observation]) -> bool:
+            late, kept = newest(seen).get(("orders", 0, 3)), newest(seen).get(("orders", 0, 2))
+            return (
+                late is not None
+                and kept is not None
+                and late.log_end_offset == before
+                and (late.leader_log_end_offset or 0) >= before + 25
+                and kept.log_end_offset == kept.leader_log_end_offset
+            )
+
+        until(source, lags)
+    finally:
+        cluster.heal()
+    until(source, lambda seen: are_whole(newest(seen)))
+
+
+def test_a_hung_broker_costs_its_own_samples_and_the_lag_of_what_it_leads(
+    cluster: Sandbox, source: SamplesSource
+) -> None:
+    until(source, lambda seen: are_whole(newest(seen)))
+    cluster.pause(3)
+    try:
+        until(source, lambda seen: len(seen) > 10)
+        began = time.monotonic()
+        found = until(source, lambda seen: len([one for one in seen if isinstance(one, LogDirectoryObserved)]) > 5)
+        assert time.monotonic() - began < 30.0
+        assert {broker for _, _, broker in newest(found)} == {1, 2}
+    finally:
+        cluster.heal()
+    until(source, lambda seen: are_whole(newest(seen)))

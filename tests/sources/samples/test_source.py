@@ -1,0 +1,250 @@
+"""Samples of brokers that speak Kafka's protocol: who is asked for what, and what a hung or a lost one costs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka.protocol.consumer import ListOffsetsRequest
+
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
+from streaming.errors import ConnectionRefused
+from streaming.sources.address import parse_servers
+from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.peers import Peers
+from streaming.sources.protocol.security import Security
+from streaming.sources.samples.directories import DirectoriesKind
+from streaming.sources.samples.offsets import OffsetsKind
+from streaming.sources.samples.source import SamplesSource
+from tests.blocks import singly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from streaming.contracts.observations import Observation
+    from streaming.sources.samples.kind import Kind
+    from tests.plugins.fake_kafka import FakeKafka
+
+    OpenSource = Callable[..., SamplesSource]
+
+PATIENCE = 60.0
+PERIOD = Micros(200_000)
+
+
+def kinds() -> Sequence[Kind]:
+    directories = DirectoriesKind(PERIOD)
+    return [directories, OffsetsKind(PERIOD, directories)]
+
+
+@pytest.fixture
+def open_source() -> Iterator[OpenSource]:
+    opened: list[SamplesSource] = []
+
+    def source(
+        cluster: FakeKafka, *, seconds: float = 5.0, report: Callable[[str], None] = lambda _: None
+    ) -> SamplesSource:
+        peers = Peers()
+        opened.append(
+            SamplesSource(
+                parse_servers(cluster.bootstrap_servers),
+                dialer(Security(), peers),
+                kinds,
+                cluster="test",
+                name="samples:a",
+                view_micros=PERIOD,
+                peers=peers,
+                report=report,
+                seconds=seconds,
+            )
+        )
+        return opened[-1]
+
+    yield source
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def cluster(fake_kafka: Callable[[int], FakeKafka]) -> FakeKafka:
+    """Three brokers; broker 1 leads partition 0 and so on, and the third replica of each lacks 5 records of 100."""
+    made = fake_kafka(3)
+    made.create_topic("orders", partitions=3, replicas=3)
+    for part in made.view.topics["orders"].parts:
+        part.ends = dict(zip(part.replicas, (100, 100, 95), strict=True))
+    return made
+
+
+def until(source: SamplesSource, enough: Callable[[list[Observation]], object]) -> list[Observation]:
+    found: list[Observation] = []
+    deadline = time.monotonic() + PATIENCE
+    while not enough(found):
+        assert time.monotonic() < deadline, found[-5:]
+        found += singly(source.poll(Micros(time.time_ns() // 1000)))
+    return found
+
+
+def newest(found: list[Observation]) -> dict[tuple[int, int], ReplicaOffsetsObserved]:
+    """Return the last sample by partition and broker."""
+    return {(item.partition, item.broker): item for item in found if isinstance(item, ReplicaOffsetsObserved)}
+
+
+def is_whole(sample: ReplicaOffsetsObserved) -> bool:
+    return None not in (sample.size_bytes, sample.leader_log_end_offset)
+
+
+def rounds(found: list[Observation], broker: int) -> int:
+    return len([item for item in found if isinstance(item, LogDirectoryObserved) and item.broker == broker])
+
+
+def test_every_replica_is_sampled_with_what_its_leader_has(open_source: OpenSource, cluster: FakeKafka) -> None:
+    found = newest(
+        until(
+            open_source(cluster),
+            lambda seen: len(newest(seen)) == 9 and all(map(is_whole, newest(seen).values())),
+        )
+    )
+    for number, part in enumerate(cluster.view.topics["orders"].parts):
+        for broker, end in part.ends.items():
+            sample = found[number, broker]
+            assert (sample.log_end_offset, sample.leader_log_end_offset) == (end, 100)
+            assert (sample.size_bytes, sample.log_dir) == (end * 10, "/data")
+            led = (sample.log_start_offset, sample.high_watermark, sample.last_stable_offset)
+            assert led == ((0, 100, 100) if broker == part.leader else (None, None, None))
+
+
+def test_directories_have_their_volumes(open_source: OpenSource, cluster: FakeKafka) -> None:
+    found = until(open_source(cluster), lambda seen: all(rounds(seen, broker) for broker in (1, 2, 3)))
+    reported = {item.broker: item for item in found if isinstance(item, LogDirectoryObserved)}
+    assert {
+        (item.log_dir, item.is_online, item.hosted_replicas, item.replica_bytes, item.total_bytes, item.usable_bytes)
+        for item in reported.values()
+    } == {("/data", True, 3, 2950, 1000, 600)}
+
+
+def test_a_hung_broker_costs_its_own_samples_and_the_lag_of_what_it_leads(
+    open_source: OpenSource, cluster: FakeKafka
+) -> None:
+    source = open_source(cluster, seconds=30.0)
+    until(source, lambda seen: len(newest(seen)) == 9)
+    cluster.hang(1, 600_000)
+    until(source, lambda seen: rounds(seen, 2) > 1)  # what was asked before is answered
+    began = time.monotonic()
+    found = until(source, lambda seen: min(rounds(seen, 2), rounds(seen, 3)) > 5)
+    assert time.monotonic() - began < 20.0
+    samples = newest(found)
+    assert {broker for _, broker in samples} == {2, 3}
+    assert {number for (number, _), each in samples.items() if each.leader_log_end_offset is None} == {0}
+    assert {each.log_end_offset for each in samples.values()} == {100, 95}
+
+
+def test_a_broker_that_left_is_not_asked_and_who_leads_now_is(open_source: OpenSource, cluster: FakeKafka) -> None:
+    source = open_source(cluster)
+    until(source, lambda seen: len(newest(seen)) == 9)
+    cluster.take_down(1)
+    cluster.set_leader("orders", 0, 2)
+
+    def is_moved(seen: list[Observation]) -> bool:
+        sample = newest(seen).get((0, 2))
+        return sample is not None and sample.high_watermark == 100
+
+    until(source, is_moved)
+    found = newest(until(source, lambda seen: min(rounds(seen, 2), rounds(seen, 3)) > 3))
+    assert {broker for _, broker in found} == {2, 3}
+    assert all(each.leader_log_end_offset == 100 for each in found.values())
+
+
+def test_a_topic_that_was_created_again_is_another(open_source: OpenSource, cluster: FakeKafka) -> None:
+    source = open_source(cluster)
+    before = newest(until(source, lambda seen: len(newest(seen)) == 9))
+    cluster.delete_topic("orders")
+    cluster.create_topic("orders", partitions=1, replicas=3)
+    old = {each.topic_id for each in before.values()}
+
+    def is_new(seen: list[Observation]) -> bool:
+        return any(each.topic_id not in old for each in newest(seen).values())
+
+    until(source, is_new)
+    found = until(source, lambda seen: rounds(seen, 1) > 3)
+    assert not {each.topic_id for each in newest(found).values()} & old
+
+
+def test_a_missing_permission_is_raised_once_and_the_rest_is_sampled(
+    open_source: OpenSource, cluster: FakeKafka
+) -> None:
+    source = open_source(cluster)
+    until(source, lambda seen: len(newest(seen)) == 9)
+    cluster.create_topic("secret", partitions=1, replicas=1)
+    cluster.refuse_topic("secret")
+    raised: list[str] = []
+    deadline = time.monotonic() + PATIENCE
+    found: list[Observation] = []
+    while rounds(found, 1) < 6:
+        assert time.monotonic() < deadline
+        try:
+            found += singly(source.poll(Micros(time.time_ns() // 1000)))
+        except ConnectionRefused as refusal:
+            raised.append(str(refusal))
+    assert len(raised) == 1
+    assert "lacks Describe on topic secret" in raised[0]
+    assert len(newest(found)) == 9
+
+
+def test_a_broker_that_is_older_than_the_others_has_its_offsets(open_source: OpenSource, cluster: FakeKafka) -> None:
+    cluster.old = {2}
+    found = newest(until(open_source(cluster), lambda seen: len(newest(seen)) == 9))
+    assert {each.leader_log_end_offset for each in found.values()} == {100}
+    assert {broker for (_, broker), each in found.items() if each.size_bytes is not None} <= {1, 3}
+
+
+def test_of_a_cluster_that_is_too_old_there_are_no_samples_and_one_line(
+    open_source: OpenSource, cluster: FakeKafka
+) -> None:
+    cluster.old = {1, 2, 3}
+    lines: list[str] = []
+    source = open_source(cluster, report=lines.append)
+    began = time.monotonic()
+    while time.monotonic() - began < 2.0:
+        assert not source.poll(Micros(time.time_ns() // 1000))
+    (line,) = lines
+    assert "there are no samples of this cluster" in line
+    assert "older than Kafka 2.4" in line
+
+
+def test_nobody_who_says_which_brokers_there_are_is_a_refusal(open_source: OpenSource, cluster: FakeKafka) -> None:
+    source = open_source(cluster)
+    for broker in (1, 2, 3):
+        cluster.take_down(broker)
+    with pytest.raises(ConnectionRefused, match="cannot be reached"):
+        until(source, lambda _: False)
+    for broker in (1, 2, 3):
+        cluster.bring_up(broker)
+    deadline = time.monotonic() + PATIENCE
+    found: list[Any] = []
+    while len(newest(found)) < 9:
+        assert time.monotonic() < deadline
+        try:
+            found += singly(source.poll(Micros(time.time_ns() // 1000)))
+        except ConnectionRefused:
+            continue
+
+
+def test_another_cluster_under_the_same_address_begins_anew(open_source: OpenSource, cluster: FakeKafka) -> None:
+    source = open_source(cluster)
+    until(source, lambda seen: len(newest(seen)) == 9)
+    cluster.cluster_id = "another"
+    until(source, lambda seen: {item.cluster_id for item in seen[-3:]} == {"another"})
+
+
+def test_a_round_asks_each_broker_five_times_for_offsets(open_source: OpenSource, cluster: FakeKafka) -> None:
+    source = open_source(cluster)
+    until(source, lambda seen: len(newest(seen)) == 9)
+    asked = cluster.asked(ListOffsetsRequest)
+    kinds_asked = {
+        (broker, each.replica_id, each.isolation_level, part[0].timestamp, len(part))
+        for broker, each in asked
+        for part in [each.topics[0].partitions]
+    }
+    of_each = {(-1, 0, -2, 1), (-1, 0, -1, 1), (-1, 1, -1, 1), (-2, 0, -1, 1), (-2, 0, -1, 2)}
+    assert kinds_asked == {(broker, *kind) for broker in (1, 2, 3) for kind in of_each}
