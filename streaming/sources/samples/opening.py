@@ -13,6 +13,7 @@ from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.offsets import OffsetsKind
+from streaming.sources.samples.settings import SettingsKind
 from streaming.sources.samples.source import SamplesSource
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def open_samples(settings: Settings, report: Callable[[str], None]) -> list[Samp
 def kinds_of(collect: CollectSettings) -> list[Kind]:
     """Create what is asked for."""
     directories = DirectoriesKind(_micros(min(collect.config_seconds, 30)))
-    return [directories, OffsetsKind(_micros(collect.offsets_seconds), directories)]
+    offsets = OffsetsKind(_micros(collect.offsets_seconds), directories)
+    return [directories, offsets, SettingsKind(_micros(collect.config_seconds))]
 
 
 def _micros(seconds: float) -> Micros:

@@ -220,6 +220,20 @@ def test_what_is_called_a_risk_happens_while_a_broker_is_down(cluster: Sandbox) 
     assert Weakness.MIN_ISR_ABOVE_REPLICATION_FACTOR in topics["above"].weaknesses()
 
 
+def test_before_kafka_3_7_a_minimum_above_the_replication_factor_refuses_every_write(
+    kafka_cluster: MakeSandbox, tmp_path: Path
+) -> None:
+    old = kafka_cluster(brokers=1, version="3.6")
+    old.admin.create_topic("above", assignment=[[1]], configs={"min.insync.replicas": "2"})
+    assert delivered(old, "above") in {"NOT_ENOUGH_REPLICAS", "_MSG_TIMED_OUT"}
+    sampled = Sampled(old, tmp_path / "tables")
+    with closing(sampled.source):
+        sampled.until(lambda: sampled.topic("above") and sampled.brokers() and sampled.features(), "the samples")
+    assert sampled.topic("above")["weaknesses"] == ["min_isr_above_replication_factor", "one_replica"]
+    # Of a broker that answers in version 3 of ApiVersions, features that can be off are unknown.
+    assert {row["feature"] for row in sampled.features()} == {"metadata.version"}
+
+
 def test_commits_rebalances_and_transactions_fail_under_min_isr(cluster: Sandbox) -> None:
     cluster.admin.create_topic("read", assignment=[[1]])
     assert assignment_of(cluster, "before") is not None
