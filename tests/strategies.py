@@ -169,6 +169,7 @@ def _samples(draw: st.DrawFn, cls: type[SamplesBlock]) -> dict[str, Any]:
         "long[]": _OFFSET,
         "double[]": _PLAIN["double"],
         "string[]": _NAME,
+        "boolean[]": st.booleans(),
     }
     arrays = {
         item.name: array(of_plain[plain_types(cls)[item.name]])

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _ZOOKEEPER: Final = 0  # no broker has this id
 _JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.jmx.log4j.disable=true")
+_SERVERS: Final = "--bootstrap-server"
 
 
 class Sandbox:
@@ -185,7 +186,8 @@ class Sandbox:
         Raises:
             ConfigurationError: it failed.
         """
-        command = [*self._java(96), name, *arguments, "--bootstrap-server", self.bootstrap_servers]
+        servers = [] if _SERVERS in arguments else [_SERVERS, self.bootstrap_servers]
+        command = [*self._java(96), name, *arguments, *servers]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ConfigurationError(f"{name} failed: {(done.stderr or done.stdout).strip()}")

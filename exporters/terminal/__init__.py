@@ -4,6 +4,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 
 - ``time_parsing``       parses and formats times
 - ``unreadable``         the tables that a command could not read
+- ``broker_columns``     what the job derives of brokers
 - ``event_filter``       selects events: one rule for a row in memory and, equally, in SQL
 - ``versions``           the version of ``partition_changes`` that ``--as-of`` selects
 - ``live_view``          a snapshot as a live screen; also used by the demo
@@ -15,6 +16,8 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``state_as_of``        the state at an earlier version
 - ``state_view``         the columns of a state
 - ``groups``             consumer groups and their lag
+- ``settings``           what is wrong with settings
+- ``consequences``       what fails while a partition of an internal topic does
 - ``incidents``          rows of incidents
 - ``options``            the options that several commands share
 - ``events_command``     ``isrwatch events``

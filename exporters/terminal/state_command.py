@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,8 @@ import typer
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from exporters.terminal import live_view
+from exporters.terminal.broker_columns import IN_WORDS, further, further_columns
+from exporters.terminal.consequences import Consequences
 from exporters.terminal.groups import group_rows
 from exporters.terminal.options import (
     AsOfOption,
@@ -28,6 +30,7 @@ from exporters.terminal.options import (
     refuse_unknown,
 )
 from exporters.terminal.output import Field, RowOutput, output_of, until_closed
+from exporters.terminal.settings import SampledSettings, setting_rows, settings_by_cluster
 from exporters.terminal.state_as_of import state_as_of
 from exporters.terminal.state_view import (
     broker_rows,
@@ -47,9 +50,7 @@ from exporters.terminal.unreadable import Unreadable
 from exporters.terminal.versions import as_of as version_as_of
 from streaming.contracts.health import DISKLESS, PARTITIONS
 from streaming.contracts.sample_tables import GROUP_OFFSETS
-from streaming.contracts.state import BrokerState
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_STATE_TABLE, SOURCE_PROGRESS
-from streaming.delta.queries import open_ours, query, quoted
 from streaming.errors import ConfigurationError, TableUnreadable
 from streaming.settings import load
 
@@ -57,20 +58,6 @@ Row = dict[str, Any]
 STATE_TABLES: Final = frozenset(
     table.name for table in (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
 )
-# Columns of broker_state that a snapshot has fresher, and one that a terminal has no room for.
-_NOT_FURTHER: Final = frozenset(
-    {
-        *BrokerState._fields,
-        "led_partitions",
-        "hosted_partitions",
-        "in_sync_partitions",
-        "isr_departures",
-        "as_of_version",
-    }
-)
-
-# Columns that the column for people says in words, and that itself.
-_IN_WORDS: Final = frozenset({"unavoidable_offline", "unavoidable_under_min_isr", "is_quorum_voter", "restart_reason"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +87,9 @@ def state(  # noqa: PLR0913 - one parameter per option
     brokers: Annotated[bool, typer.Option("--brokers", help="One row per broker.")] = False,
     topics: Annotated[bool, typer.Option("--topics", help="One row per topic: totals of its partitions.")] = False,
     groups: Annotated[bool, typer.Option("--groups", help="One row per consumer group: its lag.")] = False,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Settings that are not safe, and what mends them.")
+    ] = False,
     everything: Annotated[bool, typer.Option("--all", help="Include healthy partitions.")] = False,
     cluster: ClusterOption = None,
     topic: TopicOption = None,
@@ -109,21 +99,19 @@ def state(  # noqa: PLR0913 - one parameter per option
     tables: TablesOption = None,
     config_file: ConfigOption = None,
 ) -> None:
-    """Show the unhealthy partitions, worst first; or clusters, brokers, topics or consumer groups.
+    """Show the unhealthy partitions, worst first; or clusters, brokers, topics, consumer groups or unsafe settings.
 
     Stale data is marked STALE with its age; an unknown value is "?".
 
     Example: isrwatch state --topic 'orders-*' --as-of 15m
     """
-    chosen = [
-        show
-        for is_selected, show in ((clusters, _clusters), (brokers, _brokers), (topics, _topics), (groups, _groups))
-        if is_selected
-    ]
+    selected = (clusters, brokers, topics, groups, settings)
+    chosen = [name for name, is_selected in zip(_SHOW, selected, strict=True) if is_selected]
     if len(chosen) > 1:
-        raise ConfigurationError("--clusters, --brokers, --topics and --groups are different tables; give one of them")
-    if groups and as_of is not None:
-        raise ConfigurationError("--groups shows the newest samples only; leave --as-of out")
+        *others, last = (f"--{name}" for name in _SHOW)
+        raise ConfigurationError(f"{', '.join(others)} and {last} are different tables; give one of them")
+    if chosen and chosen[0] in _SAMPLED and as_of is not None:
+        raise ConfigurationError(f"--{chosen[0]} shows the newest samples only; leave --as-of out")
     now = time.time_ns() // 1_000
     output = output_of(row_format, Clock(now, local))
     folder = folder_of(tables, config_file)
@@ -132,13 +120,13 @@ def state(  # noqa: PLR0913 - one parameter per option
     snapshot = _present(folder, unreadable) if version is None else state_as_of(folder, version, unreadable)
     stale_after = load(config_file).export.stale_after_seconds
     then = now if version is None else snapshot.read_at
-    selected = [(each, cluster_row(each, then, stale_after)) for each in _selected(snapshot, cluster, topic)]
-    selection = StateSelection(selected, tuple(topic or ()), folder, version is None, everything, unreadable)
+    rows = [(each, cluster_row(each, then, stale_after)) for each in _selected(snapshot, cluster, topic)]
+    selection = StateSelection(rows, tuple(topic or ()), folder, version is None, everything, unreadable)
     with until_closed():
         if version is not None:
             output.say(f"as of version {version}, committed {output.clock.iso(snapshot.read_at)}")
         _headings(output, selection, then)
-        (chosen[0] if chosen else _partitions)(output, selection)
+        (_SHOW[chosen[0]] if chosen else _partitions)(output, selection)
     unreadable.raise_if_any()
 
 
@@ -180,17 +168,20 @@ def _headings(output: RowOutput, selection: StateSelection, now: int) -> None:
 
 
 def _partitions(output: RowOutput, selection: StateSelection) -> None:
-    rows = [
-        row
-        for cluster, cluster_columns in selection.clusters
-        for row in partition_rows(
+    consequences = Consequences(selection.folder if selection.is_now else None, selection.unreadable)
+    rows: list[Row] = []
+    for cluster, cluster_columns in selection.clusters:
+        of_cluster = partition_rows(
             cluster, freshness_columns(cluster_columns), selection.topics, healthy=selection.everything
         )
-    ]
+        rows += [row | {"consequence": consequences.of(cluster, row)} for row in of_cluster]
     watermarks: dict[str, int | None] = {
         cluster.cluster.cluster_id: cluster.watermark for cluster, _ in selection.clusters
     }
-    _print(output, selection, rows, partition_fields(watermarks), partition_style)
+    fields = partition_fields(watermarks)
+    if any(row["consequence"] for row in rows):
+        fields = (*fields, Field("consequence", lambda row: row["consequence"] or ""))
+    _print(output, selection, rows, fields, partition_style)
     if not rows and output.is_for_people:
         clusters = [row for _, row in selection.clusters]
         none = "no unhealthy partitions" if any(row["partitions"] for row in clusters) else "no partitions"
@@ -208,22 +199,22 @@ def _clusters(output: RowOutput, selection: StateSelection) -> None:
 
 
 def _brokers(output: RowOutput, selection: StateSelection) -> None:
-    further, more = tuple(_further()) if selection.is_now else (), dict[str, dict[int, Mapping[str, Any]]]()
+    names, more = tuple(further()) if selection.is_now else (), dict[str, dict[int, Mapping[str, Any]]]()
     with selection.unreadable.collected():
-        more = _further_columns(selection.folder, further) if further else {}
+        more = further_columns(selection.folder, names) if names else {}
     rows = [
         row
         for cluster, cluster_columns in selection.clusters
         for row in broker_rows(
-            cluster, freshness_columns(cluster_columns), further, more.get(cluster.cluster.cluster_id, {})
+            cluster, freshness_columns(cluster_columns), names, more.get(cluster.cluster.cluster_id, {})
         )
     ]
-    shown = ("led_partitions", "hosted_partitions", "in_sync_partitions", *further)
+    shown = ("led_partitions", "hosted_partitions", "in_sync_partitions", *names)
     fields = (
         Field("broker", text("broker"), is_number=True),
         Field("state", text("broker_state")),
         *([Field("maintenance", partial(maintenance, output.clock))] if any(map(has_maintenance, rows)) else []),
-        *columns_as_fields(name for name in shown if name not in _IN_WORDS),
+        *columns_as_fields(name for name in shown if name not in IN_WORDS),
         *((Field("restart", text("restart_reason")),) if selection.is_now else ()),
     )
     _print(output, selection, rows, fields, lambda row: live_view.broker_style(row["broker_state"]))
@@ -256,6 +247,33 @@ def _groups(output: RowOutput, selection: StateSelection) -> None:
         output.say("no samples of consumer groups")
 
 
+def _settings(output: RowOutput, selection: StateSelection) -> None:
+    samples: dict[str, SampledSettings] = {}
+    with selection.unreadable.collected():
+        samples = settings_by_cluster(selection.folder)
+    rows: list[Row] = []
+    for cluster, _ in selection.clusters:
+        if (of_cluster := samples.get(cluster.cluster.cluster_id)) is not None:
+            rows += setting_rows(cluster, of_cluster, selection.topics, output.clock.now)
+        elif output.is_for_people:
+            output.say(f"no samples of settings of cluster {cluster.name}")
+    _print(
+        output, selection, rows, tuple(Field(name, text(name)) for name in ("subject", "reason", "fix")), lambda _: ""
+    )
+    if samples and not rows and output.is_for_people:
+        output.say("nothing is wrong with the settings")
+
+
+_SHOW: Final = {
+    "clusters": _clusters,
+    "brokers": _brokers,
+    "topics": _topics,
+    "groups": _groups,
+    "settings": _settings,
+}
+_SAMPLED: Final = frozenset({"groups", "settings"})
+
+
 def _print(
     output: RowOutput,
     selection: StateSelection,
@@ -274,25 +292,3 @@ def _columns(rows: list[Row]) -> Iterable[str]:
 
 def _stale(row: Mapping[str, Any]) -> str:
     return "dim" if row["is_stale"] else ""
-
-
-def _further() -> Iterator[str]:
-    """List the columns of ``broker_state`` that the job derives and a snapshot lacks, from the table's definition."""
-    excluded = {*(column.name for column in BROKER_STATE_TABLE.columns[:2]), *_NOT_FURTHER}
-    for column in BROKER_STATE_TABLE.columns:
-        if (
-            column.name not in excluded
-            and (column.type in {"int", "long", "double", "boolean"} or column.name == "restart_reason")
-            and "offset" not in column.name
-        ):
-            yield column.name
-
-
-def _further_columns(folder: Path, names: tuple[str, ...]) -> dict[str, dict[int, Mapping[str, Any]]]:
-    table = open_ours(folder, BROKER_STATE_TABLE)
-    by_cluster: dict[str, dict[int, Mapping[str, Any]]] = {}
-    if table is not None:
-        columns = quoted(("cluster_id", "broker", *names))
-        for row in query(table, f"SELECT {columns} FROM rows").to_pylist():  # noqa: S608 - our own columns
-            by_cluster.setdefault(row["cluster_id"], {})[row["broker"]] = {name: row[name] for name in names}
-    return by_cluster

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.incidents import PLANNED_CLASSES, RECOVERED, IncidentClass, Severity
+from streaming.contracts.topic_roles import GUESSED, TopicRole, failing, role_of
 
 if TYPE_CHECKING:
     from streaming.changes.degraded import DegradedCount
@@ -64,6 +65,9 @@ def _consequence(incident: Incident, kind: IncidentClass) -> str:
     if incident.refused:
         fail = "fail" if under_min_isr.now else "failed"
         parts.append(f"acks=all writers of {_topics(incident, incident.refused)} {fail}")
+    roles = {role_of(incident.topics.get(topic_id, "")) for topic_id in incident.leaderless | incident.refused}
+    fail = "fail" if under_min_isr.now or offline.now else "failed"
+    parts += [f"{failing(role)} {fail}" for role in TopicRole if role in roles - GUESSED]
     if incident.counts["unclean_elections"]:
         parts.append("acknowledged records may be lost")
     is_over = "no write was refused" if not incident.held else "writes go on with fewer copies"

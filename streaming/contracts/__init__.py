@@ -8,6 +8,7 @@
 - ``samples``        observations of sampled values: offsets, groups, transactions, directories, quorum, metrics
 - ``sample_blocks``  what one broker reports at one moment, as one observation
 - ``group_blocks``   what one broker reports of the groups that it coordinates, as one observation
+- ``settings``       settings as brokers apply them: of topics, of brokers, features
 - ``maintenance``    planned work on a broker, as it is announced
 - ``fields``         every field of every observation, with its plain type
 - ``codec``          observation to bytes and back, with a schema version
@@ -15,6 +16,11 @@
 - ``events``         the kinds of events, causes and evidence
 - ``incidents``      the classes of incidents
 - ``health``         the definitions of under-replicated, under min ISR, offline, lag
+- ``partition_for``  which partition of an internal topic keeps a group or a transactional id
+- ``topic_roles``    which topics are internal, and what fails while one of them does
+- ``durability``     what the settings of a topic risk
+- ``throttles``      which throttles of replication are left behind
+- ``features``       which brokers run another version, and whether an upgrade was finished
 - ``totals``         counters of a partition, and how an open episode adds to them
 - ``state``          the state of partitions, brokers, clusters and sources; most columns are derived from it
 - ``stop_effects``   what would happen to a partition if one of its in-sync replicas stopped

@@ -30,6 +30,12 @@ from streaming.contracts.samples import (
     ReplicaOffsetsObserved,
     TransactionObserved,
 )
+from streaming.contracts.settings import (
+    BrokerFeatureObserved,
+    BrokerSettingsObserved,
+    TopicSettingsObserved,
+    TopicsSettingsObserved,
+)
 
 KINDS: Final[dict[str, type[Observation]]] = {
     cls.kind: cls
@@ -56,6 +62,10 @@ KINDS: Final[dict[str, type[Observation]]] = {
         BrokerMetricsObserved,
         BrokerGroupsObserved,
         BrokerGroupOffsetsObserved,
+        TopicSettingsObserved,
+        TopicsSettingsObserved,
+        BrokerSettingsObserved,
+        BrokerFeatureObserved,
         MaintenanceObserved,
     )
 }
@@ -77,6 +87,7 @@ _PLAIN: Final = {
 }  # fmt: skip
 _LONGS: Final = frozenset({
     "sequence", "broker_epoch", "producer_id", "size_bytes", "replica_bytes", "total_bytes", "usable_bytes",
+    "leader_throttled_rate", "follower_throttled_rate", "replica_lag_time_max_ms", "broker_session_timeout_ms",
 })  # fmt: skip
 
 

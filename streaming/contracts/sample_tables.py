@@ -135,6 +135,62 @@ QUORUM_MEMBERS: Final = Table(
     key=("cluster_id", "node"),
 )
 
+TOPIC_SETTINGS: Final = Table(
+    name="topic_settings",
+    comment="The settings of every topic that durability and throttles depend on, and what is wrong with them",
+    columns=(
+        *CLUSTER,
+        required("topic_id", "string", "topic id, as Kafka's tools print it"),
+        required("topic", "string", "topic name"),
+        required("partition_count", "int", "partitions of the topic"),
+        required("replication_factor", "int", "replicas of its smallest partition, those being added included"),
+        Column("min_isr", "int", "min.insync.replicas"),
+        Column("allows_unclean_election", "boolean", "unclean.leader.election.enable"),
+        Column("cleanup_policy", "string", "cleanup.policy"),
+        Column("leader_throttled_replicas", "string", "leader.replication.throttled.replicas; empty: none"),
+        Column("follower_throttled_replicas", "string", "follower.replication.throttled.replicas; empty: none"),
+        Column("role", "string", "what an internal topic is for, such as consumer_offsets; null of any other"),
+        Column("consequence", "string", "what fails while one of its partitions is offline or under min ISR, by role"),
+        Column("weaknesses", "string[]", "what its settings risk, worst first, racks left out; empty: durable"),
+        required("collected_at", "timestamp", "when the source read it"),
+        required("source", "string", "name of the source, <kind>:<collector>"),
+    ),
+    key=("cluster_id", "topic_id"),
+    reporter="source",
+)
+
+BROKER_SETTINGS: Final = Table(
+    name="broker_settings",
+    comment="The settings of every broker that matter to replication",
+    columns=(
+        *CLUSTER,
+        required("broker", "int", "broker id"),
+        Column("leader_throttled_rate", "long", "leader.replication.throttled.rate, bytes per second; null: no limit"),
+        Column("follower_throttled_rate", "long", "follower.replication.throttled.rate, in the same way"),
+        Column("replica_lag_time_max_ms", "long", "replica.lag.time.max.ms"),
+        Column("broker_session_timeout_ms", "long", "broker.session.timeout.ms"),
+        Column("allows_unclean_election", "boolean", "unclean.leader.election.enable, for topics that do not set it"),
+        required("collected_at", "timestamp", "when the source read it"),
+        required("source", "string", "name of the source, <kind>:<collector>"),
+    ),
+    key=("cluster_id", "broker"),
+)
+
+BROKER_FEATURES: Final = Table(
+    name="broker_features",
+    comment="The features that every broker supports (KIP-584): different levels are different versions of Kafka",
+    columns=(
+        *CLUSTER,
+        required("broker", "int", "broker id"),
+        required("feature", "string", "name, such as metadata.version"),
+        required("supported_level", "int", "highest level that the broker supports"),
+        required("finalized_level", "int", "level that the cluster uses; 0: off"),
+        required("collected_at", "timestamp", "when the source read it"),
+        required("source", "string", "name of the source, <kind>:<collector>"),
+    ),
+    key=("cluster_id", "broker", "feature"),
+)
+
 BROKER_METRICS: Final = Table(
     name="broker_metrics",
     comment="The newest sample of every broker metric",
@@ -180,6 +236,9 @@ SAMPLE_TABLES: Final = (
     TRANSACTIONS,
     LOG_DIRECTORIES,
     QUORUM_MEMBERS,
+    TOPIC_SETTINGS,
+    BROKER_SETTINGS,
+    BROKER_FEATURES,
     BROKER_METRICS,
     ISR_RECONCILIATION,
 )

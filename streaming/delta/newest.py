@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming.contracts.sample_tables import TOPIC_SETTINGS
 from streaming.delta import lag
 from streaming.delta.arrow_types import NAME
 from streaming.delta.arrow_values import plain_type
@@ -21,6 +22,7 @@ from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.positions import NO_LOG_IDS, StoredPositions
 from streaming.delta.queries import read_all
+from streaming.delta.topic_rules import rules_of_topics
 from streaming.delta.writer import OVERWRITE, Writer
 
 if TYPE_CHECKING:
@@ -226,6 +228,8 @@ def all_columns(samples: pa.Table, name: str, schema: pa.Schema) -> dict[str, pa
     for distance, (begin, end) in lag.DISTANCES.get(name, {}).items():
         computed = lag.distance(columns[begin], columns[end])
         columns[distance] = pc.coalesce(columns[distance], computed) if distance in columns else computed
+    if name == TOPIC_SETTINGS.name:
+        columns |= rules_of_topics(columns)
     nothing = (item for item in schema if item.name not in columns)
     columns |= {item.name: pa.nulls(samples.num_rows, item.type) for item in nothing}
     return {item.name: columns[item.name].cast(item.type) for item in schema}

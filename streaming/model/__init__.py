@@ -9,7 +9,6 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``switches``         the checks that make replication safe, each one a switch
 - ``constants``        Kafka's timing, by the names of its configuration keys
 - ``errors``           Kafka's error codes, those that can occur here
-- ``partition_for``    which partition of an internal topic holds a group or a transactional id
 - ``storage``          logs, producer state, retention, and what survives a crash
 - ``registrations``    a partition, a broker, a topic as the controller stores them
 - ``messages``         requests and responses of the protocol

@@ -7,16 +7,15 @@ what brokers advertise is not reached, bootstrap servers are asked: one of them 
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType
-from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
 
 from streaming.contracts.observations import CLUSTER_TIMES, DISKLESS_KEYS, MIN_ISR
 from streaming.errors import ConnectionRefused
 from streaming.sources.admin_turns import Turns
+from streaming.sources.protocol.configs import Described, Resource, describe_configs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,9 +25,8 @@ if TYPE_CHECKING:
 
     Entries = dict[str, Any]
 
-_NEWEST: Final = 4
 _KEYS: Final = {ResourceType.TOPIC: [MIN_ISR, *DISKLESS_KEYS], ResourceType.BROKER: [*CLUSTER_TIMES]}
-_NUMBERS: Final = {ResourceType.TOPIC: 2, ResourceType.BROKER: 4}  # Kafka's
+_KINDS: Final = {ResourceType.TOPIC: Resource.TOPIC, ResourceType.BROKER: Resource.BROKER}
 _ATTEMPTS: Final = 2
 
 
@@ -69,19 +67,19 @@ class DescribedConfigs:
 
     def _describe(self, futures: Mapping[ConfigResource, Future[Entries]]) -> None:
         try:
-            by_place = self._answered(list(futures))
+            by_name = self._answered(list(futures))
         except Exception as failure:  # noqa: BLE001 - whatever it is, somebody waits for the futures
             for future in futures.values():
                 future.set_exception(failure)
             return
         for resource, future in futures.items():
-            error, entries = by_place.get(_place(resource), (KafkaError.UNKNOWN, {}))
+            error, entries = by_name.get(resource.name, Described(KafkaError.UNKNOWN, {}))
             if error:
                 future.set_exception(KafkaException(KafkaError(error)))
             else:
                 future.set_result(entries)
 
-    def _answered(self, resources: Sequence[ConfigResource]) -> dict[tuple[int, str], tuple[int, Entries]]:
+    def _answered(self, resources: Sequence[ConfigResource]) -> dict[str, Described]:
         if resources[0].restype == ResourceType.BROKER:
             own = self.brokers[int(resources[0].name)]
             connection, answer = self._first_answer([own, *self._bootstrap[:1]], resources)
@@ -99,7 +97,7 @@ class DescribedConfigs:
 
     def _first_answer(
         self, addresses: Sequence[Address], resources: Sequence[ConfigResource]
-    ) -> tuple[Connection, dict[tuple[int, str], tuple[int, Entries]]]:
+    ) -> tuple[Connection, dict[str, Described]]:
         failure = ConnectionRefused("no broker is listed")
         for address in addresses:
             try:
@@ -119,30 +117,6 @@ class DescribedConfigs:
             self._connection = None
 
 
-def _place(resource: ConfigResource) -> tuple[int, str]:
-    return _NUMBERS[resource.restype], resource.name
-
-
-def _described(
-    connection: Connection, resources: Sequence[ConfigResource]
-) -> dict[tuple[int, str], tuple[int, Entries]]:
-    request: Any = DescribeConfigsRequest(
-        version=connection.newest(DescribeConfigsRequest.API_KEY, _NEWEST),
-        resources=[
-            DescribeConfigsRequest.DescribeConfigsResource(
-                resource_type=_place(each)[0], resource_name=each.name, configuration_keys=_KEYS[each.restype]
-            )
-            for each in resources
-        ],
-    )
-    return connection.call(request, DescribeConfigsResponse, _read)
-
-
-def _read(response: Any) -> dict[tuple[int, str], tuple[int, Entries]]:  # noqa: ANN401 - kafka-python's messages ship no types
-    return {
-        (result.resource_type, result.resource_name): (
-            result.error_code,
-            {each.name: SimpleNamespace(value=each.value, source=each.config_source) for each in result.configs or ()},
-        )
-        for result in response.results
-    }
+def _described(connection: Connection, resources: Sequence[ConfigResource]) -> dict[str, Described]:
+    kind = resources[0].restype
+    return describe_configs(connection, _KINDS[kind], [each.name for each in resources], _KEYS[kind])

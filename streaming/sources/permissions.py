@@ -71,8 +71,9 @@ DESCRIBE_BROKER_CONFIGS: Final = Permission(
     on="the cluster",
     option=_CLUSTER,
     requests="DescribeConfigs of a broker",
-    gives="`replica.lag.time.max.ms` and `broker.session.timeout.ms`, by which incidents and causes are judged",
-    without="the defaults of replica.lag.time.max.ms and broker.session.timeout.ms are assumed",
+    gives="throttles, and by which times incidents and causes are judged: `replica.lag.time.max.ms` and "
+    "`broker.session.timeout.ms`",
+    without="the defaults of replica.lag.time.max.ms and broker.session.timeout.ms are assumed, throttles are unknown",
 )
 DESCRIBE_TOPICS: Final = Permission(
     operation="Describe",
@@ -87,8 +88,8 @@ DESCRIBE_TOPIC_CONFIGS: Final = Permission(
     on="the topics",
     option=_TOPICS,
     requests="DescribeConfigs of the topics",
-    gives="`min.insync.replicas` as the brokers apply it, and while brokers are polled which topics are diskless",
-    without="min.insync.replicas is unknown where no record of the metadata log holds it",
+    gives="`min.insync.replicas` and what else durability depends on, as brokers apply it; in polls diskless topics",
+    without="min.insync.replicas is unknown where no record of the metadata log holds it, and so is durability",
 )
 DESCRIBE_GROUPS: Final = Permission(
     operation="Describe",

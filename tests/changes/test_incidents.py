@@ -269,16 +269,8 @@ def test_the_sentence_says_what_a_person_must_know() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("topics", "said"),
-    [
-        (("b",), "topic b"),
-        (("b", "a"), "topics a and b"),
-        (("c", "b", "a"), "topics a, b and c"),
-        (("d", "c", "b", "a"), "4 topics (a, b, c, …)"),
-    ],
-)
-def test_the_consequence_names_up_to_three_topics(topics: tuple[str, ...], said: str) -> None:
+def offline(*topics: str) -> dict[str, Any]:
+    """The incident of a broker that was lost with the only replicas of some topics."""
     story = Story()
     story.snapshot()
     alive = {"replicas": (1,), "isr": (1,), "cause": Cause.CREATED}
@@ -289,10 +281,32 @@ def test_the_consequence_names_up_to_three_topics(topics: tuple[str, ...], said:
             observed = story.partition(**fields, evidence=Evidence.PROVEN)
             story.seen[-1] = replace(observed, topic_id=f"id-{topic}", topic=topic)
     story.broker(1, fenced=True)
-
     rows = tuple(rows_of(changes_to_arrow(fold(ReplicationState(), story.seen).changes), 1))
     (incident,) = table_of([rows], IncidentGaps()).values()
-    assert f"partitions of {said} cannot be written or read" in incident["consequence"]
+    return incident
+
+
+@pytest.mark.parametrize(
+    ("topics", "said"),
+    [
+        (("b",), "topic b"),
+        (("b", "a"), "topics a and b"),
+        (("c", "b", "a"), "topics a, b and c"),
+        (("d", "c", "b", "a"), "4 topics (a, b, c, …)"),
+    ],
+)
+def test_the_consequence_names_up_to_three_topics(topics: tuple[str, ...], said: str) -> None:
+    assert offline(*topics)["consequence"] == f"partitions of {said} cannot be written or read"
+
+
+def test_the_consequence_says_what_fails_with_internal_topics_whose_role_is_certain() -> None:
+    said = offline("__transaction_state", "__consumer_offsets", "connect-offsets")
+    assert said["consequence"] == (
+        "partitions of topics __consumer_offsets, __transaction_state and connect-offsets cannot be written or read, "
+        "commits and rebalances of the groups kept there fail, "
+        "transactions of the transactional ids kept there fail"
+    )
+    assert said["consequence"] in said["summary"]
 
 
 def test_what_to_do_first_is_said_until_it_is_done() -> None:

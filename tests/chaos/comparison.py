@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 EVERYWHERE = frozenset({"as_of_version", "quarantined_at", "version", "ordinal", "committed_at"})
 SAMPLED = (
     "replica_offsets", "groups", "group_offsets", "transactions", "log_directories", "quorum_members", "broker_metrics",
+    "topic_settings", "broker_settings", "broker_features",
 )  # fmt: skip
 DIFFERS = {
     "partition_changes": frozenset({"source", "sequence", "cluster_after"}),

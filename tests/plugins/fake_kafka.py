@@ -36,7 +36,7 @@ DESCRIBE_TOPIC_PARTITIONS = DescribeTopicPartitionsRequest.API_KEY
 TYPES: dict[int, tuple[Any, int]] = {
     request.API_KEY: (request, newest)
     for request, newest in (
-        (ApiVersionsRequest, 3),
+        (ApiVersionsRequest, 4),
         (MetadataRequest, 12),
         (ListOffsetsRequest, 7),
         (DescribeConfigsRequest, 4),
@@ -91,6 +91,8 @@ class FakeKafka:
         advertised: addresses that are not those where the brokers listen.
         page: how many partitions a response to DescribeTopicPartitions has at most.
         listed: what responses to Metadata list, if that is older than ``view``.
+        configs: the configuration of a topic, or of a broker by its number; another one has a minimum of 1 alone.
+        features: by name the highest level that the brokers support, and the finalized one.
     """
 
     def __init__(self, brokers: int = 3) -> None:
@@ -104,6 +106,8 @@ class FakeKafka:
         self.advertised: dict[int, tuple[str, int]] = {}
         self.page = 2000
         self.listed: View | None = None
+        self.configs: dict[str, dict[str, str]] = {}
+        self.features: dict[str, tuple[int, int]] = {}
         self._refused: set[int] = set()
         self._secret: set[str] = set()
         self._delays: dict[int, float] = {}
@@ -241,7 +245,21 @@ class FakeKafka:
             for key, newest in self._newest_of(broker).items()
             if newest >= 0
         ]
-        return ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0)
+        return ApiVersionsResponse(
+            error_code=0,
+            api_keys=keys,
+            throttle_time_ms=0,
+            supported_features=[
+                ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=0, max_version=level)
+                for name, (level, _) in self.features.items()
+            ],
+            finalized_features_epoch=1,
+            finalized_features=[
+                ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+                for name, (_, level) in self.features.items()
+                if level
+            ],
+        )
 
     def _SaslHandshakeRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - as above
         return SaslHandshakeResponse(error_code=33, mechanisms=["GSSAPI"])
@@ -397,9 +415,10 @@ class FakeKafka:
                     resource_name=resource.resource_name,
                     configs=[
                         of_result.DescribeConfigsResourceResult(
-                            name=MIN_ISR, value="1", read_only=False, config_source=5, is_sensitive=False,
+                            name=name, value=value, read_only=False, config_source=5, is_sensitive=False,
                             synonyms=[], config_type=0, documentation=None,
                         )
+                        for name, value in self.configs.get(resource.resource_name, {MIN_ISR: "1"}).items()
                     ],
                 )
                 for resource in request.resources

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streaming.contracts.identifiers import BrokerId
+from streaming.contracts.partition_for import java_hash, partition_for
 from streaming.model.broker.remote_replica import RemoteReplica, fetched
 from streaming.model.clients.partitioner import murmur2, partition_for_key
 from streaming.model.controller.java_random import JavaRandom
@@ -12,7 +13,6 @@ from streaming.model.controller.placement import UsableBroker, place
 from streaming.model.controller.placement_zookeeper import assign_replicas
 from streaming.model.controller.reassignment import Assignment, complete, reassign
 from streaming.model.errors import Error
-from streaming.model.partition_for import java_hash, partition_for
 from streaming.model.storage.batch import Batch
 from streaming.model.storage.log import Log
 from streaming.model.storage.producer_state import duplicate_of, refusal

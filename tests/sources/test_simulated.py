@@ -350,6 +350,27 @@ def test_the_quorum_is_reported_with_its_new_leader() -> None:
     assert members[-1].controller == 101
 
 
+def test_settings_are_those_of_the_model() -> None:
+    it = source("consumer_groups")
+    observed = play(it, 61)
+    topics = of_kind(observed, "topic_settings")
+    registered = it.topics()
+    factors = {key.topic_id: len(partition.replicas) for key, partition in it.partitions().items()}
+    last = {each.topic_id: each for each in topics if each.collected_at == EPOCH + 60 * SECOND}
+    assert last.keys() == registered.keys() > set()
+    for topic_id, topic in registered.items():
+        each = last[topic_id]
+        assert (each.topic, each.partition_count, each.min_isr) == (topic.topic, topic.partitions, topic.min_isr)
+        assert (each.allows_unclean_election, each.replication_factor) == (topic.unclean, factors[topic_id])
+    policies = {each.topic: each.cleanup_policy for each in topics}
+    assert policies["__consumer_offsets"] == "compact"
+    assert {policies[topic] for topic in policies if not topic.startswith("__")} == {"delete"}
+    brokers = {each.broker: each for each in of_kind(observed, "broker_settings")}
+    assert brokers.keys() == {1, 2, 3}
+    constants = load_scenario("consumer_groups").constants
+    assert {each.broker_session_timeout_ms for each in brokers.values()} == {constants.broker_session_timeout_ms}
+
+
 def test_administrators_ask_again_while_no_controller_is_active() -> None:
     scenario = replace(
         load_scenario("controller_failover"),

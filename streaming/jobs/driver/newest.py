@@ -23,6 +23,7 @@ from streaming.contracts.samples import (
     ReplicaOffsetsObserved,
     TransactionObserved,
 )
+from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
 from streaming.delta.isr_reconciliation_table import ReconciliationTable
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
 from streaming.delta.newest import NewestRows
@@ -50,6 +51,9 @@ TABLE_OF: Final[dict[type[Observation], Table]] = {
     TransactionObserved: tables.TRANSACTIONS,
     LogDirectoryObserved: tables.LOG_DIRECTORIES,
     QuorumMemberObserved: tables.QUORUM_MEMBERS,
+    TopicSettingsObserved: tables.TOPIC_SETTINGS,
+    BrokerSettingsObserved: tables.BROKER_SETTINGS,
+    BrokerFeatureObserved: tables.BROKER_FEATURES,
     BrokerMetricObserved: tables.BROKER_METRICS,
 }
 

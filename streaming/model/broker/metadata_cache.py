@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, TopicId, TopicPartition
+from streaming.contracts.partition_for import partition_for
 from streaming.model.errors import Error
 from streaming.model.messages.client_metadata import (
     ClientMetadataRequest,
@@ -18,7 +19,6 @@ from streaming.model.messages.client_metadata import (
     FindCoordinatorResponse,
     PartitionLeader,
 )
-from streaming.model.partition_for import partition_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
+from streaming.contracts.partition_for import partition_for
 from streaming.model.broker.produce import Appended
 from streaming.model.coordinators.classic_group import ClassicGroup, from_value
 from streaming.model.coordinators.consumer_group import ConsumerGroup, Member
@@ -20,7 +21,6 @@ from streaming.model.coordinators.group_values import (
 )
 from streaming.model.errors import Error
 from streaming.model.messages.produce import Acks
-from streaming.model.partition_for import partition_for
 from streaming.model.storage.batch import Batch
 
 if TYPE_CHECKING:

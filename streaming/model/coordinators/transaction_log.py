@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from streaming.contracts.identifiers import TopicPartition
+from streaming.contracts.partition_for import partition_for
 from streaming.model.errors import Error
-from streaming.model.partition_for import partition_for
 from streaming.model.storage.batch import Batch
 
 if TYPE_CHECKING:

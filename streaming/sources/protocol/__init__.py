@@ -2,6 +2,7 @@
 
 - ``connection``    one blocking socket: correlation, timeouts, TLS, SASL
 - ``security``      the librdkafka properties that concern a connection
+- ``configs``       DescribeConfigs
 - ``raw``           requests and responses whose bytes we write and read
 - ``primitives``    wire types: varints, compact strings and arrays, tagged fields
 - ``tokens``        tokens for OAUTHBEARER: of OpenID Connect, or of a command

@@ -11,5 +11,7 @@
 - ``group_blocks``       groups as blocks (pure)
 - ``described_groups``   ListGroups, and what describes the groups of each protocol
 - ``committed_offsets``  OffsetFetch, and DescribeShareGroupOffsets
+- ``settings``           settings of topics and of brokers (DescribeConfigs)
+- ``features``           the features that a broker supports
 - ``directories``        log directories and sizes (DescribeLogDirs)
 """

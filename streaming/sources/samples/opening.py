@@ -14,6 +14,7 @@ from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.groups import GroupFilter, GroupsKind
 from streaming.sources.samples.offsets import OffsetsKind
+from streaming.sources.samples.settings import SettingsKind
 from streaming.sources.samples.source import SamplesSource
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ def kinds_of(collect: CollectSettings) -> list[Kind]:
     directories = DirectoriesKind(_micros(min(collect.config_seconds, 30)))
     offsets = OffsetsKind(_micros(collect.offsets_seconds), directories)
     is_included = GroupFilter(collect.groups, collect.groups_exclude)
-    return [directories, offsets, GroupsKind(_micros(collect.groups_seconds), offsets, is_included)]
+    groups = GroupsKind(_micros(collect.groups_seconds), offsets, is_included)
+    return [directories, offsets, groups, SettingsKind(_micros(collect.config_seconds))]
 
 
 def _micros(seconds: float) -> Micros:

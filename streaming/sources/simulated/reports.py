@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.contracts.identifiers import ClusterId, Micros, Offset
+from streaming.contracts.health import replication_factor
+from streaming.contracts.identifiers import ClusterId, Micros, Offset, TopicId
 from streaming.contracts.observations import CLUSTER_TIMES, ConfigObserved, ConfigOrigin, SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved, offsets_in_blocks
 from streaming.contracts.samples import (
@@ -17,6 +18,7 @@ from streaming.contracts.samples import (
     ReplicaOffsetsObserved,
     TransactionObserved,
 )
+from streaming.contracts.settings import BrokerSettingsObserved, TopicsSettingsObserved
 from streaming.model.controller.commit import MICROS_PER_MS
 from streaming.model.descriptions.groups import group_offsets
 from streaming.model.descriptions.transactions import Undecided, hanging, undecided
@@ -43,6 +45,7 @@ METRICS: Final[dict[str, Callable[[Broker], int]]] = {
     _PREFIX + "isrexpands_total": lambda broker: broker.leadership.proposals.isr_expands,
     _PREFIX + "failedisrupdates_total": lambda broker: broker.leadership.proposals.failed_isr_updates,
 }
+_CLEANUP: Final = "cleanup.policy"
 _BYTES_PER_RECORD: Final = 1_024  # the model counts records only
 
 
@@ -204,6 +207,38 @@ class Reports:
             )
             for member in quorum.members
         ]
+
+    def settings(self, now: Micros) -> list[Observation]:
+        """Give the settings of every topic, and of every broker: the model has neither throttles nor versions."""
+        envelope, constants, brokers = self._envelope(now), self._simulated.constants, [*self._simulated.reachable()]
+        of_brokers = [
+            BrokerSettingsObserved(
+                **envelope,
+                broker=broker.broker,
+                **{column: getattr(constants, column) for column in CLUSTER_TIMES.values()},
+                allows_unclean_election=constants.unclean_leader_election_enable,
+            )
+            for broker in brokers
+        ]
+        has_topics = bool(brokers and self._simulated.controller.registry.topics)
+        return [*([self._topic_settings({**envelope, "broker": brokers[0].broker})] if has_topics else []), *of_brokers]
+
+    def _topic_settings(self, envelope: dict[str, Any]) -> Observation:
+        registry = self._simulated.controller.registry
+        topics, factors = [*registry.topics.values()], dict[TopicId, int]()
+        for key, partition in registry.partitions.items():
+            count = replication_factor(partition.replicas, partition.adding_replicas)
+            factors[key.topic_id] = min(count, factors.get(key.topic_id, count))
+        return TopicsSettingsObserved(
+            **envelope,
+            topic_id_by_sample=tuple(topic.topic_id for topic in topics),
+            topic_by_sample=tuple(topic.topic for topic in topics),
+            partition_count_by_sample=tuple(topic.partitions for topic in topics),
+            replication_factor_by_sample=tuple(factors[topic.topic_id] for topic in topics),
+            min_isr_by_sample=tuple(topic.min_isr for topic in topics),
+            allows_unclean_election_by_sample=tuple(topic.unclean for topic in topics),
+            cleanup_policy_by_sample=tuple(registry.configs.get((topic.topic, _CLEANUP), "delete") for topic in topics),
+        )
 
     def metrics(self, now: Micros) -> list[Observation]:
         """Give every metric of every broker."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 OFFSETS_MS: Final = 10_000
 METRICS_MS: Final = 15_000
+SETTINGS_MS: Final = 60_000
 SNAPSHOT_MS: Final = 3_600_000
 
 
@@ -81,6 +82,7 @@ class SimulatedSource:
         ):
             agenda.every(OFFSETS_MS, WARM_UP_MS, partial(self._report, report))
         agenda.every(METRICS_MS, WARM_UP_MS, lambda: self._report(self._reports.metrics))
+        agenda.every(SETTINGS_MS, WARM_UP_MS, lambda: self._report(self._reports.settings))
 
     # -------------------------------------------------------------- the interface of a source
 

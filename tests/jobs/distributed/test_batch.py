@@ -14,6 +14,7 @@ from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import DISKLESS, Channel, ConfigObserved, PartitionObserved, SourceKind
 from streaming.contracts.samples import GroupOffsetsObserved, QuorumMemberObserved, ReplicaOffsetsObserved
+from streaming.contracts.settings import BrokerSettingsObserved, TopicSettingsObserved
 from streaming.contracts.tables import QUARANTINE
 from streaming.delta.progress import ProgressTable, SourceLag
 from streaming.errors import TableRefused
@@ -251,6 +252,10 @@ def test_samples_of_both_modes_are_the_same_and_what_is_left_out_is_forgotten(
             ),
             GroupOffsetsObserved(**told, **identity, partition=0, group="g", committed_offset=4, high_watermark=at + 9),
             QuorumMemberObserved(**told, node=100, is_voter=True, controller=100, controller_epoch=3),
+            TopicSettingsObserved(
+                **told, topic_id="o", topic="__consumer_offsets", broker=1, partition_count=50, replication_factor=1
+            ),
+            BrokerSettingsObserved(**told, broker=1, leader_throttled_rate=at),
         ]
 
     odd = {"source": "admin:a", "position": 900, "payload": b"{", "damage": None}
@@ -265,8 +270,10 @@ def test_samples_of_both_modes_are_the_same_and_what_is_left_out_is_forgotten(
         else:
             NewestBatch(mixed, Channel.OFFSETS).apply(pa.Table.from_pylist(batch, schema=SCHEMA))
 
-    for table in ("replica_offsets", "group_offsets", "transactions", "quorum_members", "quarantine"):
+    settings = ("topic_settings", "broker_settings", "broker_features")
+    for table in ("replica_offsets", "group_offsets", "transactions", "quorum_members", "quarantine", *settings):
         assert rows(mixed, table) == rows(alone, table), table
+    assert [row["weaknesses"] for row in rows(mixed, "topic_settings")] == [["one_replica"]]
 
 
 @pytest.mark.parametrize("modes", ["xdx", "dxx"])

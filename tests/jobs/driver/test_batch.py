@@ -20,6 +20,12 @@ from streaming.contracts.samples import (
     ReplicaOffsetsObserved,
     TransactionObserved,
 )
+from streaming.contracts.settings import (
+    BrokerFeatureObserved,
+    BrokerSettingsObserved,
+    TopicSettingsObserved,
+    TopicsSettingsObserved,
+)
 from streaming.contracts.state import PartitionState, SourceLag
 from streaming.delta.change_reader import only_sources
 from streaming.delta.progress import ProgressTable
@@ -260,6 +266,55 @@ def test_every_kind_of_sample_has_its_table_and_a_group_its_lag(tmp_path: Path) 
     assert [row["is_hanging"] for row in rows(tmp_path, "transactions")] == [False]
     assert [row["controller_epoch"] for row in rows(tmp_path, "quorum_members")] == [3]
     assert rows(tmp_path, "log_directories") == []
+
+
+def test_settings_have_their_tables_and_topics_what_follows_from_theirs(tmp_path: Path) -> None:
+    envelope = {**Story("samples:a").envelope(), "broker": 1}
+    topics = TopicsSettingsObserved(
+        **envelope,
+        topic_id_by_sample=("t", "u", "v"),
+        topic_by_sample=("orders", "__consumer_offsets", "connect-configs"),
+        partition_count_by_sample=(6, 50, 1),
+        replication_factor_by_sample=(3, 1, 3),
+        min_isr_by_sample=(2, 1, 1),
+        allows_unclean_election_by_sample=(False, False, True),
+        cleanup_policy_by_sample=("delete", "compact", "delete"),
+    )
+    single = TopicSettingsObserved(**envelope, topic_id="w", topic="single", partition_count=1, replication_factor=1)
+    broker = BrokerSettingsObserved(**envelope, leader_throttled_rate=2**40, broker_session_timeout_ms=9000)
+    feature = BrokerFeatureObserved(**envelope, feature="metadata.version", supported_level=30, finalized_level=27)
+
+    batch = NewestBatch(tmp_path, Channel.OFFSETS)
+    batch.apply(published([topics, single, broker, feature]))
+
+    found = {row["topic"]: row for row in rows(tmp_path, "topic_settings")}
+    assert {topic: (row["role"], row["weaknesses"]) for topic, row in found.items()} == {
+        "orders": (None, []),
+        "__consumer_offsets": ("consumer_offsets", ["one_replica"]),
+        "connect-configs": ("connect_configs", ["not_compacted", "unclean_election", "min_isr_one"]),
+        "single": (None, ["one_replica"]),
+    }
+    assert {row["consequence"] for row in found.values()} == {
+        None,
+        "commits and rebalances of the groups kept there fail",
+        "changes of connectors fail (a guess by its name)",
+    }
+    assert [(found[name]["min_isr"], found[name]["partition_count"]) for name in ("orders", "single")] == [
+        (2, 6), (None, 1),
+    ]  # fmt: skip
+    later = replace(
+        topics,
+        collected_at=topics.collected_at + 1,
+        **{f"{name}_by_sample": getattr(topics, f"{name}_by_sample")[:1] for name in topics.values()},
+    )
+    batch.apply(published([later], start=4))
+    assert [row["topic"] for row in rows(tmp_path, "topic_settings")] == ["orders"], "the others were deleted"
+    (of_broker,) = rows(tmp_path, "broker_settings")
+    assert (of_broker["leader_throttled_rate"], of_broker["follower_throttled_rate"]) == (2**40, None)
+    (of_feature,) = rows(tmp_path, "broker_features")
+    assert (of_feature["feature"], of_feature["supported_level"], of_feature["finalized_level"]) == (
+        "metadata.version", 30, 27,
+    )  # fmt: skip
 
 
 def test_what_belongs_on_another_channel_is_refused(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from streaming.contracts.sample_blocks import (
     offsets_in_blocks,
 )
 from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
+from streaming.contracts.settings import TopicsSettingsObserved
 from streaming.errors import Quarantined
 from streaming.jobs.driver.decoded_batch import decode_row
 from streaming.jobs.driver.newest import TABLE_OF
@@ -40,7 +41,13 @@ ENVELOPE: dict[str, Any] = {
     "cluster_id": "c", "cluster": "prod", "source": "admin:a", "authority": SourceKind.NONE, "sequence": 7,
     "occurred_not_before": 1, "occurred_not_after": 2, "collected_at": 3,
 }  # fmt: skip
-BLOCKS = (BrokerOffsetsObserved, BrokerMetricsObserved, BrokerGroupsObserved, BrokerGroupOffsetsObserved)
+BLOCKS = (
+    BrokerOffsetsObserved,
+    BrokerMetricsObserved,
+    BrokerGroupsObserved,
+    BrokerGroupOffsetsObserved,
+    TopicsSettingsObserved,
+)
 METRIC = BrokerMetricObserved(**ENVELOPE, broker=1, metric="m", metric_value=1.5)
 OFFSETS = ReplicaOffsetsObserved(**ENVELOPE, topic_id="t", topic="ö", partition=0, broker=1, log_end_offset=4)
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.contracts.identifiers import BrokerId
+from streaming.contracts.partition_for import partition_for
 from streaming.model.clients.consumer_config import GroupProtocol, ResetPolicy
 from streaming.model.coordinators.consumer_group import GroupState
 from streaming.model.descriptions.groups import group_offsets
 from streaming.model.errors import Error
 from streaming.model.invariants.groups import GroupWatch
 from streaming.model.messages.client_metadata import CONSUMER_OFFSETS
-from streaming.model.partition_for import partition_for
 from streaming.model.storage.records import Span
 
 if TYPE_CHECKING:

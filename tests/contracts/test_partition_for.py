@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.model.partition_for import java_hash, partition_for
+from streaming.contracts.partition_for import java_hash, partition_for
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,196 @@
+"""What is wrong with settings, from the newest samples: durability of topics, throttles, versions; worst first."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from exporters.terminal.event_filter import matches_topic
+from exporters.terminal.time_parsing import SECOND
+from streaming.contracts.durability import WORST_FIRST, TopicDurability, Weakness, is_in_one_rack
+from streaming.contracts.features import METADATA_VERSION, FeatureLevels, versions_of
+from streaming.contracts.health import REASSIGNING, replication_factor
+from streaming.contracts.sample_tables import BROKER_FEATURES, BROKER_SETTINGS, TOPIC_SETTINGS
+from streaming.contracts.throttles import ThrottledReplicas, ThrottleRates, left_throttles
+from streaming.delta.arrow_values import plain
+from streaming.delta.queries import open_ours, select
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from exporters.read_model.snapshot import ClusterSnapshot
+    from streaming.contracts.columns import Table
+
+    Row = dict[str, Any]
+
+THROTTLE: Final = "throttle_left_behind"
+MIXED_VERSIONS: Final = "mixed_versions"
+UNFINISHED_UPGRADE: Final = "unfinished_upgrade"
+_LISTED: Final = 3
+
+
+class SampledSettings(NamedTuple):
+    """The samples of one cluster: rows of ``topic_settings``, ``broker_settings`` and ``broker_features``."""
+
+    topics: list[Row]
+    brokers: list[Row]
+    features: list[Row]
+
+
+class UnsafeSetting(NamedTuple):
+    """Something that is wrong with settings.
+
+    Attributes:
+        finding: which rule found it.
+        topic: it is about; None if it is about a broker, or the cluster.
+        broker: it is about; None if it is about a topic, or the cluster.
+        reason: what it means.
+        fix: what mends it.
+        at: when its settings were sampled, UTC microseconds.
+    """
+
+    finding: str
+    topic: str | None
+    broker: int | None
+    reason: str
+    fix: str
+    at: int
+
+    @property
+    def subject(self) -> str:
+        """What it is about."""
+        return self.topic or ("cluster" if self.broker is None else f"broker {self.broker}")
+
+
+def settings_by_cluster(folder: Path) -> dict[str, SampledSettings]:
+    """Read the samples of every cluster, by its id.
+
+    Args:
+        folder: of the tables.
+    """
+    tables = (TOPIC_SETTINGS, BROKER_SETTINGS, BROKER_FEATURES)
+    by_cluster: dict[str, SampledSettings] = defaultdict(lambda: SampledSettings([], [], []))
+    for number, table in enumerate(tables):
+        for row in _rows(folder, table):
+            by_cluster[row["cluster_id"]][number].append(row)
+    return by_cluster
+
+
+def setting_rows(
+    cluster: ClusterSnapshot, settings: SampledSettings, topics: Sequence[str], now: int
+) -> Iterator[dict[str, Any]]:
+    """Return a row for each finding.
+
+    Args:
+        cluster: its partitions, brokers and racks.
+        settings: of it.
+        topics: names or patterns; with any, only what is found of these topics.
+        now: UTC microseconds; the age of the samples is measured from it.
+    """
+    for each in findings(cluster, settings):
+        if not topics or (each.topic is not None and matches_topic(each.topic, tuple(topics))):
+            yield {
+                "cluster_id": cluster.cluster.cluster_id,
+                "cluster": cluster.name,
+                "subject": each.subject,
+                **{name: getattr(each, name) for name in ("topic", "broker", "finding", "reason", "fix")},
+                "sample_age_seconds": max(0, now - each.at) / SECOND,
+            }
+
+
+def findings(cluster: ClusterSnapshot, settings: SampledSettings) -> list[UnsafeSetting]:
+    """Return what is wrong with the settings of a cluster: with topics, worst first; then throttles, then versions."""
+    weak = [each for row in settings.topics for each in _of_topic(cluster, row)]
+    weak.sort(key=lambda each: (WORST_FIRST.index(Weakness(each.finding)), each.topic))
+    return [*weak, *_throttles(cluster, settings), *_versions(settings)]
+
+
+def _of_topic(cluster: ClusterSnapshot, row: Row) -> Iterator[UnsafeSetting]:
+    """Judge a topic that still exists; of a diskless one there is nothing to say."""
+    topic = cluster.topics.get(row["topic_id"])
+    partitions = [] if topic is None else [*topic.partitions.values()]
+    if not partitions or any(partition.is_diskless for partition in partitions):
+        return
+    racks = {number: broker.rack for number, broker in cluster.brokers.items() if broker.is_registered}
+    durability = TopicDurability(
+        topic=row["topic"],
+        replication_factor=min(replication_factor(each.replicas, each.adding_replicas) for each in partitions),
+        min_isr=row["min_isr"],
+        allows_unclean_election=row["allows_unclean_election"],
+        cleanup_policy=row["cleanup_policy"],
+        is_in_one_rack=any(is_in_one_rack(each.replicas, racks) for each in partitions),
+    )
+    for weakness in durability.weaknesses():
+        reason, fix = durability.reason(weakness), durability.fix(weakness)
+        yield UnsafeSetting(weakness.value, row["topic"], None, reason, fix, row["collected_at"])
+
+
+def _throttles(cluster: ClusterSnapshot, settings: SampledSettings) -> Iterator[UnsafeSetting]:
+    at = {row["topic"]: row["collected_at"] for row in settings.topics}
+    at_broker = {row["broker"]: row["collected_at"] for row in settings.brokers}
+    topics = {
+        row["topic"]: ThrottledReplicas(row["leader_throttled_replicas"], row["follower_throttled_replicas"])
+        for row in settings.topics
+        if row["topic_id"] in cluster.topics
+    }
+    rates = {
+        row["broker"]: ThrottleRates(row["leader_throttled_rate"], row["follower_throttled_rate"])
+        for row in settings.brokers
+    }
+    left = left_throttles(topics, rates, reassigning=cluster.counts.in_state(REASSIGNING) or 0)
+    for topic, brokers in left.topics.items():
+        limit = f"{_brokers(brokers)} limit{'s' if len(brokers) == 1 else ''} its replication"
+        does = limit if brokers else "it lists throttled replicas, which no broker limits"
+        yield UnsafeSetting(THROTTLE, topic, None, f"{does}{_LEFT}", _FIX_TOPIC, at[topic])
+    for broker, limited in left.brokers.items():
+        does = (
+            f"it limits the replication of {_topics(limited)}" if limited else "it has a throttle, without effect now"
+        )
+        yield UnsafeSetting(THROTTLE, None, broker, f"{does}{_LEFT}", _FIX_BROKER, at_broker[broker])
+
+
+def _versions(settings: SampledSettings) -> Iterator[UnsafeSetting]:
+    features: dict[str, FeatureLevels] = {}
+    for row in settings.features:
+        supported = features.get(row["feature"], FeatureLevels(0, {})).supported
+        features[row["feature"]] = FeatureLevels(
+            row["finalized_level"], {**supported, row["broker"]: row["supported_level"]}
+        )
+    brokers = {row["broker"] for row in settings.features}
+    features = {
+        name: each._replace(supported={**dict.fromkeys(brokers, 0), **each.supported})
+        for name, each in features.items()
+    }
+    versions, at = versions_of(features), max((row["collected_at"] for row in settings.features), default=0)
+    if versions.mixed:
+        behind = sorted({broker for brokers in versions.mixed.values() for broker in brokers})
+        reason = f"{_brokers(behind)} run{'s' if len(behind) == 1 else ''} an older version than others"
+        levels = f"({', '.join(versions.mixed)})"
+        yield UnsafeSetting(MIXED_VERSIONS, None, None, f"{reason} {levels}", "upgrade every broker", at)
+    if versions.unused is not None:
+        used = features[METADATA_VERSION].finalized
+        reason = f"every broker supports metadata.version {versions.unused}, the cluster uses {used}"
+        yield UnsafeSetting(
+            UNFINISHED_UPGRADE, None, None, reason, "kafka-features upgrade, once it is not to go back", at
+        )
+
+
+def _brokers(brokers: Sequence[int]) -> str:
+    return f"broker{'' if len(brokers) == 1 else 's'} {', '.join(map(str, brokers))}"
+
+
+def _topics(topics: Sequence[str]) -> str:
+    if len(topics) > _LISTED:
+        return f"{len(topics)} topics ({', '.join(topics[:_LISTED])}, …)"
+    return f"topic{'' if len(topics) == 1 else 's'} {', '.join(topics)}"
+
+
+def _rows(folder: Path, table: Table) -> list[Row]:
+    rows: list[Row] = plain(select(open_ours(folder, table), table)).to_pylist()
+    return rows
+
+
+_LEFT: Final = ", though nothing is being reassigned"
+_FIX_TOPIC: Final = "delete leader. and follower.replication.throttled.replicas of the topic (kafka-configs)"
+_FIX_BROKER: Final = "delete leader. and follower.replication.throttled.rate of the broker (kafka-configs)"

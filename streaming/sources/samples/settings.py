@@ -1,0 +1,179 @@
+"""Settings of every topic, asked of any one broker, and of every broker, asked of itself; with its features."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from streaming.contracts.observations import MIN_ISR, is_true
+from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK
+from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicsSettingsObserved
+from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, Denied
+from streaming.sources.protocol.configs import Resource, describe_configs
+from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED
+from streaming.sources.samples.features import describe_features
+from streaming.sources.samples.kind import NEVER, Shown
+from streaming.sources.timer import AT_ONCE, Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from streaming.contracts.identifiers import BrokerId, Micros, TopicId
+    from streaming.sources.admin_view import ClusterView
+    from streaming.sources.protocol.configs import Described
+    from streaming.sources.protocol.connection import Connection
+    from streaming.sources.samples.broker_calls import BrokerAnswer
+    from streaming.sources.samples.features import Feature
+    from streaming.sources.samples.kind import Ask
+
+TOPICS: Final = "topic settings"
+BROKERS: Final = "broker settings"
+_TOPICS_PER_REQUEST: Final = 500
+_TOPIC_AUTHORIZATION_FAILED: Final = 29
+_UNCLEAN: Final = "unclean.leader.election.enable"
+_OF_TOPIC: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "min_isr": (MIN_ISR, int),
+    "allows_unclean_election": (_UNCLEAN, is_true),
+    "cleanup_policy": ("cleanup.policy", str),
+    "leader_throttled_replicas": ("leader.replication.throttled.replicas", str),
+    "follower_throttled_replicas": ("follower.replication.throttled.replicas", str),
+}
+_OF_BROKER: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "leader_throttled_rate": ("leader.replication.throttled.rate", int),
+    "follower_throttled_rate": ("follower.replication.throttled.rate", int),
+    "replica_lag_time_max_ms": ("replica.lag.time.max.ms", int),
+    "broker_session_timeout_ms": ("broker.session.timeout.ms", int),
+    "allows_unclean_election": (_UNCLEAN, is_true),
+}
+"""Field to Kafka's key, and how its value is read."""
+_UNLIMITED: Final = 2**63 - 1  # what brokers that list a rate which nobody set say
+
+
+class OfTopics(NamedTuple):
+    """What a broker answered: the topics and their ids at the time of the question, and their settings."""
+
+    topic_ids: Mapping[str, TopicId]
+    described: Mapping[str, Described]
+
+
+class OfBroker(NamedTuple):
+    """What a broker answered of itself."""
+
+    described: Described
+    features: tuple[Feature, ...]
+
+
+class SettingsKind:
+    """Asks for settings; see :class:`kind.Kind`.
+
+    Args:
+        period: microseconds.
+    """
+
+    names: Sequence[str] = (TOPICS, BROKERS)
+
+    def __init__(self, period: Micros) -> None:
+        self._due = Timer(period)
+        self._topics_at = NEVER
+        self._turn = 0
+        self._unasked: list[BrokerId] = []
+
+    @property
+    def next_at(self) -> Micros:
+        """When it is due, by the monotonic clock."""
+        return min(self._due.next_at, self._topics_at)
+
+    def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
+        """Ask every broker for its own, and one for those of the topics; where it does not answer the next one."""
+        if self._due.take_due(moment):
+            for broker in view.brokers:
+                ask(BROKERS, broker, partial(_of_broker, broker))
+            self._turn += 1
+            self._unasked, self._topics_at = _rotated(list(view.brokers), self._turn), AT_ONCE
+        if moment >= self._topics_at:
+            self._topics_at = NEVER
+            question = partial(_of_topics, dict(view.topic_ids))
+            while self._unasked:
+                broker = self._unasked.pop(0)
+                if broker in view.brokers and ask(TOPICS, broker, question):
+                    break
+
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:
+        """Return the settings that a broker reports."""
+        if answer.refusal is not None:
+            if answer.kind == TOPICS:
+                self._topics_at = AT_ONCE
+            return Shown([], answer.refusal)
+        if answer.kind == BROKERS:
+            return _shown_of_broker(answer.broker, answer.value, envelope)
+        asked_of, described = answer.value
+        still = {topic: each for topic, each in asked_of.items() if view.topic_ids.get(topic) == each}
+        settings = {topic: each for topic, each in described.items() if topic in still and not each.error}
+        blocks = [*_blocks(answer.broker, view, settings, envelope)]
+        denied = (topic for topic, each in described.items() if each.error == _TOPIC_AUTHORIZATION_FAILED)
+        return Shown(blocks, next((Denied(DESCRIBE_TOPIC_CONFIGS, on=f"topic {topic}") for topic in denied), None))
+
+
+def _rotated(brokers: list[BrokerId], turn: int) -> list[BrokerId]:
+    start = turn % len(brokers) if brokers else 0
+    return brokers[start:] + brokers[:start]
+
+
+def _of_topics(topic_ids: Mapping[str, TopicId], connection: Connection) -> OfTopics:
+    names, keys = list(topic_ids), [key for key, _ in _OF_TOPIC.values()]
+    described: dict[str, Described] = {}
+    for start in range(0, len(names), _TOPICS_PER_REQUEST):
+        described |= describe_configs(connection, Resource.TOPIC, names[start : start + _TOPICS_PER_REQUEST], keys)
+    return OfTopics(topic_ids, described)
+
+
+def _of_broker(broker: BrokerId, connection: Connection) -> OfBroker:
+    keys = [key for key, _ in _OF_BROKER.values()]
+    described = describe_configs(connection, Resource.BROKER, [str(broker)], keys)
+    return OfBroker(described[str(broker)], describe_features(connection))
+
+
+def _shown_of_broker(broker: BrokerId, said: OfBroker, envelope: dict[str, Any]) -> Shown:
+    features = [BrokerFeatureObserved(**envelope, broker=broker, **_by_field(feature)) for feature in said.features]
+    if said.described.error:
+        is_denied = said.described.error == CLUSTER_AUTHORIZATION_FAILED
+        return Shown(features, Denied(DESCRIBE_BROKER_CONFIGS) if is_denied else None)
+    settings = {name: value for name, value in _read(_OF_BROKER, said.described).items() if value != _UNLIMITED}
+    return Shown([BrokerSettingsObserved(**envelope, broker=broker, **settings), *features])
+
+
+def _by_field(feature: Feature) -> dict[str, Any]:
+    name, supported, finalized = feature
+    return {"feature": name, "supported_level": supported, "finalized_level": finalized}
+
+
+def _read(fields: Mapping[str, tuple[str, Callable[[str], Any]]], described: Described) -> dict[str, Any]:
+    """Return the value of each field that the broker knows."""
+    values = ((name, read, described.values.get(key)) for name, (key, read) in fields.items())
+    return {name: read(each.value) for name, read, each in values if each is not None and each.value is not None}
+
+
+def _blocks(
+    broker: BrokerId, view: ClusterView, described: Mapping[str, Described], envelope: Mapping[str, Any]
+) -> Iterator[TopicsSettingsObserved]:
+    """Gather topics into blocks: one per set of fields that a topic has, as all have the same."""
+    rows = [(_read(_OF_TOPIC, each), topic) for topic, each in described.items() if view.topics.get(topic)]
+    for reported, same in groupby(sorted(rows, key=lambda row: [*row[0]]), lambda row: [*row[0]]):
+        together = [*same]
+        for start in range(0, len(together), SAMPLES_PER_BLOCK):
+            some = together[start : start + SAMPLES_PER_BLOCK]
+            arrays: dict[str, Any] = {f"{name}_by_sample": tuple(row[name] for row, _ in some) for name in reported}
+            yield TopicsSettingsObserved(
+                **envelope,
+                broker=broker,
+                topic_id_by_sample=tuple(view.topic_ids[topic] for _, topic in some),
+                topic_by_sample=tuple(topic for _, topic in some),
+                partition_count_by_sample=tuple(view.partition_count(topic) for _, topic in some),
+                replication_factor_by_sample=tuple(_replication_factor(view, topic) for _, topic in some),
+                **arrays,
+            )
+
+
+def _replication_factor(view: ClusterView, topic: str) -> int:
+    return min(len(partition.replicas) for partition in view.topics[topic].values())

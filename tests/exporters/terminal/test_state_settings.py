@@ -1,0 +1,211 @@
+"""``isrwatch state --settings``: what is wrong, in words, worst first; and what fails with internal topics."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from streaming.commands import app
+from streaming.contracts.partition_for import partition_for
+from streaming.contracts.sample_tables import (
+    BROKER_FEATURES,
+    BROKER_SETTINGS,
+    GROUP_OFFSETS,
+    TOPIC_SETTINGS,
+    TRANSACTIONS,
+)
+from tests.exporters.conftest import Rows, Tables
+
+OFFSETS, STATE = "__consumer_offsets", "__transaction_state"
+DURABLE = {"min_isr": 2, "allows_unclean_election": False, "cleanup_policy": "delete", "replication_factor": 3}
+
+
+class Sampled:
+    """Writes a cluster of three brokers in two racks, and samples of its settings."""
+
+    def __init__(self, tables: Tables, rows: Rows) -> None:
+        self.tables, self.rows, self.now = tables, rows, time.time_ns() // 1_000
+        self.partitions: list[dict[str, Any]] = []
+        self.topics: list[dict[str, Any]] = []
+
+    def topic(self, topic: str, replicas: list[int], *, adding: list[int] | None = None, **settings: Any) -> None:
+        state = self.rows.state(replicas, replicas, replicas[0], adding_replicas=adding or [])
+        self.partitions.append(self.rows.partition(topic, 0, state, self.now))
+        told = {"topic_id": f"id-of-{topic}", "topic": topic, "partition_count": 1}
+        self.topics.append(self._sample(**{**told, **DURABLE, **settings}))
+
+    def broker(self, broker: int, leader: int | None = None, follower: int | None = None) -> dict[str, Any]:
+        return self._sample(broker=broker, leader_throttled_rate=leader, follower_throttled_rate=follower)
+
+    def feature(self, broker: int, feature: str, supported: int, finalized: int) -> dict[str, Any]:
+        return self._sample(broker=broker, feature=feature, supported_level=supported, finalized_level=finalized)
+
+    def write(self, brokers: list[dict[str, Any]], features: list[dict[str, Any]]) -> None:
+        racks = {1: "a", 2: "a", 3: "b"}
+        self.tables.commit(
+            self.rows.cluster_row(self.now),
+            *(self.rows.broker(number, self.now, rack=rack) for number, rack in racks.items()),
+            *self.partitions,
+            self.rows.source(self.now),
+        )
+        self.tables.put(TOPIC_SETTINGS.name, *self.topics)
+        self.tables.put(BROKER_SETTINGS.name, *brokers)
+        self.tables.put(BROKER_FEATURES.name, *features)
+
+    def _sample(self, **columns: Any) -> dict[str, Any]:
+        return {**self.rows.owner, "collected_at": self.now - 7_000_000, "source": "samples:t", **columns}
+
+
+def run(tables: Tables, *options: str) -> str:
+    done = CliRunner().invoke(app, ["state", "--tables", str(tables.directory), *options])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def objects(tables: Tables, *options: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in run(tables, "--format", "json", *options).splitlines()]
+
+
+@pytest.fixture
+def sampled(tables: Tables, rows: Rows) -> Sampled:
+    return Sampled(tables, rows)
+
+
+def test_topics_that_are_not_durable_are_listed_worst_first_with_the_fix(sampled: Sampled) -> None:
+    sampled.topic("durable", [1, 2, 3])
+    sampled.topic("alone", [1, 2, 3], min_isr=1)
+    sampled.topic("one", [2], min_isr=1)
+    sampled.topic("strict", [1, 3], min_isr=2)
+    sampled.topic("unclean", [1, 2, 3], allows_unclean_election=True)
+    sampled.topic("above", [1, 2, 3], min_isr=4)
+    sampled.topic("rack", [1, 2], min_isr=None)
+    sampled.topic("moving", [3, 1], adding=[1], min_isr=1)
+    sampled.topic("deleted since", [1], min_isr=1, leader_throttled_replicas="*")
+    sampled.partitions.pop()
+    sampled.write([], [])
+    found = objects(sampled.tables, "--settings")
+    assert [(row["topic"], row["finding"]) for row in found] == [
+        ("above", "min_isr_above_replication_factor"),
+        ("moving", "one_replica"),
+        ("one", "one_replica"),
+        ("unclean", "unclean_election"),
+        ("alone", "min_isr_one"),
+        ("strict", "no_replica_to_spare"),
+        ("rack", "one_rack"),
+    ]
+    assert [row["fix"] for row in found if row["topic"] == "alone"] == ["set min.insync.replicas=2"]
+    assert all(7 <= row["sample_age_seconds"] < 60 for row in found)
+    (line,) = [line for line in run(sampled.tables, "--settings").splitlines() if line.startswith("alone")]
+    assert line == (
+        "alone  min.insync.replicas 1: an acknowledged record may be on one broker alone  set min.insync.replicas=2"
+    )
+    assert [row["topic"] for row in objects(sampled.tables, "--settings", "--topic", "un*")] == ["unclean"]
+
+
+def test_of_a_diskless_topic_nothing_is_said(sampled: Sampled) -> None:
+    sampled.topic("diskless", [1], min_isr=1)
+    sampled.partitions[0]["after"]["is_diskless"] = True
+    sampled.write([], [])
+    assert objects(sampled.tables, "--settings") == []
+    assert run(sampled.tables, "--settings").splitlines()[-1] == "nothing is wrong with the settings"
+
+
+def test_throttles_are_left_behind_when_nothing_is_being_reassigned(sampled: Sampled) -> None:
+    sampled.topic("held", [1, 2, 3], leader_throttled_replicas="0:1", follower_throttled_replicas="*")
+    sampled.topic("listed", [1, 2, 3], leader_throttled_replicas="0:2", follower_throttled_replicas="")
+    sampled.write([sampled.broker(1, leader=1000), sampled.broker(2, follower=5), sampled.broker(3)], [])
+    found = objects(sampled.tables, "--settings")
+    assert [(row["subject"], row["topic"], row["broker"], row["finding"]) for row in found] == [
+        ("held", "held", None, "throttle_left_behind"),
+        ("listed", "listed", None, "throttle_left_behind"),
+        ("broker 1", None, 1, "throttle_left_behind"),
+        ("broker 2", None, 2, "throttle_left_behind"),
+    ]
+    assert [row["reason"] for row in found] == [
+        "brokers 1, 2 limit its replication, though nothing is being reassigned",
+        "it lists throttled replicas, which no broker limits, though nothing is being reassigned",
+        "it limits the replication of topic held, though nothing is being reassigned",
+        "it limits the replication of topic held, though nothing is being reassigned",
+    ]
+    sampled.topic("moving", [3, 1, 2], adding=[2], min_isr=1)
+    sampled.write([sampled.broker(1, leader=1000)], [])
+    assert [(row["topic"], row["finding"]) for row in objects(sampled.tables, "--settings")] == [
+        ("moving", "min_isr_one")
+    ]
+
+
+def test_mixed_versions_and_an_upgrade_that_was_not_finished_are_found(sampled: Sampled) -> None:
+    metadata = "metadata.version"
+    sampled.topic("orders", [1, 2, 3])
+    sampled.write([], [sampled.feature(1, metadata, 30, 27), sampled.feature(2, metadata, 27, 27)])
+    (found,) = objects(sampled.tables, "--settings")
+    assert (found["subject"], found["finding"]) == ("cluster", "mixed_versions")
+    assert found["reason"] == "broker 2 runs an older version than others (metadata.version)"
+    # A feature that one broker does not have at all is one that it does not support.
+    upgraded = [sampled.feature(broker, metadata, 30, 27) for broker in (1, 2)]
+    sampled.write([], [*upgraded, sampled.feature(1, "kraft.version", 1, 0)])
+    found, unfinished = objects(sampled.tables, "--settings")
+    assert found["reason"] == "broker 2 runs an older version than others (kraft.version)"
+    assert (unfinished["finding"], unfinished["reason"]) == (
+        "unfinished_upgrade", "every broker supports metadata.version 30, the cluster uses 27",
+    )  # fmt: skip
+
+
+def test_without_samples_a_sentence_says_so(sampled: Sampled) -> None:
+    sampled.tables.commit(sampled.rows.cluster_row(sampled.now), sampled.rows.source(sampled.now))
+    assert run(sampled.tables, "--settings").splitlines() == ["no samples of settings of cluster main"]
+
+
+def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(tables: Tables, rows: Rows) -> None:
+    now = time.time_ns() // 1_000
+    groups = [f"group-{number}" for number in range(40)]
+    partition = partition_for("group-7", 2)
+    concerned = sum(partition_for(group, 2) == partition for group in groups)
+    short = rows.state([1, 2, 3], [1], 1)
+    gone = rows.state([1, 2, 3], [], -1)
+    healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
+    tables.commit(
+        rows.cluster_row(now),
+        *(rows.partition(OFFSETS, number, short if number == partition else healthy, now) for number in (0, 1)),
+        rows.partition(STATE, 0, gone, now),
+        rows.partition("connect-offsets", 0, gone, now),
+        rows.partition("app-store-changelog", 0, rows.state([1, 2, 3], [1, 2], 1), now),
+        rows.partition("orders", 0, gone, now),
+        rows.source(now),
+    )
+    sample = {**rows.owner, "collected_at": now, "source": "samples:t"}
+    of_orders = {"topic_id": "id-of-orders", "topic": "orders"}
+    tables.put(
+        GROUP_OFFSETS.name,
+        *({**sample, **of_orders, "group": group, "partition": number} for group in groups for number in (0, 1)),
+        {**sample, **of_orders, "group": "of-another-cluster", "partition": 0, "cluster_id": "other"},
+    )
+    told = {row["topic"]: row["consequence"] for row in objects(tables)}
+    assert told == {
+        OFFSETS: f"commits and rebalances of {concerned} groups fail",
+        STATE: "transactions of the transactional ids kept there fail",
+        "connect-offsets": "commits of source connectors fail (a guess by its name)",
+        "app-store-changelog": None,
+        "orders": None,
+    }
+    assert 0 < concerned < len(groups)
+    transaction = {
+        "producer_epoch": 1,
+        "transaction_state": "Ongoing",
+        "is_hanging": False,
+        "transaction_partitions": [],
+    }
+    tables.put(
+        TRANSACTIONS.name,
+        {**sample, **transaction, "producer_id": 1, "transactional_id": "payments"},
+        {**sample, **transaction, "producer_id": 2, "transactional_id": None},
+    )
+    (line,) = [line for line in run(tables).splitlines() if line.startswith(STATE)]
+    assert line.endswith("transactions of 1 transactional id fail")
+    # Of an earlier state there are no samples, so nobody is counted.
+    (then,) = [row["consequence"] for row in objects(tables, "--as-of", "1") if row["topic"] == OFFSETS]
+    assert then == "commits and rebalances of the groups kept there fail"

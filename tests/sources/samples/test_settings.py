@@ -1,0 +1,208 @@
+"""Settings, asked of brokers that speak Kafka's protocol: what is asked of whom, what is missing where one fails."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka.protocol.admin import DescribeConfigsRequest
+
+from streaming.contracts.identifiers import BrokerId, Micros
+from streaming.contracts.observations import SourceKind
+from streaming.contracts.settings import BrokerFeatureObserved, BrokerSettingsObserved, TopicSettingsObserved
+from streaming.errors import ConnectionRefused
+from streaming.sources.address import Address
+from streaming.sources.permissions import DESCRIBE_BROKER_CONFIGS, DESCRIBE_TOPIC_CONFIGS, Denied
+from streaming.sources.protocol.configs import Described, DescribedValue, Resource
+from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.peers import Peers
+from streaming.sources.protocol.security import Security
+from streaming.sources.samples.broker_calls import BrokerAnswer
+from streaming.sources.samples.features import Feature
+from streaming.sources.samples.kind import NEVER
+from streaming.sources.samples.settings import BROKERS, TOPICS, OfBroker, OfTopics, SettingsKind
+from streaming.sources.samples.source import SamplesSource
+from tests.blocks import singly
+from tests.plugins.fake_kafka import DESCRIBE_CONFIGS, MIN_ISR
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.contracts.observations import Observation
+    from tests.plugins.fake_kafka import FakeKafka
+
+TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 29, 31
+OF_ORDERS = {
+    MIN_ISR: "2",
+    "unclean.leader.election.enable": "true",
+    "cleanup.policy": "compact,delete",
+    "leader.replication.throttled.replicas": "0:1",
+    "follower.replication.throttled.replicas": "",
+}
+OF_BROKER = {
+    "leader.replication.throttled.rate": "1000",
+    "follower.replication.throttled.rate": str(2**63 - 1),
+    "replica.lag.time.max.ms": "30000",
+    "broker.session.timeout.ms": "9000",
+    "unclean.leader.election.enable": "false",
+}
+
+
+@pytest.fixture
+def cluster(fake_kafka: Callable[[int], FakeKafka]) -> FakeKafka:
+    cluster = fake_kafka(3)
+    cluster.create_topic("orders", partitions=3, replicas=2)
+    cluster.configs = {"orders": OF_ORDERS, "1": OF_BROKER}
+    cluster.features = {"metadata.version": (30, 27), "kraft.version": (1, 0)}
+    return cluster
+
+
+def source_of(cluster: FakeKafka, period: float = 60.0) -> SamplesSource:
+    return SamplesSource(
+        [Address("127.0.0.1", port) for port in cluster.ports.values()],
+        dialer(Security()),
+        lambda: [SettingsKind(Micros(round(period * 1_000_000)))],
+        cluster="test",
+        name="samples:t",
+        view_micros=Micros(60_000_000),
+        peers=Peers(),
+        seconds=1.0,
+    )
+
+
+def sampled(source: SamplesSource, *, until: Callable[[list[Any]], bool], seconds: float = 10.0) -> list[Any]:
+    """Poll until the samples are there; a refusal is one of what is returned."""
+    seen: list[Observation | ConnectionRefused] = []
+    deadline = time.monotonic() + seconds
+    while not until(seen):
+        assert time.monotonic() < deadline, seen
+        try:
+            seen += singly(source.poll(Micros(time.time_ns() // 1_000)))
+        except ConnectionRefused as refusal:
+            seen.append(refusal)
+    return seen
+
+
+def of(kind: type[Any], seen: list[Any]) -> list[Any]:
+    return [each for each in seen if isinstance(each, kind)]
+
+
+def test_any_broker_is_asked_for_topics_and_each_for_itself_and_only_for_what_matters(cluster: FakeKafka) -> None:
+    with closing(source_of(cluster)) as source:
+        seen = sampled(source, until=lambda seen: len(of(BrokerFeatureObserved, seen)) == 6 and len(seen) == 10)
+    (orders,) = of(TopicSettingsObserved, seen)
+    assert (orders.topic, orders.partition_count, orders.replication_factor, orders.min_isr) == ("orders", 3, 2, 2)
+    assert (orders.allows_unclean_election, orders.cleanup_policy) == (True, "compact,delete")
+    assert (orders.leader_throttled_replicas, orders.follower_throttled_replicas) == ("0:1", "")
+    assert (orders.authority, orders.cluster_id) == (SourceKind.NONE, cluster.cluster_id)
+    settings = {each.broker: each for each in of(BrokerSettingsObserved, seen)}
+    assert settings.keys() == {1, 2, 3}
+    assert (settings[1].leader_throttled_rate, settings[1].follower_throttled_rate) == (1000, None)
+    assert (settings[1].replica_lag_time_max_ms, settings[1].broker_session_timeout_ms) == (30_000, 9000)
+    assert settings[1].allows_unclean_election is False
+    assert settings[2].replica_lag_time_max_ms is None
+    features = of(BrokerFeatureObserved, seen)
+    assert {(each.broker, each.feature, each.supported_level, each.finalized_level) for each in features} == {
+        (broker, *each) for broker in (1, 2, 3) for each in (("metadata.version", 30, 27), ("kraft.version", 1, 0))
+    }
+    asked = [(broker, each) for broker, one in cluster.asked(DescribeConfigsRequest) for each in one.resources]
+    of_brokers = [(broker, each.resource_name) for broker, each in asked if each.resource_type == Resource.BROKER]
+    assert sorted(of_brokers) == [(1, "1"), (2, "2"), (3, "3")]
+    assert [each.resource_name for _, each in asked if each.resource_type == Resource.TOPIC] == ["orders"]
+    keys = {each.resource_type: {*each.configuration_keys} for _, each in asked}
+    assert keys == {Resource.TOPIC: {*OF_ORDERS}, Resource.BROKER: {*OF_BROKER}}
+
+
+def test_thousands_of_topics_are_asked_for_in_batches_and_travel_in_blocks(cluster: FakeKafka) -> None:
+    for number in range(1, 1201):
+        cluster.create_topic(f"t-{number}", partitions=1, replicas=1)
+    with closing(source_of(cluster)) as source:
+        seen = sampled(source, until=lambda seen: len(of(TopicSettingsObserved, seen)) == 1201)
+    requests = [one.resources for _, one in cluster.asked(DescribeConfigsRequest)]
+    assert [len(each) for each in requests if each[0].resource_type == Resource.TOPIC] == [500, 500, 201]
+    of_topics = {each.topic: (each.min_isr, each.cleanup_policy) for each in of(TopicSettingsObserved, seen)}
+    assert of_topics.pop("orders") == (2, "compact,delete")
+    assert {*of_topics.values()} == {(1, None)}
+
+
+def test_the_next_broker_describes_the_topics_where_one_is_hung_or_dead(cluster: FakeKafka) -> None:
+    cluster.hang(2, 30_000)  # whose turn is first
+    with closing(source_of(cluster)) as source:
+        seen = sampled(source, until=lambda seen: len(of(TopicSettingsObserved, seen)) == 1)
+    assert {each.broker for each in of(BrokerSettingsObserved, seen)} == {1, 3}
+    assert of(ConnectionRefused, seen) == []
+
+
+def test_each_round_another_broker_describes_the_topics(cluster: FakeKafka) -> None:
+    with closing(source_of(cluster, period=0.05)) as source:
+        seen = sampled(source, until=lambda seen: len(of(TopicSettingsObserved, seen)) == 3)
+    assert [each.broker for each in of(TopicSettingsObserved, seen)] == [2, 3, 1]
+
+
+def kind_and_view(cluster: FakeKafka) -> tuple[SettingsKind, Any]:
+    kind = SettingsKind(Micros(60_000_000))
+    with closing(source_of(cluster)) as source:
+        sampled(source, until=lambda seen: len(of(TopicSettingsObserved, seen)) == 1)
+        return kind, source._view
+
+
+ENVELOPE = {
+    "cluster_id": "c", "cluster": "test", "source": "samples:t", "authority": SourceKind.NONE,
+    "occurred_not_before": 1, "occurred_not_after": 1, "collected_at": 1,
+}  # fmt: skip
+
+
+def test_a_topic_that_was_created_again_meanwhile_keeps_no_settings_of_the_old_one(cluster: FakeKafka) -> None:
+    kind, view = kind_and_view(cluster)
+    described = {"orders": Described(0, {MIN_ISR: DescribedValue("2", 5)}), "gone": Described(3, {})}
+    for asked_of, count in ((dict(view.topic_ids), 1), ({"orders": "another"}, 0), ({}, 0)):
+        answer = BrokerAnswer(TOPICS, BrokerId(1), Micros(1), OfTopics(asked_of, described))
+        shown = kind.shown(view, answer, dict(ENVELOPE))
+        assert (len(shown.observations), shown.refusal) == (count, None)
+
+
+def test_a_missing_permission_is_named_and_costs_nothing_else(cluster: FakeKafka) -> None:
+    kind, view = kind_and_view(cluster)
+    cluster.create_topic("secret", partitions=1, replicas=1)
+    described = {
+        "orders": Described(0, {MIN_ISR: DescribedValue("2", 5)}),
+        "secret": Described(TOPIC_AUTHORIZATION_FAILED, {}),
+    }
+    of_topics = OfTopics(dict(view.topic_ids), described)
+    shown = kind.shown(view, BrokerAnswer(TOPICS, BrokerId(1), Micros(1), of_topics), dict(ENVELOPE))
+    assert [each.topic for each in singly(shown.observations) if isinstance(each, TopicSettingsObserved)] == ["orders"]
+    assert isinstance(shown.refusal, Denied)
+    assert (shown.refusal.permission, shown.refusal.on) == (DESCRIBE_TOPIC_CONFIGS, "topic secret")
+    of_broker = OfBroker(Described(CLUSTER_AUTHORIZATION_FAILED, {}), (Feature("metadata.version", 30, 27),))
+    shown = kind.shown(view, BrokerAnswer(BROKERS, BrokerId(1), Micros(1), of_broker), dict(ENVELOPE))
+    assert [type(each) for each in shown.observations] == [BrokerFeatureObserved]
+    assert isinstance(shown.refusal, Denied)
+    assert shown.refusal.permission == DESCRIBE_BROKER_CONFIGS
+
+
+def test_a_missing_permission_is_raised_once(cluster: FakeKafka) -> None:
+    cluster.fail(DESCRIBE_CONFIGS, *[CLUSTER_AUTHORIZATION_FAILED] * 3, 0, *[CLUSTER_AUTHORIZATION_FAILED] * 3)
+    with closing(source_of(cluster, period=0.3)) as source:
+        seen = sampled(source, until=lambda seen: len(of(BrokerFeatureObserved, seen)) >= 18)
+    assert len(of(Denied, seen)) == 1
+
+
+def test_when_every_broker_was_asked_the_topics_wait_for_the_next_round(cluster: FakeKafka) -> None:
+    kind, view = kind_and_view(cluster)
+    asked: list[tuple[str, BrokerId]] = []
+
+    def ask(name: str, broker: BrokerId, _work: Any) -> bool:
+        asked.append((name, broker))
+        return True
+
+    kind.ask(view, ask, Micros(1))
+    for _ in range(3):
+        (broker,) = [broker for name, broker in asked if name == TOPICS][-1:]
+        kind.shown(view, BrokerAnswer(TOPICS, broker, Micros(1), refusal=ConnectionRefused("gone")), dict(ENVELOPE))
+        kind.ask(view, ask, Micros(2))
+    assert [broker for name, broker in asked if name == TOPICS] == [2, 3, 1]
+    assert sorted(broker for name, broker in asked if name == BROKERS) == [1, 2, 3]
+    assert kind.next_at == 60_000_001
+    assert kind.next_at < NEVER
