@@ -67,6 +67,9 @@ class CollectSettings:
     poll_seconds: float = 5.0
     offsets_seconds: float = 10.0
     config_seconds: float = 60.0
+    quorum_seconds: float = 10.0
+    transactions_seconds: float = 30.0
+    directories_seconds: float = 30.0
     broker_metrics_seconds: float = 15.0
     broker_metrics: dict[str, str] = field(default_factory=dict)
     broker_metrics_client: dict[str, str] = field(default_factory=dict)

@@ -179,16 +179,20 @@ class Sandbox:
         """Return the path of a node's log file."""
         return self._node(node).log
 
-    def run_tool(self, name: str, *arguments: str) -> None:
-        """Run one of Kafka's own tools on the cluster, for operations without a client library; ``name`` is its class.
+    def run_tool(self, name: str, *arguments: str) -> str:
+        """Run one of Kafka's own tools on the cluster, and return what it prints; ``name`` is its class.
+
+        ``--bootstrap-server`` comes last, unless it is one of the arguments: some tools have it before a subcommand.
 
         Raises:
             ConfigurationError: it failed.
         """
-        command = [*self._java(96), name, *arguments, "--bootstrap-server", self.bootstrap_servers]
+        servers = () if "--bootstrap-server" in arguments else ("--bootstrap-server", self.bootstrap_servers)
+        command = [*self._java(96), name, *arguments, *servers]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ConfigurationError(f"{name} failed: {(done.stderr or done.stdout).strip()}")
+        return done.stdout
 
     def read_metadata_log(self, controller: int | None = None) -> bytes:
         """Return the bytes of all segments of the metadata log of a controller; by default the first one's."""

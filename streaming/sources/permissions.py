@@ -47,6 +47,7 @@ class Permission:
 
 _CLUSTER: Final = ("--cluster",)
 _TOPICS: Final = ("--topic", "*")
+_TRANSACTIONAL_IDS: Final = ("--transactional-id", "*")
 
 CLUSTER_ACTION: Final = Permission(
     operation="ClusterAction",
@@ -90,12 +91,30 @@ DESCRIBE_TOPIC_CONFIGS: Final = Permission(
     gives="`min.insync.replicas` as the brokers apply it, and while brokers are polled which topics are diskless",
     without="min.insync.replicas is unknown where no record of the metadata log holds it",
 )
+DESCRIBE_TRANSACTIONAL_IDS: Final = Permission(
+    operation="Describe",
+    on="the transactional ids",
+    option=_TRANSACTIONAL_IDS,
+    requests="ListTransactions, DescribeTransactions",
+    gives="the open transactions, and those that are open for longer than their timeout",
+    without="Kafka leaves their transactions out, and none is found to hang",
+)
+READ_TOPICS: Final = Permission(
+    operation="Read",
+    on="the topics",
+    option=_TOPICS,
+    requests="DescribeProducers, of partitions whose last stable offset does not move",
+    gives="the producers of transactions that hang: no coordinator will end them",
+    without="it is unknown which transaction holds the last stable offset of a partition, and whether it hangs",
+)
 PERMISSIONS: Final = (
     CLUSTER_ACTION,
     DESCRIBE_CLUSTER,
     DESCRIBE_BROKER_CONFIGS,
     DESCRIBE_TOPICS,
     DESCRIBE_TOPIC_CONFIGS,
+    DESCRIBE_TRANSACTIONAL_IDS,
+    READ_TOPICS,
 )
 """All of them, in the order of the documentation."""
 

@@ -8,4 +8,10 @@
 - ``offset_blocks``   log positions as blocks (pure)
 - ``listed_offsets``  ListOffsets, encoded and decoded
 - ``directories``     log directories and sizes (DescribeLogDirs)
+- ``quorum``          the voters and observers of the metadata quorum (DescribeQuorum)
+- ``transactions``    open transactions, and those that hang
+- ``described_transactions``  ListTransactions and DescribeTransactions, encoded and decoded
+- ``described_producers``     DescribeProducers, encoded and decoded
+- ``held_partitions``         partitions whose last stable offset stands still
+- ``hanging_transactions``    which transactions no coordinator will end (pure)
 """

@@ -13,7 +13,9 @@ from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.offsets import OffsetsKind
+from streaming.sources.samples.quorum import QuorumKind
 from streaming.sources.samples.source import SamplesSource
+from streaming.sources.samples.transactions import TransactionsKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,9 +52,11 @@ def open_samples(settings: Settings, report: Callable[[str], None]) -> list[Samp
 
 
 def kinds_of(collect: CollectSettings) -> list[Kind]:
-    """Create what is asked for."""
-    directories = DirectoriesKind(_micros(min(collect.config_seconds, 30)))
-    return [directories, OffsetsKind(_micros(collect.offsets_seconds), directories)]
+    """Create what is asked for, in this order: directories first, for the sizes of logs."""
+    directories = DirectoriesKind(_micros(collect.directories_seconds))
+    offsets = OffsetsKind(_micros(collect.offsets_seconds), directories)
+    transactions = TransactionsKind(_micros(collect.transactions_seconds), offsets.held)
+    return [directories, offsets, QuorumKind(_micros(collect.quorum_seconds)), transactions]
 
 
 def _micros(seconds: float) -> Micros:
