@@ -114,9 +114,10 @@ PERMISSIONS: Final = (
     DESCRIBE_TOPICS,
     DESCRIBE_TOPIC_CONFIGS,
     DESCRIBE_TRANSACTIONAL_IDS,
-    READ_TOPICS,
 )
-"""All of them, in the order of the documentation."""
+"""Those that are always used, in the order of the documentation."""
+EXTRA_PERMISSIONS: Final = (READ_TOPICS,)
+"""Those that give more than isrwatch needs, and are used rarely: Read gives the records, and Describe with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

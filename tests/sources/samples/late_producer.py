@@ -31,10 +31,11 @@ RETRIED = {14, 15, 16, 51}  # coordinators that load, are elsewhere, or have not
 
 
 class Left(NamedTuple):
-    """What hangs."""
+    """What hangs, or why it does not: Kafka's error code, 0 for none."""
 
     producer_id: int
     producer_epoch: int
+    start_offset: int
     error: int
 
 
@@ -67,20 +68,20 @@ def leave_hanging(servers: str, transactional_id: str, topic: str, number: int =
             lambda one: one.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code,
         )
 
-        def write(sequence: int) -> int:
+        def write(sequence: int) -> Any:
             request = produce(transactional_id, topic, number, (init.producer_id, init.producer_epoch, sequence))
-            answer = answered(nodes, request, ProduceResponse, error_of_produced, retried={3, 6})
-            return error_of_produced(answer)
+            answer = answered(nodes, request, ProduceResponse, lambda one: written(one).error_code, retried={3, 6})
+            return written(answer)
 
-        assert write(0) == 0
+        assert write(0).error_code == 0
         answered(nodes, EndTxnRequest(version=3, **owner, committed=False), EndTxnResponse, lambda one: one.error_code)
         time.sleep(1)  # the markers are written
-        return Left(init.producer_id, init.producer_epoch, write(1))
+        late = write(1)
+        return Left(init.producer_id, init.producer_epoch, late.base_offset, late.error_code)
 
 
-def error_of_produced(answer: Any) -> int:
-    code: int = answer.responses[0].partition_responses[0].error_code
-    return code
+def written(answer: Any) -> Any:
+    return answer.responses[0].partition_responses[0]
 
 
 def answered(
