@@ -15,7 +15,10 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``state_as_of``        the state at an earlier version
 - ``state_view``         the columns of a state
 - ``groups``             consumer groups and their lag
+- ``sample_rows``        log directories, the metadata quorum, transactions
 - ``incidents``          rows of incidents
+- ``state_selection``    what the options of ``isrwatch state`` select
+- ``state_samples``      what it shows of the newest samples
 - ``options``            the options that several commands share
 - ``events_command``     ``isrwatch events``
 - ``state_command``      ``isrwatch state``

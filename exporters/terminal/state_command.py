@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -15,7 +14,6 @@ import typer
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from exporters.terminal import live_view
-from exporters.terminal.groups import group_rows
 from exporters.terminal.options import (
     AsOfOption,
     ClusterOption,
@@ -29,6 +27,8 @@ from exporters.terminal.options import (
 )
 from exporters.terminal.output import Field, RowOutput, output_of, until_closed
 from exporters.terminal.state_as_of import state_as_of
+from exporters.terminal.state_samples import show_directories, show_groups, show_quorum, show_transactions
+from exporters.terminal.state_selection import StateSelection, columns_of_rows, print_rows
 from exporters.terminal.state_view import (
     broker_rows,
     cluster_row,
@@ -46,7 +46,6 @@ from exporters.terminal.time_parsing import Clock, span
 from exporters.terminal.unreadable import Unreadable
 from exporters.terminal.versions import as_of as version_as_of
 from streaming.contracts.health import DISKLESS, PARTITIONS
-from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.contracts.state import BrokerState
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_STATE_TABLE, SOURCE_PROGRESS
 from streaming.delta.queries import open_ours, query, quoted
@@ -54,6 +53,9 @@ from streaming.errors import ConfigurationError, TableUnreadable
 from streaming.settings import load
 
 Row = dict[str, Any]
+Show = Callable[[RowOutput, StateSelection], None]
+Tables = tuple[tuple[bool, Show], ...]
+TABLE_OPTIONS: Final = "--clusters, --brokers, --topics, --groups, --directories, --quorum and --transactions"
 STATE_TABLES: Final = frozenset(
     table.name for table in (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
 )
@@ -73,33 +75,15 @@ _NOT_FURTHER: Final = frozenset(
 _IN_WORDS: Final = frozenset({"unavoidable_offline", "unavoidable_under_min_isr", "is_quorum_voter", "restart_reason"})
 
 
-@dataclass(frozen=True, slots=True)
-class StateSelection:
-    """What the options of ``isrwatch state`` select.
-
-    Attributes:
-        clusters: each with its row.
-        topics: names or patterns.
-        folder: of the tables.
-        is_now: whether it is the present state, not one as of a version.
-        everything: include healthy partitions.
-        unreadable: takes the tables that cannot be read.
-    """
-
-    clusters: list[tuple[ClusterSnapshot, Row]]
-    topics: tuple[str, ...]
-    folder: Path
-    is_now: bool
-    everything: bool
-    unreadable: Unreadable
-
-
 def state(  # noqa: PLR0913 - one parameter per option
     *,
     clusters: Annotated[bool, typer.Option("--clusters", help="One row per cluster.")] = False,
     brokers: Annotated[bool, typer.Option("--brokers", help="One row per broker.")] = False,
     topics: Annotated[bool, typer.Option("--topics", help="One row per topic: totals of its partitions.")] = False,
     groups: Annotated[bool, typer.Option("--groups", help="One row per consumer group: its lag.")] = False,
+    directories: Annotated[bool, typer.Option("--directories", help="One row per log directory: how full.")] = False,
+    quorum: Annotated[bool, typer.Option("--quorum", help="One row per member of the metadata quorum.")] = False,
+    transactions: Annotated[bool, typer.Option("--transactions", help="One row per open transaction.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Include healthy partitions.")] = False,
     cluster: ClusterOption = None,
     topic: TopicOption = None,
@@ -109,21 +93,20 @@ def state(  # noqa: PLR0913 - one parameter per option
     tables: TablesOption = None,
     config_file: ConfigOption = None,
 ) -> None:
-    """Show the unhealthy partitions, worst first; or clusters, brokers, topics or consumer groups.
+    """Show the unhealthy partitions, worst first; or another table.
 
     Stale data is marked STALE with its age; an unknown value is "?".
 
     Example: isrwatch state --topic 'orders-*' --as-of 15m
     """
-    chosen = [
-        show
-        for is_selected, show in ((clusters, _clusters), (brokers, _brokers), (topics, _topics), (groups, _groups))
-        if is_selected
-    ]
-    if len(chosen) > 1:
-        raise ConfigurationError("--clusters, --brokers, --topics and --groups are different tables; give one of them")
-    if groups and as_of is not None:
-        raise ConfigurationError("--groups shows the newest samples only; leave --as-of out")
+    of_state = ((clusters, _clusters), (brokers, _brokers), (topics, _topics))
+    of_samples = (
+        (groups, show_groups),
+        (directories, show_directories),
+        (quorum, show_quorum),
+        (transactions, show_transactions),
+    )
+    show = _chosen(of_state, of_samples, as_of)
     now = time.time_ns() // 1_000
     output = output_of(row_format, Clock(now, local))
     folder = folder_of(tables, config_file)
@@ -138,8 +121,18 @@ def state(  # noqa: PLR0913 - one parameter per option
         if version is not None:
             output.say(f"as of version {version}, committed {output.clock.iso(snapshot.read_at)}")
         _headings(output, selection, then)
-        (chosen[0] if chosen else _partitions)(output, selection)
+        show(output, selection)
     unreadable.raise_if_any()
+
+
+def _chosen(of_state: Tables, of_samples: Tables, as_of: str | None) -> Show:
+    """Return what prints the table that is selected; of samples there is no earlier state."""
+    chosen = [show for is_selected, show in (*of_state, *of_samples) if is_selected]
+    if len(chosen) > 1:
+        raise ConfigurationError(f"{TABLE_OPTIONS} are different tables; give one of them")
+    if as_of is not None and any(is_selected for is_selected, _ in of_samples):
+        raise ConfigurationError("of samples only the newest are kept: leave --as-of out")
+    return chosen[0] if chosen else _partitions
 
 
 def _present(folder: Path, unreadable: Unreadable) -> ReplicationSnapshot:
@@ -190,7 +183,7 @@ def _partitions(output: RowOutput, selection: StateSelection) -> None:
     watermarks: dict[str, int | None] = {
         cluster.cluster.cluster_id: cluster.watermark for cluster, _ in selection.clusters
     }
-    _print(output, selection, rows, partition_fields(watermarks), partition_style)
+    print_rows(output, selection, rows, partition_fields(watermarks), partition_style)
     if not rows and output.is_for_people:
         clusters = [row for _, row in selection.clusters]
         none = "no unhealthy partitions" if any(row["partitions"] for row in clusters) else "no partitions"
@@ -204,7 +197,7 @@ def _clusters(output: RowOutput, selection: StateSelection) -> None:
         states.append("diskless_partitions")
     names = ("controller", "brokers", PARTITIONS, *states, "isr_shrinks", "leader_changes", "unclean_elections")
     leading = (Field("cluster", text("cluster")), Field("data age", text("data_age_seconds"), is_number=True))
-    output.print(rows, (*leading, *columns_as_fields(names)), _columns(rows), _stale)
+    output.print(rows, (*leading, *columns_as_fields(names)), columns_of_rows(rows), _stale)
 
 
 def _brokers(output: RowOutput, selection: StateSelection) -> None:
@@ -226,7 +219,7 @@ def _brokers(output: RowOutput, selection: StateSelection) -> None:
         *columns_as_fields(name for name in shown if name not in _IN_WORDS),
         *((Field("restart", text("restart_reason")),) if selection.is_now else ()),
     )
-    _print(output, selection, rows, fields, lambda row: live_view.broker_style(row["broker_state"]))
+    print_rows(output, selection, rows, fields, lambda row: live_view.broker_style(row["broker_state"]))
 
 
 def _topics(output: RowOutput, selection: StateSelection) -> None:
@@ -239,37 +232,9 @@ def _topics(output: RowOutput, selection: StateSelection) -> None:
     spans = ("offline_seconds", "under_min_isr_seconds", "under_replicated_seconds")
     counts = columns_as_fields(("isr_shrinks", "leader_changes", "unclean_elections"))
     times = tuple(Field(f"{field.title} for", field.text, is_number=True) for field in columns_as_fields(spans))
-    _print(output, selection, rows, (Field("topic", text("topic")), *columns_as_fields(names), *counts, *times), _stale)
-
-
-def _groups(output: RowOutput, selection: StateSelection) -> None:
-    ids = {cluster.cluster.cluster_id for cluster, _ in selection.clusters}
-    rows: list[Row] = []
-    with selection.unreadable.collected():
-        samples = group_rows(selection.folder / GROUP_OFFSETS.name, selection.topics, output.clock.now)
-        rows = [row for row in samples if row["cluster_id"] in ids]
-    numbers = columns_as_fields(("members", PARTITIONS, "lag", "records_lost", "sample_age_seconds"))
-    who = (Field("group", text("group")), Field("state", text("group_state")))
-    fields = (*who, *numbers, Field("worst", text("worst_partition")))
-    _print(output, selection, rows, fields, lambda row: "yellow" if row["records_lost"] else "")
-    if not rows and output.is_for_people:
-        output.say("no samples of consumer groups")
-
-
-def _print(
-    output: RowOutput,
-    selection: StateSelection,
-    rows: list[Row],
-    fields: tuple[Field, ...],
-    style: Callable[[Mapping[str, Any]], str],
-) -> None:
-    """Print rows, with a column for the cluster if there is more than one."""
-    owner = (Field("cluster", text("cluster")),) if len(selection.clusters) > 1 else ()
-    output.print(rows, (*owner, *fields), _columns(rows), style)
-
-
-def _columns(rows: list[Row]) -> Iterable[str]:
-    return dict.fromkeys(name for row in rows for name in row)
+    print_rows(
+        output, selection, rows, (Field("topic", text("topic")), *columns_as_fields(names), *counts, *times), _stale
+    )
 
 
 def _stale(row: Mapping[str, Any]) -> str:
