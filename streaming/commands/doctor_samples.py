@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.commands.doctor_findings import SECONDS, Status
 from streaming.contracts.sample_blocks import SamplesBlock
-from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
+from streaming.contracts.samples import LogDirectoryObserved, QuorumMemberObserved, ReplicaOffsetsObserved
 from streaming.sources.protocol.connection import CannotServe
 from streaming.sources.protocol.tls import Unsupported
 from streaming.sources.samples.opening import open_samples
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _READ: Final[dict[type[Observation], str]] = {
     ReplicaOffsetsObserved: "replicas whose offsets can be read",
     LogDirectoryObserved: "log directories whose size can be read",
+    QuorumMemberObserved: "members of the metadata quorum whose log end can be read",
 }
 """What is counted of each kind of sample."""
 _QUIET_SECONDS: Final = 1.0

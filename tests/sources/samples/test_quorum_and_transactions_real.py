@@ -23,7 +23,8 @@ from streaming.contracts.samples import LogDirectoryObserved, QuorumMemberObserv
 from streaming.errors import ConnectionRefused
 from streaming.sources.address import parse_servers
 from streaming.sources.protocol.connection import dialer
-from streaming.sources.protocol.security import from_client
+from streaming.sources.protocol.peers import Peers
+from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.quorum import QuorumKind
@@ -77,13 +78,15 @@ class Sampling(threading.Thread):
         self.samples: list[Observation] = []
         self.refused: list[str] = []
         self._ended = threading.Event()
+        peers = Peers()
         self._source = SamplesSource(
             parse_servers(cluster.bootstrap_servers),
-            dialer(from_client({})),
+            dialer(Security(), peers),
             _kinds,
             cluster="c",
             name="samples:t",
             view_micros=ROUND,
+            peers=peers,
             seconds=2.0,
         )
 

@@ -49,44 +49,45 @@ class Coordinator:
         of_listed, of_described = ListTransactionsResponse, DescribeTransactionsResponse
         described = {PROBED: ("", 0, -1, -1, -1, {}), **transactions}
         topic = of_described.TransactionState.TopicData
-        self._responses = iter(
-            [
-                of_listed(
-                    version=0,
-                    throttle_time_ms=0,
-                    error_code=error,
-                    unknown_state_filters=["New"],
-                    transaction_states=[
-                        of_listed.TransactionState(transactional_id=name, producer_id=one[3], transaction_state=one[0])
-                        for name, one in transactions.items()
-                    ],
-                ),
-                of_described(
-                    version=0,
-                    throttle_time_ms=0,
-                    transaction_states=[
-                        of_described.TransactionState(
-                            error_code=errors.get(name, 0),
-                            transactional_id=name,
-                            transaction_state=state,
-                            transaction_timeout_ms=timeout,
-                            transaction_start_time_ms=start,
-                            producer_id=producer,
-                            producer_epoch=epoch,
-                            topics=[topic(topic=at, partitions=numbers) for at, numbers in partitions.items()],
-                        )
-                        for name, (state, timeout, start, producer, epoch, partitions) in described.items()
-                    ],
-                ),
-            ]
-        )
+        self._responses: list[Any] = [
+            of_listed(
+                version=0,
+                throttle_time_ms=0,
+                error_code=error,
+                unknown_state_filters=["New"],
+                transaction_states=[
+                    of_listed.TransactionState(transactional_id=name, producer_id=one[3], transaction_state=one[0])
+                    for name, one in transactions.items()
+                ],
+            ),
+            of_described(
+                version=0,
+                throttle_time_ms=0,
+                transaction_states=[
+                    of_described.TransactionState(
+                        error_code=errors.get(name, 0),
+                        transactional_id=name,
+                        transaction_state=state,
+                        transaction_timeout_ms=timeout,
+                        transaction_start_time_ms=start,
+                        producer_id=producer,
+                        producer_epoch=epoch,
+                        topics=[topic(topic=at, partitions=numbers) for at, numbers in partitions.items()],
+                    )
+                    for name, (state, timeout, start, producer, epoch, partitions) in described.items()
+                ],
+            ),
+        ]
         self.asked: list[bytes] = []
+        self.cut = (-1, 0)
 
     def newest(self, _key: int, supported: int) -> int:
         return supported
 
     def call(self, request: Any, response: Any, read: Any) -> Any:
-        answering = Answering(next(self._responses), 0)
+        response_at, end = self.cut
+        changed = (lambda data: data[:end]) if response_at == len(self.asked) else (lambda data: data)
+        answering = Answering(self._responses[len(self.asked)], 0, changed=changed)
         answer = answering.call(request, response, read)
         self.asked.append(answering.sent)
         return answer
@@ -223,6 +224,25 @@ def test_versions_that_do_not_have_the_requests_have_no_transactions() -> None:
     old: Any = Answering(producers_response({}), -1)
     assert open_transactions(old) == OpenTransactions()
     assert describe_producers(old, {"orders": [0]}).writing == {}
+
+
+def test_bytes_that_end_early_are_no_response() -> None:
+    response = producers_response({"orders": {0: (0, [(1, 0, 5)])}})
+    for end in range(4, len(Answering(response, 0)._data) - 1):  # the last byte: no tagged fields
+        cut: Any = Answering(response, 0, changed=lambda data, end=end: data[:end])  # type: ignore[misc]
+        with pytest.raises(ValueError, match=r"ends at byte|an array of"):
+            describe_producers(cut, {"orders": [0]})
+
+
+@pytest.mark.parametrize("response", [0, 1])
+def test_bytes_of_a_coordinator_that_end_early_are_no_response(response: int) -> None:
+    transactions = {"a": ("Ongoing", 1, 1, 1, 0, {"orders": [0, 1]})}
+    whole = Answering(Coordinator(transactions, errors={})._responses[response], 0)._data
+    for end in range(4, len(whole) - 1):
+        coordinator: Any = Coordinator(transactions, errors={})
+        coordinator.cut = (response, end)
+        with pytest.raises(ValueError, match=r"ends at byte|an array of"):
+            open_transactions(coordinator)
 
 
 def quorum_response(version: int, *, error: int = 0) -> Any:
