@@ -64,11 +64,11 @@ def _one_round(source: SamplesSource) -> tuple[Counter[type[Observation]], list[
     ends += SECONDS
     while time.monotonic() < ends and not (counts and time.monotonic() - last > _QUIET_SECONDS):
         try:
-            found = source.poll(wall_clock())
+            arrived = source.poll(wall_clock())
         except CannotServe as refusal:
             refusals.append(str(refusal))
             continue
-        for each in found:
+        for each in arrived:
             kind, count = (each.sample, len(each)) if isinstance(each, SamplesBlock) else (type(each), 1)
             counts[kind] += count
             last = time.monotonic()

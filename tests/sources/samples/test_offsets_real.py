@@ -36,7 +36,7 @@ SPREAD = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
 
 @pytest.fixture(scope="module")
 def cluster(kafka_module_cluster: MakeSandbox) -> Sandbox:
-    sandbox: Sandbox = kafka_module_cluster(broker_session_timeout_ms=4000, replica_lag_time_max_ms=60_000)
+    sandbox: Sandbox = kafka_module_cluster(proxy=True, broker_session_timeout_ms=4000, replica_lag_time_max_ms=60_000)
     sandbox.admin.create_topic("orders", assignment=SPREAD)
     return sandbox
 
