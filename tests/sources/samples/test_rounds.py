@@ -228,6 +228,14 @@ def test_nothing_new_is_proven_while_a_coordinator_does_not_answer_and_what_is_s
     assert len(played_round(cluster, answered(), None, answered(), writing=writing)) == 1
 
 
+def test_a_late_answer_of_another_round_proves_nothing() -> None:
+    cluster, _ = transactions(view())
+    cluster.silent = {TWO}
+    for _ in range(3):
+        rows = played_round(cluster, answered(), answered(), answered(), writing={("orders", 0): (Writing(8, 0, 4),)})
+        assert rows == []
+
+
 def test_nothing_is_proven_while_transactional_ids_have_no_coordinator_or_it_is_hidden() -> None:
     writing = {("orders", 0): (Writing(8, 0, 4),)}
     for leaders in ((1, -1), ()):
