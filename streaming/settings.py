@@ -66,6 +66,9 @@ class CollectSettings:
     snapshot_seconds: float = 300.0
     poll_seconds: float = 5.0
     offsets_seconds: float = 10.0
+    groups_seconds: float = 10.0
+    groups: tuple[str, ...] = ()
+    groups_exclude: tuple[str, ...] = ()
     config_seconds: float = 60.0
     quorum_seconds: float = 10.0
     transactions_seconds: float = 30.0

@@ -63,6 +63,7 @@ _NAMED: Mapping[str, st.SearchStrategy[Any]] = {
     "leader_log_end_offset": _OFFSET,
     "size_bytes": _OFFSET,
     "committed_offset": _OFFSET,
+    "lag": _OFFSET,
     "group": _NAME,
     "cluster_id": _NAME,
     "source": _NAME,
@@ -163,17 +164,31 @@ def _samples(draw: st.DrawFn, cls: type[SamplesBlock]) -> dict[str, Any]:
     def array(of: st.SearchStrategy[Any]) -> Any:
         return draw(st.lists(of, min_size=count, max_size=count).map(tuple))
 
-    of_plain = {"int[]": st.integers(0, 2**31 - 1), "long[]": _OFFSET, "double[]": _PLAIN["double"], "string[]": _NAME}
+    of_plain: dict[str, st.SearchStrategy[Any]] = {
+        "int[]": st.integers(0, 2**31 - 1),
+        "long[]": _OFFSET,
+        "double[]": _PLAIN["double"],
+        "string[]": _NAME,
+    }
     arrays = {
         item.name: array(of_plain[plain_types(cls)[item.name]])
         for item in fields(cls)
         if item.name.endswith("_by_sample") and ("None" not in str(item.type) or draw(st.booleans()))
     }
     nothing = {item.name: None for item in fields(cls) if item.name.endswith("_by_sample") and item.name not in arrays}
-    if cls.kind != "broker_offsets":
-        return arrays
-    names = ("topic_ids", "topics", "replica_counts")
-    return {**nothing, **arrays, **dict(zip(names, zip(*topics, strict=True), strict=True))}
+    columns: dict[str, Any] = dict(zip(("topic_ids", "topics", "counts"), zip(*topics, strict=True), strict=True))
+    if cls.kind == "broker_offsets":
+        return {**nothing, **arrays, **_renamed(columns, counts="replica_counts")}
+    if cls.kind == "broker_group_offsets":
+        names = [draw(st.lists(_NAME, min_size=len(topics), max_size=len(topics)).map(tuple)) for _ in range(3)]
+        groups = dict(zip(("groups", "group_protocols", "group_states"), names, strict=True))
+        members = {"member_counts": draw(st.none() | st.just(columns["counts"]))}
+        return {**nothing, **arrays, **groups, **members, **_renamed(columns, counts="partition_counts")}
+    return {**nothing, **arrays}
+
+
+def _renamed(values: Mapping[str, Any], **names: str) -> dict[str, Any]:
+    return {names.get(name, name): value for name, value in values.items()}
 
 
 @st.composite

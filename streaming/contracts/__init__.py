@@ -7,6 +7,7 @@
 - ``blocks``         several partitions of one topic, reported or changed together, as one observation
 - ``samples``        observations of sampled values: offsets, groups, transactions, directories, quorum, metrics
 - ``sample_blocks``  what one broker reports at one moment, as one observation
+- ``group_blocks``   what one broker reports of the groups that it coordinates, as one observation
 - ``maintenance``    planned work on a broker, as it is announced
 - ``fields``         every field of every observation, with its plain type
 - ``codec``          observation to bytes and back, with a schema version

@@ -25,6 +25,8 @@ class Table:
     """One table: its columns in order, the key that identifies a row, and how its files are laid out.
 
     ``layout`` grows with every change of the columns; ``streaming.delta.layouts`` has the step from each to the next.
+    ``reporter`` is the column of who reports a sample, if each of its answers has all its samples, of one moment: what
+    its newest answer leaves out is gone.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Table:
     partitioned_by: tuple[str, ...] = ()
     append_only: bool = False
     layout: int = 1
+    reporter: str = ""
 
     def column_names(self) -> tuple[str, ...]:
         """Name the columns, in order."""

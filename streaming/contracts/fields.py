@@ -6,6 +6,7 @@ from dataclasses import MISSING, fields
 from typing import Final
 
 from streaming.contracts.blocks import PartitionsChanged, PartitionsObserved
+from streaming.contracts.group_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
 from streaming.contracts.maintenance import MaintenanceObserved
 from streaming.contracts.observations import (
     BrokerObserved,
@@ -22,6 +23,7 @@ from streaming.contracts.observations import (
 from streaming.contracts.sample_blocks import BrokerMetricsObserved, BrokerOffsetsObserved
 from streaming.contracts.samples import (
     BrokerMetricObserved,
+    GroupObserved,
     GroupOffsetsObserved,
     LogDirectoryObserved,
     QuorumMemberObserved,
@@ -44,6 +46,7 @@ KINDS: Final[dict[str, type[Observation]]] = {
         SnapshotBegin,
         SnapshotEnd,
         ReplicaOffsetsObserved,
+        GroupObserved,
         GroupOffsetsObserved,
         TransactionObserved,
         LogDirectoryObserved,
@@ -51,6 +54,8 @@ KINDS: Final[dict[str, type[Observation]]] = {
         BrokerMetricObserved,
         BrokerOffsetsObserved,
         BrokerMetricsObserved,
+        BrokerGroupsObserved,
+        BrokerGroupOffsetsObserved,
         MaintenanceObserved,
     )
 }

@@ -31,6 +31,7 @@ class SamplesBlock(Observation):
 
     format: ClassVar[int] = 2
     sample: ClassVar[type[Observation]]
+    may_be_empty: ClassVar[bool] = False
 
     broker: BrokerId
 
@@ -52,8 +53,8 @@ class SamplesBlock(Observation):
         return {name.removesuffix(_SUFFIX): value for name in names if (value := getattr(self, name)) is not None}
 
     def _require_parallel(self, count: int) -> None:
-        """Refuse a block without samples, and arrays that are not parallel."""
-        require(count > 0, "there are no samples")
+        """Refuse a block without samples, unless that is an answer, and arrays that are not parallel."""
+        require(count > 0 or self.may_be_empty, "there are no samples")
         for name, values in self._arrays().items():
             require(len(values) == count, f"{name}{_SUFFIX} has not one value per sample")
 

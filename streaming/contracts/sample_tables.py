@@ -33,6 +33,24 @@ REPLICA_OFFSETS: Final = Table(
     key=("cluster_id", "topic_id", "partition", "broker"),
 )
 
+GROUPS: Final = Table(
+    name="groups",
+    comment="Every group, as its coordinator describes it",
+    columns=(
+        *CLUSTER,
+        required("group", "string", "consumer, share or streams group"),
+        required("group_protocol", "string", "classic, consumer, share or streams"),
+        required("group_state", "string", "as the coordinator reports it"),
+        Column("members", "int", "members of the group; null where the coordinator does not describe it"),
+        Column("assignor", "string", "how partitions are assigned; null while none is"),
+        required("coordinator", "int", "broker that coordinates it"),
+        required("collected_at", "timestamp", "when the source read it"),
+        required("source", "string", "name of the source, <kind>:<collector>"),
+    ),
+    key=("cluster_id", "group"),
+    reporter="coordinator",
+)
+
 GROUP_OFFSETS: Final = Table(
     name="group_offsets",
     comment="Committed offsets and lag of every consumer group",
@@ -40,21 +58,24 @@ GROUP_OFFSETS: Final = Table(
         *CLUSTER,
         required("group", "string", "consumer group"),
         *PARTITION_IDENTITY,
-        Column("group_protocol", "string", "classic, consumer or share"),
+        Column("group_protocol", "string", "classic, consumer, share or streams"),
         Column("group_state", "string", "as the coordinator reports it"),
         Column("members", "int", "members of the group"),
         Column("member", "string", "client id of the partition's owner"),
         Column("committed_offset", "long", "next record the group will read; null while it has committed nothing"),
-        Column("log_start_offset", "long", "offset of the oldest record kept, at collected_at"),
-        Column("last_stable_offset", "long", "end of what read_committed consumers see, at collected_at"),
-        Column("high_watermark", "long", "end of what is committed, at collected_at"),
+        Column("log_start_offset", "long", "offset of the oldest record kept, just before collected_at"),
+        Column("last_stable_offset", "long", "end of what read_committed consumers see, just before collected_at"),
+        Column("high_watermark", "long", "end of what is committed, just before collected_at"),
         Column("lag", "long", "records up to the high watermark that it has yet to read, never negative"),
         Column("stable_lag", "long", "the same up to the last stable offset: what read_committed can get"),
         Column("records_lost", "long", "records that were deleted before it read them"),
+        Column("coordinator", "int", "broker that coordinates the group; null in a simulation"),
         required("collected_at", "timestamp", "when the source read it"),
         required("source", "string", "name of the source, <kind>:<collector>"),
     ),
     key=("cluster_id", "group", "topic_id", "partition"),
+    layout=2,
+    reporter="coordinator",
 )
 
 TRANSACTIONS: Final = Table(
@@ -154,6 +175,7 @@ ISR_RECONCILIATION: Final = Table(
 
 SAMPLE_TABLES: Final = (
     REPLICA_OFFSETS,
+    GROUPS,
     GROUP_OFFSETS,
     TRANSACTIONS,
     LOG_DIRECTORIES,

@@ -50,11 +50,38 @@ class ReplicaOffsetsObserved(Observation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupObserved(Observation):
+    """One group, as its coordinator describes it; also one that has neither members nor offsets.
+
+    ``group_protocol`` is classic, consumer (KIP-848), share (KIP-932) or streams (KIP-1071). ``assignor`` is None while
+    nothing is assigned; ``members`` is None where the coordinator does not describe the group.
+    """
+
+    kind: ClassVar[str] = "group"
+    format: ClassVar[int] = 4
+    channel: ClassVar[Channel] = Channel.OFFSETS
+
+    group: str
+    group_protocol: str
+    group_state: str
+    members: int | None = None
+    assignor: str | None = None
+    coordinator: BrokerId
+
+    def __post_init__(self) -> None:
+        """Refuse a group without a name."""
+        Observation.__post_init__(self)
+        require(bool(self.group), "group is empty")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOffsetsObserved(Observation):
-    """How far a consumer group has come in one partition, beside the partition's own positions at the same moment.
+    """How far a consumer group has come in one partition, beside the partition's own positions.
 
     ``committed_offset`` is the next record the group will read; None while it has committed nothing. ``member`` is the
-    client id of the partition's owner. Lag follows from these in ``contracts.health``.
+    client id of the partition's owner. Lag follows from these in ``contracts.health``; ``lag`` is reported of a share
+    group alone, which commits no offset, as its coordinator counts it. The positions are read before the committed
+    offset, so lag is never too large; it is too small by what was written in between, at most.
     """
 
     kind: ClassVar[str] = "group_offsets"
@@ -65,10 +92,12 @@ class GroupOffsetsObserved(Observation):
     group_state: str | None = None
     members: int | None = None
     member: str | None = None
+    coordinator: BrokerId | None = None
     topic_id: TopicId
     topic: str
     partition: int
     committed_offset: Offset | None = None
+    lag: Offset | None = None
     log_start_offset: Offset | None = None
     last_stable_offset: Offset | None = None
     high_watermark: Offset | None = None
@@ -77,7 +106,7 @@ class GroupOffsetsObserved(Observation):
         """Refuse a group without a name, and negative offsets."""
         Observation.__post_init__(self)
         require(bool(self.group), "group is empty")
-        _not_negative(self, "committed_offset", "log_start_offset", "last_stable_offset", "high_watermark")
+        _not_negative(self, "committed_offset", "lag", "log_start_offset", "last_stable_offset", "high_watermark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

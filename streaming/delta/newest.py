@@ -107,13 +107,39 @@ class NewestRows:
         """
         if samples.num_rows:
             reported = pa.table(all_columns(samples, self._definition.name, self._schema), schema=self._schema)
-            merged = newest(self._rows, reported, self._definition.key)
+            merged = self._merged(reported)
             self._rows = remembered(merged)
             if len(self) < merged.num_rows:
                 self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of what was forgotten
             self._writer.write(self._rows.cast(self._on_disk), OVERWRITE, self.applied.transactions(positions, log_ids))
             self._maintenance.after_commit()
         self.applied.move(positions, log_ids)
+
+    def _merged(self, reported: pa.Table) -> pa.Table:
+        """Return the newest row of each key, without what is gone; a row without a key says that there is nothing."""
+        key, reporter = self._definition.key, self._definition.reporter
+        if not reporter:
+            return newest(self._rows, reported, key)
+        samples = reported.filter(reported[key[-1]].is_valid())
+        merged = newest(self._rows, samples, key) if samples.num_rows else self._rows
+        return without_gone(merged, reported, reporter)
+
+
+def without_gone(rows: pa.Table, reported: pa.Table, reporter: str) -> pa.Table:
+    """Drop the rows that a newer answer of their reporter leaves out; a row without a reporter stays.
+
+    Args:
+        rows: the newest of each key.
+        reported: what has come since the last time, answers without samples among it.
+        reporter: the column of who answered.
+    """
+    answers = pa.concat_tables([rows, reported]).unify_dictionaries().combine_chunks()
+    number, moment = key_numbers(answers, ["cluster_id", "source", reporter]), answers["collected_at"].combine_chunks()
+    last = pa.table({"number": number, "moment": moment}).group_by("number").aggregate([("moment", "max")])
+    place = pc.index_in(number, last["number"].combine_chunks())
+    is_there = pc.greater_equal(moment, last["moment_max"].combine_chunks().take(place))
+    stays = pc.or_(is_there, answers[reporter].combine_chunks().is_null()).slice(0, rows.num_rows)
+    return rows if pc.all(stays).as_py() else rows.filter(stays)
 
 
 def newest(current: pa.Table, reported: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -195,10 +221,11 @@ def _is_as_above(column: pa.Array) -> pa.Array:
 
 
 def all_columns(samples: pa.Table, name: str, schema: pa.Schema) -> dict[str, pa.ChunkedArray]:
-    """Return every column of a table: those of the samples, those computed from them, and nulls."""
+    """Return every column of a table: those of the samples, those computed from them where they are not, and nulls."""
     columns = dict(zip(samples.column_names, samples.columns, strict=True))
     for distance, (begin, end) in lag.DISTANCES.get(name, {}).items():
-        columns[distance] = lag.distance(columns[begin], columns[end])
+        computed = lag.distance(columns[begin], columns[end])
+        columns[distance] = pc.coalesce(columns[distance], computed) if distance in columns else computed
     nothing = (item for item in schema if item.name not in columns)
     columns |= {item.name: pa.nulls(samples.num_rows, item.type) for item in nothing}
     return {item.name: columns[item.name].cast(item.type) for item in schema}

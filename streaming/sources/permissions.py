@@ -91,6 +91,15 @@ DESCRIBE_TOPIC_CONFIGS: Final = Permission(
     gives="`min.insync.replicas` as the brokers apply it, and while brokers are polled which topics are diskless",
     without="min.insync.replicas is unknown where no record of the metadata log holds it",
 )
+DESCRIBE_GROUPS: Final = Permission(
+    operation="Describe",
+    on="the groups",
+    option=("--group", "*"),
+    requests="ListGroups, DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe, OffsetFetch, "
+    "DescribeShareGroupOffsets",
+    gives="the state, the members and the lag of consumer, share and streams groups",
+    without="Kafka leaves groups out, or their members and committed offsets: no lag",
+)
 DESCRIBE_TRANSACTIONAL_IDS: Final = Permission(
     operation="Describe",
     on="the transactional ids",
@@ -113,6 +122,7 @@ PERMISSIONS: Final = (
     DESCRIBE_BROKER_CONFIGS,
     DESCRIBE_TOPICS,
     DESCRIBE_TOPIC_CONFIGS,
+    DESCRIBE_GROUPS,
     DESCRIBE_TRANSACTIONAL_IDS,
 )
 """Those that are always used, in the order of the documentation."""

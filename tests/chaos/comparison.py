@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 # How batches were cut, and which of two equal collectors was applied first, stands in the tables, and may differ.
 EVERYWHERE = frozenset({"as_of_version", "quarantined_at", "version", "ordinal", "committed_at"})
-SAMPLED = ("replica_offsets", "group_offsets", "transactions", "log_directories", "quorum_members", "broker_metrics")
+SAMPLED = (
+    "replica_offsets", "groups", "group_offsets", "transactions", "log_directories", "quorum_members", "broker_metrics",
+)  # fmt: skip
 DIFFERS = {
     "partition_changes": frozenset({"source", "sequence", "cluster_after"}),
     "replication_events": frozenset({"source"}),

@@ -39,7 +39,7 @@ SCENARIOS = ("broker_loss", "topic_recreated", "rolling_restart")
 UNEQUAL = {"as_of_version", "quarantined_at", "version", "ordinal", "committed_at", "log_id"}
 DERIVED = (
     "replication_events", "partition_state", "broker_state", "cluster_state", "source_progress", "quarantine",
-    "replica_offsets", "group_offsets", "log_directories", "quorum_members", "transactions", "broker_metrics",
+    "replica_offsets", "groups", "group_offsets", "log_directories", "quorum_members", "transactions", "broker_metrics",
 )  # fmt: skip
 
 

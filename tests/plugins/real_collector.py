@@ -81,6 +81,7 @@ OPERATIONS = {
 RESOURCES = {
     ("--cluster",): (ResourceType.BROKER, "kafka-cluster"),
     ("--topic", "*"): (ResourceType.TOPIC, "*"),
+    ("--group", "*"): (ResourceType.GROUP, "*"),
     ("--transactional-id", "*"): (ResourceType.TRANSACTIONAL_ID, "*"),
 }
 

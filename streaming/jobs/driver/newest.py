@@ -16,6 +16,7 @@ from streaming.contracts import sample_tables as tables
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.samples import (
     BrokerMetricObserved,
+    GroupObserved,
     GroupOffsetsObserved,
     LogDirectoryObserved,
     QuorumMemberObserved,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 # The table of each kind of sample.
 TABLE_OF: Final[dict[type[Observation], Table]] = {
     ReplicaOffsetsObserved: tables.REPLICA_OFFSETS,
+    GroupObserved: tables.GROUPS,
     GroupOffsetsObserved: tables.GROUP_OFFSETS,
     TransactionObserved: tables.TRANSACTIONS,
     LogDirectoryObserved: tables.LOG_DIRECTORIES,

@@ -53,8 +53,12 @@ def in_columns(items: Iterable[BusFrame | Damaged], channel: Channel) -> Iterato
 
 
 def columns_of(block: SamplesBlock) -> pa.Table:
-    """Return the samples of a block, one column per field of ``schema_of`` their kind."""
-    schema, arrays, shared, count = schema_of(block.sample), block.values(), block.shared(), len(block)
+    """Return the samples of a block, one column per field of ``schema_of`` their kind.
+
+    Of a block without samples one row says who has none, and when; its other columns are null.
+    """
+    schema, shared = schema_of(block.sample), block.shared()
+    arrays, count = (block.values(), len(block)) if len(block) else ({}, 1)
     columns = [
         pa.array(arrays[field.name], field.type)
         if field.name in arrays

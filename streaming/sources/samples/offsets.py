@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from streaming.sources.samples.kind import Ask
     from streaming.sources.samples.listed_offsets import OffsetSpec
 
+    ByTopic = dict[str, dict[int, int]]
     Partitions = dict[str, list[int]]
 
 LEADERS: Final = "leader offsets"
@@ -48,6 +49,7 @@ _OF_LEADER: Final = {
     "last_stable_offset": LAST_STABLE,
     "log_end_offset": LOG_END,
 }
+_OF_GROUPS: Final = ("log_start_offset", "last_stable_offset", "high_watermark")
 _OF_FOLLOWER: Final = {"log_end_offset": LOG_END}
 
 
@@ -98,16 +100,37 @@ class OffsetsKind:
         self._followers_at = NEVER
         self._unanswered: set[BrokerId] = set()
         self._ends: dict[str, dict[int, int]] = {}
+        self._led: dict[BrokerId, Positions] = {}
 
     @property
     def next_at(self) -> Micros:
         """When it is due, by the monotonic clock."""
         return min(self._due.next_at, self._followers_at)
 
+    @property
+    def leaders_until(self) -> Micros:
+        """Until when leaders are asked at the latest, by the monotonic clock; in the past unless some are."""
+        return AT_ONCE if self._followers_at == NEVER else self._followers_at
+
+    def positions(self, topic_ids: Mapping[str, TopicId]) -> dict[str, ByTopic]:
+        """Return what leaders answered last of their partitions: by field of a sample, topic and partition.
+
+        Nothing of leaders that did not answer when they were asked last, or left; of two that both led a partition the
+        later answer; nothing of a topic that has another id now.
+        """
+        positions: dict[str, ByTopic] = {name: {} for name in _OF_GROUPS}
+        for asked_of, fields in self._led.values():
+            for name in _OF_GROUPS:
+                for topic, offsets in fields[name].offsets.items():
+                    if asked_of.get(topic) == topic_ids.get(topic):
+                        positions[name].setdefault(topic, {}).update(offsets)
+        return positions
+
     def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
         """Ask the leaders when the time has come, and when these have answered the followers."""
         if self._due.take_due(moment):
             self._ends, self._followers_at = {}, Micros(moment + ROUND_MICROS)
+            self._led = {broker: positions for broker, positions in self._led.items() if broker in view.brokers}
             questions = {
                 broker: partial(_positions, _OF_LEADER, view.topic_ids, hosted.led)
                 for broker, hosted in hosted_by(view).items()
@@ -127,8 +150,12 @@ class OffsetsKind:
             self._unanswered.discard(answer.broker)
             if not self._unanswered and self._followers_at != NEVER:
                 self._followers_at = AT_ONCE
+        if answer.kind == LEADERS:
+            self._led.pop(answer.broker, None)
         if answer.refusal is not None:
             return Shown([], answer.refusal)
+        if answer.kind == LEADERS:
+            self._led[answer.broker] = answer.value
         asked_of, fields = answer.value
         offsets = {name: listed.offsets for name, listed in fields.items()}
         if answer.kind == LEADERS and is_of_this_round:

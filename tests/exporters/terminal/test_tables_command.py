@@ -75,7 +75,7 @@ def test_every_table_is_measured_and_one_that_is_not_there_is_unknown(busy_clust
 def test_the_layout_of_a_table_that_waits_for_its_upgrade_is_shown(tmp_path: Path) -> None:
     unpack(tmp_path)
     lines = tables("--tables", str(tmp_path / "tables"), "--format", "json")
-    layouts = {row["layout"] for row in map(json.loads, lines.splitlines())}
+    layouts = {row["layout"] for row in map(json.loads, lines.splitlines()) if row["version"] is not None}
     assert layouts == {1}
     heading, *_ = tables("--tables", str(tmp_path / "tables"), "--format", "table").splitlines()
     assert heading.split() == ["table", "rows", "files", "bytes", "version", "layout", "last", "write"]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from streaming.bus.frames import BusFrame, Damaged
 from streaming.contracts.codec import encode
+from streaming.contracts.group_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
 from streaming.contracts.identifiers import Offset
 from streaming.contracts.observations import END_OF_TIME, Channel, Observation, SourceKind
 from streaming.contracts.sample_blocks import (
@@ -39,7 +40,7 @@ ENVELOPE: dict[str, Any] = {
     "cluster_id": "c", "cluster": "prod", "source": "admin:a", "authority": SourceKind.NONE, "sequence": 7,
     "occurred_not_before": 1, "occurred_not_after": 2, "collected_at": 3,
 }  # fmt: skip
-BLOCKS = (BrokerOffsetsObserved, BrokerMetricsObserved)
+BLOCKS = (BrokerOffsetsObserved, BrokerMetricsObserved, BrokerGroupsObserved, BrokerGroupOffsetsObserved)
 METRIC = BrokerMetricObserved(**ENVELOPE, broker=1, metric="m", metric_value=1.5)
 OFFSETS = ReplicaOffsetsObserved(**ENVELOPE, topic_id="t", topic="ö", partition=0, broker=1, log_end_offset=4)
 
@@ -156,6 +157,21 @@ def test_samples_in_blocks_and_singly_stay_in_the_order_of_the_log() -> None:
     samples = assert_equal(batch([block(1, 2), encode(OFFSETS), block(3), block(5, 6)]), Channel.OFFSETS)
 
     assert samples.columns[ReplicaOffsetsObserved]["log_end_offset"].to_pylist() == [1, 2, 4, 3, 5, 6]
+
+
+def test_a_block_without_samples_is_one_row_of_who_has_none() -> None:
+    empty: Any = BrokerGroupOffsetsObserved(
+        **ENVELOPE,
+        broker=4,
+        **dict.fromkeys(("groups", "group_protocols", "group_states", "topic_ids", "topics", "partition_counts"), ()),
+        partition_by_sample=(),
+    )
+    rows = batch([encode(empty)])
+    for read in (rows, from_workers(rows, Channel.OFFSETS)):
+        (row,) = read_samples(read, kinds_of(Channel.OFFSETS), Channel.OFFSETS).columns[empty.sample].to_pylist()
+        assert {name: value for name, value in row.items() if value is not None} == {
+            "cluster_id": "c", "cluster": "prod", "source": "admin:a", "collected_at": 3, "coordinator": 4,
+        }  # fmt: skip
 
 
 def test_workers_decode_every_block_of_their_channel_and_nothing_else() -> None:

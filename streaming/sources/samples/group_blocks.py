@@ -1,0 +1,179 @@
+"""What one coordinator says of its groups, beside the positions of the partitions, as blocks. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streaming.contracts.group_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
+from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from streaming.contracts.identifiers import BrokerId, TopicId
+    from streaming.sources.samples.committed_offsets import ByTopic
+    from streaming.sources.samples.described_groups import DescribedGroup
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorAnswer:
+    """What one coordinator answered, and what was read of the partitions before it was asked.
+
+    Attributes:
+        groups: by name.
+        committed: their offsets, by name of the group.
+        lags: of share groups, by name of the group.
+        denied: groups that may not be described.
+        topic_ids: when it was asked.
+        positions: of the partitions, by field of a sample, topic and partition.
+    """
+
+    groups: Mapping[str, DescribedGroup]
+    committed: Mapping[str, ByTopic] = field(default_factory=dict)
+    lags: Mapping[str, ByTopic] = field(default_factory=dict)
+    denied: tuple[str, ...] = ()
+    topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
+    positions: Mapping[str, ByTopic] = field(default_factory=dict)
+
+
+class _Piece(NamedTuple):
+    """Partitions of one topic of one group that have the same fields.
+
+    Attributes:
+        reported: the fields that all of them have.
+        key: group, topic id and topic.
+        columns: by field, one value per partition.
+    """
+
+    reported: tuple[str, ...]
+    key: tuple[str, TopicId, str]
+    columns: Mapping[str, Sequence[Any]]
+
+
+def group_blocks(
+    broker: BrokerId, groups: Mapping[str, DescribedGroup], envelope: Mapping[str, Any]
+) -> Iterator[BrokerGroupsObserved]:
+    """Gather groups into blocks: one per set of fields that a group has; without any, a block without samples."""
+    if not groups:
+        yield BrokerGroupsObserved(
+            **envelope, broker=broker, group_by_sample=(), group_protocol_by_sample=(), group_state_by_sample=()
+        )
+    described = sorted(
+        (group.members is not None, group.assignor is not None, name, group) for name, group in groups.items()
+    )
+    for (has_members, has_assignor), same in groupby(described, itemgetter(0, 1)):
+        gathered = [each[2:] for each in same]
+        for start in range(0, len(gathered), SAMPLES_PER_BLOCK):
+            piece = gathered[start : start + SAMPLES_PER_BLOCK]
+            yield BrokerGroupsObserved(
+                **envelope,
+                broker=broker,
+                group_by_sample=tuple(name for name, _ in piece),
+                group_protocol_by_sample=tuple(group.protocol for _, group in piece),
+                group_state_by_sample=tuple(group.state for _, group in piece),
+                members_by_sample=tuple(group.members or 0 for _, group in piece) if has_members else None,
+                assignor_by_sample=tuple(group.assignor or "" for _, group in piece) if has_assignor else None,
+            )
+
+
+def group_offset_blocks(
+    broker: BrokerId, answer: CoordinatorAnswer, topic_ids: Mapping[str, TopicId], envelope: Mapping[str, Any]
+) -> Iterator[BrokerGroupOffsetsObserved]:
+    """Gather what groups have committed or been assigned into blocks: one per set of fields that is reported.
+
+    Without any, a block without samples.
+
+    Args:
+        broker: the coordinator.
+        answer: its groups and their offsets.
+        topic_ids: by topic; what is of another topic is left out.
+        envelope: the fields that all observations share.
+    """
+    pieces = sorted(
+        (piece for name, group in answer.groups.items() for piece in _pieces(name, group, answer, topic_ids)),
+        key=itemgetter(0, 1),
+    )
+    if not pieces:
+        yield _block(broker, (), [], answer.groups, envelope)
+    for reported, same in groupby(pieces, itemgetter(0)):
+        for packed in _packed(same):
+            yield _block(broker, reported, packed, answer.groups, envelope)
+
+
+def _pieces(
+    name: str, group: DescribedGroup, answer: CoordinatorAnswer, topic_ids: Mapping[str, TopicId]
+) -> Iterator[_Piece]:
+    """Give the partitions of a group, topic by topic, cut into pieces that fit into a block."""
+    of_group = ("members",) if group.members is not None else ()
+    own: dict[str, Mapping[str, Mapping[int, Any]]] = {
+        "member": group.owners,
+        "committed_offset": answer.committed.get(name, {}),
+        "lag": answer.lags.get(name, {}),
+    }
+    for topic in {topic for by_topic in own.values() for topic in by_topic} & topic_ids.keys():
+        fields = {field: by_topic.get(topic, {}) for field, by_topic in {**own, **answer.positions}.items()}
+        numbers_of_topic = sorted({number for field in own for number in fields[field]})
+        key = (name, topic_ids[topic], topic)
+        for reported, numbers in _alike(numbers_of_topic, fields):
+            for start in range(0, len(numbers), SAMPLES_PER_BLOCK):
+                of_piece = numbers[start : start + SAMPLES_PER_BLOCK]
+                columns = {field: [*map(fields[field].__getitem__, of_piece)] for field in reported}
+                yield _Piece((*of_group, *reported), key, {"partition": of_piece, **columns})
+
+
+def _alike(numbers: list[int], fields: Mapping[str, Mapping[int, Any]]) -> Iterator[tuple[tuple[str, ...], list[int]]]:
+    """Gather partitions by the fields that are reported of them; most often all are alike."""
+    some = {name: values for name, values in fields.items() if not values.keys().isdisjoint(numbers)}
+    together = set(numbers)
+    if all(together <= values.keys() for values in some.values()):
+        if numbers:
+            yield tuple(some), numbers
+        return
+    alike: dict[tuple[str, ...], list[int]] = {}
+    for number in numbers:
+        alike.setdefault(tuple(name for name, values in some.items() if number in values), []).append(number)
+    yield from alike.items()
+
+
+def _packed(pieces: Iterator[_Piece]) -> Iterator[list[_Piece]]:
+    """Pack pieces into blocks."""
+    packed, count = list[_Piece](), 0
+    for piece in pieces:
+        size = len(piece.columns["partition"])
+        if packed and count + size > SAMPLES_PER_BLOCK:
+            yield packed
+            packed, count = [], 0
+        packed.append(piece)
+        count += size
+    if packed:
+        yield packed
+
+
+def _block(
+    broker: BrokerId,
+    reported: tuple[str, ...],
+    pieces: list[_Piece],
+    groups: Mapping[str, DescribedGroup],
+    envelope: Mapping[str, Any],
+) -> BrokerGroupOffsetsObserved:
+    described = [groups[piece.key[0]] for piece in pieces]
+    arrays: dict[str, Any] = {
+        f"{name}_by_sample": tuple(chain.from_iterable(piece.columns[name] for piece in pieces))
+        for name in ("partition", *reported)
+        if name != "members"
+    }
+    return BrokerGroupOffsetsObserved(
+        **envelope,
+        broker=broker,
+        groups=tuple(piece.key[0] for piece in pieces),
+        group_protocols=tuple(group.protocol for group in described),
+        group_states=tuple(group.state for group in described),
+        member_counts=tuple(group.members or 0 for group in described) if "members" in reported else None,
+        topic_ids=tuple(piece.key[1] for piece in pieces),
+        topics=tuple(piece.key[2] for piece in pieces),
+        partition_counts=tuple(len(piece.columns["partition"]) for piece in pieces),
+        **arrays,
+    )

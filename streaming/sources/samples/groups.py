@@ -1,0 +1,142 @@
+"""Groups: every broker is asked for those that it coordinates, what each has committed, and who may read what.
+
+At most six requests per broker and round, however many groups there are. The positions beside a committed offset are
+those that :class:`offsets.OffsetsKind` has read before the coordinator is asked, as a rule a moment before. So lag is
+never too large: it is what the group had not read of that which was there then. It is too small by what was written
+between the two readings, of a leader that does not answer by what was written within one interval of offsets and the
+timeout of a request; after that its positions, and with them lag, are unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import translate
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from streaming.contracts.identifiers import Micros
+from streaming.errors import ConnectionRefused
+from streaming.sources.permissions import DESCRIBE_GROUPS, Denied
+from streaming.sources.samples.committed_offsets import committed_offsets, share_lags
+from streaming.sources.samples.described_groups import (
+    GROUP_AUTHORIZATION_FAILED,
+    NO_GROUP,
+    SHARE,
+    describe_groups,
+    list_groups,
+)
+from streaming.sources.samples.group_blocks import CoordinatorAnswer, group_blocks, group_offset_blocks
+from streaming.sources.samples.kind import Shown
+from streaming.sources.timer import Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from streaming.contracts.identifiers import TopicId
+    from streaming.sources.admin_view import ClusterView
+    from streaming.sources.protocol.connection import Connection
+    from streaming.sources.samples.broker_calls import BrokerAnswer
+    from streaming.sources.samples.committed_offsets import ByTopic, OfGroup
+    from streaming.sources.samples.kind import Ask
+    from streaming.sources.samples.offsets import OffsetsKind
+
+KIND: Final = "groups"
+
+
+class GroupFilter:
+    """Which groups are asked for.
+
+    Args:
+        included: patterns with ``*`` and ``?``, of which a name has to match one; none match every name.
+        excluded: patterns of which it must match none.
+    """
+
+    def __init__(self, included: Iterable[str] = (), excluded: Iterable[str] = ()) -> None:
+        self._included, self._excluded = _pattern(included or ("*",)), _pattern(excluded)
+
+    def __call__(self, group: str) -> bool:
+        """Return whether a group is asked for."""
+        return self._included.match(group) is not None and self._excluded.match(group) is None
+
+
+class GroupsKind:
+    """Asks coordinators for their groups; see :class:`kind.Kind`. Stands behind ``offsets`` in the list of kinds.
+
+    Args:
+        period: microseconds.
+        offsets: has read the positions of the partitions.
+        is_included: which groups are asked for.
+    """
+
+    names: Sequence[str] = (KIND,)
+
+    def __init__(self, period: Micros, offsets: OffsetsKind, is_included: Callable[[str], bool]) -> None:
+        self._due, self._offsets, self._is_included = Timer(period), offsets, is_included
+
+    @property
+    def next_at(self) -> Micros:
+        """When it is due, by the monotonic clock: not while leaders are asked for the positions."""
+        return Micros(max(self._due.next_at, self._offsets.leaders_until))
+
+    def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
+        """Ask every broker when the time has come."""
+        if moment < self._offsets.leaders_until or not self._due.take_due(moment):
+            return
+        positions = self._offsets.positions(view.topic_ids)
+        for broker in view.brokers:
+            ask(KIND, broker, partial(_answer, self._is_included, view.topic_ids, positions))
+
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:
+        """Return the groups of a broker."""
+        if answer.refusal is not None:
+            return Shown([], answer.refusal)
+        coordinated: CoordinatorAnswer = answer.value
+        topic_ids = {topic: each for topic, each in coordinated.topic_ids.items() if view.topic_ids.get(topic) == each}
+        observed = [
+            *group_blocks(answer.broker, coordinated.groups, envelope),
+            *group_offset_blocks(answer.broker, coordinated, topic_ids, envelope),
+        ]
+        return Shown(observed, _denied(coordinated.denied))
+
+
+def _answer(
+    is_included: Callable[[str], bool],
+    topic_ids: Mapping[str, TopicId],
+    positions: Mapping[str, ByTopic],
+    connection: Connection,
+) -> CoordinatorAnswer:
+    listed = {name: group for name, group in list_groups(connection).items() if is_included(name)}
+    groups, denied = describe_groups(connection, listed)
+    sharing = [name for name, group in groups.items() if group.protocol == SHARE]
+    committing = [name for name, group in groups.items() if group.protocol != SHARE]
+    committed = committed_offsets(connection, committing) if committing else ()
+    lags = _lags(connection, sharing) if sharing else ()
+    return CoordinatorAnswer(
+        groups,
+        committed={one.group: one.values for one in committed if not one.error},
+        lags={one.group: one.values for one in lags if not one.error},
+        denied=(*denied, *(one.group for one in (*committed, *lags) if one.error == GROUP_AUTHORIZATION_FAILED)),
+        topic_ids=topic_ids,
+        positions=positions,
+    )
+
+
+def _lags(connection: Connection, groups: Sequence[str]) -> tuple[OfGroup, ...]:
+    """Ask for the lag of share groups, last of all: a coordinator asks other brokers for it, of which one may hang."""
+    try:
+        return share_lags(connection, groups)
+    except ConnectionRefused:
+        connection.close()  # nobody knows what it would answer next
+        return ()
+
+
+def _denied(groups: Sequence[str]) -> Denied | None:
+    """Return the permission that was missing; where a group that does not exist is denied, any may be."""
+    if not groups:
+        return None
+    return Denied(DESCRIBE_GROUPS, on="" if NO_GROUP in groups else f"group {groups[0]}")
+
+
+def _pattern(patterns: Iterable[str]) -> re.Pattern[str]:
+    """Return one expression for patterns, in which brackets have no meaning; without any, it matches nothing."""
+    return re.compile("|".join(translate(pattern.replace("[", "[[]")) for pattern in patterns) or "(?!)")

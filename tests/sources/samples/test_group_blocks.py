@@ -1,0 +1,128 @@
+"""Groups in blocks are those that were reported, whatever is missing of some."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.contracts.codec import decode, encode
+from streaming.contracts.identifiers import BrokerId, TopicId
+from streaming.contracts.observations import SourceKind
+from streaming.contracts.samples import GroupObserved, GroupOffsetsObserved
+from streaming.sources.samples import group_blocks as module
+from streaming.sources.samples.described_groups import DescribedGroup
+from streaming.sources.samples.group_blocks import CoordinatorAnswer, group_blocks, group_offset_blocks
+from tests.blocks import singly
+
+ENVELOPE: dict[str, Any] = {
+    "cluster_id": "c",
+    "cluster": "c",
+    "source": "samples:a",
+    "authority": SourceKind.NONE,
+    **dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), 5),
+}
+IDS = {"a": TopicId("id-a"), "b": TopicId("id-b")}
+OWN = ("member", "committed_offset", "lag")
+POSITIONS = ("log_start_offset", "last_stable_offset", "high_watermark")
+
+
+def by_topic(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, dict[int, Any]]]:
+    partitions = st.dictionaries(st.integers(0, 5), values, max_size=5)
+    return st.dictionaries(st.sampled_from(["a", "b", "gone"]), partitions, max_size=3)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> CoordinatorAnswer:
+    names = draw(st.lists(st.sampled_from("xyz"), unique=True))
+    offsets = by_topic(st.integers(0, 9))
+    groups = {
+        name: DescribedGroup(
+            draw(st.sampled_from(["classic", "share"])),
+            "Stable",
+            draw(st.none() | st.integers(0, 3)),
+            draw(st.none() | st.just("range")),
+            draw(by_topic(st.sampled_from("mn"))),
+        )
+        for name in names
+    }
+    some = st.dictionaries(st.sampled_from(names), offsets) if names else st.just({})
+    positions = draw(st.dictionaries(st.sampled_from(POSITIONS), offsets))
+    return CoordinatorAnswer(groups, draw(some), draw(some), positions=positions)
+
+
+@given(answers(), st.integers(1, 4))
+def test_every_partition_of_a_group_is_in_one_block_with_what_was_reported_of_it(
+    answer: CoordinatorAnswer, size: int
+) -> None:
+    expected = {}
+    for name, group in answer.groups.items():
+        own = {
+            "member": group.owners,
+            "committed_offset": answer.committed.get(name, {}),
+            "lag": answer.lags.get(name, {}),
+        }
+        for topic in IDS:
+            for number in range(6):
+                reported = {field: of.get(topic, {}).get(number) for field, of in own.items()}
+                if any(value is not None for value in reported.values()):
+                    at = {field: of.get(topic, {}).get(number) for field, of in answer.positions.items()}
+                    expected[name, topic, number] = {**dict.fromkeys(POSITIONS), **reported, **at}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SAMPLES_PER_BLOCK", size)
+        blocks = [*group_offset_blocks(BrokerId(7), answer, IDS, ENVELOPE)]
+    assert all(len(block) <= size for block in blocks)
+    assert [decode(encode(block)) for block in blocks] == blocks
+    assert len(blocks) == 1 or all(len(block) for block in blocks)
+    samples: dict[Any, Any] = {(one.group, one.topic, one.partition): one for one in singly(blocks)}  # type: ignore[attr-defined]
+    assert samples.keys() == expected.keys()
+    assert sum(map(len, blocks)) == len(expected)
+    for (name, topic, _), one in samples.items():
+        assert isinstance(one, GroupOffsetsObserved)
+        assert (one.topic_id, one.coordinator) == (IDS[topic], 7)
+        group = answer.groups[name]
+        assert (one.group_protocol, one.group_state, one.members) == (group.protocol, group.state, group.members)
+        assert {field: getattr(one, field) for field in (*OWN, *POSITIONS)} == expected[one.group, topic, one.partition]
+
+
+@given(answers(), st.integers(1, 2))
+def test_every_group_is_in_one_block(answer: CoordinatorAnswer, size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SAMPLES_PER_BLOCK", size)
+        blocks = [*group_blocks(BrokerId(7), answer.groups, ENVELOPE)]
+    assert [decode(encode(block)) for block in blocks] == blocks
+    assert len(blocks) == 1 or all(len(block) for block in blocks)
+    samples = sorted(singly(blocks), key=lambda one: one.group)  # type: ignore[attr-defined]
+    assert samples == [
+        GroupObserved(
+            **ENVELOPE,
+            group=name,
+            group_protocol=group.protocol,
+            group_state=group.state,
+            members=group.members,
+            assignor=group.assignor,
+            coordinator=BrokerId(7),
+        )
+        for name, group in sorted(answer.groups.items())
+    ]
+
+
+def test_three_hundred_groups_in_a_hundred_partitions_are_a_few_small_blocks() -> None:
+    numbers = range(100)
+    groups = {
+        f"payments-{number:03}": DescribedGroup(
+            "classic", "Stable", 1, "range", {"a": dict.fromkeys(numbers, "client")}
+        )
+        for number in range(300)
+    }
+    committed = {name: {"a": {number: 7_654_321 + number for number in numbers}} for name in groups}
+    positions = {name: {"a": {number: 7_654_399 + number for number in numbers}} for name in POSITIONS}
+    blocks = [
+        *group_offset_blocks(
+            BrokerId(1), CoordinatorAnswer(groups, committed, positions=positions), IDS, ENVELOPE
+        )
+    ]  # fmt: skip
+    assert [len(block) for block in blocks] == [10_000] * 3
+    assert sum(len(encode(block)) for block in blocks) / 30_000 < 60

@@ -1,0 +1,243 @@
+"""When coordinators are asked, which positions stand beside their answers, and what is said of those that deny."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.contracts import health
+from streaming.contracts.group_blocks import BrokerGroupsObserved
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
+from streaming.contracts.observations import SourceKind
+from streaming.contracts.samples import GroupOffsetsObserved
+from streaming.errors import ConnectionRefused
+from streaming.sources.admin_view import ClusterView, PartitionView
+from streaming.sources.permissions import DESCRIBE_GROUPS, Denied
+from streaming.sources.samples import groups as module
+from streaming.sources.samples.broker_calls import BrokerAnswer
+from streaming.sources.samples.committed_offsets import OfGroup
+from streaming.sources.samples.described_groups import NO_GROUP, DescribedGroup
+from streaming.sources.samples.directories import DirectoriesKind
+from streaming.sources.samples.groups import GroupFilter, GroupsKind
+from streaming.sources.samples.listed_offsets import Listed
+from streaming.sources.samples.offsets import LEADERS, ROUND_MICROS, OffsetsKind, Positions
+from tests.blocks import singly
+
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+SECOND = 1_000_000
+ENVELOPE: dict[str, Any] = {
+    "cluster_id": "c",
+    "cluster": "c",
+    "source": "samples:a",
+    "authority": SourceKind.NONE,
+    **dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), 5),
+}
+
+
+def view_of(leaders: dict[int, BrokerId], *, topic_id: str = "id", brokers: tuple[BrokerId, ...] = (ONE, TWO)) -> Any:
+    parts = {number: PartitionView((ONE, TWO), (ONE, TWO), leader) for number, leader in leaders.items()}
+    addresses = {broker: ("h", broker) for broker in brokers}
+    return ClusterView(ClusterId("c"), 1, addresses, {"orders": parts}, {"orders": TopicId(topic_id)})
+
+
+VIEW = view_of({0: ONE, 1: TWO})
+
+
+class Asked:
+    """Two kinds, and what they have asked; leaders answer what a test says."""
+
+    def __init__(self, seconds: int = 10) -> None:
+        period = Micros(seconds * SECOND)
+        self.offsets = OffsetsKind(period, DirectoriesKind(period))
+        self.kind = GroupsKind(period, self.offsets, GroupFilter())
+        self.questions: list[tuple[str, BrokerId, Any]] = []
+
+    def round(self, moment: int, view: Any = VIEW) -> list[tuple[str, BrokerId]]:
+        self.questions = []
+
+        def ask(kind: str, broker: BrokerId, work: Any) -> bool:
+            self.questions.append((kind, broker, work))
+            return True
+
+        for kind in (self.offsets, self.kind):
+            kind.ask(view, ask, Micros(moment))
+        return [(kind, broker) for kind, broker, _ in self.questions]
+
+    def answer(self, broker: BrokerId, ends: dict[int, int] | None, view: Any = VIEW) -> None:
+        """A leader has log starts of 1, and these high watermarks; None: it does not answer."""
+        if ends is None:
+            answer = BrokerAnswer(LEADERS, broker, Micros(1), refusal=ConnectionRefused("hung"))
+        else:
+            fields = {name: Listed({"orders": {**ends}}) for name in ("high_watermark", "log_end_offset")}
+            fields["last_stable_offset"] = Listed({"orders": {number: end - 1 for number, end in ends.items()}})
+            fields["log_start_offset"] = Listed({"orders": dict.fromkeys(ends, 1)})
+            answer = BrokerAnswer(LEADERS, broker, Micros(1), Positions(view.topic_ids, fields))
+        self.offsets.shown(view, answer, ENVELOPE)
+
+    def beside(self) -> dict[str, Any]:
+        """The positions that the coordinators' answers will stand beside."""
+        works = {id(work.args[2]): work.args[2] for kind, _, work in self.questions if kind == "groups"}
+        (positions,) = works.values()
+        return {name: by_topic.get("orders", {}) for name, by_topic in positions.items()}
+
+
+def test_coordinators_are_asked_after_the_leaders_have_answered() -> None:
+    asked = Asked()
+    assert asked.round(5) == [(LEADERS, ONE), (LEADERS, TWO)]
+    assert asked.kind.next_at == 5 + ROUND_MICROS
+    asked.answer(ONE, {0: 8})
+    assert asked.round(6) == []
+    asked.answer(TWO, {1: 9})
+    assert asked.kind.next_at == 0
+    assert asked.round(7)[-2:] == [("groups", ONE), ("groups", TWO)]
+    assert asked.beside() == {
+        "log_start_offset": {0: 1, 1: 1},
+        "last_stable_offset": {0: 7, 1: 8},
+        "high_watermark": {0: 8, 1: 9},
+    }
+    assert asked.kind.next_at == 7 + 10 * SECOND
+
+
+def test_a_hung_leader_delays_coordinators_for_a_second_and_leaves_its_partitions_unknown() -> None:
+    asked = Asked()
+    asked.round(5)
+    asked.answer(ONE, {0: 8})
+    asked.answer(TWO, {1: 9})
+    asked.round(6)
+    asked.round(20 * SECOND)
+    asked.answer(ONE, {0: 18})
+    assert ("groups", ONE) not in asked.round(20 * SECOND + ROUND_MICROS - 1)
+    assert ("groups", ONE) in asked.round(20 * SECOND + ROUND_MICROS)
+    assert asked.beside()["high_watermark"] == {0: 18, 1: 9}, "the last answer, of one interval before"
+    asked.answer(TWO, None)
+    asked.round(40 * SECOND)
+    asked.answer(ONE, {0: 28})
+    asked.round(40 * SECOND + ROUND_MICROS)
+    assert asked.beside()["high_watermark"] == {0: 28}
+
+
+def test_positions_follow_a_leader_that_moves_and_end_with_one_that_left_and_with_the_topic() -> None:
+    asked = Asked()
+    asked.round(5)
+    asked.answer(ONE, {0: 8})
+    asked.answer(TWO, {1: 9})
+    moved = view_of({0: TWO, 1: TWO})
+    asked.round(20 * SECOND, moved)
+    asked.answer(TWO, {0: 10, 1: 11}, moved)
+    assert asked.offsets.positions(moved.topic_ids)["high_watermark"] == {"orders": {0: 10, 1: 11}}
+    assert asked.offsets.positions({"orders": TopicId("another")})["high_watermark"] == {}
+    asked.round(40 * SECOND, view_of({0: ONE, 1: ONE}, brokers=(ONE,)))
+    assert asked.offsets.positions(VIEW.topic_ids)["high_watermark"] == {"orders": {0: 8}}
+
+
+OFFSETS = st.integers(0, 50)
+
+
+@given(st.lists(st.tuples(OFFSETS, OFFSETS), min_size=1, max_size=8))
+def test_lag_is_never_larger_than_it_was_when_the_positions_were_read(steps: list[tuple[int, int]]) -> None:
+    """A producer and a group go on between any two requests; the group never passes the producer."""
+    asked, end, committed = Asked(1), 1, 0
+    for number, (written, read) in enumerate(steps):
+        end += written
+        asked.round(number * 2 * SECOND + 1)
+        asked.answer(ONE, {0: end})
+        asked.answer(TWO, {})
+        asked.round(number * 2 * SECOND + 2)
+        most = end - committed
+        asked.answer(ONE, {0: end + written})  # a later answer changes nothing of what was asked before
+        end, committed = end + written, min(end + written, committed + read)
+        answer = BrokerAnswer("groups", ONE, Micros(1), answered(asked, {"g": {"orders": {0: committed}}}))
+        (sample,) = (one for one in singly(shown(asked, answer)) if isinstance(one, GroupOffsetsObserved))
+        lag = health.lag(sample.committed_offset, sample.high_watermark)
+        assert lag is not None
+        assert 0 <= lag <= most
+        assert lag >= end - committed - written
+
+
+def answered(asked: Asked, committed: dict[str, Any], denied: tuple[str, ...] = ()) -> Any:
+    """What the work of a question returns for these groups."""
+    work = next(work for kind, _, work in asked.questions if kind == "groups")
+    listed = {name: DescribedGroup("classic", "Empty", 0) for name in committed}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "list_groups", lambda _: listed)
+        patch.setattr(module, "describe_groups", lambda _, groups: (groups, denied))
+        patch.setattr(
+            module,
+            "committed_offsets",
+            lambda _, groups: tuple(
+                OfGroup(*((30, name, {}) if committed[name] is None else (0, name, committed[name]))) for name in groups
+            ),
+        )
+        return work(object())
+
+
+def shown(asked: Asked, answer: BrokerAnswer, view: Any = VIEW) -> list[Any]:
+    return [*asked.kind.shown(view, answer, ENVELOPE).observations]
+
+
+def ready() -> Asked:
+    asked = Asked()
+    asked.round(5)
+    asked.answer(ONE, {0: 8})
+    asked.answer(TWO, {1: 9})
+    asked.round(6)
+    return asked
+
+
+def test_a_coordinator_without_groups_says_so() -> None:
+    asked = ready()
+    blocks = shown(asked, BrokerAnswer("groups", TWO, Micros(1), answered(asked, {})))
+    assert [(block.kind, block.broker, len(block)) for block in blocks] == [
+        ("broker_groups", TWO, 0),
+        ("broker_group_offsets", TWO, 0),
+    ]
+
+
+def test_one_that_does_not_answer_says_nothing() -> None:
+    refused = BrokerAnswer("groups", TWO, Micros(1), refusal=ConnectionRefused("hung"))
+    assert shown(ready(), refused) == []
+
+
+def test_a_topic_that_was_created_again_meanwhile_is_left_out() -> None:
+    asked = ready()
+    answer = BrokerAnswer("groups", ONE, Micros(1), answered(asked, {"g": {"orders": {0: 3}}}))
+    groups, offsets = shown(asked, answer, view_of({0: ONE}, topic_id="another"))
+    assert (len(groups), len(offsets)) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("committed", "denied", "sentence"),
+    [
+        ({"a": {}, "b": None}, (), "this user lacks Describe on group b: Kafka leaves groups out"),
+        ({}, (NO_GROUP,), "this user lacks Describe on the groups: Kafka leaves groups out"),
+    ],
+)
+def test_a_group_that_may_not_be_described_is_a_missing_permission(
+    committed: dict[str, Any], denied: tuple[str, ...], sentence: str
+) -> None:
+    asked = ready()
+    answer = BrokerAnswer("groups", ONE, Micros(1), answered(asked, committed, denied))
+    refusal = asked.kind.shown(VIEW, answer, ENVELOPE).refusal
+    assert isinstance(refusal, Denied)
+    assert refusal.permission is DESCRIBE_GROUPS
+    assert str(refusal).startswith(sentence)
+    assert "--operation Describe --group '*'" in str(refusal)
+    names = {one.group for one in singly(shown(asked, answer)) if not isinstance(one, BrokerGroupsObserved)}  # type: ignore[attr-defined]
+    assert names == committed.keys()
+
+
+def test_patterns_choose_the_groups() -> None:
+    names = ["payments", "payments-1", "orders", "orders[1]", "console-consumer-5"]
+
+    def chosen(*included: str, exclude: tuple[str, ...] = ()) -> list[str]:
+        return [*filter(partial(GroupFilter(included, exclude)), names)]
+
+    assert chosen() == names
+    assert chosen("payments-*", "orders") == ["payments-1", "orders"]
+    assert chosen("orders[?]") == ["orders[1]"]
+    assert chosen(exclude=("console-*", "orders")) == ["payments", "payments-1", "orders[1]"]
+    assert chosen("*s", exclude=("pay*",)) == ["orders"]
