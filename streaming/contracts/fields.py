@@ -20,7 +20,7 @@ from streaming.contracts.observations import (
     SnapshotEnd,
     TopicRemoved,
 )
-from streaming.contracts.sample_blocks import BrokerMetricsObserved, BrokerOffsetsObserved
+from streaming.contracts.sample_blocks import BrokerMetricsObserved, BrokerOffsetsObserved, TransactionsReported
 from streaming.contracts.samples import (
     BrokerMetricObserved,
     GroupObserved,
@@ -56,6 +56,7 @@ KINDS: Final[dict[str, type[Observation]]] = {
         BrokerMetricsObserved,
         BrokerGroupsObserved,
         BrokerGroupOffsetsObserved,
+        TransactionsReported,
         MaintenanceObserved,
     )
 }

@@ -59,11 +59,13 @@ class OpenTransactions(NamedTuple):
 
     Attributes:
         transactions: those that it has open.
+        is_listed: whether it said what it has; otherwise it is no coordinator (yet).
         is_complete: whether these are all.
         is_denied: whether there are transactional ids that may not be described.
     """
 
     transactions: tuple[OpenTransaction, ...] = ()
+    is_listed: bool = False
     is_complete: bool = False
     is_denied: bool = False
 
@@ -84,6 +86,7 @@ def open_transactions(connection: Connection) -> OpenTransactions:
     errors = {failed for failed, one in described if one.transactional_id != PROBED}
     return OpenTransactions(
         transactions=tuple(one for failed, one in described if not failed and one.state in UNDECIDED),
+        is_listed=not error,
         is_complete=not error and not is_denied and errors <= {0, _NOT_FOUND},
         is_denied=is_denied,
     )

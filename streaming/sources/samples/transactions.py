@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.contracts.identifiers import BrokerId, Micros
+from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
+from streaming.contracts.sample_blocks import TransactionsReported
 from streaming.contracts.samples import TransactionObserved
 from streaming.sources.permissions import DESCRIBE_TRANSACTIONAL_IDS, READ_TOPICS, Denied
 from streaming.sources.samples.described_producers import DescribedProducers, describe_producers
@@ -19,8 +20,9 @@ from streaming.sources.samples.kind import NEVER, Shown
 from streaming.sources.timer import AT_ONCE, Timer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from streaming.contracts.observations import Observation
     from streaming.sources.admin_view import ClusterView
     from streaming.sources.protocol.connection import Connection
     from streaming.sources.samples.broker_calls import BrokerAnswer
@@ -67,6 +69,7 @@ class TransactionsKind:
         self._producers_at = NEVER
         self._unanswered: set[BrokerId] = set()
         self._open: dict[BrokerId, OpenTransactions] = {}
+        self._open_before: dict[BrokerId, OpenTransactions] = {}
         self._held_long: dict[TopicPartition, Held] = {}
         self._hanging = HangingTransactions()
 
@@ -80,7 +83,7 @@ class TransactionsKind:
         if self._due.take_due(moment):
             self._held_long = self._held.for_long(view.topic_ids, self._held_micros)
             self._hanging.retain(self._held_long)
-            self._open = {}
+            self._open_before, self._open = self._open, {}
             self._unanswered = {broker for broker in view.brokers if ask(COORDINATORS, broker, open_transactions)}
             self._producers_at = Micros(moment + self._round_micros) if self._held_long else NEVER
         elif moment >= self._producers_at:
@@ -89,8 +92,8 @@ class TransactionsKind:
             for leader, held in _by_leader(view, self._held_long).items():
                 ask(PRODUCERS, leader, partial(_asked_producers, held, listed))
 
-    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:  # noqa: ARG002 - the interface
-        """Return the transactions that a coordinator has open, or those that hang in the partitions of a leader."""
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:
+        """Return the transactions that a broker has open as a coordinator, and those that hang in what it leads."""
         is_of_this_round = answer.kind == COORDINATORS and answer.broker in self._unanswered
         if is_of_this_round:
             self._unanswered.discard(answer.broker)
@@ -99,40 +102,48 @@ class TransactionsKind:
         if answer.refusal is not None:
             return Shown([], answer.refusal)
         if answer.kind == PRODUCERS:
-            return self._shown_by_leader(answer.value, envelope)
+            return self._judged(answer.value)
         opened: OpenTransactions = answer.value
         if is_of_this_round:
             self._open[answer.broker] = opened
         missing = Denied(DESCRIBE_TRANSACTIONAL_IDS) if opened.is_denied else None
-        return Shown([self._observed(answer.broker, each, envelope) for each in opened.transactions], missing)
+        return Shown([*self._reported_by(answer.broker, opened, view, envelope)], missing)
 
-    def _shown_by_leader(self, asked: AskedProducers, envelope: dict[str, Any]) -> Shown:
+    def _judged(self, asked: AskedProducers) -> Shown:
+        """Judge by the answer of a leader. What it proves is reported in the next round, which begins at once then."""
+        before = self._hanging.in_partitions(asked.held)
         self._hanging.judge(asked.held, asked.listed, asked.described.writing)
+        if self._hanging.in_partitions(asked.held) != before:
+            self._due.expire()
         denied = asked.described.denied
-        missing = None if denied is None else Denied(READ_TOPICS, on=f"topic {denied}")
-        return Shown([*self._observed_hanging(asked.held.keys(), envelope)], missing)
+        return Shown([], None if denied is None else Denied(READ_TOPICS, on=f"topic {denied}"))
 
-    def _observed_hanging(
-        self, partitions: Collection[TopicPartition], envelope: dict[str, Any]
-    ) -> Iterator[TransactionObserved]:
-        """Report what hangs in partitions, also where a coordinator has another transaction of that producer open."""
-        opened = {
-            (each.producer_id, each.producer_epoch): (broker, each)
-            for broker, answered in self._open.items()
+    def _reported_by(
+        self, broker: BrokerId, opened: OpenTransactions, view: ClusterView, envelope: dict[str, Any]
+    ) -> Iterator[Observation]:
+        """Report the transactions of a broker, and that these are all; nothing if it does not say what it has."""
+        if not opened.is_listed:
+            return
+        for each in opened.transactions:
+            yield self._observed(broker, each, envelope)
+        coordinated = {
+            (each.producer_id, each.producer_epoch)
+            for answered in (*self._open.values(), *self._open_before.values())
             for each in answered.transactions
         }
-        for producer in sorted(self._hanging.in_partitions(partitions)):
-            if producer in opened:
-                yield self._observed(*opened[producer], envelope)
-            else:
+        for producer in sorted(self._hanging.in_partitions(self._held_long) - coordinated):
+            partitions = self._hanging.of(*producer)
+            if _leader(view, partitions[0]) == broker:
                 yield TransactionObserved(
                     **envelope,
                     producer_id=producer[0],
                     producer_epoch=producer[1],
                     transaction_state=_UNKNOWN,
-                    transaction_partitions=_names(self._hanging.of(*producer)),
+                    transaction_partitions=_names(partitions),
                     is_hanging=True,
+                    reporter=broker,
                 )
+        yield TransactionsReported(**envelope, broker=broker)
 
     def _observed(
         self, coordinator: BrokerId, opened: OpenTransaction, envelope: dict[str, Any]
@@ -149,6 +160,7 @@ class TransactionsKind:
             started_at=opened.started_at,
             transaction_partitions=_names(sorted({*opened.partitions, *hanging})),
             is_hanging=bool(hanging),
+            reporter=coordinator,
         )
 
 
@@ -164,13 +176,18 @@ def _asked_producers(
 def _by_leader(view: ClusterView, held: Mapping[TopicPartition, Held]) -> dict[BrokerId, dict[TopicPartition, Held]]:
     """Group partitions by their leaders, those first that have been held longest."""
     by_leader: dict[BrokerId, dict[TopicPartition, Held]] = {}
-    for (topic, number), each in sorted(held.items(), key=lambda item: item[1].since):
-        partition = view.topics.get(topic, {}).get(number)
-        if partition is not None and partition.leader in view.brokers:
-            led = by_leader.setdefault(partition.leader, {})
-            if len(led) < MOST_PARTITIONS:
-                led[topic, number] = each
-    return by_leader
+    for partition, each in sorted(held.items(), key=lambda item: item[1].since):
+        leader = _leader(view, partition)
+        led = by_leader.setdefault(leader, {})
+        if leader in view.brokers and len(led) < MOST_PARTITIONS:
+            led[partition] = each
+    return {leader: led for leader, led in by_leader.items() if led}
+
+
+def _leader(view: ClusterView, partition: TopicPartition) -> BrokerId:
+    topic, number = partition
+    partition_view = view.topics.get(topic, {}).get(number)
+    return NO_LEADER if partition_view is None else partition_view.leader
 
 
 def _listed(view: ClusterView, opened: Mapping[BrokerId, OpenTransactions]) -> Listed | None:

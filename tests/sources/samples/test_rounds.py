@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicId
 from streaming.contracts.observations import SourceKind
+from streaming.contracts.sample_blocks import TransactionsReported
 from streaming.contracts.samples import QuorumMemberObserved, TransactionObserved
 from streaming.errors import ConnectionRefused
 from streaming.settings import CollectSettings
@@ -152,29 +153,32 @@ def opened(producer: int, *partitions: int) -> OpenTransaction:
 
 
 def answered(*transactions: OpenTransaction) -> OpenTransactions:
-    return OpenTransactions(transactions, is_complete=True)
+    return OpenTransactions(transactions, is_listed=True, is_complete=True)
 
 
 def played_round(cluster: Cluster, *by_broker: OpenTransactions | None, writing: Any) -> list[Any]:
-    """Play a round, and return what the leader of ``orders`` made known; None for a broker that does not answer."""
+    """Play a round, and return the transactions that hang; None for a broker that does not answer."""
     cluster.ask(seconds=30)
+    reported: list[Any] = []
     for broker, opened in zip((ONE, TWO, THREE), by_broker, strict=True):
         if opened is not None:
-            cluster.answer(COORDINATORS, broker, opened)
+            reported += cluster.answer(COORDINATORS, broker, opened).observations
     cluster.ask(seconds=0 if None not in by_broker else 6)
     asked: AskedProducers = cluster.works[PRODUCERS, ONE].args
     held, listed = asked[0], asked[1]  # type: ignore[misc]
-    return [*cluster.answer(PRODUCERS, ONE, AskedProducers(held, listed, DescribedProducers(writing))).observations]
+    cluster.answer(PRODUCERS, ONE, AskedProducers(held, listed, DescribedProducers(writing)))
+    return [one for one in reported if isinstance(one, TransactionObserved) and one.is_hanging]
 
 
 def test_every_coordinator_is_asked_and_then_the_leaders_of_held_partitions() -> None:
     cluster, _ = transactions(view())
     assert cluster.ask() == [(COORDINATORS, broker) for broker in (ONE, TWO, THREE)]
-    (row,) = cluster.answer(COORDINATORS, ONE, answered(opened(7, 0))).observations
+    row, end = cluster.answer(COORDINATORS, ONE, answered(opened(7, 0))).observations
+    assert end == TransactionsReported(**ENVELOPE, broker=ONE)
     assert row == TransactionObserved(
         **ENVELOPE, transactional_id="id-7", producer_id=7, producer_epoch=0, coordinator=ONE,
         transaction_state="Ongoing", timeout_ms=60_000, started_at=Micros(NOW - SECOND),
-        transaction_partitions=("orders-0",),
+        transaction_partitions=("orders-0",), reporter=ONE,
     )  # fmt: skip
     cluster.answer(COORDINATORS, TWO, answered())
     assert cluster.ask(seconds=1) == [], "one has not answered"
@@ -196,25 +200,27 @@ def test_what_hangs_is_reported_after_two_rounds_and_what_is_open_is_not_hanging
     writing = {("orders", 0): (Writing(7, 0, 4), Writing(8, 3, 5), Writing(9, 0, 9))}
     whole = (answered(opened(7, 0)), answered(), answered())
     assert played_round(cluster, *whole, writing=writing) == []
-    (row,) = played_round(cluster, *whole, writing=writing)
+    assert cluster.ask() == [], "one round proves nothing"
+    assert played_round(cluster, *whole, writing=writing) == []
+    assert cluster.kind.next_at == 0, "reported at once"
+    (row,) = played_round(cluster, *whole, writing={("orders", 0): ()})
     assert row == TransactionObserved(
         **ENVELOPE, producer_id=8, producer_epoch=3, transaction_state="Unknown",
-        transaction_partitions=("orders-0",), is_hanging=True,
+        transaction_partitions=("orders-0",), is_hanging=True, reporter=ONE,
     )  # fmt: skip
-    assert played_round(cluster, *whole, writing={("orders", 0): ()}) == [], "somebody ended it"
+    assert cluster.kind.next_at == 0, "so is that somebody ended it"
+    assert played_round(cluster, *whole, writing={("orders", 0): ()}) == []
 
 
 def test_a_transaction_that_hangs_beside_another_one_of_its_producer_is_one_row() -> None:
     cluster, _ = transactions(view(), held=1)
     writing = {("orders", 0): (Writing(7, 0, 4),)}
     whole = (answered(), answered(opened(7, 5)), answered())
-    played_round(cluster, *whole, writing=writing)
+    for _ in range(2):
+        played_round(cluster, *whole, writing=writing)
     (row,) = played_round(cluster, *whole, writing=writing)
-    assert (row.transactional_id, row.coordinator, row.is_hanging) == ("id-7", TWO, True)
+    assert (row.transactional_id, row.coordinator, row.reporter) == ("id-7", TWO, TWO)
     assert row.transaction_partitions == ("orders-0", "orders-5")
-    cluster.ask(seconds=30)
-    (again,) = cluster.answer(COORDINATORS, TWO, answered(opened(7, 5))).observations
-    assert again == row, "the coordinator's answer does not take it back"
 
 
 def test_nothing_new_is_proven_while_a_coordinator_does_not_answer_and_what_is_stays() -> None:
@@ -223,9 +229,19 @@ def test_nothing_new_is_proven_while_a_coordinator_does_not_answer_and_what_is_s
     for _ in range(3):
         assert played_round(cluster, answered(), None, answered(), writing=writing) == []
     for _ in range(2):  # broker 3 coordinates nothing
-        rows = played_round(cluster, answered(), answered(), None, writing=writing)
-    assert [row.is_hanging for row in rows] == [True]
-    assert len(played_round(cluster, answered(), None, answered(), writing=writing)) == 1
+        assert played_round(cluster, answered(), answered(), None, writing=writing) == []
+    for _ in range(3):
+        assert len(played_round(cluster, answered(), None, answered(), writing=writing)) == 1
+    assert played_round(cluster, None, answered(), answered(), writing=writing) == [], "its leader does not answer"
+
+
+def test_a_broker_that_does_not_say_what_it_has_reports_nothing() -> None:
+    cluster, _ = transactions(view())
+    writing = {("orders", 0): (Writing(8, 0, 4),)}
+    for _ in range(2):
+        played_round(cluster, answered(), answered(), answered(), writing=writing)
+    cluster.ask(seconds=30)
+    assert cluster.answer(COORDINATORS, ONE, OpenTransactions()).observations == []
 
 
 def test_a_late_answer_of_another_round_proves_nothing() -> None:
@@ -264,8 +280,8 @@ def test_a_leader_is_asked_for_those_that_are_held_longest_only() -> None:
 def test_a_missing_permission_is_said_and_the_rest_is_reported() -> None:
     cluster, _ = transactions(view())
     cluster.ask()
-    shown = cluster.answer(COORDINATORS, ONE, OpenTransactions((opened(7, 0),), is_denied=True))
-    assert len(shown.observations) == 1
+    shown = cluster.answer(COORDINATORS, ONE, OpenTransactions((opened(7, 0),), is_listed=True, is_denied=True))
+    assert len(shown.observations) == 2
     assert isinstance(shown.refusal, Denied)
     assert shown.refusal.permission is DESCRIBE_TRANSACTIONAL_IDS
     described = DescribedProducers({}, "orders")

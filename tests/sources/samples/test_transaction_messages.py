@@ -110,6 +110,7 @@ def test_open_transactions_are_decoded(transactions: dict[str, tuple[Any, ...]])
             for name, (state, timeout, start, producer, epoch, partitions) in transactions.items()
             if state in UNDECIDED
         ),
+        is_listed=True,
         is_complete=True,
     )
 
@@ -148,7 +149,7 @@ def test_whether_a_coordinator_has_said_everything(
     transactions = {name: ("Ongoing", 1, 1, 1, 0, {}) for name in ("a", "b")}
     coordinator: Any = Coordinator(transactions, error=error, errors=errors)
     answered = open_transactions(coordinator)
-    assert (answered.is_complete, answered.is_denied) == (is_complete, is_denied)
+    assert (answered.is_listed, answered.is_complete, answered.is_denied) == (not error, is_complete, is_denied)
     assert {one.transactional_id for one in answered.transactions} == names
 
 
