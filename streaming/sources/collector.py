@@ -227,10 +227,9 @@ class Collector:
     def _answer_jump(self, source: Source, jump: Micros) -> None:
         """Request a full report after the clock was set: a job has refused what was collected far ahead of its own."""
         if jump and isinstance(source, ReportsOnRequest):
-            way = "ahead" if jump > 0 else "back"
+            way, seconds = "ahead" if jump > 0 else "back", round(abs(jump) / 1_000_000)
             self._report(
-                f"{source.name}: the clock of this machine was set {way} by {abs(jump) // 1_000_000} s: everything is "
-                "reported again"
+                f"{source.name}: the clock of this machine was set {way} by {seconds} s: everything is reported again"
             )
             source.request_full_report()
 
