@@ -13,6 +13,7 @@ from streaming.contracts.samples import (
     GroupObserved,
     GroupOffsetsObserved,
     LogDirectoryObserved,
+    QuorumMemberObserved,
     ReplicaOffsetsObserved,
 )
 from streaming.sources.protocol.connection import CannotServe
@@ -32,6 +33,7 @@ _READ: Final[dict[type[Observation], str]] = {
     LogDirectoryObserved: "log directories whose size can be read",
     GroupObserved: "groups that are listed",
     GroupOffsetsObserved: "partitions of groups whose owner or committed offset can be read",
+    QuorumMemberObserved: "members of the metadata quorum whose log end can be read",
 }
 """What is counted of each kind of sample."""
 _QUIET_SECONDS: Final = 1.0
@@ -70,11 +72,11 @@ def _one_round(source: SamplesSource) -> tuple[Counter[type[Observation]], list[
     ends += SECONDS
     while time.monotonic() < ends and not (counts and time.monotonic() - last > _QUIET_SECONDS):
         try:
-            observed = source.poll(wall_clock())
+            arrived = source.poll(wall_clock())
         except CannotServe as refusal:
             refusals.append(str(refusal))
             continue
-        for each in observed:
+        for each in arrived:
             kind, count = (each.sample, len(each)) if isinstance(each, SamplesBlock) else (type(each), 1)
             counts[kind] += count
             last = time.monotonic()

@@ -76,6 +76,13 @@ OPERATIONS = {
     "ClusterAction": AclOperation.CLUSTER_ACTION,
     "Describe": AclOperation.DESCRIBE,
     "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
+    "Read": AclOperation.READ,
+}
+RESOURCES = {
+    ("--cluster",): (ResourceType.BROKER, "kafka-cluster"),
+    ("--topic", "*"): (ResourceType.TOPIC, "*"),
+    ("--group", "*"): (ResourceType.GROUP, "*"),
+    ("--transactional-id", "*"): (ResourceType.TRANSACTIONAL_ID, "*"),
 }
 
 
@@ -135,12 +142,8 @@ class Rules:
 
     @staticmethod
     def _rule(permission: Permission) -> tuple[Any, ...]:
-        resources = {
-            "--cluster": (ResourceType.BROKER, "kafka-cluster"),
-            "--topic": (ResourceType.TOPIC, "*"),
-            "--group": (ResourceType.GROUP, "*"),
-        }
-        resource, operation = resources[permission.option[0]], OPERATIONS[permission.operation]
+        resource = RESOURCES[permission.option]
+        operation = OPERATIONS[permission.operation]
         return (*resource, ResourcePatternType.LITERAL, "User:reader", "*", operation, AclPermissionType.ALLOW)
 
 
