@@ -209,8 +209,6 @@ def decode_samples(
                 table = pa.schema([(item.name, item.type) for item in arrow_schema(TABLE_OF[kind])])  # all may be null
                 plain_schema = pa.schema([pa.field(item.name, plain_type(item.type)) for item in table])
                 rows_of_kind = pa.table(all_columns(columns, TABLE_OF[kind].name, plain_schema), schema=plain_schema)
-                # A row without a key says that a broker has none: what is gone is forgotten in time here.
-                rows_of_kind = rows_of_kind.filter(rows_of_kind[TABLE_OF[kind].key[-1]].is_valid())
                 yield from _widened(rows_of_kind.cast(table), kind.kind, schema).to_batches()
             refused = [{**asdict(one), "payload": one.raw} for one in samples.refused]
             log_ids = newest_log_ids(rows)

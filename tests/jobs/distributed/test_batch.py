@@ -32,6 +32,7 @@ from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import long_story
 from tests.jobs.driver.test_group_samples import answered
+from tests.jobs.driver.test_transaction_samples import answered as transactions_answered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -274,6 +275,21 @@ def test_samples_of_both_modes_are_the_same_and_what_is_left_out_is_forgotten(
     for table in ("replica_offsets", "group_offsets", "transactions", "quorum_members", "quarantine", *settings):
         assert rows(mixed, table) == rows(alone, table), table
     assert [row["weaknesses"] for row in rows(mixed, "topic_settings")] == [["one_replica"]]
+
+
+def test_transactions_that_are_over_are_gone_in_both_modes(spark: SparkSession, tmp_path: Path) -> None:
+    answers = [
+        [*transactions_answered(1, 1, 7, 8, hanging=(9,)), *transactions_answered(2, 2, 5)],
+        [*transactions_answered(1, 11, 8), *transactions_answered(3, 12)],
+        [*transactions_answered(1, 21), *transactions_answered(2, 22)],
+    ]
+    for number, observed in enumerate(answers):
+        batch = published(observed, 10 * number)
+        NewestBatch(tmp_path / "alone", Channel.OFFSETS).apply(pa.Table.from_pylist(batch, schema=SCHEMA))
+        DistributedNewestBatch(tmp_path / "mixed", Channel.OFFSETS, buckets=2).apply_frame(frame(spark, batch))
+        left = {row["producer_id"] for row in rows(tmp_path / "mixed", "transactions")}
+        assert rows(tmp_path / "mixed", "transactions") == rows(tmp_path / "alone", "transactions")
+        assert left == [{5, 7, 8, 9}, {5, 8}, set()][number]
 
 
 @pytest.mark.parametrize("modes", ["xdx", "dxx"])
