@@ -25,6 +25,7 @@ from streaming.contracts.observations import (
     SourceKind,
 )
 from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
+from streaming.contracts.settings import BrokerSettingsObserved, TopicSettingsObserved
 from streaming.runtime.jars import SANDBOX, jar_paths
 from streaming.runtime.java import find_java
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
@@ -72,6 +73,8 @@ GIVEN = {
     "polled partitions": lambda one: isinstance(one, PartitionObserved) and one.source == "admin:poller",
     "offsets": lambda one: isinstance(one, ReplicaOffsetsObserved) and one.topic == "orders",
     "directories": lambda one: isinstance(one, LogDirectoryObserved) and one.hosted_replicas,
+    "topic settings": lambda one: isinstance(one, TopicSettingsObserved),
+    "broker settings": lambda one: isinstance(one, BrokerSettingsObserved),
     "min ISR": lambda one: (
         isinstance(one, ConfigObserved) and (one.key, one.origin) == (MIN_ISR, ConfigOrigin.DESCRIBE)
     ),
@@ -80,9 +83,9 @@ GIVEN = {
 MISSING: dict[Permission, tuple[set[str], set[str]]] = {
     CLUSTER_ACTION: ({"the log"}, {"metadata log"}),
     DESCRIBE_CLUSTER: ({"the log", "voters", "directories"}, {"metadata log", "samples", "reassignments"}),
-    DESCRIBE_BROKER_CONFIGS: ({"times"}, {"polling"}),
-    DESCRIBE_TOPICS: ({"polled partitions", "offsets", "min ISR"}, {"polling"}),
-    DESCRIBE_TOPIC_CONFIGS: ({"min ISR"}, {"polling"}),
+    DESCRIBE_BROKER_CONFIGS: ({"times", "broker settings"}, {"polling", "samples"}),
+    DESCRIBE_TOPICS: ({"polled partitions", "offsets", "min ISR", "topic settings"}, {"polling"}),
+    DESCRIBE_TOPIC_CONFIGS: ({"min ISR", "topic settings"}, {"polling", "samples"}),
 }
 """What is missing on the bus without a permission, and which checks of ``isrwatch doctor`` are not all ok."""
 
