@@ -70,6 +70,9 @@ class CollectSettings:
     groups: tuple[str, ...] = ()
     groups_exclude: tuple[str, ...] = ()
     config_seconds: float = 60.0
+    quorum_seconds: float = 10.0
+    transactions_seconds: float = 30.0
+    directories_seconds: float = 30.0
     broker_metrics_seconds: float = 15.0
     broker_metrics: dict[str, str] = field(default_factory=dict)
     broker_metrics_client: dict[str, str] = field(default_factory=dict)

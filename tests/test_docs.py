@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.sources.permissions import PERMISSIONS, Grantee
+from streaming.sources.permissions import EXTRA_PERMISSIONS, PERMISSIONS, Grantee
 
 ROOT = Path(__file__).parents[1]
 FLOW = ROOT / "docs" / "how-a-change-flows.md"
@@ -93,11 +93,15 @@ def test_readme_and_contributing_link_to_the_flow() -> None:
 
 def test_the_page_of_permissions_has_each_of_them_as_it_is_defined_and_its_command() -> None:
     page = ROOT / "docs" / "permissions.md"
-    (rows,) = tables_of(page)
+    every = (*PERMISSIONS, *EXTRA_PERMISSIONS)
+    usual, extra = tables_of(page)
     grantee = Grantee(principal="User:isrwatch")
 
-    assert rows == [[f"`{one.operation}` on {one.on}", one.requests, one.gives, one.without] for one in PERMISSIONS]
-    assert re.findall(r"^kafka-acls .*$", page.read_text(), re.MULTILINE) == list(map(grantee.command, PERMISSIONS))
+    assert len(extra) == len(EXTRA_PERMISSIONS)
+    assert [*usual, *extra] == [
+        [f"`{one.operation}` on {one.on}", one.requests, one.gives, one.without] for one in every
+    ]
+    assert re.findall(r"^kafka-acls .*$", page.read_text(), re.MULTILINE) == list(map(grantee.command, every))
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -89,8 +89,23 @@ class Admin:
             else {"replication_factor": replication_factor}
         )
         topic = NewTopic(name, num_partitions=count, config=dict(configs or {}), **placed)
-        self._client.create_topics([topic], request_timeout=_SECONDS)[name].result(_SECONDS)
+        self._create(topic)
         self._wait_everywhere(name, lambda shown: _leaders(shown) == count, f"leaders of {name}")
+
+    def _create(self, topic: NewTopic) -> None:
+        """Create a topic; again if librdkafka gave up its connection to a bootstrap server before the request."""
+
+        def is_created() -> bool:
+            try:
+                self._client.create_topics([topic], request_timeout=_SECONDS)[topic.topic].result(_SECONDS)
+            except KafkaException as failure:
+                error = failure.args[0]
+                if isinstance(error, KafkaError) and error.name() == "_DESTROY_BROKER":
+                    return False
+                raise
+            return True
+
+        wait_until(is_created, f"{topic.topic} is created")
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""

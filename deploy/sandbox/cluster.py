@@ -183,6 +183,8 @@ class Sandbox:
     def run_tool(self, name: str, *arguments: str) -> str:
         """Run one of Kafka's own tools on the cluster, and return what it prints; ``name`` is its class.
 
+        ``--bootstrap-server`` comes last, unless it is one of the arguments: some tools have it before a subcommand.
+
         Raises:
             ConfigurationError: it failed.
         """

@@ -18,7 +18,10 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``groups``             consumer groups and their lag
 - ``settings``           what is wrong with settings
 - ``consequences``       what fails while a partition of an internal topic does
+- ``sample_rows``        log directories, the metadata quorum, transactions
 - ``incidents``          rows of incidents
+- ``state_selection``    what the options of ``isrwatch state`` select
+- ``state_samples``      what it shows of the newest samples
 - ``options``            the options that several commands share
 - ``events_command``     ``isrwatch events``
 - ``state_command``      ``isrwatch state``

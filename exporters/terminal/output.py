@@ -137,13 +137,21 @@ class RowOutput:
             side: Literal["left", "right"] = "right" if field.is_number else "left"
             table.add_column(field.title, justify=side, no_wrap=not field.is_number, overflow="ellipsis")
         rows = list(rows)
-        for column, field, width in zip(table.columns, fields, _widths(rows, fields, self.console.width), strict=True):
-            column.max_width = None if field.is_number else width
+        widths = _widths(rows, fields, self.console.width)
+        is_wide = _has_room(rows, fields, self.console.width)
+        for column, field, width in zip(table.columns, fields, widths, strict=True):
+            column.max_width = None if field.is_number and is_wide else width
             column.min_width = width if field.is_whole else None
         for row in rows:
             table.add_row(*(Text(field.text(row)) for field in fields), style=style(row))  # Text: a topic may be [red]
         if table.row_count:
             self.console.print(table)
+
+
+def _has_room(rows: list[Row], fields: tuple[Field, ...], width: int) -> bool:
+    """Return whether everything fits, the titles in one line."""
+    whole = sum(max(map(len, (field.title, *map(field.text, rows)))) for field in fields)
+    return whole + len(_GAP) * (len(fields) - 1) <= width
 
 
 def _widths(rows: list[Row], fields: tuple[Field, ...], width: int) -> list[int]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -17,7 +16,6 @@ from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from exporters.terminal import live_view
 from exporters.terminal.broker_columns import IN_WORDS, further, further_columns
 from exporters.terminal.consequences import Consequences
-from exporters.terminal.groups import group_rows
 from exporters.terminal.options import (
     AsOfOption,
     ClusterOption,
@@ -30,8 +28,15 @@ from exporters.terminal.options import (
     refuse_unknown,
 )
 from exporters.terminal.output import Field, RowOutput, output_of, until_closed
-from exporters.terminal.settings import SampledSettings, setting_rows, settings_by_cluster
 from exporters.terminal.state_as_of import state_as_of
+from exporters.terminal.state_samples import (
+    show_directories,
+    show_groups,
+    show_quorum,
+    show_settings,
+    show_transactions,
+)
+from exporters.terminal.state_selection import StateSelection, columns_of_rows, print_rows
 from exporters.terminal.state_view import (
     broker_rows,
     cluster_row,
@@ -49,36 +54,17 @@ from exporters.terminal.time_parsing import Clock, span
 from exporters.terminal.unreadable import Unreadable
 from exporters.terminal.versions import as_of as version_as_of
 from streaming.contracts.health import DISKLESS, PARTITIONS
-from streaming.contracts.sample_tables import GROUP_OFFSETS
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, PARTITION_STATE_TABLE, SOURCE_PROGRESS
 from streaming.errors import ConfigurationError, TableUnreadable
 from streaming.settings import load
 
 Row = dict[str, Any]
+Show = Callable[[RowOutput, StateSelection], None]
+Tables = tuple[tuple[bool, Show], ...]
+TABLE_OPTIONS: Final = "--clusters, --brokers, --topics, --groups, --directories, --quorum and --transactions"
 STATE_TABLES: Final = frozenset(
     table.name for table in (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StateSelection:
-    """What the options of ``isrwatch state`` select.
-
-    Attributes:
-        clusters: each with its row.
-        topics: names or patterns.
-        folder: of the tables.
-        is_now: whether it is the present state, not one as of a version.
-        everything: include healthy partitions.
-        unreadable: takes the tables that cannot be read.
-    """
-
-    clusters: list[tuple[ClusterSnapshot, Row]]
-    topics: tuple[str, ...]
-    folder: Path
-    is_now: bool
-    everything: bool
-    unreadable: Unreadable
 
 
 def state(  # noqa: PLR0913 - one parameter per option
@@ -90,6 +76,9 @@ def state(  # noqa: PLR0913 - one parameter per option
     settings: Annotated[
         bool, typer.Option("--settings", help="Settings that are not safe, and what mends them.")
     ] = False,
+    directories: Annotated[bool, typer.Option("--directories", help="One row per log directory: how full.")] = False,
+    quorum: Annotated[bool, typer.Option("--quorum", help="One row per member of the metadata quorum.")] = False,
+    transactions: Annotated[bool, typer.Option("--transactions", help="One row per open transaction.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Include healthy partitions.")] = False,
     cluster: ClusterOption = None,
     topic: TopicOption = None,
@@ -99,19 +88,21 @@ def state(  # noqa: PLR0913 - one parameter per option
     tables: TablesOption = None,
     config_file: ConfigOption = None,
 ) -> None:
-    """Show the unhealthy partitions, worst first; or clusters, brokers, topics, consumer groups or unsafe settings.
+    """Show the unhealthy partitions, worst first; or another table.
 
     Stale data is marked STALE with its age; an unknown value is "?".
 
     Example: isrwatch state --topic 'orders-*' --as-of 15m
     """
-    selected = (clusters, brokers, topics, groups, settings)
-    chosen = [name for name, is_selected in zip(_SHOW, selected, strict=True) if is_selected]
-    if len(chosen) > 1:
-        *others, last = (f"--{name}" for name in _SHOW)
-        raise ConfigurationError(f"{', '.join(others)} and {last} are different tables; give one of them")
-    if chosen and chosen[0] in _SAMPLED and as_of is not None:
-        raise ConfigurationError(f"--{chosen[0]} shows the newest samples only; leave --as-of out")
+    of_state = ((clusters, _clusters), (brokers, _brokers), (topics, _topics))
+    of_samples = (
+        (groups, show_groups),
+        (directories, show_directories),
+        (quorum, show_quorum),
+        (transactions, show_transactions),
+        (settings, show_settings),
+    )
+    show = _chosen(of_state, of_samples, as_of)
     now = time.time_ns() // 1_000
     output = output_of(row_format, Clock(now, local))
     folder = folder_of(tables, config_file)
@@ -126,8 +117,18 @@ def state(  # noqa: PLR0913 - one parameter per option
         if version is not None:
             output.say(f"as of version {version}, committed {output.clock.iso(snapshot.read_at)}")
         _headings(output, selection, then)
-        (_SHOW[chosen[0]] if chosen else _partitions)(output, selection)
+        show(output, selection)
     unreadable.raise_if_any()
+
+
+def _chosen(of_state: Tables, of_samples: Tables, as_of: str | None) -> Show:
+    """Return what prints the table that is selected; of samples there is no earlier state."""
+    chosen = [show for is_selected, show in (*of_state, *of_samples) if is_selected]
+    if len(chosen) > 1:
+        raise ConfigurationError(f"{TABLE_OPTIONS} are different tables; give one of them")
+    if as_of is not None and any(is_selected for is_selected, _ in of_samples):
+        raise ConfigurationError("of samples only the newest are kept: leave --as-of out")
+    return chosen[0] if chosen else _partitions
 
 
 def _present(folder: Path, unreadable: Unreadable) -> ReplicationSnapshot:
@@ -181,7 +182,7 @@ def _partitions(output: RowOutput, selection: StateSelection) -> None:
     fields = partition_fields(watermarks)
     if any(row["consequence"] for row in rows):
         fields = (*fields, Field("consequence", lambda row: row["consequence"] or ""))
-    _print(output, selection, rows, fields, partition_style)
+    print_rows(output, selection, rows, fields, partition_style)
     if not rows and output.is_for_people:
         clusters = [row for _, row in selection.clusters]
         none = "no unhealthy partitions" if any(row["partitions"] for row in clusters) else "no partitions"
@@ -195,7 +196,7 @@ def _clusters(output: RowOutput, selection: StateSelection) -> None:
         states.append("diskless_partitions")
     names = ("controller", "brokers", PARTITIONS, *states, "isr_shrinks", "leader_changes", "unclean_elections")
     leading = (Field("cluster", text("cluster")), Field("data age", text("data_age_seconds"), is_number=True))
-    output.print(rows, (*leading, *columns_as_fields(names)), _columns(rows), _stale)
+    output.print(rows, (*leading, *columns_as_fields(names)), columns_of_rows(rows), _stale)
 
 
 def _brokers(output: RowOutput, selection: StateSelection) -> None:
@@ -217,7 +218,7 @@ def _brokers(output: RowOutput, selection: StateSelection) -> None:
         *columns_as_fields(name for name in shown if name not in IN_WORDS),
         *((Field("restart", text("restart_reason")),) if selection.is_now else ()),
     )
-    _print(output, selection, rows, fields, lambda row: live_view.broker_style(row["broker_state"]))
+    print_rows(output, selection, rows, fields, lambda row: live_view.broker_style(row["broker_state"]))
 
 
 def _topics(output: RowOutput, selection: StateSelection) -> None:
@@ -230,64 +231,9 @@ def _topics(output: RowOutput, selection: StateSelection) -> None:
     spans = ("offline_seconds", "under_min_isr_seconds", "under_replicated_seconds")
     counts = columns_as_fields(("isr_shrinks", "leader_changes", "unclean_elections"))
     times = tuple(Field(f"{field.title} for", field.text, is_number=True) for field in columns_as_fields(spans))
-    _print(output, selection, rows, (Field("topic", text("topic")), *columns_as_fields(names), *counts, *times), _stale)
-
-
-def _groups(output: RowOutput, selection: StateSelection) -> None:
-    ids = {cluster.cluster.cluster_id for cluster, _ in selection.clusters}
-    rows: list[Row] = []
-    with selection.unreadable.collected():
-        samples = group_rows(selection.folder / GROUP_OFFSETS.name, selection.topics, output.clock.now)
-        rows = [row for row in samples if row["cluster_id"] in ids]
-    numbers = columns_as_fields(("members", PARTITIONS, "lag", "records_lost", "sample_age_seconds"))
-    who = (Field("group", text("group")), Field("state", text("group_state")))
-    fields = (*who, *numbers, Field("worst", text("worst_partition")))
-    _print(output, selection, rows, fields, lambda row: "yellow" if row["records_lost"] else "")
-    if not rows and output.is_for_people:
-        output.say("no samples of consumer groups")
-
-
-def _settings(output: RowOutput, selection: StateSelection) -> None:
-    samples: dict[str, SampledSettings] = {}
-    with selection.unreadable.collected():
-        samples = settings_by_cluster(selection.folder)
-    rows: list[Row] = []
-    for cluster, _ in selection.clusters:
-        if (of_cluster := samples.get(cluster.cluster.cluster_id)) is not None:
-            rows += setting_rows(cluster, of_cluster, selection.topics, output.clock.now)
-        elif output.is_for_people:
-            output.say(f"no samples of settings of cluster {cluster.name}")
-    _print(
-        output, selection, rows, tuple(Field(name, text(name)) for name in ("subject", "reason", "fix")), lambda _: ""
+    print_rows(
+        output, selection, rows, (Field("topic", text("topic")), *columns_as_fields(names), *counts, *times), _stale
     )
-    if samples and not rows and output.is_for_people:
-        output.say("nothing is wrong with the settings")
-
-
-_SHOW: Final = {
-    "clusters": _clusters,
-    "brokers": _brokers,
-    "topics": _topics,
-    "groups": _groups,
-    "settings": _settings,
-}
-_SAMPLED: Final = frozenset({"groups", "settings"})
-
-
-def _print(
-    output: RowOutput,
-    selection: StateSelection,
-    rows: list[Row],
-    fields: tuple[Field, ...],
-    style: Callable[[Mapping[str, Any]], str],
-) -> None:
-    """Print rows, with a column for the cluster if there is more than one."""
-    owner = (Field("cluster", text("cluster")),) if len(selection.clusters) > 1 else ()
-    output.print(rows, (*owner, *fields), _columns(rows), style)
-
-
-def _columns(rows: list[Row]) -> Iterable[str]:
-    return dict.fromkeys(name for row in rows for name in row)
 
 
 def _stale(row: Mapping[str, Any]) -> str:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 from streaming.commands.doctor_findings import SECONDS, Status
 from streaming.contracts.sample_blocks import SamplesBlock
-from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
+from streaming.contracts.samples import (
+    GroupObserved,
+    GroupOffsetsObserved,
+    LogDirectoryObserved,
+    QuorumMemberObserved,
+    ReplicaOffsetsObserved,
+)
 from streaming.sources.protocol.connection import CannotServe
 from streaming.sources.protocol.tls import Unsupported
 from streaming.sources.samples.opening import open_samples
@@ -25,6 +31,9 @@ if TYPE_CHECKING:
 _READ: Final[dict[type[Observation], str]] = {
     ReplicaOffsetsObserved: "replicas whose offsets can be read",
     LogDirectoryObserved: "log directories whose size can be read",
+    GroupObserved: "groups that are listed",
+    GroupOffsetsObserved: "partitions of groups whose owner or committed offset can be read",
+    QuorumMemberObserved: "members of the metadata quorum whose log end can be read",
 }
 """What is counted of each kind of sample."""
 _QUIET_SECONDS: Final = 1.0
@@ -63,11 +72,11 @@ def _one_round(source: SamplesSource) -> tuple[Counter[type[Observation]], list[
     ends += SECONDS
     while time.monotonic() < ends and not (counts and time.monotonic() - last > _QUIET_SECONDS):
         try:
-            found = source.poll(wall_clock())
+            arrived = source.poll(wall_clock())
         except CannotServe as refusal:
             refusals.append(str(refusal))
             continue
-        for each in found:
+        for each in arrived:
             kind, count = (each.sample, len(each)) if isinstance(each, SamplesBlock) else (type(each), 1)
             counts[kind] += count
             last = time.monotonic()

@@ -20,7 +20,7 @@ from streaming.contracts.observations import (
     SnapshotEnd,
     TopicRemoved,
 )
-from streaming.contracts.sample_blocks import BrokerMetricsObserved, BrokerOffsetsObserved
+from streaming.contracts.sample_blocks import BrokerMetricsObserved, BrokerOffsetsObserved, TransactionsReported
 from streaming.contracts.samples import (
     BrokerMetricObserved,
     GroupObserved,
@@ -66,6 +66,7 @@ KINDS: Final[dict[str, type[Observation]]] = {
         TopicsSettingsObserved,
         BrokerSettingsObserved,
         BrokerFeatureObserved,
+        TransactionsReported,
         MaintenanceObserved,
     )
 }

@@ -163,6 +163,15 @@ def records_lost_unread(committed: int | None, log_start: int | None) -> int | N
     return None if committed is None or log_start is None else max(0, log_start - committed)
 
 
+def is_late(started_at: Micros | None, timeout_ms: int | None, at: Micros) -> bool | None:
+    """Return whether a transaction has been open for longer than its timeout; None while either is unknown.
+
+    Its coordinator aborts it then (``transaction.abort.timed.out.transaction.cleanup.interval.ms``, 10 s), unless it
+    cannot write the markers of its end. By two clocks: the start is the coordinator's, ``at`` that of who looks.
+    """
+    return None if started_at is None or timeout_ms is None else at - started_at > timeout_ms * 1000
+
+
 def behind_since(
     before: Micros | None,
     leader_end_before: int | None,

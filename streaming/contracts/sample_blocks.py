@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from streaming.contracts.identifiers import BrokerId, Offset, TopicId
 from streaming.contracts.observations import Channel, Observation, require
-from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
+from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved, TransactionObserved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -117,6 +117,30 @@ class BrokerMetricsObserved(SamplesBlock):
         Observation.__post_init__(self)
         self._require_parallel(len(self.metric_by_sample))
         require(all(self.metric_by_sample), "metric is empty")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionsReported(SamplesBlock):
+    """A broker has reported all its transactions of this moment, singly: what it reported before is over.
+
+    A block without samples. See :class:`samples.TransactionObserved`.
+    """
+
+    kind: ClassVar[str] = "transactions_reported"
+    format: ClassVar[int] = 4
+    channel: ClassVar[Channel] = Channel.OFFSETS
+    sample: ClassVar[type[Observation]] = TransactionObserved
+    may_be_empty: ClassVar[bool] = True
+
+    def __len__(self) -> int:
+        """Return that there are none."""
+        return 0
+
+    def shared(self) -> dict[str, Any]:
+        """Return the fields that samples would have in common."""
+        shared = SamplesBlock.shared(self)
+        shared["reporter"] = shared.pop("broker")
+        return shared
 
 
 _SUFFIX: Final = "_by_sample"

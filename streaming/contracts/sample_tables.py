@@ -92,10 +92,13 @@ TRANSACTIONS: Final = Table(
         Column("started_at", "timestamp", "when its first partition was added"),
         Column("transaction_partitions", "string[]", "partitions in the transaction, such as orders-0"),
         required("is_hanging", "boolean", "a partition has it open and no coordinator will end it"),
+        Column("reporter", "int", "broker that reports it: its coordinator, else a leader; null in a simulation"),
         required("collected_at", "timestamp", "when the source read it"),
         required("source", "string", "name of the source, <kind>:<collector>"),
     ),
     key=("cluster_id", "producer_id", "producer_epoch"),
+    layout=2,
+    reporter="reporter",
 )
 
 LOG_DIRECTORIES: Final = Table(

@@ -114,7 +114,8 @@ class TransactionObserved(Observation):
     """One producer's transaction, as its coordinator reports it (KIP-664).
 
     ``transaction_partitions`` are written ``orders-0``. ``is_hanging``: a partition has it open and no coordinator
-    knows of it, so nothing will ever end it.
+    knows of it, so nothing will ever end it. ``reporter`` is the broker that reports it: its coordinator, or where none
+    has it the leader of one of its partitions; None where nobody says that it is over.
     """
 
     kind: ClassVar[str] = "transaction"
@@ -129,6 +130,7 @@ class TransactionObserved(Observation):
     started_at: Micros | None = None
     transaction_partitions: tuple[str, ...] = ()
     is_hanging: bool = False
+    reporter: BrokerId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,7 @@ class Permission:
 
 _CLUSTER: Final = ("--cluster",)
 _TOPICS: Final = ("--topic", "*")
+_TRANSACTIONAL_IDS: Final = ("--transactional-id", "*")
 
 CLUSTER_ACTION: Final = Permission(
     operation="ClusterAction",
@@ -100,6 +101,22 @@ DESCRIBE_GROUPS: Final = Permission(
     gives="the state, the members and the lag of consumer, share and streams groups",
     without="Kafka leaves groups out, or their members and committed offsets: no lag",
 )
+DESCRIBE_TRANSACTIONAL_IDS: Final = Permission(
+    operation="Describe",
+    on="the transactional ids",
+    option=_TRANSACTIONAL_IDS,
+    requests="ListTransactions, DescribeTransactions",
+    gives="the open transactions, and those that are open for longer than their timeout",
+    without="Kafka leaves their transactions out, and none is found to hang",
+)
+READ_TOPICS: Final = Permission(
+    operation="Read",
+    on="the topics",
+    option=_TOPICS,
+    requests="DescribeProducers, of partitions whose last stable offset does not move",
+    gives="the producers of transactions that hang: no coordinator will end them",
+    without="it is unknown which transaction holds the last stable offset of a partition, and whether it hangs",
+)
 PERMISSIONS: Final = (
     CLUSTER_ACTION,
     DESCRIBE_CLUSTER,
@@ -107,8 +124,11 @@ PERMISSIONS: Final = (
     DESCRIBE_TOPICS,
     DESCRIBE_TOPIC_CONFIGS,
     DESCRIBE_GROUPS,
+    DESCRIBE_TRANSACTIONAL_IDS,
 )
-"""All of them, in the order of the documentation."""
+"""Those that are always used, in the order of the documentation."""
+EXTRA_PERMISSIONS: Final = (READ_TOPICS,)
+"""Those that give more than isrwatch needs, and are used rarely: Read gives the records, and Describe with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

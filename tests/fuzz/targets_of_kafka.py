@@ -28,6 +28,7 @@ from streaming.sources.metadata_log import messages
 from streaming.sources.metadata_log.batches import EncodedBatch, decode_batches, split
 from streaming.sources.protocol.connection import Connection
 from streaming.sources.protocol.peers import Peer
+from streaming.sources.protocol.quorum_messages import METADATA_TOPIC, describe_quorum_request, read_quorum
 from streaming.sources.timer import monotonic
 from tests.fuzz.mutation import odd_bytes
 from tests.fuzz.targets import EPOCH, LOG, QUARANTINED, REFUSED, VALUE, checked
@@ -165,7 +166,7 @@ def _quorum() -> Any:
     listener = node.Listener(name="CONTROLLER", host="h", port=9093)
     return DescribeQuorumResponse(
         version=2, error_code=0, error_message=None, nodes=[node(node_id=101, listeners=[listener])],
-        topics=[DescribeQuorumResponse.TopicData(topic_name=messages.TOPIC, partitions=[part])],
+        topics=[DescribeQuorumResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[part])],
     )  # fmt: skip
 
 
@@ -252,8 +253,8 @@ class Responses:
         try:
             match data[0]:
                 case 0:
-                    request = messages.describe_quorum_request(2)
-                    connection.call(request, DescribeQuorumResponse, messages.read_quorum)
+                    request = describe_quorum_request(2)
+                    connection.call(request, DescribeQuorumResponse, read_quorum)
                 case 1:
                     end = messages.LogEnd(0, 1)
                     request = messages.fetch_request(

@@ -76,6 +76,13 @@ OPERATIONS = {
     "ClusterAction": AclOperation.CLUSTER_ACTION,
     "Describe": AclOperation.DESCRIBE,
     "DescribeConfigs": AclOperation.DESCRIBE_CONFIGS,
+    "Read": AclOperation.READ,
+}
+RESOURCES = {
+    ("--cluster",): (ResourceType.BROKER, "kafka-cluster"),
+    ("--topic", "*"): (ResourceType.TOPIC, "*"),
+    ("--group", "*"): (ResourceType.GROUP, "*"),
+    ("--transactional-id", "*"): (ResourceType.TRANSACTIONAL_ID, "*"),
 }
 
 
@@ -135,8 +142,7 @@ class Rules:
 
     @staticmethod
     def _rule(permission: Permission) -> tuple[Any, ...]:
-        on_cluster = permission.option == ("--cluster",)
-        resource = (ResourceType.BROKER, "kafka-cluster") if on_cluster else (ResourceType.TOPIC, "*")
+        resource = RESOURCES[permission.option]
         operation = OPERATIONS[permission.operation]
         return (*resource, ResourcePatternType.LITERAL, "User:reader", "*", operation, AclPermissionType.ALLOW)
 

@@ -8,13 +8,18 @@ import shlex
 import subprocess
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from deploy.sandbox.waiting import wait_until
 from streaming.commands.doctor_checks import CHECKS
 from streaming.commands.doctor_findings import Status
 from streaming.contracts.events import EventKind
+from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import (
     MIN_ISR,
     ConfigObserved,
@@ -24,7 +29,13 @@ from streaming.contracts.observations import (
     PartitionObserved,
     SourceKind,
 )
-from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
+from streaming.contracts.samples import (
+    GroupOffsetsObserved,
+    LogDirectoryObserved,
+    QuorumMemberObserved,
+    ReplicaOffsetsObserved,
+    TransactionObserved,
+)
 from streaming.contracts.settings import BrokerSettingsObserved, TopicSettingsObserved
 from streaming.runtime.jars import SANDBOX, jar_paths
 from streaming.runtime.java import find_java
@@ -33,18 +44,24 @@ from streaming.sources.permissions import (
     CLUSTER_ACTION,
     DESCRIBE_BROKER_CONFIGS,
     DESCRIBE_CLUSTER,
+    DESCRIBE_GROUPS,
     DESCRIBE_TOPIC_CONFIGS,
     DESCRIBE_TOPICS,
+    DESCRIBE_TRANSACTIONAL_IDS,
     PERMISSIONS,
+    READ_TOPICS,
     Permission,
     grantee_of,
 )
+from streaming.sources.samples import opening as samples_opening
+from streaming.sources.samples.transactions import TransactionsKind
 from tests.blocks import singly
 from tests.plugins.real_collector import READER, USERS, Rules, Tables
 from tests.plugins.real_collector import SECURED as SECURED_CONTROLLERS
+from tests.sources.samples.late_producer import leave_hanging
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from deploy.sandbox import Sandbox
@@ -75,6 +92,9 @@ GIVEN = {
     "directories": lambda one: isinstance(one, LogDirectoryObserved) and one.hosted_replicas,
     "topic settings": lambda one: isinstance(one, TopicSettingsObserved),
     "broker settings": lambda one: isinstance(one, BrokerSettingsObserved),
+    "groups": lambda one: isinstance(one, GroupOffsetsObserved) and one.committed_offset == 7,
+    "quorum": lambda one: isinstance(one, QuorumMemberObserved),
+    "transactions": lambda one: isinstance(one, TransactionObserved) and one.transactional_id == "open",
     "min ISR": lambda one: (
         isinstance(one, ConfigObserved) and (one.key, one.origin) == (MIN_ISR, ConfigOrigin.DESCRIBE)
     ),
@@ -82,10 +102,12 @@ GIVEN = {
 """How it shows on the bus that something is learned."""
 MISSING: dict[Permission, tuple[set[str], set[str]]] = {
     CLUSTER_ACTION: ({"the log"}, {"metadata log"}),
-    DESCRIBE_CLUSTER: ({"the log", "voters", "directories"}, {"metadata log", "samples", "reassignments"}),
+    DESCRIBE_CLUSTER: ({"the log", "voters", "directories", "quorum"}, {"metadata log", "samples", "reassignments"}),
     DESCRIBE_BROKER_CONFIGS: ({"times", "broker settings"}, {"polling", "samples"}),
-    DESCRIBE_TOPICS: ({"polled partitions", "offsets", "min ISR", "topic settings"}, {"polling"}),
+    DESCRIBE_TOPICS: ({"polled partitions", "offsets", "groups", "min ISR", "topic settings"}, {"polling"}),
     DESCRIBE_TOPIC_CONFIGS: ({"min ISR", "topic settings"}, {"polling", "samples"}),
+    DESCRIBE_GROUPS: ({"groups"}, {"samples"}),
+    DESCRIBE_TRANSACTIONAL_IDS: ({"transactions"}, {"samples"}),
 }
 """What is missing on the bus without a permission, and which checks of ``isrwatch doctor`` are not all ok."""
 
@@ -96,10 +118,14 @@ class Bus(Tables):
     def __init__(self) -> None:
         super().__init__()
         self.given: set[str] = set()
+        self.hanging: set[int] = set()
 
     def publish(self, observations: Sequence[Observation]) -> None:
         super().publish(observations)
         self.given |= {name for one in singly(observations) for name, shows in GIVEN.items() if shows(one)}
+        self.hanging |= {
+            one.producer_id for one in observations if isinstance(one, TransactionObserved) and one.is_hanging
+        }
 
 
 @pytest.fixture(scope="module")
@@ -108,10 +134,47 @@ def cluster(kafka_module_cluster: Callable[..., Sandbox]) -> Sandbox:
     settings: dict[str, Any] = {
         "node_properties": dict.fromkeys((1, 101), SECURED),
         "auto_create_topics_enable": "true",
+        "transaction_partition_verification_enable": "false",
     }
     sandbox = kafka_module_cluster(brokers=1, **settings)
     sandbox.admin.create_topic("orders", partitions=2, replication_factor=1)
+    committed = ConsumerGroupTopicPartitions("readers", [TopicPartition("orders", 0, 7)])
+    client = AdminClient({"bootstrap.servers": sandbox.bootstrap_servers})
+
+    def has_committed() -> bool:
+        """The coordinator of a new cluster refuses for a moment."""
+        (answer,) = client.alter_consumer_group_offsets([committed]).values()
+        return not answer.exception(30) and not any(one.error for one in answer.result().topic_partitions)
+
+    wait_until(has_committed, "a group to have an offset")
+    writer(sandbox)
     return sandbox
+
+
+def writer(cluster: Sandbox) -> Producer:
+    """A producer with transactions; for the first one Kafka creates ``__transaction_state``, with 3 partitions."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "open", "log_level": 2})
+    producer.init_transactions(60)
+    return producer
+
+
+@pytest.fixture
+def asked_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaders are asked who holds a partition after less than a second."""
+    monkeypatch.setattr(samples_opening, "TransactionsKind", partial(TransactionsKind, held_micros=Micros(300_000)))
+
+
+@pytest.fixture
+def transaction(cluster: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A transaction that is open as long as the test runs, however long that is: nobody asks who writes it."""
+    patient = partial(TransactionsKind, held_micros=Micros(3_600_000_000))
+    monkeypatch.setattr(samples_opening, "TransactionsKind", patient)
+    producer = writer(cluster)
+    producer.begin_transaction()
+    producer.produce("orders", b"v", partition=0)
+    producer.flush(60)
+    yield
+    producer.abort_transaction(60)
 
 
 @pytest.fixture
@@ -127,7 +190,16 @@ def settings(cluster: Sandbox) -> Settings:
     servers = f"127.0.0.1:{cluster.plan.brokers[1].replication}"
     return Settings(
         cluster=ClusterSettings(bootstrap_servers=servers, client=READER),
-        collect=CollectSettings(heartbeat_seconds=1, poll_seconds=0.3, offsets_seconds=0.3, config_seconds=0.5),
+        collect=CollectSettings(
+            heartbeat_seconds=1,
+            poll_seconds=0.3,
+            offsets_seconds=0.3,
+            groups_seconds=0.3,
+            config_seconds=0.5,
+            quorum_seconds=0.3,
+            transactions_seconds=0.3,
+            directories_seconds=0.5,
+        ),
     )
 
 
@@ -156,6 +228,7 @@ def run(printed: str, folder: Path) -> None:
     subprocess.run([*java, *arguments], cwd=folder, check=True, capture_output=True)
 
 
+@pytest.mark.usefixtures("transaction")
 @pytest.mark.parametrize("permission", PERMISSIONS, ids=lambda one: f"{one.operation} on {one.on}")
 def test_without_one_permission_the_rest_works_and_one_command_as_printed_cures_it(
     permission: Permission, rules: Rules, settings: Settings, collecting: Collecting, tmp_path: Path
@@ -185,6 +258,27 @@ def test_without_one_permission_the_rest_works_and_one_command_as_printed_cures_
     collecting.until(lambda: cures(lines) == {cure}, "it is missing again")
 
 
+@pytest.mark.usefixtures("asked_soon")
+def test_with_one_more_permission_a_transaction_that_hangs_is_found(
+    cluster: Sandbox, rules: Rules, settings: Settings, collecting: Collecting, tmp_path: Path
+) -> None:
+    bus, lines = Bus(), collecting.lines
+    cure = grantee_of(settings.cluster.bootstrap_servers, settings.cluster.client).command(READ_TOPICS)
+    left = leave_hanging(cluster.bootstrap_servers, "hanging", "orders", 1)
+
+    collecting.start(settings, tmp_path, bus)
+    collecting.until(lambda: cures(lines) == {cure}, "it is said")
+    assert not bus.hanging
+
+    run(cure, tmp_path)
+    collecting.until(lambda: left.producer_id in bus.hanging, "it is found")
+    rules.take(READ_TOPICS)
+    cluster.run_tool(
+        *("org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", cluster.bootstrap_servers, "abort"),
+        *("--topic", "orders", "--partition", "1", "--start-offset", str(left.start_offset)),
+    )
+
+
 def test_the_log_of_controllers_at_written_addresses_is_read_without_describe_on_the_cluster(
     cluster: Sandbox, rules: Rules, settings: Settings
 ) -> None:
@@ -204,7 +298,7 @@ def test_the_doctor_says_how_many_topics_there_are_and_how_many_of_them_are_visi
     ((_, log),) = CHECKS["metadata log"](settings)
     (_, visible), (_, hidden) = (finding for finding in CHECKS["polling"](settings) if ".ms of the" not in finding[1])
 
-    assert log == "the metadata log can be read with 1 topic: every change is recorded with its cause"
+    assert log == "the metadata log can be read with 2 topics: every change is recorded with its cause"
     assert visible == "visible: 1 broker and 0 topics"
     assert hidden.startswith("this user lacks Describe on the topics: Kafka leaves them out")
 
@@ -214,13 +308,17 @@ def test_topics_that_are_polled_and_hidden_later_stay_as_they_were(
 ) -> None:
     bus, lines = Bus(), collecting.lines
     collecting.start(polling(settings), tmp_path, bus)
-    collecting.until(lambda: len(bus.partitions()) == 2, "the poller reports")
+    collecting.until(lambda: len(bus.partitions()) == 2 + 3 + 3, "the poller reports")
     before = bus.partitions().keys()
 
     rules.take(DESCRIBE_TOPICS)
-    collecting.until(lambda: any("lacks Describe on topic orders" in line for line in lines), "it is said")
+    collecting.until(lambda: any("lacks Describe on topic " in line for line in lines), "it is said")
     time.sleep(2)
 
     assert bus.partitions().keys() == before
     assert not bus.events(EventKind.TOPIC_DELETED)
-    assert {topic for topic, _ in cluster.admin.describe()} == {"orders"}, "no question creates a topic"
+    assert {topic for topic, _ in cluster.admin.describe()} == {
+        "orders",
+        "__consumer_offsets",
+        "__transaction_state",
+    }, "no question creates a topic"

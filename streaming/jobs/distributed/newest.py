@@ -168,20 +168,31 @@ class DistributedNewestBatch:
         reconciled.put(plain(read.where(is_meter).toArrow()))
 
     def _put(self, samples: DataFrame, table: DistributedTable) -> None:
-        """Merge samples into a table; delete rows that have had no sample for ``FORGOTTEN_AFTER``."""
+        """Merge samples into a table; delete what is gone, and rows that have had no sample for ``FORGOTTEN_AFTER``."""
         definition, schema = table.definition, table_schema(table.definition.name)
         cut = F.pmod(F.xxhash64(*definition.key), F.lit(self._buckets)).alias(_CUT)
         before = table.rows(samples.sparkSession, table.version()).select("*", cut)
         fresh = samples.select(*schema.names, cut, F.monotonically_increasing_id().alias(_ORDER))
+        fresh = fresh.where(F.col(definition.key[-1]).isNotNull())  # one without a key says that there is nothing
         both = before.groupBy(_CUT).cogroup(fresh.groupBy(_CUT))
         rows = both.applyInArrow(newest_in_part(definition), schema).persist()
         try:
             last = F.max("collected_at").alias("last")
             limit = F.col("last") - F.expr(f"INTERVAL {FORGOTTEN_AFTER // MICROS} SECONDS")
-            newest_moments = F.broadcast(rows.groupBy("cluster_id").agg(last))
-            table.write(rows.join(newest_moments, "cluster_id").where(F.col("collected_at") >= limit), "overwrite")
+            there = without_gone(rows, samples, definition.reporter) if definition.reporter else rows
+            newest_moments = F.broadcast(there.groupBy("cluster_id").agg(last))
+            table.write(there.join(newest_moments, "cluster_id").where(F.col("collected_at") >= limit), "overwrite")
         finally:
             rows.unpersist()
+
+
+def without_gone(rows: DataFrame, reported: DataFrame, reporter: str) -> DataFrame:
+    """Twin of ``streaming.delta.newest.without_gone``."""
+    by = ["cluster_id", "source", reporter]
+    answers = rows.select(*by, "collected_at").union(reported.select(*by, "collected_at"))
+    last = F.broadcast(answers.groupBy(*by).agg(F.max("collected_at").alias("answered_at")))
+    stays = F.col(reporter).isNull() | (F.col("collected_at") >= F.col("answered_at"))
+    return rows.join(last, by, "left").where(stays).select(*rows.columns)
 
 
 def decode_samples(
@@ -195,9 +206,11 @@ def decode_samples(
             rows = pa.Table.from_batches([batch])
             samples = read_samples(rows, kinds, channel)
             for kind, columns in samples.columns.items():
-                table = arrow_schema(TABLE_OF[kind])
+                table = pa.schema([(item.name, item.type) for item in arrow_schema(TABLE_OF[kind])])  # all may be null
                 plain_schema = pa.schema([pa.field(item.name, plain_type(item.type)) for item in table])
                 rows_of_kind = pa.table(all_columns(columns, TABLE_OF[kind].name, plain_schema), schema=plain_schema)
+                # A row without a key says that a broker has none: what is gone is forgotten in time here.
+                rows_of_kind = rows_of_kind.filter(rows_of_kind[TABLE_OF[kind].key[-1]].is_valid())
                 yield from _widened(rows_of_kind.cast(table), kind.kind, schema).to_batches()
             refused = [{**asdict(one), "payload": one.raw} for one in samples.refused]
             log_ids = newest_log_ids(rows)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from streaming.sources.metadata_log.messages import FetchResponseFields, Leader, Quorum
+from streaming.sources.metadata_log.messages import FetchResponseFields
+from streaming.sources.protocol.quorum_messages import Leader, Quorum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,13 +9,12 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kafka.protocol.admin import DescribeQuorumRequest
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import FetchRequest
 
 from streaming.sources.address import Address
+from streaming.sources.protocol.quorum_messages import METADATA_TOPIC, Leader
 
-TOPIC: Final = "__cluster_metadata"
 TOPIC_ID: Final = uuid.UUID(int=1)
 NO_REPLICA: Final = -1  # a consumer: neither a voter nor an observer (KAFKA-12161)
 FETCH_BYTES: Final = 8 * 1024 * 1024
@@ -43,14 +42,6 @@ class LogEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Leader:
-    """The leader of the quorum and its epoch; ``node`` is -1 while there is none."""
-
-    node: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
 class FetchResponseFields:
     """The fields of a Fetch response; ``records`` are batches, of which the last may be incomplete."""
 
@@ -70,26 +61,6 @@ class SnapshotChunk:
     error: int
     size: int
     data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Quorum:
-    """The fields of a DescribeQuorum response: the leader, the addresses of the controllers, and the voters.
-
-    Attributes:
-        error: Kafka's error code, 0 for none.
-        leader: of the quorum.
-        nodes: addresses by node.
-        voters: of each the time up to which it has the leader's log, in milliseconds of the leader's clock; None where
-            the leader has not heard of it. The leader's own time is now; None before version 1 of the request.
-        listeners: the names of all listeners of the controllers.
-    """
-
-    error: int
-    leader: Leader
-    nodes: dict[int, Address]
-    voters: dict[int, int | None] = field(default_factory=dict)
-    listeners: tuple[str, ...] = ()
 
 
 def fetch_request(  # noqa: PLR0913 - the fields of the request
@@ -154,7 +125,7 @@ def fetch_snapshot_request(version: int, *, cluster_id: str, leader_epoch: int, 
         cluster_id=cluster_id,
         replica_id=NO_REPLICA,
         max_bytes=SNAPSHOT_BYTES,
-        topics=[topic(name=TOPIC, partitions=[partition])],
+        topics=[topic(name=METADATA_TOPIC, partitions=[partition])],
     )
 
 
@@ -164,42 +135,6 @@ def read_fetch_snapshot(response: Any) -> SnapshotChunk:  # noqa: ANN401 - as ab
         return SnapshotChunk(response.error_code or -1, 0, b"")
     part = response.topics[0].partitions[0]
     return SnapshotChunk(part.error_code, part.size, bytes(part.unaligned_records or b""))
-
-
-def describe_quorum_request(version: int) -> Any:  # noqa: ANN401 - as above
-    """Return a DescribeQuorum request."""
-    topic = DescribeQuorumRequest.TopicData
-    partition = topic.PartitionData(partition_index=0)
-    return DescribeQuorumRequest(version=version, topics=[topic(topic_name=TOPIC, partitions=[partition])])
-
-
-def read_quorum(response: Any, listener: str = "") -> Quorum:  # noqa: ANN401 - as above
-    """Return the leader and the addresses of a DescribeQuorum response.
-
-    Args:
-        response: of any version; before 2 it has no addresses.
-        listener: of the controllers, by its name; a controller without it has no address here. Empty: one that is
-            named like a controller's, else the first by name. The response has them in no order.
-    """
-    if response.error_code or not response.topics:
-        return Quorum(response.error_code or -1, Leader(-1, -1), {})
-    part = response.topics[0].partitions[0]
-    nodes: dict[int, Address] = {}
-    listeners: set[str] = set()
-    for node in response.nodes or ():
-        at = {one.name: Address(one.host, one.port) for one in node.listeners}
-        listeners |= at.keys()
-        if (name := listener or min(at, key=_preference, default="")) in at:
-            nodes[node.node_id] = at[name]
-    voters = {
-        voter.replica_id: None if voter.last_caught_up_timestamp < 0 else voter.last_caught_up_timestamp
-        for voter in part.current_voters or ()
-    }
-    return Quorum(part.error_code, Leader(part.leader_id, part.leader_epoch), nodes, voters, tuple(sorted(listeners)))
-
-
-def _preference(listener: str) -> tuple[bool, str]:
-    return "CONTROLLER" not in listener.upper(), listener
 
 
 def _end(structure: Any) -> LogEnd | None:  # noqa: ANN401 - as above

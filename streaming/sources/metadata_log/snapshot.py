@@ -12,8 +12,9 @@ from streaming.sources.metadata_log.batches import decode, is_intact, last_conta
 from streaming.sources.metadata_log.messages import FetchSnapshotRequest, FetchSnapshotResponse
 
 if TYPE_CHECKING:
-    from streaming.sources.metadata_log.messages import Leader, LogEnd
+    from streaming.sources.metadata_log.messages import LogEnd
     from streaming.sources.protocol.connection import Connection
+    from streaming.sources.protocol.quorum_messages import Leader
 
 _FOOTER: Final = Skipped(api_key=-4, version=0)
 _CUT: Final = "the KRaft snapshot ends before its footer"

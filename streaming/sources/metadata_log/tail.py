@@ -18,12 +18,13 @@ from streaming.errors import ConnectionRefused
 from streaming.sources.metadata_log import messages, snapshot
 from streaming.sources.metadata_log.batches import decode
 from streaming.sources.metadata_log.controllers import Controllers
-from streaming.sources.metadata_log.messages import Leader, LogEnd
+from streaming.sources.metadata_log.messages import LogEnd
 from streaming.sources.metadata_log.position import START, Position
 from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.metadata_log.snapshot import LoadedSnapshot
 from streaming.sources.permissions import CLUSTER_ACTION, Denied
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe, Connection, Dial
+from streaming.sources.protocol.quorum_messages import Leader
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from streaming.contracts.identifiers import ClusterId
     from streaming.settings import Settings
-    from streaming.sources.metadata_log.messages import Quorum
     from streaming.sources.metadata_log.quorum import Bootstrap
     from streaming.sources.protocol.peers import Peers
+    from streaming.sources.protocol.quorum_messages import Quorum
 
 ASKED_EVERY: Final = Micros(10_000_000)
 REPORTED_EVERY: Final = Micros(30_000_000)

@@ -14,4 +14,10 @@
 - ``settings``           settings of topics and of brokers (DescribeConfigs)
 - ``features``           the features that a broker supports
 - ``directories``        log directories and sizes (DescribeLogDirs)
+- ``quorum``             the voters and observers of the metadata quorum (DescribeQuorum)
+- ``transactions``       open transactions, and those that hang
+- ``described_transactions``  ListTransactions and DescribeTransactions, encoded and decoded
+- ``described_producers``     DescribeProducers, encoded and decoded
+- ``held_partitions``         partitions whose last stable offset stands still
+- ``hanging_transactions``    which transactions no coordinator will end (pure)
 """

@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.errors import Quarantined
-from streaming.sources.protocol.connection import CannotServe
 from streaming.sources.protocol.primitives import INT16, INT32, INT64
 from streaming.sources.protocol.raw import RawRequest, RawResponse, compact_array, compact_string
 
@@ -49,11 +48,8 @@ def committed_offsets(connection: Connection, groups: Iterable[str]) -> tuple[Of
 
     Raises:
         ConnectionRefused: it does not respond.
-        CannotServe: it is older than Kafka 3.0.
     """
     version = connection.newest(OFFSET_FETCH, NEWEST)
-    if version < OLDEST:
-        raise CannotServe(f"{connection.address} is older than Kafka 3.0: the offsets of its groups cannot be read")
     body = compact_array(compact_string(group) + _OF_GROUP[version] for group in groups) + b"\0\0"  # stable or not
     return RawResponse(_read).value_of(connection, RawRequest(OFFSET_FETCH, version, body))
 
@@ -94,20 +90,22 @@ def _partitions(reader: ByteReader) -> Sequence[tuple[int, ...]]:
     A record with metadata is recognised by their length, because all records before it are of the width of ``_PLAIN``.
     """
     start = reader.position
-    with suppress(Quarantined):
-        records = reader.records(_PLAIN)
-        if all(length == _EMPTY for _, _, _, length, _ in records):
-            return records
+    if reader.unsigned_varint() > 1 and _partition(reader)[3] == _EMPTY:
+        reader.position = start
+        with suppress(Quarantined):
+            records = reader.records(_PLAIN)
+            if all(length == _EMPTY for _, _, _, length, _ in records):
+                return records
     reader.position = start
     return reader.array(lambda: _partition(reader)) or ()
 
 
 def _partition(reader: ByteReader) -> tuple[int, ...]:
-    number, offset, epoch = reader.structure(_HEAD)
-    reader.nullable_string()  # metadata
+    (number, offset, epoch), length = reader.structure(_HEAD), reader.unsigned_varint()
+    reader.raw(max(0, length - 1))  # metadata
     error = reader.number(INT16)
     reader.tags()
-    return number, offset, epoch, 0, error
+    return number, offset, epoch, length, error
 
 
 def _read_shares(reader: ByteReader) -> tuple[OfGroup, ...]:

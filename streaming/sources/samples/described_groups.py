@@ -62,10 +62,10 @@ class Description(NamedTuple):
 
     error: int
     group: str
-    state: str = ""
-    members: int = 0
-    assignor: str = ""
-    owners: Owners = {}  # noqa: RUF012 - nobody writes to it
+    state: str
+    members: int
+    assignor: str
+    owners: Owners
 
 
 def list_groups(connection: Connection) -> dict[str, DescribedGroup]:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.contracts.identifiers import Micros
 from streaming.errors import ConnectionRefused
 from streaming.sources.permissions import DESCRIBE_GROUPS, Denied
-from streaming.sources.samples.committed_offsets import committed_offsets, share_lags
+from streaming.sources.protocol.connection import TooOld
+from streaming.sources.samples.committed_offsets import NEWEST, OFFSET_FETCH, OLDEST, committed_offsets, share_lags
 from streaming.sources.samples.described_groups import (
     GROUP_AUTHORIZATION_FAILED,
     NO_GROUP,
@@ -105,6 +106,8 @@ def _answer(
     positions: Mapping[str, ByTopic],
     connection: Connection,
 ) -> CoordinatorAnswer:
+    if connection.newest(OFFSET_FETCH, NEWEST) < OLDEST:
+        raise TooOld("the groups of brokers that are older than Kafka 3.0 are not read (KIP-709)")
     listed = {name: group for name, group in list_groups(connection).items() if is_included(name)}
     groups, denied = describe_groups(connection, listed)
     sharing = [name for name, group in groups.items() if group.protocol == SHARE]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
 from streaming.sources.permissions import DESCRIBE_TOPICS, Denied
+from streaming.sources.samples.held_partitions import HeldPartitions
 from streaming.sources.samples.kind import NEVER, Shown
 from streaming.sources.samples.listed_offsets import (
     HIGH_WATERMARK,
@@ -83,6 +84,9 @@ class Positions(NamedTuple):
 class OffsetsKind:
     """Asks for log positions; see :class:`kind.Kind`.
 
+    Attributes:
+        held: the partitions that an open transaction holds.
+
     Args:
         period: microseconds.
         directories: knows where the replicas lie, and how large they are.
@@ -92,6 +96,7 @@ class OffsetsKind:
 
     def __init__(self, period: Micros, directories: DirectoriesKind) -> None:
         self._due, self._directories = Timer(period), directories
+        self.held = HeldPartitions()
         self._followers_at = NEVER
         self._unanswered: set[BrokerId] = set()
         self._ends: dict[str, dict[int, int]] = {}
@@ -100,7 +105,7 @@ class OffsetsKind:
     @property
     def next_at(self) -> Micros:
         """When it is due, by the monotonic clock."""
-        return min(self._due.next_at, self._followers_at)
+        return self._due.next_at if self._followers_at == NEVER else self._followers_at
 
     @property
     def leaders_until(self) -> Micros:
@@ -122,8 +127,8 @@ class OffsetsKind:
         return positions
 
     def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
-        """Ask the leaders when the time has come, and when these have answered the followers."""
-        if self._due.take_due(moment):
+        """Ask the leaders when the time has come, and when these have answered the followers, before leaders again."""
+        if self._followers_at == NEVER and self._due.take_due(moment):
             self._ends, self._followers_at = {}, Micros(moment + ROUND_MICROS)
             self._led = {broker: positions for broker, positions in self._led.items() if broker in view.brokers}
             questions = {
@@ -157,6 +162,8 @@ class OffsetsKind:
             for topic, ends in offsets["log_end_offset"].items():
                 self._ends.setdefault(topic, {}).update(ends)
         topic_ids = {topic: each for topic, each in asked_of.items() if view.topic_ids.get(topic) == each}
+        if answer.kind == LEADERS:
+            self.held.put(topic_ids, offsets["high_watermark"], offsets["last_stable_offset"])
         leaders = {"leader_log_end_offset": offsets["log_end_offset"] if answer.kind == LEADERS else self._ends}
         reported = {**offsets, **leaders, **self._directories.placed_at(answer.broker)}
         return Shown([*offset_blocks(answer.broker, reported, topic_ids, envelope)], _denied(fields))

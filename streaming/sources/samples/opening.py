@@ -12,9 +12,12 @@ from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import from_client
 from streaming.sources.samples.directories import DirectoriesKind
+from streaming.sources.samples.groups import GroupFilter, GroupsKind
 from streaming.sources.samples.offsets import OffsetsKind
+from streaming.sources.samples.quorum import QuorumKind
 from streaming.sources.samples.settings import SettingsKind
 from streaming.sources.samples.source import SamplesSource
+from streaming.sources.samples.transactions import TransactionsKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,10 +54,18 @@ def open_samples(settings: Settings, report: Callable[[str], None]) -> list[Samp
 
 
 def kinds_of(collect: CollectSettings) -> list[Kind]:
-    """Create what is asked for."""
-    directories = DirectoriesKind(_micros(min(collect.config_seconds, 30)))
+    """Create what is asked for, in this order: directories first, for the sizes of logs."""
+    directories = DirectoriesKind(_micros(collect.directories_seconds))
     offsets = OffsetsKind(_micros(collect.offsets_seconds), directories)
-    return [directories, offsets, SettingsKind(_micros(collect.config_seconds))]
+    is_included = GroupFilter(collect.groups, collect.groups_exclude)
+    return [
+        directories,
+        offsets,
+        GroupsKind(_micros(collect.groups_seconds), offsets, is_included),
+        QuorumKind(_micros(collect.quorum_seconds)),
+        TransactionsKind(_micros(collect.transactions_seconds), offsets.held),
+        SettingsKind(_micros(collect.config_seconds)),
+    ]
 
 
 def _micros(seconds: float) -> Micros:

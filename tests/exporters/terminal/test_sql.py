@@ -16,6 +16,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from exporters.read_model.reader import TablesReader
 from exporters.terminal.event_filter import EventFilter
 from exporters.terminal.events import history
+from exporters.terminal.sample_rows import directory_rows, quorum_rows, transaction_rows
 from streaming.contracts.tables import TABLES
 from streaming.contracts.totals import ObservedTime
 from streaming.delta.definitions import arrow_schema
@@ -43,7 +44,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
 
 @pytest.fixture(scope="module")
 def tables(played_tables: Callable[..., Path]) -> Path:
-    return played_tables("under_min_isr", "broker_loss")
+    return played_tables("under_min_isr", "broker_loss", "hanging_transaction")
 
 
 def arrow(path: Path) -> pa.Table:
@@ -101,6 +102,19 @@ def test_availability_is_a_percentage_and_less_where_writes_were_refused(duck: A
 def test_the_state_as_of_a_moment_is_not_the_state_of_now(duck: Any) -> None:
     rows = answer(duck, "state_as_of")
     assert any(len(row["isr"]) < 3 for row in rows)
+
+
+def test_samples_agree_with_what_the_terminal_shows(duck: Any, tables: Path) -> None:
+    (hanging,) = (row for row in answer(duck, "open_transactions") if row["is_hanging"])
+    (shown,) = (row for row in transaction_rows(tables, (), 0) if row["is_hanging"])
+    hanging["transaction_partitions"] = tuple(hanging["transaction_partitions"])
+    assert hanging == {name: shown[name] for name in hanging}
+    of_member = ("cluster_id", "node", "lag", "behind_seconds")
+    lags = {tuple(row[name] for name in of_member) for row in answer(duck, "quorum_lag")}
+    assert lags == {tuple(row[name] for name in of_member) for row in quorum_rows(tables, 0)}
+    of_directory = ("cluster_id", "broker", "log_dir", "replica_bytes", "used_percent")
+    directories = {tuple(row[name] for name in of_directory) for row in answer(duck, "log_directories")}
+    assert directories == {tuple(row[name] for name in of_directory) for row in directory_rows(tables, 0)}
 
 
 @pytest.mark.spark

@@ -31,6 +31,7 @@ from streaming.jobs.streams.bus_rows import SCHEMA
 from streaming.sources.simulated import SimulatedSource, load_scenario
 from tests.changes.conftest import Story
 from tests.end_to_end.stories import long_story
+from tests.jobs.driver.test_group_samples import answered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -273,6 +274,26 @@ def test_samples_of_both_modes_are_the_same_and_what_is_left_out_is_forgotten(
     for table in ("replica_offsets", "group_offsets", "transactions", "quorum_members", "quarantine", *settings):
         assert rows(mixed, table) == rows(alone, table), table
     assert [row["weaknesses"] for row in rows(mixed, "topic_settings")] == [["one_replica"]]
+
+
+@pytest.mark.parametrize("modes", ["xdx", "dxx"])
+def test_groups_that_are_gone_are_gone_in_both_modes(spark: SparkSession, tmp_path: Path, modes: str) -> None:
+    answers = [
+        [*answered(1, 1, {"a": {0: 3, 1: 4}, "b": {0: 5}}), *answered(2, 2, {"c": {0: 6}}), *answered(3, 2, {"d": {}})],
+        [*answered(1, 11, {"a": {1: 5}}), *answered(2, 12, {}), *answered(3, 12, {"b": {2: 1}, "d": {0: 1}})],
+        [*answered(1, 21, {}), *answered(3, 22, {"d": {0: 2}})],
+    ]
+    for number, (mode, observed) in enumerate(zip(modes, answers, strict=True)):
+        batch = published(observed, 10 * number)
+        NewestBatch(tmp_path / "alone", Channel.OFFSETS).apply(pa.Table.from_pylist(batch, schema=SCHEMA))
+        if mode == "x":
+            DistributedNewestBatch(tmp_path / "mixed", Channel.OFFSETS, buckets=2).apply_frame(frame(spark, batch))
+        else:
+            NewestBatch(tmp_path / "mixed", Channel.OFFSETS).apply(pa.Table.from_pylist(batch, schema=SCHEMA))
+        for table in ("groups", "group_offsets"):
+            assert rows(tmp_path / "mixed", table) == rows(tmp_path / "alone", table), table
+        left = {row["group"] for row in rows(tmp_path / "mixed", "groups")}
+        assert left == [{"a", "b", "c", "d"}, {"a", "b", "d"}, {"d"}][number]
 
 
 def test_a_start_that_reads_refused_samples_again_does_not_count_them_again(

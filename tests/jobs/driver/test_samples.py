@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ from streaming.contracts.observations import END_OF_TIME, Channel, Observation, 
 from streaming.contracts.sample_blocks import (
     BrokerMetricsObserved,
     BrokerOffsetsObserved,
+    SamplesBlock,
+    TransactionsReported,
     offsets_in_blocks,
 )
 from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved
@@ -47,6 +50,7 @@ BLOCKS = (
     BrokerGroupsObserved,
     BrokerGroupOffsetsObserved,
     TopicsSettingsObserved,
+    TransactionsReported,
 )
 METRIC = BrokerMetricObserved(**ENVELOPE, broker=1, metric="m", metric_value=1.5)
 OFFSETS = ReplicaOffsetsObserved(**ENVELOPE, topic_id="t", topic="ö", partition=0, broker=1, log_end_offset=4)
@@ -69,6 +73,9 @@ def exactly(rows: pa.Table, channel: Channel) -> tuple[dict[type[Observation], l
     for row in rows.to_pylist():
         try:
             observed = decode_row(row["payload"], row["damage"], channel)
+            if isinstance(observed, SamplesBlock) and not len(observed):
+                nothing = dict.fromkeys(item.name for item in fields(observed.sample))
+                found[observed.sample].append(SimpleNamespace(**nothing | observed.shared()))
             for sample in singly([observed]):
                 found[type(sample)].append(sample)
         except Quarantined as reason:

@@ -17,7 +17,6 @@ from kafka.protocol.admin import (
 from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
 
 from streaming.errors import ConnectionRefused
-from streaming.sources.protocol.connection import CannotServe
 from streaming.sources.samples.committed_offsets import OfGroup, committed_offsets, share_lags
 from streaming.sources.samples.described_groups import NO_GROUP, DescribedGroup, describe_groups, list_groups
 
@@ -279,11 +278,6 @@ def test_committed_offsets_of_many_groups_are_decoded(version: int, groups: dict
     member = {"member_id": None, "member_epoch": -1} if version >= 9 else {}
     asked = [of_request.OffsetFetchRequestGroup(group_id=name, topics=None, **member) for name in groups]
     assert coordinator.sent[9] == as_sent(of_request(version=version, groups=asked, require_stable=False))
-
-
-def test_brokers_before_the_request_of_many_groups_are_not_asked() -> None:
-    with pytest.raises(CannotServe, match=r"broker-1:9092 is older than Kafka 3\.0"):
-        committed_offsets(Coordinator({9: 7}, {}), ["a"])  # type: ignore[arg-type]
 
 
 def test_the_lag_of_a_share_group_is_what_its_coordinator_says() -> None:

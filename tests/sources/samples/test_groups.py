@@ -17,6 +17,7 @@ from streaming.contracts.samples import GroupOffsetsObserved
 from streaming.errors import ConnectionRefused
 from streaming.sources.admin_view import ClusterView, PartitionView
 from streaming.sources.permissions import DESCRIBE_GROUPS, Denied
+from streaming.sources.protocol.connection import TooOld
 from streaming.sources.samples import groups as module
 from streaming.sources.samples.broker_calls import BrokerAnswer
 from streaming.sources.samples.committed_offsets import OfGroup
@@ -45,6 +46,16 @@ def view_of(leaders: dict[int, BrokerId], *, topic_id: str = "id", brokers: tupl
 
 
 VIEW = view_of({0: ONE, 1: TWO})
+
+
+class Versions:
+    """A connection to a broker that supports a version of OffsetFetch."""
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+
+    def newest(self, _key: int, supported: int) -> int:
+        return min(supported, self._version)
 
 
 class Asked:
@@ -120,6 +131,15 @@ def test_a_hung_leader_delays_coordinators_for_a_second_and_leaves_its_partition
     assert asked.beside()["high_watermark"] == {0: 28}
 
 
+def test_leaders_that_take_longer_than_the_interval_do_not_keep_coordinators_from_being_asked() -> None:
+    asked = Asked(1)
+    asked.round(5)
+    for moment in range(SECOND, 3 * SECOND, SECOND // 4):
+        if ("groups", ONE) in asked.round(moment):
+            break
+    assert moment <= 5 + ROUND_MICROS + SECOND // 4
+
+
 def test_positions_follow_a_leader_that_moves_and_end_with_one_that_left_and_with_the_topic() -> None:
     asked = Asked()
     asked.round(5)
@@ -172,7 +192,7 @@ def answered(asked: Asked, committed: dict[str, Any], denied: tuple[str, ...] = 
                 OfGroup(*((30, name, {}) if committed[name] is None else (0, name, committed[name]))) for name in groups
             ),
         )
-        return work(object())
+        return work(Versions(9))
 
 
 def shown(asked: Asked, answer: BrokerAnswer, view: Any = VIEW) -> list[Any]:
@@ -195,6 +215,12 @@ def test_a_coordinator_without_groups_says_so() -> None:
         ("broker_groups", TWO, 0),
         ("broker_group_offsets", TWO, 0),
     ]
+
+
+def test_brokers_before_the_request_of_many_groups_are_not_asked() -> None:
+    work = next(work for kind, _, work in ready().questions if kind == "groups")
+    with pytest.raises(TooOld, match=r"older than Kafka 3\.0"):
+        work(Versions(7))
 
 
 def test_one_that_does_not_answer_says_nothing() -> None:

@@ -36,7 +36,7 @@ SPREAD = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
 
 @pytest.fixture(scope="module")
 def cluster(kafka_module_cluster: MakeSandbox) -> Sandbox:
-    sandbox: Sandbox = kafka_module_cluster(broker_session_timeout_ms=4000, replica_lag_time_max_ms=60_000)
+    sandbox: Sandbox = kafka_module_cluster(proxy=True, broker_session_timeout_ms=4000, replica_lag_time_max_ms=60_000)
     sandbox.admin.create_topic("orders", assignment=SPREAD)
     return sandbox
 
@@ -45,7 +45,7 @@ def cluster(kafka_module_cluster: MakeSandbox) -> Sandbox:
 def source(cluster: Sandbox) -> Iterator[SamplesSource]:
     settings = Settings(
         cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers),
-        collect=CollectSettings(offsets_seconds=0.5, config_seconds=1.0),
+        collect=CollectSettings(offsets_seconds=0.5, directories_seconds=1.0),
     )
     (opened,) = open_samples(settings, print)
     yield opened
@@ -124,7 +124,7 @@ def test_at_rest_samples_are_what_was_written_and_what_kafkas_tool_says(
 def test_what_a_follower_lacks_is_its_own_log_end(cluster: Sandbox, source: SamplesSource) -> None:
     until(source, lambda seen: are_whole(newest(seen)))
     before = newest(until(source, lambda seen: are_whole(newest(seen))))["orders", 0, 1].log_end_offset or 0
-    cluster.proxy.hold(follower=3, leader=1)
+    cluster.proxy.hold(leader=1, follower=3)
     try:
         with TopicWriter(cluster.bootstrap_servers, "orders", acks="1") as writer:
             wait_until(lambda: writer.delivered >= 90, "90 records")

@@ -1,0 +1,99 @@
+"""Rows of log directories, of the metadata quorum and of transactions, from the newest samples.
+
+Each has every column of its table, and what follows from them. Unknown stays unknown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from exporters.terminal.event_filter import matches_topic
+from exporters.terminal.time_parsing import SECOND
+from streaming.contracts.health import is_late, lag
+from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
+from streaming.delta.arrow_values import columns_of
+from streaming.delta.queries import open_ours, select
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from streaming.contracts.columns import Table
+
+    Row = dict[str, Any]
+
+_FULL: Final = 100
+
+
+def directory_rows(folder: Path, now: int) -> list[Row]:
+    """Return the log directories of every broker: those first that are offline, then the fullest.
+
+    Args:
+        folder: of the tables; this one need not exist.
+        now: UTC microseconds; the age of the samples is measured from it.
+    """
+    rows = [{**row, "used_percent": _used_percent(row)} for row in _samples(folder, LOG_DIRECTORIES, now)]
+    return sorted(rows, key=lambda row: (row["is_online"], -(row["used_percent"] or 0), row["broker"], row["log_dir"]))
+
+
+def _used_percent(row: Row) -> float | None:
+    total, usable = row["total_bytes"], row["usable_bytes"]
+    return _FULL * (total - usable) / total if total and usable is not None else None
+
+
+def quorum_rows(folder: Path, now: int) -> list[Row]:
+    """Return the members of the metadata quorums: of each cluster its leader, the other voters, the observers.
+
+    ``lag`` is in records, ``behind_seconds`` the time since a member had all that the leader has, both as the leader
+    saw it, by its clock.
+
+    Args:
+        folder: as above.
+        now: as above.
+    """
+    rows = [*_samples(folder, QUORUM_MEMBERS, now)]
+    leaders = {row["cluster_id"]: row for row in rows if row["node"] == row["controller"]}
+    for row in rows:
+        leader = leaders.get(row["cluster_id"])
+        row["role"] = "leader" if row is leader else "voter" if row["is_voter"] else "observer"
+        row["lag"] = None if leader is None else lag(row["log_end_offset"], leader["log_end_offset"])
+        row["behind_seconds"] = (
+            None if leader is None else _behind(row["last_caught_up_at"], leader["last_caught_up_at"])
+        )
+    order = ("leader", "voter", "observer")
+    return sorted(rows, key=lambda row: (row["cluster"], order.index(row["role"]), row["node"]))
+
+
+def _behind(caught_up_at: int | None, now_at_leader: int | None) -> float | None:
+    return None if caught_up_at is None or now_at_leader is None else max(0, now_at_leader - caught_up_at) / SECOND
+
+
+def transaction_rows(folder: Path, topics: tuple[str, ...], now: int) -> list[Row]:
+    """Return the transactions: those first that hang, then those that are late, then the oldest.
+
+    Args:
+        folder: as above.
+        topics: patterns; only transactions with a partition of these topics.
+        now: as above.
+    """
+    rows = [
+        row
+        for row in _samples(folder, TRANSACTIONS, now)
+        if not topics or any(matches_topic(name.rpartition("-")[0], topics) for name in row["transaction_partitions"])
+    ]
+    for row in rows:
+        started, seen = row["started_at"], row["collected_at"]
+        row["is_late"] = is_late(started, row["timeout_ms"], seen)
+        row["open_seconds"] = None if started is None else max(0, seen - started) / SECOND
+    return sorted(
+        rows,
+        key=lambda row: (not row["is_hanging"], not row["is_late"], -(row["open_seconds"] or 0), row["producer_id"]),
+    )
+
+
+def _samples(folder: Path, definition: Table, now: int) -> Iterator[Row]:
+    samples = select(open_ours(folder, definition), definition)
+    columns = columns_of(samples, samples.column_names)
+    for values in zip(*columns.values(), strict=True):
+        row = dict(zip(columns, values, strict=True))
+        yield {**row, "sample_age_seconds": max(0, now - row["collected_at"]) / SECOND}

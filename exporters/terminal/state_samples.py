@@ -1,0 +1,168 @@
+"""What ``isrwatch state`` shows of the newest samples: groups, directories, quorum, transactions, settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from exporters.terminal.groups import group_rows
+from exporters.terminal.output import UNKNOWN, Field
+from exporters.terminal.sample_rows import directory_rows, quorum_rows, transaction_rows
+from exporters.terminal.settings import SampledSettings, setting_rows, settings_by_cluster
+from exporters.terminal.state_selection import print_rows
+from exporters.terminal.state_view import columns_as_fields, text
+from exporters.terminal.time_parsing import span
+from streaming.contracts.health import PARTITIONS
+from streaming.contracts.sample_tables import GROUP_OFFSETS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from exporters.terminal.output import RowOutput
+    from exporters.terminal.state_selection import StateSelection
+
+    Row = dict[str, Any]
+
+_AGE: Final = columns_as_fields(("sample_age_seconds",))
+_MOST_PARTITIONS: Final = 3
+_UNIT: Final = 1024
+
+
+def show_groups(output: RowOutput, selection: StateSelection) -> None:
+    """Print one row per consumer group."""
+    numbers = columns_as_fields(("members", PARTITIONS, "lag", "records_lost", "sample_age_seconds"))
+    who = (Field("group", text("group")), Field("state", text("group_state")))
+    _show(
+        output,
+        selection,
+        lambda: group_rows(selection.folder / GROUP_OFFSETS.name, selection.topics, output.clock.now),
+        (*who, *numbers, Field("worst", text("worst_partition"))),
+        lambda row: "yellow" if row["records_lost"] else "",
+        "consumer groups",
+    )
+
+
+def show_directories(output: RowOutput, selection: StateSelection) -> None:
+    """Print one row per log directory of each broker."""
+    fields = (
+        Field("broker", text("broker"), is_number=True),
+        Field("log dir", text("log_dir")),
+        Field("state", lambda row: "online" if row["is_online"] else "offline"),
+        Field("replicas", text("hosted_replicas"), is_number=True),
+        Field("size", _size("replica_bytes"), is_number=True),
+        Field("free", _size("usable_bytes"), is_number=True),
+        Field("of", _size("total_bytes"), is_number=True),
+        Field("used", lambda row: _percent(row["used_percent"]), is_number=True),
+    )
+    _show(
+        output,
+        selection,
+        lambda: directory_rows(selection.folder, output.clock.now),
+        (*fields, *_AGE),
+        lambda row: "" if row["is_online"] else "red",
+        "log directories",
+    )
+
+
+def show_quorum(output: RowOutput, selection: StateSelection) -> None:
+    """Print one row per member of the metadata quorum."""
+    names = ("controller_epoch", "log_end_offset", "lag", "behind_seconds", "high_watermark")
+    who = (Field("node", text("node"), is_number=True), Field("role", text("role")))
+    _show(
+        output,
+        selection,
+        lambda: quorum_rows(selection.folder, output.clock.now),
+        (*who, *columns_as_fields(names), *_AGE),
+        lambda row: "yellow" if row["is_voter"] and row["lag"] is None else "",
+        "the metadata quorum",
+    )
+
+
+def show_transactions(output: RowOutput, selection: StateSelection) -> None:
+    """Print one row per transaction."""
+    fields = (
+        Field("transaction", text("transactional_id")),
+        Field("producer", lambda row: f"{row['producer_id']}/{row['producer_epoch']}", is_number=True, is_whole=True),
+        Field("state", _transaction_state, is_whole=True),
+        *(Field(f"{field.title} for", field.text, is_number=True) for field in columns_as_fields(("open_seconds",))),
+        Field("timeout", lambda row: _milliseconds(row["timeout_ms"]), is_number=True),
+        Field("broker", text("coordinator"), is_number=True),
+        Field("partitions", lambda row: _first(row["transaction_partitions"])),
+    )
+    _show(
+        output,
+        selection,
+        lambda: transaction_rows(selection.folder, selection.topics, output.clock.now),
+        (*fields, *_AGE),
+        lambda row: "red" if row["is_hanging"] else "yellow" if row["is_late"] else "",
+        "open transactions",
+    )
+
+
+def show_settings(output: RowOutput, selection: StateSelection) -> None:
+    """Print one row per setting that is not safe."""
+    samples: dict[str, SampledSettings] = {}
+    with selection.unreadable.collected():
+        samples = settings_by_cluster(selection.folder)
+    rows: list[Row] = []
+    for cluster, _ in selection.clusters:
+        if (of_cluster := samples.get(cluster.cluster.cluster_id)) is not None:
+            rows += setting_rows(cluster, of_cluster, selection.topics, output.clock.now)
+        elif output.is_for_people:
+            output.say(f"no samples of settings of cluster {cluster.name}")
+    fields = tuple(Field(name, text(name)) for name in ("subject", "reason", "fix"))
+    print_rows(output, selection, rows, fields, lambda _: "")
+    if samples and not rows and output.is_for_people:
+        output.say("nothing is wrong with the settings")
+
+
+def _transaction_state(row: Mapping[str, Any]) -> str:
+    """Return the state, and what is wrong with it: none of Kafka's states says so."""
+    wrong = "hanging" if row["is_hanging"] else "late" if row["is_late"] else ""
+    state = "" if row["coordinator"] is None else str(row["transaction_state"])
+    return ", ".join(filter(None, (wrong, state)))
+
+
+def _show(  # noqa: PLR0913, PLR0917 - what differs between the tables
+    output: RowOutput,
+    selection: StateSelection,
+    samples: Callable[[], Iterable[Row]],
+    fields: tuple[Field, ...],
+    style: Callable[[Mapping[str, Any]], str],
+    subject: str,
+) -> None:
+    rows: list[Row] = []
+    with selection.unreadable.collected():
+        rows = [row for row in samples() if row["cluster_id"] in selection.cluster_ids]
+    print_rows(output, selection, rows, fields, style)
+    if not rows and output.is_for_people:
+        output.say(f"no samples of {subject}")
+
+
+def _size(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """Return a function that formats bytes in the largest unit of which there is one."""
+
+    def formatted(row: Mapping[str, Any]) -> str:
+        if row[name] is None:
+            return UNKNOWN
+        size, units = float(row[name]), ["PiB", "TiB", "GiB", "MiB", "KiB"]
+        unit = ""
+        while size >= _UNIT and units:
+            size, unit = size / _UNIT, units.pop()
+        return f"{size:.1f} {unit}" if unit else f"{size:.0f} B"
+
+    return formatted
+
+
+def _percent(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f} %"
+
+
+def _milliseconds(value: int | None) -> str:
+    return UNKNOWN if value is None else span(value / 1000)
+
+
+def _first(names: list[str] | None) -> str:
+    """Return the first of many names, and how many more there are."""
+    listed = names or []
+    more = len(listed) - _MOST_PARTITIONS
+    return ",".join(listed[:_MOST_PARTITIONS]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,62 @@
+"""What the options of ``isrwatch state`` select, and how its rows are printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from exporters.terminal.output import Field
+from exporters.terminal.state_view import text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from exporters.read_model.snapshot import ClusterSnapshot
+    from exporters.terminal.output import RowOutput
+    from exporters.terminal.unreadable import Unreadable
+
+    Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StateSelection:
+    """What the options of ``isrwatch state`` select.
+
+    Attributes:
+        clusters: each with its row.
+        topics: names or patterns.
+        folder: of the tables.
+        is_now: whether it is the present state, not one as of a version.
+        everything: include healthy partitions.
+        unreadable: takes the tables that cannot be read.
+    """
+
+    clusters: list[tuple[ClusterSnapshot, Row]]
+    topics: tuple[str, ...]
+    folder: Path
+    is_now: bool
+    everything: bool
+    unreadable: Unreadable
+
+    @property
+    def cluster_ids(self) -> set[str]:
+        """The ids of the clusters."""
+        return {cluster.cluster.cluster_id for cluster, _ in self.clusters}
+
+
+def print_rows(
+    output: RowOutput,
+    selection: StateSelection,
+    rows: list[Row],
+    fields: tuple[Field, ...],
+    style: Callable[[Mapping[str, Any]], str],
+) -> None:
+    """Print rows, with a column for the cluster if there is more than one."""
+    owner = (Field("cluster", text("cluster")),) if len(selection.clusters) > 1 else ()
+    output.print(rows, (*owner, *fields), columns_of_rows(rows), style)
+
+
+def columns_of_rows(rows: list[Row]) -> Iterable[str]:
+    """Return the columns that any of the rows has, each once."""
+    return dict.fromkeys(name for row in rows for name in row)

@@ -1,0 +1,105 @@
+"""DescribeQuorum 0 to 2: the voters and observers of the metadata quorum, as its leader sees them.
+
+Any broker can be asked; it asks the leader (KIP-595, KIP-836). The leader's own times are now, so how far another
+member is behind in time is the difference to these, whatever the clock here says. Requires Describe on the cluster.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka.protocol.admin import DescribeQuorumRequest, DescribeQuorumResponse
+
+from streaming.contracts.identifiers import BrokerId, Micros, Offset
+from streaming.contracts.samples import QuorumMemberObserved
+from streaming.sources.permissions import DESCRIBE_CLUSTER, Denied
+from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe
+from streaming.sources.protocol.quorum_messages import Quorum, describe_quorum_request, read_quorum
+from streaming.sources.samples.kind import Shown
+from streaming.sources.timer import Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.sources.admin_view import ClusterView
+    from streaming.sources.protocol.connection import Connection
+    from streaming.sources.samples.broker_calls import BrokerAnswer
+    from streaming.sources.samples.kind import Ask
+
+KIND: Final = "quorum"
+_NEWEST: Final = 2
+_MICROS_PER_MS: Final = 1000
+
+
+def describe_quorum(connection: Connection) -> Quorum | None:
+    """Ask a broker; None of a cluster without a metadata quorum: it uses ZooKeeper.
+
+    Raises:
+        ConnectionRefused: it does not respond.
+        Denied: it may not be asked.
+    """
+    version = connection.newest(DescribeQuorumRequest.API_KEY, _NEWEST)
+    if version < 0:
+        return None
+    quorum = connection.call(describe_quorum_request(version), DescribeQuorumResponse, read_quorum)
+    if quorum.error == CLUSTER_AUTHORIZATION_FAILED:
+        raise Denied(DESCRIBE_CLUSTER)
+    return quorum
+
+
+class QuorumKind:
+    """Asks one broker for the quorum, and the next one if that does not answer; see :class:`kind.Kind`.
+
+    Args:
+        period: microseconds.
+    """
+
+    names: Sequence[str] = (KIND,)
+
+    def __init__(self, period: Micros) -> None:
+        self._due = Timer(period)
+        self._answered: BrokerId | None = None
+        self._left: list[BrokerId] = []
+
+    @property
+    def next_at(self) -> Micros:
+        """When it is due, by the monotonic clock."""
+        return self._due.next_at
+
+    def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
+        """Ask the broker that answered last, or another one if it did not, when the time has come."""
+        if not self._due.take_due(moment):
+            return
+        self._left = self._left or sorted(view.brokers, key=lambda broker: broker != self._answered)
+        while self._left:
+            broker = self._left.pop(0)
+            if broker in view.brokers and ask(KIND, broker, describe_quorum):
+                return
+
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:  # noqa: ARG002 - the interface
+        """Return the members; nothing while the quorum has no leader. Who does not answer is followed by the next."""
+        quorum: Quorum | None = answer.value
+        if isinstance(answer.refusal, CannotServe) or (answer.refusal is None and (quorum is None or not quorum.error)):
+            self._answered, self._left = answer.broker, []
+        elif self._left:
+            self._due.expire()
+        if quorum is None or quorum.error or quorum.leader.node < 0:
+            return Shown([], answer.refusal)
+        return Shown([
+            QuorumMemberObserved(
+                **envelope,
+                node=member.node,
+                is_voter=member.is_voter,
+                controller=quorum.leader.node,
+                controller_epoch=quorum.leader.epoch,
+                high_watermark=None if quorum.high_watermark is None else Offset(quorum.high_watermark),
+                log_end_offset=None if member.log_end_offset is None else Offset(member.log_end_offset),
+                last_fetch_at=_micros(member.last_fetch_ms),
+                last_caught_up_at=_micros(member.last_caught_up_ms),
+            )
+            for member in quorum.members
+        ])  # fmt: skip
+
+
+def _micros(milliseconds: int | None) -> Micros | None:
+    return None if milliseconds is None else Micros(milliseconds * _MICROS_PER_MS)

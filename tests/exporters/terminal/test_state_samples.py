@@ -1,0 +1,194 @@
+"""``isrwatch state`` of log directories, the metadata quorum and transactions: what is wrong first, unknown is "?"."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from exporters.terminal import output as output_module
+from streaming.commands import app
+from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
+from tests.exporters.conftest import SECOND, Rows, Tables
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GIB = 1024**3
+ORDER_TABLES = [("directories", LOG_DIRECTORIES), ("quorum", QUORUM_MEMBERS), ("transactions", TRANSACTIONS)]
+
+
+def present() -> int:
+    return time.time_ns() // 1000
+
+
+def state(tables: Path, *options: str) -> str:
+    done = CliRunner().invoke(app, ["state", "--tables", str(tables), *options])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def objects(tables: Path, *options: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in state(tables, "--format", "json", *options).splitlines()]
+
+
+@pytest.fixture
+def sampled(tables: Tables, rows: Rows) -> Path:
+    """Directories, quorum and transactions of one cluster, and a directory of another."""
+    now = present()
+    tables.commit(rows.cluster_row(now), rows.source(now))
+    common = {**rows.owner, "collected_at": now - 5 * SECOND, "source": "samples:collector-1"}
+    directory = {**common, "broker": 1, "is_online": True, "hosted_replicas": 1_234, "replica_bytes": 40 * GIB}
+    gone = {**directory, "cluster_id": "gone", "cluster": "gone", "log_dir": "/gone"}
+    tables.put(
+        LOG_DIRECTORIES.name,
+        {**directory, "log_dir": "/var/lib/kafka/data-0", "total_bytes": 100 * GIB, "usable_bytes": 80 * GIB},
+        {**directory, "log_dir": "/var/lib/kafka/data-1", "total_bytes": 100 * GIB, "usable_bytes": 5 * GIB},
+        {**directory, "broker": 2, "log_dir": "/var/lib/kafka/data-0", "is_online": False, "replica_bytes": 0},
+        {**directory, "broker": 3, "log_dir": "/var/lib/kafka/data-0"},
+        gone,
+    )
+    at_leader = now - 60 * SECOND  # its clock is a minute late
+    member = {**common, "is_voter": True, "controller": 101, "controller_epoch": 4, "high_watermark": 1_000_090}
+    known = {"last_fetch_at": at_leader, "last_caught_up_at": at_leader, "log_end_offset": 1_000_095}
+    tables.put(
+        QUORUM_MEMBERS.name,
+        {**member, "node": 1, "is_voter": False, "log_end_offset": 1_000_090, "last_caught_up_at": at_leader - SECOND},
+        {**member, "node": 102},
+        {**member, **known, "node": 101},
+        {**member, **known, "node": 100, "log_end_offset": 95, "last_caught_up_at": at_leader - 90 * SECOND},
+    )
+    transaction = {
+        **common, "transactional_id": "payments-settlement-eu-west-1-0_17", "producer_epoch": 3, "coordinator": 2,
+        "transaction_state": "Ongoing", "timeout_ms": 60_000, "is_hanging": False,
+    }  # fmt: skip
+    many = [f"orders-{number}" for number in range(50)]
+    unknown = {**dict.fromkeys(("transactional_id", "coordinator", "timeout_ms")), "transaction_state": "Unknown"}
+    hanging = {**transaction, **unknown, "is_hanging": True, "transaction_partitions": ["clicks-by-user-3"]}
+    tables.put(
+        TRANSACTIONS.name,
+        {**transaction, "producer_id": 7, "started_at": now - 15 * SECOND, "transaction_partitions": many},
+        {**transaction, "producer_id": 8, "started_at": now - 95 * SECOND, "transaction_partitions": ["orders-0"]},
+        {**hanging, "producer_id": 4_000_000_123},
+    )
+    return tables.directory
+
+
+def test_directories_that_are_offline_come_first_then_the_fullest(sampled: Path) -> None:
+    rows = objects(sampled, "--directories")
+    assert [(row["broker"], row["log_dir"][-1], row["is_online"], row["used_percent"]) for row in rows] == [
+        (2, "0", False, None),
+        (1, "1", True, 95.0),
+        (1, "0", True, 20.0),
+        (3, "0", True, None),
+    ]
+    assert all(5 <= row["sample_age_seconds"] < 600 for row in rows)
+    line = state(sampled, "--directories").splitlines()[1]
+    assert line.startswith("1  /var/lib/kafka/data-1  online  1,234  40.0 GiB  5.0 GiB  100.0 GiB  95 %  ")
+    assert "?  ?  ?" in state(sampled, "--directories").splitlines()[0]
+
+
+def test_the_quorum_has_each_members_lag_by_its_leaders_clock(sampled: Path) -> None:
+    rows = objects(sampled, "--quorum")
+    assert [(row["node"], row["role"], row["lag"], row["behind_seconds"]) for row in rows] == [
+        (101, "leader", 0, 0.0),
+        (100, "voter", 1_000_000, 90.0),
+        (102, "voter", None, None),
+        (1, "observer", 5, 1.0),
+    ]
+    assert state(sampled, "--quorum").splitlines()[1].startswith("100  voter  4  95  1,000,000  1m30s  1,000,090  ")
+
+
+def test_without_a_sample_of_the_leader_no_lag_is_known(tables: Tables, rows: Rows) -> None:
+    now = present()
+    tables.commit(rows.cluster_row(now), rows.source(now))
+    member = {**rows.owner, "node": 1, "is_voter": True, "log_end_offset": 7, "collected_at": now, "source": "s"}
+    tables.put(QUORUM_MEMBERS.name, {**member, "controller": 2, "last_caught_up_at": now})
+    (row,) = objects(tables.directory, "--quorum")
+    assert (row["role"], row["lag"], row["behind_seconds"]) == ("voter", None, None)
+
+
+def test_transactions_that_hang_come_first_then_those_that_are_late(sampled: Path) -> None:
+    rows = objects(sampled, "--transactions")
+    assert [(row["producer_id"], row["is_hanging"], row["is_late"], row["open_seconds"]) for row in rows] == [
+        (4_000_000_123, True, None, None),
+        (8, False, True, 90.0),
+        (7, False, False, 10.0),
+    ]
+    lines = [line.split("  ") for line in state(sampled, "--transactions").splitlines()]
+    assert [line[:7] for line in lines] == [
+        ["?", "4000000123/3", "hanging", "?", "?", "?", "clicks-by-user-3"],
+        ["payments-settlement-eu-west-1-0_17", "8/3", "late, Ongoing", "1m30s", "1m0s", "2", "orders-0"],
+        [
+            "payments-settlement-eu-west-1-0_17",
+            "7/3",
+            "Ongoing",
+            "10.0s",
+            "1m0s",
+            "2",
+            "orders-0,orders-1,orders-2 and 47 more",
+        ],
+    ]
+    assert len(rows[-1]["transaction_partitions"]) == 50, "for programs all of them"
+
+
+def test_transactions_of_one_topic_are_those_with_a_partition_of_it(tables: Tables, sampled: Path, rows: Rows) -> None:
+    healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
+    tables.commit(*(rows.partition(topic, 0, healthy, present()) for topic in ("clicks-by-user", "orders")))
+    assert [row["producer_id"] for row in objects(sampled, "--transactions", "--topic", "clicks-*")] == [4_000_000_123]
+
+
+@pytest.mark.parametrize(("option", "table"), ORDER_TABLES)
+def test_programs_get_every_column_of_the_table(sampled: Path, option: str, table: Any) -> None:
+    heading, *lines = csv.reader(io.StringIO(state(sampled, "--format", "csv", f"--{option}")))
+    assert heading[: len(table.columns)] == [column.name for column in table.columns]
+    assert {len(line) for line in lines} == {len(heading)}
+    assert all(line[heading.index("collected_at")].endswith("Z") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("option", "first"),
+    [
+        ("directories", ["2", "/var/lib/kafka/data-0", "offline", "1,234", "0 B", "?", "?", "?"]),
+        ("quorum", ["101", "leader", "4", "1,000,095", "0", "0.0s", "1,000,090"]),
+        ("transactions", ["?", "4000000123/3", "hanging", "?", "?", "?", "clicks-by-user-3"]),
+    ],
+)
+def test_every_row_fits_into_100_columns(
+    sampled: Path, option: str, first: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, file = len(objects(sampled, f"--{option}")), io.StringIO()
+    monkeypatch.setattr(output_module, "Console", lambda **_: Console(file=file, width=100))
+    state(sampled, f"--{option}", "--format", "table")
+    lines = [line.rstrip() for line in file.getvalue().splitlines()]
+    assert max(map(len, lines)) <= 100
+    rows = lines[-count:]
+    assert [row[-1] for row in rows] == ["s"] * count, "each ends with its age: none is wrapped"
+    assert re.split(" {2,}", rows[0].strip())[:-1] == first
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ("directories", "no samples of log directories"),
+        ("quorum", "no samples of the metadata quorum"),
+        ("transactions", "no samples of open transactions"),
+    ],
+)
+def test_without_samples_a_sentence_says_so(tables: Tables, rows: Rows, option: str, sentence: str) -> None:
+    now = present()
+    tables.commit(rows.cluster_row(now), rows.source(now))
+    assert state(tables.directory, f"--{option}").splitlines() == [sentence]
+
+
+@pytest.mark.parametrize("option", ["directories", "quorum", "transactions"])
+def test_of_samples_there_is_no_earlier_state(sampled: Path, option: str) -> None:
+    done = CliRunner().invoke(app, ["state", "--tables", str(sampled), f"--{option}", "--as-of", "1"])
+    assert (done.exit_code, "leave --as-of out" in done.stderr) == (2, True)

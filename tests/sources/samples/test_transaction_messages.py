@@ -1,0 +1,286 @@
+"""What coordinators and leaders say of transactions is decoded as kafka-python encodes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.admin import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeQuorumResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+
+from streaming.contracts.identifiers import Micros
+from streaming.sources.permissions import Denied
+from streaming.sources.protocol.quorum_messages import Leader, QuorumMember
+from streaming.sources.samples.described_producers import Writing, describe_producers
+from streaming.sources.samples.described_transactions import (
+    PROBED,
+    UNDECIDED,
+    OpenTransaction,
+    OpenTransactions,
+    open_transactions,
+)
+from streaming.sources.samples.quorum import describe_quorum
+from tests.sources.samples.test_encoding import Answering
+
+NAMES = st.text("abß", min_size=1, max_size=3)
+PARTITIONS = st.dictionaries(NAMES, st.lists(st.integers(0, 400), min_size=1, unique=True), max_size=3)
+LONG = st.integers(-1, 2**62)
+STATES = st.sampled_from([*UNDECIDED, "CompleteCommit", "Empty"])
+TRANSACTIONS = st.dictionaries(
+    NAMES,
+    st.tuples(STATES, st.integers(1, 2**31 - 1), LONG, LONG, st.integers(-1, 2**15 - 1), PARTITIONS),
+    max_size=5,
+)
+
+
+class Coordinator:
+    """Answers ListTransactions and DescribeTransactions."""
+
+    def __init__(self, transactions: dict[str, tuple[Any, ...]], *, error: int = 0, errors: dict[str, int]) -> None:
+        of_listed, of_described = ListTransactionsResponse, DescribeTransactionsResponse
+        described = {PROBED: ("", 0, -1, -1, -1, {}), **transactions}
+        topic = of_described.TransactionState.TopicData
+        self._responses: list[Any] = [
+            of_listed(
+                version=0,
+                throttle_time_ms=0,
+                error_code=error,
+                unknown_state_filters=["New"],
+                transaction_states=[
+                    of_listed.TransactionState(transactional_id=name, producer_id=one[3], transaction_state=one[0])
+                    for name, one in transactions.items()
+                ],
+            ),
+            of_described(
+                version=0,
+                throttle_time_ms=0,
+                transaction_states=[
+                    of_described.TransactionState(
+                        error_code=errors.get(name, 0),
+                        transactional_id=name,
+                        transaction_state=state,
+                        transaction_timeout_ms=timeout,
+                        transaction_start_time_ms=start,
+                        producer_id=producer,
+                        producer_epoch=epoch,
+                        topics=[topic(topic=at, partitions=numbers) for at, numbers in partitions.items()],
+                    )
+                    for name, (state, timeout, start, producer, epoch, partitions) in described.items()
+                ],
+            ),
+        ]
+        self.asked: list[bytes] = []
+        self.cut = (-1, 0)
+
+    def newest(self, _key: int, supported: int) -> int:
+        return supported
+
+    def call(self, request: Any, response: Any, read: Any) -> Any:
+        response_at, end = self.cut
+        changed = (lambda data: data[:end]) if response_at == len(self.asked) else (lambda data: data)
+        answering = Answering(self._responses[len(self.asked)], 0, changed=changed)
+        answer = answering.call(request, response, read)
+        self.asked.append(answering.sent)
+        return answer
+
+
+@given(TRANSACTIONS)
+def test_open_transactions_are_decoded(transactions: dict[str, tuple[Any, ...]]) -> None:
+    coordinator: Any = Coordinator(transactions, errors={PROBED: 105})
+    assert open_transactions(coordinator) == OpenTransactions(
+        tuple(
+            OpenTransaction(
+                name,
+                state,
+                timeout,
+                Micros(start * 1000) if start >= 0 else None,
+                producer,
+                epoch,
+                tuple((topic, number) for topic, numbers in partitions.items() for number in numbers),
+            )
+            for name, (state, timeout, start, producer, epoch, partitions) in transactions.items()
+            if state in UNDECIDED
+        ),
+        is_listed=True,
+        is_complete=True,
+    )
+
+
+def test_every_transaction_that_is_listed_is_described_in_one_request() -> None:
+    transactions = {f"id-{number}": ("Ongoing", 1, 1, number, 0, {}) for number in range(300)}
+    coordinator: Any = Coordinator(transactions, errors={})
+    open_transactions(coordinator)
+    expected: list[Any] = [
+        ListTransactionsRequest(version=0, state_filters=[*UNDECIDED], producer_id_filters=[]),
+        DescribeTransactionsRequest(version=0, transactional_ids=[PROBED, *transactions]),
+    ]
+    for request in expected:
+        request.with_header(correlation_id=1, client_id="isrwatch")
+    assert coordinator.asked == [request.encode(header=True, framed=True) for request in expected]
+
+
+@pytest.mark.parametrize(
+    ("error", "errors", "is_complete", "is_denied", "names"),
+    [
+        (0, {PROBED: 105}, True, False, {"a", "b"}),
+        (0, {"a": 105}, True, False, {"b"}),  # it has expired since
+        (14, {}, False, False, {"a", "b"}),  # it still loads a partition
+        (0, {"a": 16}, False, False, {"b"}),  # another broker coordinates it by now
+        (0, {PROBED: 53}, False, True, {"a", "b"}),  # others may be left out
+        (0, {"a": 53}, False, True, {"b"}),
+    ],
+)
+def test_whether_a_coordinator_has_said_everything(
+    error: int,
+    errors: dict[str, int],
+    is_complete: bool,  # noqa: FBT001 - a parameter of the test
+    is_denied: bool,  # noqa: FBT001 - as above
+    names: set[str],
+) -> None:
+    transactions = {name: ("Ongoing", 1, 1, 1, 0, {}) for name in ("a", "b")}
+    coordinator: Any = Coordinator(transactions, error=error, errors=errors)
+    answered = open_transactions(coordinator)
+    assert (answered.is_listed, answered.is_complete, answered.is_denied) == (not error, is_complete, is_denied)
+    assert {one.transactional_id for one in answered.transactions} == names
+
+
+def producers_response(topics: dict[str, dict[int, tuple[int, list[tuple[int, int, int]]]]]) -> Any:
+    of_topic = DescribeProducersResponse.TopicResponse
+    of_part = of_topic.PartitionResponse
+    return DescribeProducersResponse(
+        version=0,
+        throttle_time_ms=0,
+        topics=[
+            of_topic(
+                name=name,
+                partitions=[
+                    of_part(
+                        partition_index=number,
+                        error_code=error,
+                        error_message=None if not error else "so",
+                        active_producers=[
+                            of_part.ProducerState(
+                                producer_id=producer, producer_epoch=epoch, last_sequence=1, last_timestamp=2,
+                                coordinator_epoch=3, current_txn_start_offset=start,
+                            )
+                            for producer, epoch, start in producers
+                        ],
+                    )
+                    for number, (error, producers) in parts.items()
+                ],
+            )
+            for name, parts in topics.items()
+        ],
+    )  # fmt: skip
+
+
+@given(
+    st.dictionaries(
+        NAMES,
+        st.dictionaries(
+            st.integers(0, 400),
+            st.tuples(st.sampled_from([0, 0, 6]), st.lists(st.tuples(LONG, st.integers(0, 2**31 - 1), LONG))),
+        ),
+        max_size=3,
+    )
+)
+def test_producers_with_an_open_transaction_are_decoded(topics: dict[str, dict[int, Any]]) -> None:
+    answering: Any = Answering(producers_response(topics), 0)
+    asked = {name: list(parts) for name, parts in topics.items()}
+    assert describe_producers(answering, asked).writing == {
+        (name, number): tuple(Writing(*one) for one in producers if one[2] >= 0)
+        for name, parts in topics.items()
+        for number, (error, producers) in parts.items()
+        if not error
+    }
+    expected: Any = DescribeProducersRequest(
+        version=0,
+        topics=[
+            DescribeProducersRequest.TopicRequest(name=name, partition_indexes=numbers)
+            for name, numbers in asked.items()
+        ],
+    )
+    expected.with_header(correlation_id=1, client_id="isrwatch")
+    assert answering.sent == expected.encode(header=True, framed=True)
+
+
+def test_a_topic_that_may_not_be_read_is_named_and_what_was_not_asked_is_left_out() -> None:
+    response = producers_response({"open": {0: (0, [(1, 0, 5)]), 7: (0, [])}, "secret": {0: (29, [])}})
+    answering: Any = Answering(response, 0)
+    described = describe_producers(answering, {"open": [0], "secret": [0]})
+    assert described.writing == {("open", 0): (Writing(1, 0, 5),)}
+    assert described.denied == "secret"
+
+
+def test_versions_that_do_not_have_the_requests_have_no_transactions() -> None:
+    old: Any = Answering(producers_response({}), -1)
+    assert open_transactions(old) == OpenTransactions()
+    assert describe_producers(old, {"orders": [0]}).writing == {}
+
+
+def test_bytes_that_end_early_are_no_response() -> None:
+    response = producers_response({"orders": {0: (0, [(1, 0, 5)])}})
+    for end in range(4, len(Answering(response, 0)._data) - 1):  # the last byte: no tagged fields
+        cut: Any = Answering(response, 0, changed=lambda data, end=end: data[:end])  # type: ignore[misc]
+        with pytest.raises(ValueError, match=r"ends at byte|an array of"):
+            describe_producers(cut, {"orders": [0]})
+
+
+@pytest.mark.parametrize("response", [0, 1])
+def test_bytes_of_a_coordinator_that_end_early_are_no_response(response: int) -> None:
+    transactions = {"a": ("Ongoing", 1, 1, 1, 0, {"orders": [0, 1]})}
+    whole = Answering(Coordinator(transactions, errors={})._responses[response], 0)._data
+    for end in range(4, len(whole) - 1):
+        coordinator: Any = Coordinator(transactions, errors={})
+        coordinator.cut = (response, end)
+        with pytest.raises(ValueError, match=r"ends at byte|an array of"):
+            open_transactions(coordinator)
+
+
+def quorum_response(version: int, *, error: int = 0) -> Any:
+    of_topic = DescribeQuorumResponse.TopicData
+    of_part = of_topic.PartitionData
+
+    def replica(node: int, end: int, fetched: int, caught_up: int) -> Any:
+        times = {"last_fetch_timestamp": fetched, "last_caught_up_timestamp": caught_up} if version else {}
+        return of_part.ReplicaState(replica_id=node, log_end_offset=end, **times)
+
+    part = of_part(
+        partition_index=0, error_code=0, leader_id=101, leader_epoch=4, high_watermark=90,
+        current_voters=[replica(101, 95, 50, 50), replica(102, -1, -1, -1)],
+        observers=[replica(1, 90, 40, 30)],
+    )  # fmt: skip
+    return DescribeQuorumResponse(
+        version=version, error_code=error, topics=[of_topic(topic_name="__cluster_metadata", partitions=[part])]
+    )
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_voters_and_observers_are_decoded(version: int) -> None:
+    answering: Any = Answering(quorum_response(version), version)
+    quorum = describe_quorum(answering)
+    assert quorum is not None
+    assert (quorum.leader, quorum.high_watermark) == (Leader(101, 4), 90)
+    times = [(50, 50), (None, None), (40, 30)] if version else [(None, None)] * 3
+    assert quorum.members == (
+        QuorumMember(101, True, 95, *times[0]),
+        QuorumMember(102, True, None, *times[1]),
+        QuorumMember(1, False, 90, *times[2]),
+    )
+
+
+def test_a_cluster_with_zookeeper_has_no_quorum_and_a_missing_permission_is_said() -> None:
+    zookeeper: Any = Answering(quorum_response(2), -1)
+    denied: Any = Answering(quorum_response(2, error=31), 2)
+    assert describe_quorum(zookeeper) is None
+    with pytest.raises(Denied, match="Describe on the cluster"):
+        describe_quorum(denied)
