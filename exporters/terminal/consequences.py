@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.health import OFFLINE, UNDER_MIN_ISR
-from streaming.contracts.sample_tables import GROUP_OFFSETS, TRANSACTIONS
+from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS, TRANSACTIONS
 from streaming.contracts.topic_roles import KEYED, TopicRole, consequence, keys_by_partition, role_of
 from streaming.delta.queries import open_ours, query
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from exporters.terminal.unreadable import Unreadable
     from streaming.contracts.columns import Table
 
-_SAMPLED: Final[Mapping[TopicRole, tuple[Table, str]]] = {
-    TopicRole.CONSUMER_OFFSETS: (GROUP_OFFSETS, "group"),
-    TopicRole.TRANSACTION_STATE: (TRANSACTIONS, "transactional_id"),
+_SAMPLED: Final[Mapping[TopicRole, tuple[tuple[Table, str], ...]]] = {
+    TopicRole.CONSUMER_OFFSETS: ((GROUPS, "group"), (GROUP_OFFSETS, "group")),
+    TopicRole.TRANSACTION_STATE: ((TRANSACTIONS, "transactional_id"),),
 }
-"""Where the groups and the transactional ids are sampled."""
+"""Where groups, and transactional ids with an open transaction, are sampled."""
 
 
 class Consequences:
@@ -65,9 +65,9 @@ class Consequences:
     def _sampled(self, folder: Path, role: TopicRole) -> list[dict[str, Any]]:
         if role not in self._keys:
             self._keys[role] = []
-            definition, column = _SAMPLED[role]
-            sql = f'SELECT DISTINCT cluster_id, "{column}" AS key FROM rows WHERE "{column}" IS NOT NULL'  # noqa: S608 - our own names
-            with self._unreadable.collected():
-                table = open_ours(folder, definition)
-                self._keys[role] = [] if table is None else query(table, sql).to_pylist()
+            for definition, column in _SAMPLED[role]:
+                sql = f'SELECT DISTINCT cluster_id, "{column}" AS key FROM rows WHERE "{column}" IS NOT NULL'  # noqa: S608 - our own names
+                with self._unreadable.collected():
+                    table = open_ours(folder, definition)
+                    self._keys[role] += [] if table is None else query(table, sql).to_pylist()
         return self._keys[role]

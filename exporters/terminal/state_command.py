@@ -61,7 +61,9 @@ from streaming.settings import load
 Row = dict[str, Any]
 Show = Callable[[RowOutput, StateSelection], None]
 Tables = tuple[tuple[bool, Show], ...]
-TABLE_OPTIONS: Final = "--clusters, --brokers, --topics, --groups, --directories, --quorum and --transactions"
+TABLE_OPTIONS: Final = (
+    "--clusters, --brokers, --topics, --groups, --directories, --quorum, --transactions and --settings"
+)
 STATE_TABLES: Final = frozenset(
     table.name for table in (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
 )

@@ -74,8 +74,16 @@ COMPACTED: Final = frozenset(
     }
 )
 """Roles whose newest record of each key must stay, however old: without ``cleanup.policy=compact`` state is deleted."""
-KEYED: Final = {TopicRole.CONSUMER_OFFSETS: "group", TopicRole.TRANSACTION_STATE: "transactional id"}
-"""Roles of which one partition keeps all the state of each of these: the one that :func:`partition_for` gives."""
+KEYED: Final = frozenset({TopicRole.CONSUMER_OFFSETS, TopicRole.TRANSACTION_STATE})
+"""Roles of which one partition keeps all the state of a group, or transactional id: see :func:`partition_for`."""
+_KEPT: Final = {
+    TopicRole.CONSUMER_OFFSETS: "the groups kept there",
+    TopicRole.TRANSACTION_STATE: "the transactional ids kept there",
+}
+_COUNTED: Final = {
+    TopicRole.CONSUMER_OFFSETS: "{count} group{s}",
+    TopicRole.TRANSACTION_STATE: "the transactional ids kept there ({count} open)",
+}
 
 _FAILING: Final = {
     TopicRole.CONSUMER_OFFSETS: "commits and rebalances of {whom}",
@@ -105,11 +113,12 @@ def failing(role: TopicRole, concerned: int | None = None) -> str:
 
     Args:
         role: of the topic.
-        concerned: of a role in ``KEYED``, how many have their state in the partition; None while unknown.
+        concerned: how many groups, or transactional ids with an open transaction, have their state in the partition;
+            None while unknown.
     """
-    noun = KEYED.get(role, "")
-    counted = f"{concerned} {noun}" if concerned == 1 else f"{concerned} {noun}s"
-    return _FAILING[role].format(whom=f"the {noun}s kept there" if concerned is None else counted)
+    if concerned is None or role not in KEYED:
+        return _FAILING[role].format(whom=_KEPT.get(role))
+    return _FAILING[role].format(whom=_COUNTED[role].format(count=concerned, s="" if concerned == 1 else "s"))
 
 
 def consequence(role: TopicRole, concerned: int | None = None) -> str:

@@ -273,6 +273,7 @@ def offline(*topics: str) -> dict[str, Any]:
     """The incident of a broker that was lost with the only replicas of some topics."""
     story = Story()
     story.snapshot()
+    story.config("1", topic="")
     alive = {"replicas": (1,), "isr": (1,), "cause": Cause.CREATED}
     dead = {"replicas": (1,), "leader": -1, "isr": (1,), "partition_epoch": 1, "cause": Cause.FENCED}
     for fields in (alive, dead):

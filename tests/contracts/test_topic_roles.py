@@ -73,7 +73,10 @@ def test_every_role_says_what_fails() -> None:
     assert consequence(TopicRole.CONSUMER_OFFSETS) == "commits and rebalances of the groups kept there fail"
     assert consequence(TopicRole.CONSUMER_OFFSETS, 14) == "commits and rebalances of 14 groups fail"
     assert consequence(TopicRole.CONSUMER_OFFSETS, 0) == "commits and rebalances of 0 groups fail"
-    assert consequence(TopicRole.TRANSACTION_STATE, 1) == "transactions of 1 transactional id fail"
+    assert consequence(TopicRole.CONSUMER_OFFSETS, 1) == "commits and rebalances of 1 group fail"
+    assert (
+        consequence(TopicRole.TRANSACTION_STATE, 1) == "transactions of the transactional ids kept there (1 open) fail"
+    )
     assert [role for role in TopicRole if "{" in consequence(role) or "{" in consequence(role, 3)] == []
     assert {role for role in TopicRole if consequence(role, 3) != consequence(role)} == set(KEYED)
 

@@ -36,6 +36,7 @@ from streaming.contracts.samples import (
     ReplicaOffsetsObserved,
     TransactionObserved,
 )
+from streaming.contracts.settings import BrokerSettingsObserved, TopicSettingsObserved
 from streaming.runtime.jars import SANDBOX, jar_paths
 from streaming.runtime.java import find_java
 from streaming.settings import ClusterSettings, CollectSettings, ControllersSettings, Settings
@@ -89,6 +90,8 @@ GIVEN = {
     "polled partitions": lambda one: isinstance(one, PartitionObserved) and one.source == "admin:poller",
     "offsets": lambda one: isinstance(one, ReplicaOffsetsObserved) and one.topic == "orders",
     "directories": lambda one: isinstance(one, LogDirectoryObserved) and one.hosted_replicas,
+    "topic settings": lambda one: isinstance(one, TopicSettingsObserved),
+    "broker settings": lambda one: isinstance(one, BrokerSettingsObserved),
     "groups": lambda one: isinstance(one, GroupOffsetsObserved) and one.committed_offset == 7,
     "quorum": lambda one: isinstance(one, QuorumMemberObserved),
     "transactions": lambda one: isinstance(one, TransactionObserved) and one.transactional_id == "open",
@@ -100,9 +103,9 @@ GIVEN = {
 MISSING: dict[Permission, tuple[set[str], set[str]]] = {
     CLUSTER_ACTION: ({"the log"}, {"metadata log"}),
     DESCRIBE_CLUSTER: ({"the log", "voters", "directories", "quorum"}, {"metadata log", "samples", "reassignments"}),
-    DESCRIBE_BROKER_CONFIGS: ({"times"}, {"polling"}),
-    DESCRIBE_TOPICS: ({"polled partitions", "offsets", "groups", "min ISR"}, {"polling"}),
-    DESCRIBE_TOPIC_CONFIGS: ({"min ISR"}, {"polling"}),
+    DESCRIBE_BROKER_CONFIGS: ({"times", "broker settings"}, {"polling", "samples"}),
+    DESCRIBE_TOPICS: ({"polled partitions", "offsets", "groups", "min ISR", "topic settings"}, {"polling"}),
+    DESCRIBE_TOPIC_CONFIGS: ({"min ISR", "topic settings"}, {"polling", "samples"}),
     DESCRIBE_GROUPS: ({"groups"}, {"samples"}),
     DESCRIBE_TRANSACTIONAL_IDS: ({"transactions"}, {"samples"}),
 }

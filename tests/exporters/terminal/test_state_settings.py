@@ -15,6 +15,7 @@ from streaming.contracts.sample_tables import (
     BROKER_FEATURES,
     BROKER_SETTINGS,
     GROUP_OFFSETS,
+    GROUPS,
     TOPIC_SETTINGS,
     TRANSACTIONS,
 )
@@ -184,9 +185,12 @@ def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(t
         *({**sample, **of_orders, "group": group, "partition": number} for group in groups for number in (0, 1)),
         {**sample, **of_orders, "group": "of-another-cluster", "partition": 0, "cluster_id": "other"},
     )
+    without_commits = next(name for name in map("new-{}".format, range(9)) if partition_for(name, 2) == partition)
+    described = {"group_protocol": "classic", "group_state": "Stable", "coordinator": 1}
+    tables.put(GROUPS.name, *({**sample, **described, "group": group} for group in (groups[0], without_commits)))
     told = {row["topic"]: row["consequence"] for row in objects(tables)}
     assert told == {
-        OFFSETS: f"commits and rebalances of {concerned} groups fail",
+        OFFSETS: f"commits and rebalances of {concerned + 1} groups fail",
         STATE: "transactions of the transactional ids kept there fail",
         "connect-offsets": "commits of source connectors fail (a guess by its name)",
         "app-store-changelog": None,
@@ -205,7 +209,7 @@ def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(t
         {**sample, **transaction, "producer_id": 2, "transactional_id": None},
     )
     (line,) = [line for line in run(tables).splitlines() if line.startswith(STATE)]
-    assert line.endswith("transactions of 1 transactional id fail")
+    assert line.endswith("transactions of the transactional ids kept there (1 open) fail")
     # Of an earlier state there are no samples, so nobody is counted.
     (then,) = [row["consequence"] for row in objects(tables, "--as-of", "1") if row["topic"] == OFFSETS]
     assert then == "commits and rebalances of the groups kept there fail"
