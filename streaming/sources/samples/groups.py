@@ -4,7 +4,8 @@ At most six requests per broker and round, however many groups there are. The po
 those that :class:`offsets.OffsetsKind` has read before the coordinator is asked, as a rule a moment before. So lag is
 never too large: it is what the group had not read of that which was there then. It is too small by what was written
 between the two readings, of a leader that does not answer by what was written within one interval of offsets and the
-timeout of a request; after that its positions, and with them lag, are unknown.
+timeout of a request; after that its positions, and with them lag, are unknown. A group that moves to another
+coordinator may be in no answer for a round.
 """
 
 from __future__ import annotations
