@@ -10,20 +10,15 @@ from streaming.contracts.state import BrokerState
 from streaming.contracts.tables import BROKER_STATE_TABLE
 from streaming.delta.queries import open_ours, query, quoted
 
+HOLDS: Final = ("led_partitions", "hosted_partitions", "in_sync_partitions")
 # Columns of broker_state that a snapshot has fresher, and one that a terminal has no room for.
-_NOT_FURTHER: Final = frozenset(
-    {
-        *BrokerState._fields,
-        "led_partitions",
-        "hosted_partitions",
-        "in_sync_partitions",
-        "isr_departures",
-        "as_of_version",
-    }
-)
+_NOT_FURTHER: Final = frozenset({*BrokerState._fields, *HOLDS, "isr_departures", "as_of_version"})
 
 # Columns that the column for people says in words, and that itself.
 IN_WORDS: Final = frozenset({"unavoidable_offline", "unavoidable_under_min_isr", "is_quorum_voter", "restart_reason"})
+
+# Counts that a table leaves out while they are 0 for every broker: it is to fit into 80 characters.
+SELDOM: Final = frozenset({"under_min_isr_partitions", "offline_partitions", "unknown_min_isr_partitions"})
 
 
 def further() -> Iterator[str]:

@@ -86,7 +86,11 @@ def incidents(  # noqa: PLR0913 - one parameter per option
         shown = [row for row in matching if everything or changed_since is not None or row["closed_at"] is None]
         output.print(shown, incident_fields(output.clock), INCIDENT_COLUMNS, incident_style)
         if not shown and output.is_for_people:
-            output.say(f"no open incidents; {len(matching)} closed, --all shows them")
+            output.say(_none_shown(len(matching)))
+
+
+def _none_shown(closed: int) -> str:
+    return f"no open incidents; {closed} closed, --all shows them" if closed else "no incident matches"
 
 
 def _say_stale(output: RowOutput, observed: dict[str, int], stale_after: float) -> None:

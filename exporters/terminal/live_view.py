@@ -195,6 +195,8 @@ def _events(events: Sequence[EventRow]) -> Table:
     for event in reversed(events):
         row = (clock(event.occurred_not_after), subject(event), event.event, what(event), why(event))
         table.add_row(*map(Text, row), style=style_of(event.event))  # Text: a topic may be called [red]
+    for column in table.columns[:2]:  # a truncated subject would not say which partition it is
+        column.min_width = max((cell.cell_len for cell in column.cells if isinstance(cell, Text)), default=0)
     return table
 
 

@@ -14,7 +14,7 @@ import typer
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from exporters.terminal import live_view
-from exporters.terminal.broker_columns import IN_WORDS, further, further_columns
+from exporters.terminal.broker_columns import HOLDS, IN_WORDS, SELDOM, further, further_columns
 from exporters.terminal.consequences import Consequences
 from exporters.terminal.options import (
     AsOfOption,
@@ -27,7 +27,7 @@ from exporters.terminal.options import (
     folder_of,
     refuse_unknown,
 )
-from exporters.terminal.output import Field, RowOutput, output_of, until_closed
+from exporters.terminal.output import Field, RowFormat, RowOutput, output_of, until_closed
 from exporters.terminal.state_as_of import state_as_of
 from exporters.terminal.state_samples import (
     show_directories,
@@ -212,15 +212,20 @@ def _brokers(output: RowOutput, selection: StateSelection) -> None:
             cluster, freshness_columns(cluster_columns), names, more.get(cluster.cluster.cluster_id, {})
         )
     ]
-    shown = ("led_partitions", "hosted_partitions", "in_sync_partitions", *names)
+    is_table = output.format is RowFormat.TABLE
+    left_out = {name for name in SELDOM if is_table and all(row.get(name) == 0 for row in rows)} | IN_WORDS
     fields = (
         Field("broker", text("broker"), is_number=True),
         Field("state", text("broker_state")),
         *([Field("maintenance", partial(maintenance, output.clock))] if any(map(has_maintenance, rows)) else []),
-        *columns_as_fields(name for name in shown if name not in IN_WORDS),
-        *((Field("restart", text("restart_reason")),) if selection.is_now else ()),
+        *columns_as_fields(name for name in (*HOLDS, *names) if name not in left_out),
+        *((Field("restart", text("restart_reason")),) if selection.is_now and not is_table else ()),
     )
     print_rows(output, selection, rows, fields, lambda row: live_view.broker_style(row["broker_state"]))
+    for row in rows if is_table else ():  # a sentence has no room beside so many columns
+        if row.get("restart_reason") is not None:
+            where = f" of {row['cluster']}" if len(selection.clusters) > 1 else ""
+            output.say(f"restart of broker {row['broker']}{where}: {row['restart_reason']}", style="")
 
 
 def _topics(output: RowOutput, selection: StateSelection) -> None:

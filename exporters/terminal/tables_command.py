@@ -58,13 +58,13 @@ def tables(
     output = output_of(
         None if row_format is None else RowFormat(row_format.value), Clock(time.time_ns() // 1_000, local)
     )
+    unreadable: list[TableUnreadable] = []
     with until_closed():
         if name is not None:
             fields = (Field("column", text("column"), is_whole=True), Field("type", text("type")))
             output.print(_columns_of(name), (*fields, Field("meaning", text("meaning"))), MEANINGS, lambda _: "")
             return
         place = folder_of(folder, config_file)
-        unreadable: list[TableUnreadable] = []
         rows = [_measured(place, table, output.clock.now, unreadable) for table in TABLES.values()]
         numbers = (Field(title, text(title), is_number=True) for title in SIZES[1:-1])
         age = Field("last write", text("age_seconds"), is_number=True)

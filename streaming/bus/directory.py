@@ -118,8 +118,8 @@ class DirectoryPublisher:
                     "published before is safe"
                 ) from error
             raise IsrwatchError(
-                f"cannot write the bus below {self._directory}: {error.strerror}; free space or repair the disk, "
-                "everything published before is safe"
+                f"cannot write the bus below {self._directory}: {error.strerror}; free space, repair the disk, or "
+                "point bus.directory (--bus) at a folder that can be written; everything published before is safe"
             ) from error
 
 

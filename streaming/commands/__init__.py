@@ -34,6 +34,8 @@ An error for the user is one red sentence and an exit code: 2 for wrong options 
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 import sys
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -150,8 +152,13 @@ def load(name: str) -> Any:  # noqa: ANN401 - typer's command type is not public
     if isinstance(target, typer.Typer):
         return typer.main.get_command(target)
     single = typer.Typer(add_completion=False, context_settings=HELP_OPTIONS)
-    single.command(name)(target)
+    single.command(name, help=_paragraphs(target.__doc__ or ""))(target)
     return typer.main.get_command(single)
+
+
+def _paragraphs(text: str) -> str:
+    """Join the lines of each paragraph: a terminal breaks them at its own width."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(text))
 
 
 def explained(name: str, error: ModuleNotFoundError) -> Exception:

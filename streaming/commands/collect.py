@@ -35,7 +35,7 @@ def collect(
     *,
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
     cluster: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this cluster, of several [[cluster]]; default: all.")
+        str | None, typer.Option(metavar="NAME", help="Only this cluster, where there are several; default: all.")
     ] = None,
     bootstrap_servers: Annotated[
         str | None, typer.Option(help="Bootstrap servers as host:port,host:port; default: cluster.bootstrap_servers.")

@@ -44,7 +44,7 @@ def conform(
     *,
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
     cluster: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Running cluster: which one, of several [[cluster]].")
+        str | None, typer.Option(metavar="NAME", help="Running cluster: which one, where there are several.")
     ] = None,
     bootstrap_servers: Annotated[
         str | None, typer.Option(help="Check a running cluster: brokers as host:port,host:port.")

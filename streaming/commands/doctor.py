@@ -26,7 +26,7 @@ def doctor(
     *,
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
     cluster: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this cluster, of several [[cluster]]; default: all.")
+        str | None, typer.Option(metavar="NAME", help="Only this cluster, where there are several; default: all.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding and line.")] = False,
 ) -> None:

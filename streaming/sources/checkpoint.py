@@ -71,7 +71,10 @@ def document_at(path: Path) -> dict[str, Any] | None:
             f"cannot read the checkpoint {path}: {error.strerror}; run the collector as the user who owns it"
         ) from None
     except OSError as error:
-        raise ConfigurationError(f"cannot read the checkpoint {path}: {error.strerror}; repair the disk") from None
+        raise ConfigurationError(
+            f"cannot read the checkpoint {path}: {error.strerror}; repair the disk, or point bus.directory (--bus) at "
+            "another folder"
+        ) from None
     except ValueError as error:
         raise DamagedCheckpoint(str(error)) from None
     if not isinstance(document, dict) or "version" not in document:
@@ -110,5 +113,6 @@ def write(path: Path, document: dict[str, Any]) -> None:
             os.close(folder)
     except OSError as error:
         raise IsrwatchError(
-            f"cannot write the checkpoint {path}: {error.strerror}; free space or repair the disk"
+            f"cannot write the checkpoint {path}: {error.strerror}; free space, repair the disk, or point "
+            "bus.directory (--bus) at a folder that can be written"
         ) from error

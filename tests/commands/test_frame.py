@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from importlib.metadata import metadata, version
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,15 @@ def test_the_sandbox_outside_of_a_checkout_says_where_to_run_it() -> None:
     told = explained("sandbox", ModuleNotFoundError("No module named 'deploy'", name="deploy"))
     assert isinstance(told, MissingTool)
     assert str(told) == "isrwatch sandbox runs in a checkout of the project only: run it from there"
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_help_fills_the_lines_of_a_narrow_terminal_and_loses_no_word_in_brackets(command: str) -> None:
+    shown = RUNNER.invoke(app, [command, "--help"], env={"COLUMNS": "80"}).stdout
+    prose = [line.strip() for line in shown.partition("╭")[0].splitlines()]
+    early = [line for line, after in pairwise(prose) if line and after and len(f"{line} {after.split()[0]}") <= 78]
+    assert early == []
+    assert "[]" not in shown
 
 
 @pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])

@@ -49,6 +49,7 @@ def incidents(tables: Path, *options: str) -> str:
 
 def test_closed_incidents_are_shown_only_on_request(tables: Path) -> None:
     assert incidents(tables) == "no open incidents; 2 closed, --all shows them\n"
+    assert incidents(tables, "--all", "--class", "rack_loss") == "no incident matches\n"
     rows = [json.loads(line) for line in incidents(tables, "--all", "--format", "json").splitlines()]
     assert [(row["incident_class"], row["suspects"][0]["broker"]) for row in rows] == [
         ("broker_loss", 2),

@@ -155,6 +155,14 @@ def test_the_newest_event_stands_first_and_old_ones_give_way() -> None:
     ]
 
 
+def test_on_a_narrow_terminal_time_and_subject_of_an_event_stay_whole() -> None:
+    long = event(cause="preferred_election", evidence="ambiguous", candidates=("lag",), partition=12)
+    output = io.StringIO()
+    Console(file=output, width=80).print(live_view.view(ReplicationSnapshot(recent_events=(long,)), now=NOW, lines=3))
+    (line,) = (line for line in output.getvalue().splitlines() if line.startswith("22:"))
+    assert line.split()[:2] == [live_view.clock(long.occurred_not_after), "orders-12"]
+
+
 def test_before_the_first_observation_the_view_says_so() -> None:
     empty = ReplicationSnapshot(clusters={"c": ClusterSnapshot(cluster=ClusterState("c", "kafka"))})
     assert "cluster kafka  no data yet" in shown(live_view.view(empty, now=NOW, lines=3))

@@ -94,6 +94,24 @@ def test_brokers_of_a_fresh_cluster_have_every_column_that_their_table_defines(t
     assert ("0.75" in words, "?" in words) == (True, True)
 
 
+def test_on_a_narrow_terminal_the_advice_of_each_broker_stands_whole_below_the_table(
+    tables: Tables, rows: Rows
+) -> None:
+    now = time.time_ns() // 1_000
+    tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.source(now))
+    advice = "unavoidable by configuration: 1 partition with one replica goes offline while it is down"
+    counts = dict.fromkeys(("under_min_isr_partitions", "offline_partitions", "unknown_min_isr_partitions"), 0)
+    columns = {**counts, "restart_reason": advice, "would_go_offline": 1, "is_safe_to_stop": False}
+    tables.put(BROKER_STATE_TABLE.name, {**rows.owner, "broker": 1, **columns}, as_of=1)
+    done = CliRunner().invoke(
+        app, ["state", "--tables", str(tables.directory), "--brokers", "--format", "table"], env={"COLUMNS": "80"}
+    )
+    *table, last = done.stdout.splitlines()
+    assert last == f"restart of broker 1: {advice}"
+    assert [line for line in table if "…" in line] == []
+    assert state(tables.directory, "--brokers").endswith(f"  {advice}\n"), "in a pipe still one line a broker"
+
+
 def test_where_nobody_consumes_a_sentence_says_so(played: Path) -> None:
     (_, said) = state(played, "--groups", "--cluster", "under_min_isr").splitlines()
     assert said == "no samples of consumer groups"
