@@ -75,9 +75,7 @@ def state(  # noqa: PLR0913 - one parameter per option
     brokers: Annotated[bool, typer.Option("--brokers", help="One row per broker.")] = False,
     topics: Annotated[bool, typer.Option("--topics", help="One row per topic: totals of its partitions.")] = False,
     groups: Annotated[bool, typer.Option("--groups", help="One row per consumer group: its lag.")] = False,
-    settings: Annotated[
-        bool, typer.Option("--settings", help="Settings that are not safe, and what mends them.")
-    ] = False,
+    settings: Annotated[bool, typer.Option("--settings", help="Settings that are not safe, and the fix.")] = False,
     directories: Annotated[bool, typer.Option("--directories", help="One row per log directory: how full.")] = False,
     quorum: Annotated[bool, typer.Option("--quorum", help="One row per member of the metadata quorum.")] = False,
     transactions: Annotated[bool, typer.Option("--transactions", help="One row per open transaction.")] = False,
