@@ -143,7 +143,7 @@ def cluster(kafka_module_cluster: Callable[..., Sandbox]) -> Sandbox:
 
     def has_committed() -> bool:
         """The coordinator of a new cluster refuses for a moment."""
-        (answer,) = client.alter_consumer_group_offsets([committed]).values()
+        (answer,) = client.alter_consumer_group_offsets([committed], request_timeout=10).values()
         return not answer.exception(30) and not any(one.error for one in answer.result().topic_partitions)
 
     wait_until(has_committed, "a group to have an offset")

@@ -81,11 +81,20 @@ class Clients:
 
         def has_committed() -> bool:
             """A new coordinator refuses for a moment."""
-            asked = self.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, offsets)])
+            named = [ConsumerGroupTopicPartitions(group, offsets)]
+            asked = self.admin.alter_consumer_group_offsets(named, request_timeout=10)  # librdkafka may wait in vain
             (answer,) = asked.values()
             return not answer.exception(30) and not any(one.error for one in answer.result().topic_partitions)
 
         wait_until(has_committed, f"{group} to commit")
+
+    def delete_records(self, topic: str, number: int, before: int) -> None:
+        def has_deleted() -> bool:
+            asked = self.admin.delete_records([TopicPartition(topic, number, before)], request_timeout=10)
+            (answer,) = asked.values()
+            return not answer.exception(30)
+
+        wait_until(has_deleted, f"{topic}-{number} to begin at {before}")
 
     def close(self) -> None:
         for member in self._members:
@@ -171,7 +180,7 @@ def clients(cluster: Sandbox) -> Iterator[Clients]:
     clients.commit("some", 7, partitions=(1, 4))
     clients.commit("below", 3, topic="old")
     for number in range(PARTITIONS):
-        clients.admin.delete_records([TopicPartition("old", number, 10)])[TopicPartition("old", number)].result(30)
+        clients.delete_records("old", number, 10)
     cluster.run_tool(
         "kafka.admin.ConfigCommand", "--alter", "--entity-type", "groups", "--entity-name", "shared",
         "--add-config", "share.auto.offset.reset=earliest",
