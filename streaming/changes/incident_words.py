@@ -53,7 +53,7 @@ def _severity(incident: Incident, kind: IncidentClass) -> Severity:
 
 
 def _consequence(incident: Incident, kind: IncidentClass) -> str:
-    unsure = incident.unknown - incident.refused
+    unsure = incident.unknown - incident.refused - incident.leaderless
     doubt = f"whether writers of {_topics(incident, unsure)} were refused is unknown, as min ISR is" if unsure else ""
     if kind in _HARMLESS:
         return doubt or "clients notice nothing"

@@ -139,6 +139,16 @@ def test_where_min_isr_is_unknown_it_is_not_said_that_clients_notice_nothing() -
     assert incidents(story)[0]["consequence"] == doubt
 
 
+def test_of_a_topic_without_a_leader_it_is_said_once_that_it_cannot_be_written() -> None:
+    story = Story()
+    story.snapshot([{"isr": (1,)}])
+    story.later(5).partition(isr=(1,), leader=-1, leader_epoch=1, partition_epoch=1, cause="fenced", evidence="proven")
+    story.broker(1, fenced=True)
+    story.later(5).heartbeat()
+
+    assert incidents(story)[0]["consequence"] == "partitions of topic orders cannot be written or read"
+
+
 def test_a_broker_that_is_back_from_a_clean_stop_and_does_not_catch_up_is_no_planned_work_for_ever() -> None:
     story = Orders()
     story.stop(1)
