@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
     from tests.plugins.old_layout import Row
 
+CREATED = "topic_created"
+BEGUN = frozenset({"under_replicated_began", "under_min_isr_began", "offline"})
 # The wall clock, versions that an upgrade may move on, the wording of what is refused from now on, how the job was
 # when it reported, and the notes of the incidents' fold to itself.
 NOT_COMPARED = {
@@ -232,14 +234,19 @@ def now(old: Path, name: str, final: set[str]) -> list[Row]:
 
 
 def counted_alike(rows: Iterable[Row]) -> list[Row]:
-    """Leave out, at every depth, time without observation: the old program counted it only where something changed."""
+    """Leave out, at every depth, time without observation: the old program counted it only where something changed.
+
+    And what has begun of a partition with its creation: the old program recorded it with the next change.
+    """
 
     def alike(value: Any) -> Any:
         if isinstance(value, dict):
             return {name: alike(item) for name, item in value.items() if name != "unknown_seconds"}
+        if isinstance(value, list) and any(isinstance(item, dict) and item.get("event") == CREATED for item in value):
+            return [alike(item) for item in value if item["event"] not in BEGUN]
         return value
 
-    return [alike(row) for row in rows]
+    return [alike(row) for row in rows if not (row.get("event") in BEGUN and row.get("cause") == "created")]
 
 
 def known(row: Row) -> Row:
