@@ -21,7 +21,7 @@ from streaming.sources.admin_metadata import MetadataRound, Read
 from streaming.sources.admin_offsets import OffsetsRound
 from streaming.sources.admin_reassignments import ReassignmentsRound, dialer_of
 from streaming.sources.admin_refusals import Missing, unanswered
-from streaming.sources.admin_report import Reports
+from streaming.sources.admin_report import PolledReports
 from streaming.sources.admin_view import ClusterView, deleted_topics
 from streaming.sources.permissions import addressed, grantee_of
 from streaming.sources.protocol.connection import CannotServe, TooOld
@@ -94,7 +94,7 @@ class AdminSource:
         self._servers = bootstrap_servers
         self._grantee = grantee_of(bootstrap_servers, client)
         is_primary = source_kind is SourceKind.POLL
-        self._reports = Reports(name, poll_micros=poll_micros, snapshot_micros=snapshot_micros)
+        self._reports = PolledReports(name, poll_micros=poll_micros, snapshot_micros=snapshot_micros)
         self._epochs = SeenEpochs(epochs)
         self._metadata_due = Timer(poll_micros if is_primary else self._corroborating_micros)
         self._offsets_due = Timer(offsets_micros)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _BLIND_MICROS: Final = 60_000_000  # a poll that is later than this was not merely slow
 
 
-class Reports:
+class PolledReports:
     """Begins with a full report, which is sent again when it is due, or when only that can show what has changed.
 
     Args:

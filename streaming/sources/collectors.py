@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
 from streaming.sources.collector import join, sentence_of
 from streaming.sources.collector_metrics import MergedMetrics, source_up
+from streaming.sources.timer import RestartPauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from streaming.sources.collector import Collector
 
     OpenCollector = Callable[[Callable[[str], None]], Collector]
-
-_PAUSES: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-_STABLE_SECONDS: Final = 300.0  # a cluster that ran for so long is started again at once when it fails
 
 
 class Collectors:
@@ -82,15 +80,13 @@ class Collectors:
         return sorted(chain.from_iterable(of_each)) if all(of_each) else []
 
     def _run(self, name: str, open_collector: OpenCollector) -> None:
-        pause = 0
+        pauses = RestartPauses()
         while not self._stopping.is_set():
             began = time.monotonic()
             failure = self._failure_of(name, open_collector)
             if failure is None:
                 return
-            pause = 0 if time.monotonic() - began > _STABLE_SECONDS else pause
-            seconds = _PAUSES[min(pause, len(_PAUSES) - 1)]
-            pause += 1
+            seconds = pauses.after(time.monotonic() - began)
             self._report(f"{name}: {failure}; starting this cluster again in {seconds:g} s")
             self._stopping.wait(seconds)
 

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector as MetricFamilies
 
 from streaming.sources.collector import Collector, join, sentence_of
 from streaming.sources.collector_metrics import source_up
+from streaming.sources.timer import RestartPauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
     OpenSources = Callable[[Callable[[str], None]], Sequence[Source]]
 
-_PAUSES: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-_STABLE_SECONDS: Final = 300.0
 _REPORT_SECONDS: Final = 1.0
 _END_SECONDS: Final = 10.0
 
@@ -102,16 +101,14 @@ class SeparateCollector(MetricFamilies):
         yield from self._families
 
     def _run(self) -> None:
-        failures = 0
+        pauses = RestartPauses()
         while not self._stopping.is_set():
             began = time.monotonic()
             reason = self._reason_of_end()
             self._families = self._not_up()
             if self._stopping.is_set():
                 return
-            failures = 0 if time.monotonic() - began > _STABLE_SECONDS else failures
-            seconds = _PAUSES[min(failures, len(_PAUSES) - 1)]
-            failures += 1
+            seconds = pauses.after(time.monotonic() - began)
             self._report(f"{self.name}: {reason}; starting it again in {seconds:g} s")
             self._stopping.wait(seconds)
 

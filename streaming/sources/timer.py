@@ -49,6 +49,10 @@ class ClockJumps:
         return Micros(jump if abs(jump) > _JUMP else 0)
 
 
+PAUSES: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+STABLE_SECONDS: Final = 300.0  # what ran for so long is started again at once when it ends
+
+
 @dataclass(slots=True)
 class Timer:
     """Is due at once, then once per period.
@@ -112,3 +116,17 @@ class Silence:
     def begin(self) -> None:
         """Note that the source was refused, so that to wait is of no use."""
         self._is_refused = True
+
+
+class RestartPauses:
+    """How long to wait before what has ended is started again: longer each time, until it has run for a while."""
+
+    def __init__(self) -> None:
+        self._ends = 0
+
+    def after(self, seconds: float) -> float:
+        """Return the seconds to wait after a run of so many seconds."""
+        self._ends = 0 if seconds > STABLE_SECONDS else self._ends
+        pause = PAUSES[min(self._ends, len(PAUSES) - 1)]
+        self._ends += 1
+        return pause

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.bus.memory import MemoryBus
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources import collectors as module
+from streaming.sources import timer
 from streaming.sources.collector import Collector
 from streaming.sources.collectors import Collectors
 from tests.sources.test_collector import PATIENCE, FullDisk, Scripted, heartbeat, told
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PAUSES", (0.01, 0.02))
+    monkeypatch.setattr(timer, "PAUSES", (0.01, 0.02))
 
 
 class Primary(Scripted):

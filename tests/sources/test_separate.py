@@ -17,7 +17,7 @@ from prometheus_client.exposition import generate_latest
 from streaming.bus.directory import DirectoryPublisher, DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.errors import ConfigurationError
-from streaming.sources import separate as module
+from streaming.sources import timer
 from streaming.sources.address import Address
 from streaming.sources.collector import Collector
 from streaming.sources.protocol.peers import Peers
@@ -57,7 +57,7 @@ def open_after_a_failure(marker: Path, report: Callable[[str], None]) -> Sequenc
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PAUSES", (0.01,))
+    monkeypatch.setattr(timer, "PAUSES", (0.01,))
 
 
 @pytest.fixture
