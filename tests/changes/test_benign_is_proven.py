@@ -1,4 +1,4 @@
-"""What nobody ordered is not told as planned, however close to planned work it is."""
+"""What nobody ordered is not reported as planned, however close to planned work it is."""
 
 from __future__ import annotations
 

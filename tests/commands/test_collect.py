@@ -110,10 +110,10 @@ def test_gssapi_that_librdkafka_lacks_ends_the_collector_with_how_to_get_it(
     config = tmp_path / "isrwatch.toml"
     config.write_text('[cluster.client]\n"security.protocol" = "SASL_SSL"\n"sasl.mechanism" = "GSSAPI"\n')
     process = collect("--config", str(config), "--bootstrap-servers", "127.0.0.1:1")
-    _, told = process.communicate(timeout=PATIENCE)
+    _, printed = process.communicate(timeout=PATIENCE)
     assert process.returncode == 2
-    assert "which this librdkafka" in told.splitlines()[-1]
-    assert "Traceback" not in told
+    assert "which this librdkafka" in printed.splitlines()[-1]
+    assert "Traceback" not in printed
 
 
 def test_a_login_that_the_metadata_log_is_not_read_with_lets_the_brokers_be_polled(

@@ -188,8 +188,7 @@ def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(t
     without_commits = next(name for name in map("new-{}".format, range(9)) if partition_for(name, 2) == partition)
     described = {"group_protocol": "classic", "group_state": "Stable", "coordinator": 1}
     tables.put(GROUPS.name, *({**sample, **described, "group": group} for group in (groups[0], without_commits)))
-    told = {row["topic"]: row["consequence"] for row in objects(tables)}
-    assert told == {
+    assert {row["topic"]: row["consequence"] for row in objects(tables)} == {
         OFFSETS: f"commits and rebalances of {concerned + 1} groups fail",
         STATE: "transactions of the transactional ids kept there fail",
         "connect-offsets": "commits of source connectors fail (a guess by its name)",
@@ -197,12 +196,8 @@ def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(t
         "orders": None,
     }
     assert 0 < concerned < len(groups)
-    transaction = {
-        "producer_epoch": 1,
-        "transaction_state": "Ongoing",
-        "is_hanging": False,
-        "transaction_partitions": [],
-    }
+    transaction = {"producer_epoch": 1, "transaction_state": "Ongoing", "is_hanging": False}
+    transaction["transaction_partitions"] = []
     tables.put(
         TRANSACTIONS.name,
         {**sample, **transaction, "producer_id": 1, "transactional_id": "payments"},

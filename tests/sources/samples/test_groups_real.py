@@ -215,16 +215,22 @@ def number_of(word: str) -> int | None:
     return None if word == "-" else int(word)
 
 
-def test_the_tables_equal_what_kafkas_own_tools_print_at_rest(cluster: Sandbox, collecting: Collecting) -> None:
-    names = {"classic", "consumer", "fresh", "idle", "empty", "some", "below", "shared"}
-    tables = collecting.until(
+NAMES = {"classic", "consumer", "fresh", "idle", "empty", "some", "below", "shared"}
+
+
+def whole(collecting: Collecting) -> Tables:
+    return collecting.until(
         lambda tables: (
-            {row["group"] for row in tables["groups"]} == names
+            {row["group"] for row in tables["groups"]} == NAMES
             and any(row["group"] == "shared" for row in tables["group_offsets"])
             and all(row["high_watermark"] is not None for row in tables["group_offsets"])
         ),
         "every group and position is known",
     )
+
+
+def test_the_tables_equal_what_kafkas_own_tools_print_at_rest(cluster: Sandbox, collecting: Collecting) -> None:
+    tables = whole(collecting)
     ours = {
         (row["group"], row["topic"], row["partition"]): (
             row["committed_offset"],
@@ -258,6 +264,9 @@ def test_the_tables_equal_what_kafkas_own_tools_print_at_rest(cluster: Sandbox, 
     assert shared == {number: lag for number, lag in lags.items() if lag is not None}
     assert any(shared.values()), "some records are left"
 
+
+def test_the_states_and_members_equal_what_kafkas_own_tools_print(cluster: Sandbox, collecting: Collecting) -> None:
+    tables = whole(collecting)
     states = {
         row["GROUP"]: (row["STATE"], int(row["#MEMBERS"]), int(row["ID"].strip("()")))
         for tool in ("ConsumerGroupCommand", "ShareGroupCommand")
@@ -267,7 +276,7 @@ def test_the_tables_equal_what_kafkas_own_tools_print_at_rest(cluster: Sandbox, 
         row["group"]: (row["group_state"], row["members"], row["coordinator"]) for row in tables["groups"]
     }
     assert {row["group"]: row["group_protocol"] for row in tables["groups"]} == {
-        **dict.fromkeys(names, "classic"),
+        **dict.fromkeys(NAMES, "classic"),
         **dict.fromkeys(("consumer", "idle"), "consumer"),
         "shared": "share",
     }
