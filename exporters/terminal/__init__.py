@@ -22,6 +22,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``incidents``          rows of incidents
 - ``state_selection``    what the options of ``isrwatch state`` select
 - ``state_samples``      what it shows of the newest samples
+- ``reassignments``      what it shows of reassignments in progress
 - ``options``            the options that several commands share
 - ``events_command``     ``isrwatch events``
 - ``state_command``      ``isrwatch state``

@@ -28,6 +28,7 @@ from exporters.terminal.options import (
     refuse_unknown,
 )
 from exporters.terminal.output import Field, RowFormat, RowOutput, output_of, until_closed
+from exporters.terminal.reassignments import show_reassignments
 from exporters.terminal.state_as_of import state_as_of
 from exporters.terminal.state_samples import (
     show_directories,
@@ -62,7 +63,15 @@ Row = dict[str, Any]
 Show = Callable[[RowOutput, StateSelection], None]
 Tables = tuple[tuple[bool, Show], ...]
 TABLE_OPTIONS: Final = (
-    "--clusters, --brokers, --topics, --groups, --directories, --quorum, --transactions and --settings"
+    "--clusters, --brokers, --topics, --groups, --reassignments, --directories, --quorum, --transactions and --settings"
+)
+SHOW_SAMPLES: Final = (
+    show_groups,
+    show_reassignments,
+    show_directories,
+    show_quorum,
+    show_transactions,
+    show_settings,
 )
 STATE_TABLES: Final = frozenset(
     table.name for table in (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
@@ -75,6 +84,7 @@ def state(  # noqa: PLR0913 - one parameter per option
     brokers: Annotated[bool, typer.Option("--brokers", help="One row per broker.")] = False,
     topics: Annotated[bool, typer.Option("--topics", help="One row per topic: totals of its partitions.")] = False,
     groups: Annotated[bool, typer.Option("--groups", help="One row per consumer group: its lag.")] = False,
+    reassignments: Annotated[bool, typer.Option("--reassignments", help="One row per partition on the move.")] = False,
     settings: Annotated[bool, typer.Option("--settings", help="Unsafe settings, and what mends them.")] = False,
     directories: Annotated[bool, typer.Option("--directories", help="One row per log directory: how full.")] = False,
     quorum: Annotated[bool, typer.Option("--quorum", help="One row per member of the metadata quorum.")] = False,
@@ -95,13 +105,8 @@ def state(  # noqa: PLR0913 - one parameter per option
     Example: isrwatch state --topic 'orders-*' --as-of 15m
     """
     of_state = ((clusters, _clusters), (brokers, _brokers), (topics, _topics))
-    of_samples = (
-        (groups, show_groups),
-        (directories, show_directories),
-        (quorum, show_quorum),
-        (transactions, show_transactions),
-        (settings, show_settings),
-    )
+    selected = (groups, reassignments, directories, quorum, transactions, settings)
+    of_samples = tuple(zip(selected, SHOW_SAMPLES, strict=True))
     show = _chosen(of_state, of_samples, as_of)
     now = time.time_ns() // 1_000
     output = output_of(row_format, Clock(now, local))

@@ -48,9 +48,9 @@ def show_directories(output: RowOutput, selection: StateSelection) -> None:
         Field("log dir", text("log_dir")),
         Field("state", lambda row: "online" if row["is_online"] else "offline"),
         Field("replicas", text("hosted_replicas"), is_number=True),
-        Field("size", _size("replica_bytes"), is_number=True),
-        Field("free", _size("usable_bytes"), is_number=True),
-        Field("of", _size("total_bytes"), is_number=True),
+        Field("size", size("replica_bytes"), is_number=True),
+        Field("free", size("usable_bytes"), is_number=True),
+        Field("of", size("total_bytes"), is_number=True),
         Field("used", lambda row: _percent(row["used_percent"]), is_number=True),
     )
     _show(
@@ -138,7 +138,7 @@ def _show(  # noqa: PLR0913, PLR0917 - what differs between the tables
         output.say(f"no samples of {subject}")
 
 
-def _size(name: str) -> Callable[[Mapping[str, Any]], str]:
+def size(name: str) -> Callable[[Mapping[str, Any]], str]:
     """Return a function that formats bytes in the largest unit of which there is one."""
 
     def formatted(row: Mapping[str, Any]) -> str:
