@@ -6,7 +6,7 @@ from typing import Final
 
 from dashboards import signals, style
 from dashboards.panel_queries import RANGE, SELECTED, in_range, now_in_range, or_none, per_minute, stat
-from dashboards.promql import Unit
+from dashboards.promql import Signal, Unit
 from dashboards.style import PanelQuery, TableColumn
 
 # Is data at risk now?
@@ -136,8 +136,8 @@ IN_SYNC_SHARE: Final = style.state_timeline(
 )
 
 # Which topics?
-_AT_RISK: Final = {
-    signal: f"{signal.now(SELECTED, by=signals.TOPIC)} > 0"
+_BY_TOPIC: Final = {
+    signal: signal.now(SELECTED, by=signals.TOPIC)
     for signal in (
         signals.PARTITION_OFFLINE,
         signals.PARTITION_UNDER_MIN_ISR,
@@ -145,6 +145,15 @@ _AT_RISK: Final = {
         signals.PARTITION_UNDER_REPLICATED,
     )
 }
+_AT_RISK: Final = " or ".join(f"{count} > 0" for count in _BY_TOPIC.values())
+
+
+def _of_topics_at_risk(signal: Signal) -> str:
+    """Return the count of every topic that is listed, 0 included: a cell that is empty means that it is unknown."""
+    count = f"{_BY_TOPIC[signal]} and on (cluster, topic) ({_AT_RISK})"
+    return or_none(count, "topic", _AT_RISK) if signal is signals.PARTITION_OFFLINE else count
+
+
 TOPICS: Final = style.table(
     "Topics at risk",
     "Topics with partitions that are offline, under or at min ISR, or under-replicated. The first two columns affect "
@@ -153,11 +162,7 @@ TOPICS: Final = style.table(
     [
         TableColumn(
             title=signal.name,
-            expression=(
-                or_none(_AT_RISK[signal], "topic", *_AT_RISK.values())
-                if signal is signals.PARTITION_OFFLINE
-                else _AT_RISK[signal]
-            ),
+            expression=_of_topics_at_risk(signal),
             steps=style.alarm_above_zero(color),
         )
         for signal, color in (

@@ -25,6 +25,8 @@ RED: Final = "red"
 BLUE: Final = "blue"
 
 NO_DATA: Final = "no fresh data"
+UNKNOWN: Final = "unknown"
+"""What an empty cell says in a row that is there. It has no colour: that of the lowest threshold would be green."""
 NONE_AT_RISK: Final = "none"
 """The name in the one row of a table in which nothing is listed, so that it differs from a table without data."""
 
@@ -178,6 +180,8 @@ def _value_field(index: int, columns: Sequence[TableColumn]) -> str:
 
 def _column_look(column: TableColumn) -> dict[str, Any]:
     look: list[dict[str, Any]] = [{"id": "unit", "value": column.unit.value}]
+    unknown = {"text": UNKNOWN, "color": "transparent", "index": 0}
+    look.append({"id": "mappings", "value": [{"type": "special", "options": {"match": "null", "result": unknown}}]})
     if column.steps:
         look.append({"id": "thresholds", "value": {"mode": "absolute", "steps": column.steps}})
         look.append({"id": "custom.cellOptions", "value": {"type": "color-background", "mode": "basic"}})

@@ -167,6 +167,18 @@ def test_a_number_without_fresh_data_is_never_shown_as_zero(panels: list[dict[st
             assert panel["fieldConfig"]["defaults"]["noValue"] == "no fresh data", panel["title"]
 
 
+def test_an_empty_cell_is_called_unknown_and_has_no_colour(panels: list[dict[str, Any]]) -> None:
+    unknown = {"match": "null", "result": {"text": "unknown", "color": "transparent", "index": 0}}
+    columns = [
+        {each["id"]: each["value"] for each in column["properties"]}
+        for panel in panels
+        if panel["type"] == "table"
+        for column in panel["fieldConfig"]["overrides"]
+    ]
+    assert columns
+    assert all(column["mappings"] == [{"type": "special", "options": unknown}] for column in columns)
+
+
 def test_links_of_alerts_lead_to_the_dashboard(files: dict[str, str], overview: dict[str, Any]) -> None:
     links = set(re.findall(r"dashboard_url: (\S+)", files["alerts.yml"]))
     assert {re.sub(r".*/d/([^?]+)\?.*", r"\1", link) for link in links} == {overview["uid"]}

@@ -99,6 +99,10 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
     for title in ("Topics at risk", "Partitions at risk"):
         assert none not in at_risk[title]
         assert {dict(row)["topic"] for row in at_risk[title]} == {"orders", 'odd "topic"\\'}
+    columns = [_queried(prometheus, column) for column in board["Topics at risk"]["targets"]]
+    both, without_min_isr = {"orders", 'odd "topic"\\'}, {"orders"}  # the cells of the odd one's min ISR are empty
+    listed = [{labels["topic"] for labels, _ in column} for column in columns]
+    assert listed == [both, without_min_isr, without_min_isr, both]
 
     exporter.text = (GOLDEN / "metrics_stale.prom").read_text()
     eventually(lambda: firing("KafkaReplicationMonitorBlind"))
