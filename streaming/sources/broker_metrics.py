@@ -26,7 +26,7 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Observation, SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.broker_metrics_names import normalised
+from streaming.sources.broker_metrics_names import may_be_kept, normalised
 from streaming.sources.protocol.tls import SUPPORTED, VERIFICATION, Tls
 from streaming.sources.timer import Timer, monotonic
 
@@ -41,6 +41,7 @@ _FAILURES: Final = 3  # in turn, of an exporter that has worked, before they are
 _MAX_BLOCK_SECONDS: Final = 1.0
 _MAX_BODY_BYTES: Final = 64 * 1024 * 1024  # an exporter without an allow-list gives 4 MB at 3,000 partitions
 _CHUNK_BYTES: Final = 64 * 1024
+_LINES_OF_A_FORMAT: Final = 100  # show whether a page without any known metric is one of metrics at all
 
 
 def endpoints_from(settings: Mapping[str, str]) -> dict[BrokerId, str]:
@@ -242,8 +243,19 @@ def scrape(url: str, timeout_seconds: float, client: MetricsClient) -> dict[str,
         ConfigurationError: a certificate cannot be read any more.
         ValueError: the response is not in Prometheus' text format.
     """
+    return kept_of(_body(url, timeout_seconds, client))
+
+
+def kept_of(text: str) -> dict[str, float]:
+    """Parse what is kept of an exposition, a few lines of many thousands: normalised metric name to value.
+
+    Raises:
+        ValueError: it is not in Prometheus' text format.
+    """
+    lines = text.split("\n")
+    kept = [line for line in lines if may_be_kept(line)] or lines[:_LINES_OF_A_FORMAT]
     values: dict[str, float] = {}
-    for family in text_string_to_metric_families(_body(url, timeout_seconds, client)):
+    for family in text_string_to_metric_families("\n".join(kept)):
         for sample in family.samples:
             metric = normalised(sample.name, sample.labels)
             if metric is not None and math.isfinite(sample.value):

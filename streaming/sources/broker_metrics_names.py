@@ -42,9 +42,20 @@ METRICS: Final = frozenset(
     }
 )
 
+_MBEANS: Final = {"_".join(name.split("_")[:3]) for name in METRICS}
+_KEPT: Final = re.compile(rf"\s*(?:#\s*TYPE\s+)?(?:{'|'.join(sorted(_MBEANS))})", re.IGNORECASE)
 _METER: Final = re.compile(r"persec(?:_total|_count|_count_total)?$")
 _INFIX: Final = re.compile(r"^(kafka_[a-z]+_[a-z]+)_total_")
 _REPLICA_FETCHERS: Final = {"clientid": "replica"}
+
+
+def may_be_kept(line: str) -> bool:
+    """Return whether a line of a page is of an MBean of which something is kept; then it is worth to be parsed.
+
+    >>> may_be_kept('kafka_log_Log_Size{topic="orders",partition="0"} 17.0')
+    False
+    """
+    return _KEPT.match(line) is not None
 
 
 def normalised(sample: str, labels: Mapping[str, str]) -> str | None:

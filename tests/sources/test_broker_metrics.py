@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+import math
 import ssl
 import threading
 import time
@@ -13,11 +15,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.broker_metrics import BrokerMetricsSource, client_from, endpoints_from, scrape
+from streaming.sources.broker_metrics import BrokerMetricsSource, client_from, endpoints_from, kept_of, scrape
 from streaming.sources.broker_metrics_names import MAX_LAG, METRICS, normalised
 from tests.blocks import singly
 
@@ -78,6 +83,47 @@ KNOWN = {f"{MANAGER}_underreplicatedpartitions": 3.0, f"{MANAGER}_isrshrinks_tot
 )
 def test_every_dialect_has_one_name(sample: str, labels: dict[str, str], name: str | None) -> None:
     assert normalised(sample, labels) == name
+
+
+SUBJECTS = sorted({"_".join(name.split("_")[:3]) for name in METRICS} | {"jvm_threads_current", "kafka_log_log"})
+ENDS = st.sampled_from(["", "_value", "_count", "_count_total", "_total", "_oneminuterate"])
+ATTRIBUTES = st.sampled_from(sorted({name.split("_", 3)[3] for name in METRICS} | {"isrshrinkspersec", "size"}))
+LABELS = st.dictionaries(
+    st.sampled_from(["name", "topic", "clientId", "partition"]),
+    st.sampled_from(["IsrShrinksPerSec", "PartitionCount", "Replica", 'a "b" \\ {c} # d', "0"]),
+    max_size=2,
+)
+VALUES = st.sampled_from(["3.0", "17", "NaN", "+Inf", "1e3 1700000000000"])
+
+
+@st.composite
+def families(draw: st.DrawFn) -> str:
+    """Draw the lines of one metric as an exporter writes them, in one group."""
+    name = "_".join([draw(st.sampled_from(SUBJECTS)), *draw(st.sampled_from([(), ("total",)])), draw(ATTRIBUTES)])
+    name = draw(st.sampled_from([name, name.title(), name.upper()])) + draw(ENDS)
+    lines = [f"# HELP {name} Attribute of {name}"] * draw(st.booleans())
+    lines += draw(st.sampled_from([[], *([f"# TYPE {name} {kind}"] for kind in ("gauge", "counter", "untyped"))]))
+    for labels in draw(st.lists(LABELS, min_size=1, max_size=3)):
+        quoted = ",".join(f'{key}="{json.dumps(value)[1:-1]}"' for key, value in labels.items())
+        lines.append(f"{name}{{{quoted}}} {draw(VALUES)}" if labels else f"{name} {draw(VALUES)}")
+    return "\n".join(lines)
+
+
+@given(st.lists(families() | st.sampled_from(["", "# a remark"]), max_size=8), st.sampled_from(["\n", "\r\n"]))
+def test_what_is_kept_of_a_page_is_what_parsing_all_of_it_gives(pages: list[str], end: str) -> None:
+    page = "\n".join(pages).replace("\n", end)
+    expected = {}
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            name = normalised(sample.name, sample.labels)
+            if name is not None and math.isfinite(sample.value):
+                expected[name] = float(sample.value)
+    assert kept_of(page) == expected
+
+
+def test_of_a_page_only_the_lines_are_parsed_of_which_something_may_be_kept() -> None:
+    others = [f'kafka_log_Log_Size{{topic="orders",partition="{number}",}} not parsed' for number in range(1000)]
+    assert kept_of("\n".join([EXPOSITION, *others])) == KNOWN
 
 
 @pytest.mark.parametrize("name", sorted(METRICS))
