@@ -34,6 +34,7 @@ Derived from the state and the changes:
 - ``restart_reasons``         the advice about a broker, in words
 - ``restart_safety``          which brokers may stop now, and in which order to restart them
 - ``suspects``                which broker explains the shrunk ISRs
+- ``slow_brokers``            which broker is slow but alive, by samples of itself and its peers
 - ``reconciliation``          ISR changes that brokers count themselves, compared with those recorded
 - ``reconciliation_windows``  the samples and changes that are compared, one window per meter
 - ``incidents``               groups changes into incidents

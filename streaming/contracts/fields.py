@@ -20,9 +20,15 @@ from streaming.contracts.observations import (
     SnapshotEnd,
     TopicRemoved,
 )
-from streaming.contracts.sample_blocks import BrokerMetricsObserved, BrokerOffsetsObserved, TransactionsReported
+from streaming.contracts.sample_blocks import (
+    BrokerMetricsObserved,
+    BrokerOffsetsObserved,
+    BrokerSpeedsObserved,
+    TransactionsReported,
+)
 from streaming.contracts.samples import (
     BrokerMetricObserved,
+    BrokerSpeedObserved,
     GroupObserved,
     GroupOffsetsObserved,
     LogDirectoryObserved,
@@ -67,6 +73,8 @@ KINDS: Final[dict[str, type[Observation]]] = {
         BrokerSettingsObserved,
         BrokerFeatureObserved,
         TransactionsReported,
+        BrokerSpeedObserved,
+        BrokerSpeedsObserved,
         MaintenanceObserved,
     )
 }

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from streaming.contracts.identifiers import BrokerId, Offset, TopicId
 from streaming.contracts.observations import Channel, Observation, require
-from streaming.contracts.samples import BrokerMetricObserved, ReplicaOffsetsObserved, TransactionObserved
+from streaming.contracts.samples import (
+    BrokerMetricObserved,
+    BrokerSpeedObserved,
+    ReplicaOffsetsObserved,
+    TransactionObserved,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -120,6 +125,37 @@ class BrokerMetricsObserved(SamplesBlock):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSpeedsObserved(SamplesBlock):
+    """A round: every broker that responded; see :class:`samples.BrokerSpeedObserved`. ``broker`` responded last."""
+
+    kind: ClassVar[str] = "broker_speeds"
+    format: ClassVar[int] = 4
+    channel: ClassVar[Channel] = Channel.OFFSETS
+    sample: ClassVar[type[Observation]] = BrokerSpeedObserved
+
+    broker_by_sample: tuple[int, ...]
+    response_micros_by_sample: tuple[int, ...]
+    slowest_response_micros_by_sample: tuple[int, ...]
+    followed_leaders_by_sample: tuple[int, ...]
+    followed_leaders_behind_by_sample: tuple[int, ...]
+    followers_by_sample: tuple[int, ...]
+    followers_behind_by_sample: tuple[int, ...]
+    replicas_behind_by_sample: tuple[int, ...]
+    replicas_out_of_isr_by_sample: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what is not parallel, and negative times and counts."""
+        Observation.__post_init__(self)
+        self._require_parallel(len(self.broker_by_sample))
+        for name, values in self._arrays().items():
+            require(min(values) >= 0, f"{name} is negative")
+
+    def shared(self) -> dict[str, Any]:
+        """Return the fields that all the samples have in common: each is of a broker of its own."""
+        return {name: value for name, value in SamplesBlock.shared(self).items() if name != "broker"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionsReported(SamplesBlock):
     """A broker has reported all its transactions of this moment, singly: what it reported before is over.
 
@@ -141,6 +177,13 @@ class TransactionsReported(SamplesBlock):
         shared = SamplesBlock.shared(self)
         shared["reporter"] = shared.pop("broker")
         return shared
+
+
+def speeds_in_block(speeds: Sequence[BrokerSpeedObserved]) -> BrokerSpeedsObserved:
+    """Gather the brokers of one round, which have one envelope; the last of them responded last."""
+    names = [item.name.removesuffix(_SUFFIX) for item in fields(BrokerSpeedsObserved) if item.name.endswith(_SUFFIX)]
+    arrays: Mapping[str, Any] = {f"{name}{_SUFFIX}": tuple(getattr(each, name) for each in speeds) for name in names}
+    return BrokerSpeedsObserved(**{name: getattr(speeds[-1], name) for name in (*_ENVELOPE, "broker")}, **arrays)
 
 
 _SUFFIX: Final = "_by_sample"

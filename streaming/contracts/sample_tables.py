@@ -194,6 +194,35 @@ BROKER_FEATURES: Final = Table(
     key=("cluster_id", "broker", "feature"),
 )
 
+BROKER_SPEED: Final = Table(
+    name="broker_speed",
+    comment="How fast every broker responds and replicates, and whether it is slow beside itself and its peers",
+    columns=(
+        *CLUSTER,
+        required("broker", "int", "broker id"),
+        Column("is_slow", "boolean", "slower than it was and than its peers; null: too few peers, or too new to say"),
+        Column(
+            "is_overloaded", "boolean", "so many brokers are slower than before that none is to blame; null: as above"
+        ),
+        required("slow_score", "int", "rises by 1 in a slow round, falls by 1 in another; slow from 5 until 0"),
+        Column("slow_since", "timestamp", "round in which the score last rose from 0; null at 0"),
+        Column("slow_reasons", "string[]", "what was slow last, in words; empty: nothing"),
+        required("response_micros", "int", "median time of a request that touches no log"),
+        required("slowest_response_micros", "int", "the longest of the round"),
+        required("followed_leaders", "int", "leaders that it replicates from, with something to replicate"),
+        required("followed_leaders_behind", "int", "those of them that it is a round behind of, or was removed by"),
+        required("followers", "int", "brokers that replicate from it, with something to replicate"),
+        required("followers_behind", "int", "those of them that are a round behind it, or that it removed"),
+        required("replicas_behind", "int", "in-sync replicas on it that are a round behind"),
+        required("replicas_out_of_isr", "int", "replicas on it that were removed from the ISR since it came up"),
+        Column("response_history", "int[]", "response_micros of earlier rounds, oldest first, without slow ones"),
+        Column("behind_history", "int[]", "per cent of the pairs with it that were behind, in the same way"),
+        required("collected_at", "timestamp", "end of the round; the same for all brokers of the cluster"),
+        required("source", "string", "name of the source, <kind>:<collector>"),
+    ),
+    key=("cluster_id", "broker"),
+)
+
 BROKER_METRICS: Final = Table(
     name="broker_metrics",
     comment="The newest sample of every broker metric",
@@ -242,6 +271,7 @@ SAMPLE_TABLES: Final = (
     TOPIC_SETTINGS,
     BROKER_SETTINGS,
     BROKER_FEATURES,
+    BROKER_SPEED,
     BROKER_METRICS,
     ISR_RECONCILIATION,
 )

@@ -167,6 +167,32 @@ class QuorumMemberObserved(Observation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSpeedObserved(Observation):
+    """How fast one broker responded in a round, and with which others replication was behind.
+
+    ``response_micros`` is the median time of a request that touches no log, ``slowest_response_micros`` the longest.
+    ``followed_leaders`` are those that it replicates from, ``followers`` those that replicate from it; a pair of a
+    leader and a follower counts if something was written to its partitions since the round before, or it is behind. It
+    is behind if a replica lacks what its leader had in the round before, or was removed from the ISR since its broker
+    came up.
+    """
+
+    kind: ClassVar[str] = "broker_speed"
+    format: ClassVar[int] = 4
+    channel: ClassVar[Channel] = Channel.OFFSETS
+
+    broker: BrokerId
+    response_micros: int
+    slowest_response_micros: int
+    followed_leaders: int
+    followed_leaders_behind: int
+    followers: int
+    followers_behind: int
+    replicas_behind: int
+    replicas_out_of_isr: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerMetricObserved(Observation):
     """One sample of a broker's own metric, under its JMX-exporter name in lower case (dialect A)."""
 

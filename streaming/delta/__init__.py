@@ -41,6 +41,7 @@ Writing:
 - ``progress``                  rows of ``source_progress``: how far the sources of one channel were applied
 - ``newest``                    tables that keep the newest row per key: replica offsets, broker metrics
 - ``lag``                       lag of replicas and groups, as Arrow columns
+- ``broker_speeds``             rows of ``broker_speed``: which broker is slow, round by round
 - ``topic_rules``               roles and durability of topics, as Arrow columns
 - ``isr_reconciliation_table``  ISR changes that brokers counted, compared with those recorded
 - ``incidents``                 the ``incidents`` table

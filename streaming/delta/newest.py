@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming.contracts.sample_tables import TOPIC_SETTINGS
+from streaming.contracts.sample_tables import BROKER_SPEED, TOPIC_SETTINGS
 from streaming.delta import lag
 from streaming.delta.arrow_types import NAME
 from streaming.delta.arrow_values import plain_type
+from streaming.delta.broker_speeds import with_rounds
 from streaming.delta.definitions import arrow_schema
 from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
@@ -109,9 +110,9 @@ class NewestRows:
         """
         if samples.num_rows:
             reported = pa.table(all_columns(samples, self._definition.name, self._schema), schema=self._schema)
-            merged = self._merged(reported)
-            self._rows = remembered(merged)
-            if len(self) < merged.num_rows:
+            rows = self._merged(reported)
+            self._rows = remembered(rows)
+            if len(self) < rows.num_rows:
                 self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of what was forgotten
             self._writer.write(self._rows.cast(self._on_disk), OVERWRITE, self.applied.transactions(positions, log_ids))
             self._maintenance.after_commit()
@@ -121,10 +122,10 @@ class NewestRows:
         """Return the newest row of each key, without what is gone; a row without a key says that there is nothing."""
         key, reporter = self._definition.key, self._definition.reporter
         if not reporter:
-            return newest(self._rows, reported, key)
+            return merged(self._rows, reported, self._definition)
         samples = reported.filter(reported[key[-1]].is_valid())
-        merged = newest(self._rows, samples, key) if samples.num_rows else self._rows
-        return without_gone(merged, reported, reporter)
+        rows = newest(self._rows, samples, key) if samples.num_rows else self._rows
+        return without_gone(rows, reported, reporter)
 
 
 def without_gone(rows: pa.Table, reported: pa.Table, reporter: str) -> pa.Table:
@@ -142,6 +143,13 @@ def without_gone(rows: pa.Table, reported: pa.Table, reporter: str) -> pa.Table:
     is_there = pc.greater_equal(moment, last["moment_max"].combine_chunks().take(place))
     stays = pc.or_(is_there, answers[reporter].combine_chunks().is_null()).slice(0, rows.num_rows)
     return rows if pc.all(stays).as_py() else rows.filter(stays)
+
+
+def merged(current: pa.Table, reported: pa.Table, definition: Table) -> pa.Table:
+    """Return the newest row of each key of a table; see :func:`newest`. Speeds are compared, round by round."""
+    if definition.name == BROKER_SPEED.name:
+        return with_rounds(current, reported)
+    return newest(current, reported, definition.key)
 
 
 def newest(current: pa.Table, reported: pa.Table, key: Sequence[str]) -> pa.Table:

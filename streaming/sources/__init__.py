@@ -54,6 +54,7 @@ Polling:
 Samples:
 
 - ``samples``               log positions and directories, asked of every broker
+- ``replication_pairs``     which followers are behind which leaders (pure)
 
 No cluster at all:
 

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructField, StructType
 
 from streaming.changes.reconciliation import METRIC_OF
 from streaming.contracts.log_position import NOWHERE, LogPosition
+from streaming.contracts.sample_tables import BROKER_SPEED
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.contracts.tables import QUARANTINE
 from streaming.delta.arrow_types import arrow_type
@@ -23,7 +24,7 @@ from streaming.delta.arrow_values import plain, plain_type
 from streaming.delta.definitions import arrow_schema
 from streaming.delta.isr_reconciliation_table import ReconciliationTable
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
-from streaming.delta.newest import FORGOTTEN_AFTER, all_columns, newest
+from streaming.delta.newest import FORGOTTEN_AFTER, all_columns, merged
 from streaming.delta.positions import changed_logs
 from streaming.jobs.applied import MICROS, Applied
 from streaming.jobs.distributed.quarantine import append_refused, refused_counts
@@ -170,7 +171,8 @@ class DistributedNewestBatch:
     def _put(self, samples: DataFrame, table: DistributedTable) -> None:
         """Merge samples into a table; delete what is gone, and rows that have had no sample for ``FORGOTTEN_AFTER``."""
         definition, schema = table.definition, table_schema(table.definition.name)
-        cut = F.pmod(F.xxhash64(*definition.key), F.lit(self._buckets)).alias(_CUT)
+        whole = ("cluster_id",) if definition is BROKER_SPEED else definition.key  # brokers are compared
+        cut = F.pmod(F.xxhash64(*whole), F.lit(self._buckets)).alias(_CUT)
         before = table.rows(samples.sparkSession, table.version()).select("*", cut)
         fresh = samples.select(*schema.names, cut, F.monotonically_increasing_id().alias(_ORDER))
         fresh = fresh.where(F.col(definition.key[-1]).isNotNull())  # one without a key says that there is nothing
@@ -227,7 +229,7 @@ def newest_in_part(definition: Table) -> Callable[[pa.Table, pa.Table], pa.Table
 
     def merge(rows: pa.Table, samples: pa.Table) -> pa.Table:
         before, after = (plain(side.select(schema.names)) for side in (rows, samples.sort_by(_ORDER)))
-        return newest(before, after, definition.key).cast(schema)
+        return merged(before, after, definition).cast(schema)
 
     return merge
 

@@ -16,6 +16,7 @@ from streaming.contracts import sample_tables as tables
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.samples import (
     BrokerMetricObserved,
+    BrokerSpeedObserved,
     GroupObserved,
     GroupOffsetsObserved,
     LogDirectoryObserved,
@@ -54,6 +55,7 @@ TABLE_OF: Final[dict[type[Observation], Table]] = {
     TopicSettingsObserved: tables.TOPIC_SETTINGS,
     BrokerSettingsObserved: tables.BROKER_SETTINGS,
     BrokerFeatureObserved: tables.BROKER_FEATURES,
+    BrokerSpeedObserved: tables.BROKER_SPEED,
     BrokerMetricObserved: tables.BROKER_METRICS,
 }
 

@@ -7,6 +7,7 @@
 - ``offsets``            log positions of leaders and followers
 - ``offset_blocks``      log positions as blocks (pure)
 - ``listed_offsets``     ListOffsets, encoded and decoded
+- ``speed``              how fast brokers respond, and who is behind in replication
 - ``groups``             groups and their committed offsets, beside the positions of the partitions
 - ``group_blocks``       groups as blocks (pure)
 - ``described_groups``   ListGroups, and what describes the groups of each protocol

@@ -86,6 +86,8 @@ class OffsetsKind:
 
     Attributes:
         held: the partitions that an open transaction holds.
+        leader_ends: log end offsets of leaders that have answered in this round, by topic and partition.
+        follower_ends: the same of followers, by broker.
 
     Args:
         period: microseconds.
@@ -99,7 +101,8 @@ class OffsetsKind:
         self.held = HeldPartitions()
         self._followers_at = NEVER
         self._unanswered: set[BrokerId] = set()
-        self._ends: dict[str, dict[int, int]] = {}
+        self.leader_ends: ByTopic = {}
+        self.follower_ends: dict[BrokerId, ByTopic] = {}
         self._led: dict[BrokerId, Positions] = {}
 
     @property
@@ -129,7 +132,8 @@ class OffsetsKind:
     def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
         """Ask the leaders when the time has come, and when these have answered the followers, before leaders again."""
         if self._followers_at == NEVER and self._due.take_due(moment):
-            self._ends, self._followers_at = {}, Micros(moment + ROUND_MICROS)
+            self.leader_ends, self.follower_ends = {}, {}
+            self._followers_at = Micros(moment + ROUND_MICROS)
             self._led = {broker: positions for broker, positions in self._led.items() if broker in view.brokers}
             questions = {
                 broker: partial(_positions, _OF_LEADER, view.topic_ids, hosted.led)
@@ -160,11 +164,13 @@ class OffsetsKind:
         offsets = {name: listed.offsets for name, listed in fields.items()}
         if answer.kind == LEADERS and is_of_this_round:
             for topic, ends in offsets["log_end_offset"].items():
-                self._ends.setdefault(topic, {}).update(ends)
+                self.leader_ends.setdefault(topic, {}).update(ends)
+        elif answer.kind == FOLLOWERS:
+            self.follower_ends[answer.broker] = offsets["log_end_offset"]
         topic_ids = {topic: each for topic, each in asked_of.items() if view.topic_ids.get(topic) == each}
         if answer.kind == LEADERS:
             self.held.put(topic_ids, offsets["high_watermark"], offsets["last_stable_offset"])
-        leaders = {"leader_log_end_offset": offsets["log_end_offset"] if answer.kind == LEADERS else self._ends}
+        leaders = {"leader_log_end_offset": offsets["log_end_offset"] if answer.kind == LEADERS else self.leader_ends}
         reported = {**offsets, **leaders, **self._directories.placed_at(answer.broker)}
         return Shown([*offset_blocks(answer.broker, reported, topic_ids, envelope)], _denied(fields))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import Micros
 from streaming.sources.address import parse_servers
@@ -17,6 +17,7 @@ from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.quorum import QuorumKind
 from streaming.sources.samples.settings import SettingsKind
 from streaming.sources.samples.source import SamplesSource
+from streaming.sources.samples.speed import SpeedKind
 from streaming.sources.samples.transactions import TransactionsKind
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
     from streaming.settings import CollectSettings, Settings
     from streaming.sources.samples.kind import Kind
+
+LEAST_SPEED_SECONDS: Final = 10.0
+"""So long a round of the comparison of brokers lasts at least: its rule counts rounds."""
 
 
 def samples_name(settings: Settings) -> str:
@@ -54,11 +58,12 @@ def open_samples(settings: Settings, report: Callable[[str], None]) -> list[Samp
 
 
 def kinds_of(collect: CollectSettings) -> list[Kind]:
-    """Create what is asked for, in this order: directories first, for the sizes of logs."""
+    """Create what is asked for, in this order: see ``SpeedKind``; then directories, for the sizes of logs."""
     directories = DirectoriesKind(_micros(collect.directories_seconds))
     offsets = OffsetsKind(_micros(collect.offsets_seconds), directories)
     is_included = GroupFilter(collect.groups, collect.groups_exclude)
     return [
+        SpeedKind(_micros(max(collect.offsets_seconds, LEAST_SPEED_SECONDS)), offsets),
         directories,
         offsets,
         GroupsKind(_micros(collect.groups_seconds), offsets, is_included),

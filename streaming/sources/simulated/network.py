@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from random import Random
 
     from streaming.contracts.identifiers import BrokerId
+
+
+LATENCY_MS: Final = (1, 4)
 
 
 class SimulatedNetwork:
@@ -18,7 +21,7 @@ class SimulatedNetwork:
         latency_ms: shortest and longest way of a message.
     """
 
-    def __init__(self, random: Random, latency_ms: tuple[int, int] = (1, 4)) -> None:
+    def __init__(self, random: Random, latency_ms: tuple[int, int] = LATENCY_MS) -> None:
         self._random = random
         self._latency_ms = latency_ms
         self._last_arrival: dict[tuple[BrokerId, BrokerId], int] = {}

@@ -5,6 +5,7 @@ A process that is down or frozen reports nothing, as in life.
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.health import replication_factor
@@ -23,6 +24,7 @@ from streaming.model.controller.commit import MICROS_PER_MS
 from streaming.model.descriptions.groups import group_offsets
 from streaming.model.descriptions.transactions import Undecided, hanging, undecided
 from streaming.model.quorum.controllers import Controllers
+from streaming.sources.simulated.speed import SimulatedSpeeds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,6 +57,7 @@ class Reports:
     def __init__(self, simulated: Cluster, *, cluster_id: ClusterId, cluster: str, source: str) -> None:
         self._simulated = simulated
         self._identity = {"cluster_id": cluster_id, "cluster": cluster, "source": source, "authority": SourceKind.NONE}
+        self._speeds = SimulatedSpeeds(simulated, Random(f"{cluster_id} requests"))  # noqa: S311 - reproducible
 
     def _envelope(self, now: Micros) -> dict[str, Any]:
         moments = dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), now)
@@ -207,6 +210,10 @@ class Reports:
             )
             for member in quorum.members
         ]
+
+    def speed(self, now: Micros) -> list[Observation]:
+        """Give how fast every broker responds, and who is behind, since the round before."""
+        return self._speeds.round(self._envelope(now))
 
     def settings(self, now: Micros) -> list[Observation]:
         """Give the settings of every topic, and of every broker: the model has neither throttles nor versions."""

@@ -79,6 +79,7 @@ class SimulatedSource:
             self._reports.transactions,
             self._reports.log_directories,
             self._reports.quorum,
+            self._reports.speed,
         ):
             agenda.every(OFFSETS_MS, WARM_UP_MS, partial(self._report, report))
         agenda.every(METRICS_MS, WARM_UP_MS, lambda: self._report(self._reports.metrics))

@@ -22,6 +22,7 @@ from streaming.contracts.observations import END_OF_TIME, Channel, Observation, 
 from streaming.contracts.sample_blocks import (
     BrokerMetricsObserved,
     BrokerOffsetsObserved,
+    BrokerSpeedsObserved,
     SamplesBlock,
     TransactionsReported,
     offsets_in_blocks,
@@ -51,6 +52,7 @@ BLOCKS = (
     BrokerGroupOffsetsObserved,
     TopicsSettingsObserved,
     TransactionsReported,
+    BrokerSpeedsObserved,
 )
 METRIC = BrokerMetricObserved(**ENVELOPE, broker=1, metric="m", metric_value=1.5)
 OFFSETS = ReplicaOffsetsObserved(**ENVELOPE, topic_id="t", topic="ö", partition=0, broker=1, log_end_offset=4)
