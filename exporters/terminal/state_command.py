@@ -15,6 +15,7 @@ from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 from exporters.terminal import live_view
 from exporters.terminal.broker_columns import HOLDS, IN_WORDS, SELDOM, further, further_columns
+from exporters.terminal.broker_speeds import SPEED_COLUMNS, said_of_speeds, speeds_by_broker
 from exporters.terminal.consequences import Consequences
 from exporters.terminal.options import (
     AsOfOption,
@@ -208,8 +209,12 @@ def _brokers(output: RowOutput, selection: StateSelection) -> None:
     names, more = tuple(further()) if selection.is_now else (), dict[str, dict[int, Mapping[str, Any]]]()
     with selection.unreadable.collected():
         more = further_columns(selection.folder, names) if names else {}
+    speeds = dict[tuple[str, int], Row]()
+    with selection.unreadable.collected():
+        speeds = speeds_by_broker(selection.folder, output.clock.now) if selection.is_now else {}
+    nothing: Row = dict.fromkeys(SPEED_COLUMNS) if selection.is_now else {}
     rows = [
-        row
+        {**row, **speeds.get((cluster.cluster.cluster_id, row["broker"]), nothing)}
         for cluster, cluster_columns in selection.clusters
         for row in broker_rows(
             cluster, freshness_columns(cluster_columns), names, more.get(cluster.cluster.cluster_id, {})
@@ -225,10 +230,15 @@ def _brokers(output: RowOutput, selection: StateSelection) -> None:
         *((Field("restart", text("restart_reason")),) if selection.is_now and not is_table else ()),
     )
     print_rows(output, selection, rows, fields, lambda row: live_view.broker_style(row["broker_state"]))
-    for row in rows if is_table else ():  # a sentence has no room beside so many columns
+    if not is_table:
+        return
+    is_one_of_many = len(selection.clusters) > 1
+    for row in rows:  # a sentence has no room beside so many columns
         if row.get("restart_reason") is not None:
-            where = f" of {row['cluster']}" if len(selection.clusters) > 1 else ""
+            where = f" of {row['cluster']}" if is_one_of_many else ""
             output.say(f"restart of broker {row['broker']}{where}: {row['restart_reason']}", style="")
+    for sentence in said_of_speeds(rows, output.clock.now, names_clusters=is_one_of_many):
+        output.say(sentence, style="yellow")
 
 
 def _topics(output: RowOutput, selection: StateSelection) -> None:

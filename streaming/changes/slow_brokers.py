@@ -1,13 +1,13 @@
 """Which broker is slow but alive, without agents: by its response time, and by who is behind in replication with it.
 
 A broker is slow only beside itself *and* its peers *and* a floor. One signal alone is enough, one round is not: a score
-rises by 1 in a slow round and falls by 1 in another. If more brokers are slower than they were than a fault of one
-explains, the cluster is overloaded and none is to blame. Pure; a round is at least ten seconds.
+rises by 1 in a slow round and falls by 1 in another. While more brokers are slower than they were than a fault of one
+explains, the cluster is overloaded, and no score rises. Pure; a round is at least ten seconds.
 """
 
 from __future__ import annotations
 
-from statistics import median
+from statistics import median, quantiles
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def after_round(
     """
     speeds = {broker: before.get(broker, UNKNOWN_SPEED) for broker in samples}
     signals = {broker: _signals(broker, speeds[broker], samples) for broker in samples}
-    raised = sum(any(each.is_raised for each in theirs) for theirs in signals.values())
-    is_overloaded = raised > most_slow(len(samples))
+    slower = [broker for broker in samples if speeds[broker].is_slow or any(each.is_raised for each in signals[broker])]
+    is_overloaded = len(slower) > most_slow(len(samples))
     return {
         broker: _concluded(speed, samples[broker], signals[broker], at, is_overloaded=is_overloaded)
         for broker, speed in speeds.items()
@@ -117,10 +117,11 @@ def _signals(broker: BrokerId, speed: BrokerSpeed, samples: Mapping[BrokerId, Sp
 def _response_signal(micros: int, history: Sequence[int], peers: Sequence[int]) -> _Signal:
     if len(history) < LEAST_HISTORY or len(peers) < LEAST_PEERS:
         return _Signal(None)
-    usual, theirs = median(history), median(peers)
+    usual, seldom, theirs = median(history), quantiles(history, n=10)[-1], median(peers)
     is_raised = micros >= RESPONSE_FLOOR_MICROS and micros >= RESPONSE_FACTOR * usual
+    is_apart = micros > seldom and micros >= RESPONSE_FACTOR * theirs  # a broker may pause now and then, as usual
     said = f"responds in {_ms(micros)}, usually in {_ms(usual)}, its peers in {_ms(theirs)}"
-    return _Signal(is_raised, is_raised and micros >= RESPONSE_FACTOR * theirs, said)
+    return _Signal(is_raised, is_raised and is_apart, said)
 
 
 def _behind_signal(sample: SpeedSample, history: Sequence[int], peers: Sequence[int]) -> _Signal:
@@ -155,14 +156,15 @@ def _concluded(
     )
     if all(signal.is_raised is None for signal in signals):
         return usual._replace(is_slow=None, is_overloaded=None)
-    apart = tuple(signal.reason for signal in signals if signal.is_apart and not is_overloaded)
-    score = min(MOST_SCORE, speed.score + 1) if apart else max(0, speed.score - 1)
+    apart = tuple(signal.reason for signal in signals if signal.is_apart)
+    step = (not is_overloaded) if apart else -1
+    score = min(MOST_SCORE, max(0, speed.score + step))
     return (speed if apart else usual)._replace(
-        is_slow=not is_overloaded and (score >= SLOW_SCORE or (bool(speed.is_slow) and score > 0)),
+        is_slow=score >= SLOW_SCORE or (bool(speed.is_slow) and score > 0),
         is_overloaded=is_overloaded,
         score=score,
         since=(speed.since or at) if score else None,
-        reasons=apart or (speed.reasons if score else ()),
+        reasons=(apart or speed.reasons) if score else (),
     )
 
 

@@ -79,9 +79,11 @@ class ReplicationPairs:
         for pair, is_behind in self._moving(topics, ends, follower_ends):
             behind[pair] += is_behind
             replicas_behind[pair[1]] += is_behind
-        out = Counter(follower for _, _, follower in self._removed)
+        out = Counter[BrokerId]()
         for topic, number, follower in self._removed:
-            behind[topics[topic][number].leader, follower] += 1
+            if number in follower_ends.get(follower, {}).get(topic, {}):  # else its directory has failed, or it is hung
+                behind[topics[topic][number].leader, follower] += 1
+                out[follower] += 1
         self._brokers, self._topics, self._ends = alive, topics, ends
         return {broker: _counts(broker, behind, replicas_behind[broker], out[broker]) for broker in alive}
 

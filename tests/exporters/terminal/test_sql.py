@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from exporters.read_model.reader import TablesReader
+from exporters.terminal.broker_speeds import speeds_by_broker
 from exporters.terminal.event_filter import EventFilter
 from exporters.terminal.events import history
 from exporters.terminal.sample_rows import directory_rows, quorum_rows, transaction_rows
@@ -115,6 +116,12 @@ def test_samples_agree_with_what_the_terminal_shows(duck: Any, tables: Path) -> 
     of_directory = ("cluster_id", "broker", "log_dir", "replica_bytes", "used_percent")
     directories = {tuple(row[name] for name in of_directory) for row in answer(duck, "log_directories")}
     assert directories == {tuple(row[name] for name in of_directory) for row in directory_rows(tables, 0)}
+    speeds = {(row["cluster_id"], row["broker"]): row for row in answer(duck, "slow_brokers")}
+    shown_speeds = speeds_by_broker(tables, 0)
+    assert {key: row["is_slow"] for key, row in speeds.items()} == {
+        key: row["is_slow"] for key, row in shown_speeds.items()
+    }
+    assert shown_speeds
 
 
 @pytest.mark.spark

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from exporters.terminal import output as output_module
 from streaming.commands import app
-from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
+from streaming.contracts.sample_tables import BROKER_SPEED, LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
 from tests.exporters.conftest import SECOND, Rows, Tables
 
 if TYPE_CHECKING:
@@ -192,3 +192,45 @@ def test_without_samples_a_sentence_says_so(tables: Tables, rows: Rows, option: 
 def test_of_samples_there_is_no_earlier_state(sampled: Path, option: str) -> None:
     done = CliRunner().invoke(app, ["state", "--tables", str(sampled), f"--{option}", "--as-of", "1"])
     assert (done.exit_code, "leave --as-of out" in done.stderr) == (2, True)
+
+
+def speed(rows: Rows, broker: int, age: int = 5, **columns: Any) -> dict[str, Any]:
+    measured = dict.fromkeys(("followed_leaders", "followed_leaders_behind", "followers", "followers_behind"), 3)
+    counts = dict.fromkeys(("replicas_behind", "replicas_out_of_isr", "slow_score"), 0)
+    times = {"response_micros": 4_000, "slowest_response_micros": 5_000, "collected_at": present() - age * SECOND}
+    known = {"is_slow": False, "is_overloaded": False, "slow_reasons": [], "source": "samples:collector-1"}
+    return {**rows.owner, "broker": broker, **measured, **counts, **times, **known, **columns}
+
+
+def brokers_in_words(tables: Tables) -> list[str]:
+    done = CliRunner().invoke(app, ["state", "--tables", str(tables.directory), "--brokers", "--format", "table"])
+    return [line for line in done.stdout.splitlines() if " is slow " in line or " is overloaded" in line]
+
+
+def test_a_slow_broker_is_named_below_the_table_with_since_when_and_why(tables: Tables, rows: Rows) -> None:
+    now = present()
+    tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.broker(2, now), rows.source(now))
+    why = "responds in 900 ms, usually in 4 ms, its peers in 5 ms"
+    is_slow = {"is_slow": True, "slow_reasons": [why], "slow_since": now - 600 * SECOND, "slow_score": 8}
+    tables.put(BROKER_SPEED.name, speed(rows, 1, **is_slow), speed(rows, 2))
+    assert brokers_in_words(tables) == [f"broker 1 is slow for 10m0s: {why}"]
+    one, two = objects(tables.directory, "--brokers")
+    assert (one["is_slow"], one["slow_reasons"], two["is_slow"], two["response_micros"]) == (True, [why], False, 4_000)
+
+
+def test_who_is_slow_by_old_samples_is_unknown_now(tables: Tables, rows: Rows) -> None:
+    now = present()
+    tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.source(now))
+    is_slow = {"is_slow": True, "slow_reasons": ["x"], "slow_since": now - 600 * SECOND}
+    tables.put(BROKER_SPEED.name, speed(rows, 1, age=200, **is_slow))
+    assert brokers_in_words(tables) == []
+    (one,) = objects(tables.directory, "--brokers")
+    assert (one["is_slow"], one["response_micros"]) == (None, None)
+
+
+def test_an_overloaded_cluster_is_said_to_be_one_once(tables: Tables, rows: Rows) -> None:
+    now = present()
+    tables.commit(rows.cluster_row(now), rows.broker(1, now), rows.broker(2, now), rows.source(now))
+    tables.put(BROKER_SPEED.name, *(speed(rows, broker, is_overloaded=True) for broker in (1, 2)))
+    (sentence,) = brokers_in_words(tables)
+    assert sentence.startswith("cluster main is overloaded: ")
