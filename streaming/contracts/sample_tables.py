@@ -27,10 +27,15 @@ REPLICA_OFFSETS: Final = Table(
         ),
         Column("size_bytes", "long", "size of its log"),
         Column("log_dir", "string", "log directory on its broker"),
+        Column("lag_per_second", "double", "by how much the lag grows, over about a minute; negative while it shrinks"),
+        Column("seconds_until_caught_up", "double", "time left at this pace; null unless the lag shrinks"),
+        Column("lag_measured_since", "timestamp", "sample that the next lag_per_second is measured from"),
+        Column("lag_measured_from", "long", "the lag in it"),
         required("collected_at", "timestamp", "when the source read it"),
         required("source", "string", "name of the source, <kind>:<collector>"),
     ),
     key=("cluster_id", "topic_id", "partition", "broker"),
+    layout=2,
 )
 
 GROUPS: Final = Table(
@@ -113,10 +118,16 @@ LOG_DIRECTORIES: Final = Table(
         Column("replica_bytes", "long", "their size"),
         Column("total_bytes", "long", "size of its volume (KIP-827)"),
         Column("usable_bytes", "long", "free bytes of its volume (KIP-827)"),
+        Column("used_bytes", "long", "bytes of its volume that are not free"),
+        Column("bytes_per_second", "double", "by how much used_bytes grow, over about 20 minutes; negative: shrink"),
+        Column("seconds_until_full", "double", "time left at this pace; null unless the volume fills"),
+        Column("bytes_measured_since", "timestamp", "sample that the next bytes_per_second is measured from"),
+        Column("bytes_measured_from", "long", "used_bytes in it"),
         required("collected_at", "timestamp", "when the source read it"),
         required("source", "string", "name of the source, <kind>:<collector>"),
     ),
     key=("cluster_id", "broker", "log_dir"),
+    layout=2,
 )
 
 QUORUM_MEMBERS: Final = Table(

@@ -42,6 +42,7 @@ Writing:
 - ``newest``                    tables that keep the newest row per key: replica offsets, broker metrics
 - ``lag``                       lag of replicas and groups, as Arrow columns
 - ``broker_speeds``             rows of ``broker_speed``: which broker is slow, round by round
+- ``slopes``                    how fast sampled values move, as Arrow columns
 - ``topic_rules``               roles and durability of topics, as Arrow columns
 - ``isr_reconciliation_table``  ISR changes that brokers counted, compared with those recorded
 - ``incidents``                 the ``incidents`` table

@@ -1,6 +1,7 @@
 """The lag rules of ``contracts.health`` on Arrow columns, for a million rows at once.
 
-A property test compares both on generated rows. Depends on Arrow and the columns of the sample tables.
+A property test compares both on generated rows. Depends on Arrow and the columns of the sample tables. Their slopes are
+in ``delta.slopes``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ DISTANCES: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "stable_lag": ("committed_offset", "last_stable_offset"),
         "records_lost": ("committed_offset", "log_start_offset"),
     },
+    "log_directories": {"used_bytes": ("usable_bytes", "total_bytes")},
 }
 
 
@@ -45,10 +47,14 @@ def behind_since(rows: pa.Table, is_same: pa.Array, is_known: pa.Array) -> pa.Ar
     was_behind = pc.and_(is_same, shifted(is_behind))
     had_all = pc.greater_equal(columns["log_end_offset"], shifted(columns["leader_log_end_offset"]))
     begins = pc.or_(is_known, pc.if_else(was_behind, had_all.fill_null(False), pa.scalar(True)))
-    numbers = pa.array(range(rows.num_rows), pa.int64())
-    begun = pc.cumulative_max(pc.if_else(begins, numbers, pa.scalar(0, pa.int64())))
+    begun = pc.cumulative_max(pc.if_else(begins, row_numbers(rows.num_rows), pa.scalar(0, pa.int64())))
     since = pc.if_else(is_known, columns["behind_since"], columns["collected_at"])
     return pc.if_else(is_behind, since.take(begun), pa.scalar(None, since.type))
+
+
+def row_numbers(count: int) -> pa.Array:
+    """Return 0, 1, 2 and so on."""
+    return pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
 
 
 def shifted(column: pa.Array) -> pa.Array:

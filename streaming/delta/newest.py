@@ -23,6 +23,7 @@ from streaming.delta.layouts import create_or_upgrade
 from streaming.delta.maintenance import KEEP_ALL, Maintenance, RetentionPolicy
 from streaming.delta.positions import NO_LOG_IDS, StoredPositions
 from streaming.delta.queries import read_all
+from streaming.delta.slopes import with_slopes
 from streaming.delta.topic_rules import rules_of_topics
 from streaming.delta.writer import OVERWRITE, Writer
 
@@ -169,10 +170,11 @@ def newest(current: pa.Table, reported: pa.Table, key: Sequence[str]) -> pa.Tabl
     if pc.any(again).as_py():
         number, row = number.filter(pc.invert(again)), row.filter(pc.invert(again))
     rows = rows.take(row).combine_chunks()
-    is_same = _is_as_above(number)
+    is_same, is_known = _is_as_above(number), pc.less(row, current.num_rows)
     if BEHIND_SINCE in rows.column_names:
-        since = lag.behind_since(rows, is_same, pc.less(row, current.num_rows))
+        since = lag.behind_since(rows, is_same, is_known)
         rows = rows.set_column(rows.column_names.index(BEHIND_SINCE), BEHIND_SINCE, since)
+    rows = with_slopes(rows, is_same, is_known)
     return rows.filter(pa.concat_arrays([pc.invert(is_same).slice(1), pa.array([True])]))
 
 

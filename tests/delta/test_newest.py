@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.contracts import health
-from streaming.contracts.sample_tables import REPLICA_OFFSETS
+from streaming.contracts.identifiers import Micros
+from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS
+from streaming.contracts.slopes import BYTES_WINDOW, LAG_WINDOW, Slope, seconds_left, slope_after
 from streaming.delta.newest import FORGOTTEN_AFTER, NewestRows, key_numbers
 from tests.jobs.driver.test_batch import rows as rows_of
 
@@ -25,7 +27,8 @@ SAMPLES = st.lists(
         "topic_id": st.sampled_from("tu"),
         "partition": st.just(0),
         "broker": st.just(1),
-        "collected_at": st.integers(0, 9),
+        # Across the end of a window, half a window apart and more, and none so old that it is forgotten.
+        "collected_at": st.integers(0, 9).map(lambda step: LAG_WINDOW // 2 + step * LAG_WINDOW // 10),
         "log_end_offset": OFFSETS,
         "leader_log_end_offset": OFFSETS,
     }),
@@ -60,8 +63,18 @@ def expected(batches: list[list[Row]]) -> dict[tuple[Any, ...], tuple[Any, ...]]
                 end,
                 leader_end,
             )
-            found[key] = {**sample, "since": since, "lag": health.lag(end, leader_end)}
-    return {key: (row["collected_at"], row["log_end_offset"], row["lag"], row["since"]) for key, row in found.items()}
+            lag = health.lag(end, leader_end)
+            slope = slope_after(before and before["slope"], sample["collected_at"], lag, Micros(LAG_WINDOW))
+            found[key] = {**sample, "since": since, "lag": lag, "slope": slope}
+    return {
+        key: (row["collected_at"], row["log_end_offset"], row["lag"], row["since"], *told(row["slope"], row["lag"]))
+        for key, row in found.items()
+    }
+
+
+def told(slope: Slope | None, lag: int | None) -> tuple[Any, ...]:
+    """What the columns of a slope hold: none of them anything where there is no slope."""
+    return (None,) * 4 if slope is None else (*slope, seconds_left(lag, slope.per_second))
 
 
 def micros(moment: Any) -> int | None:
@@ -72,6 +85,8 @@ def table(directory: Path) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     return {
         tuple(row[name] for name in REPLICA_OFFSETS.key): (
             micros(row["collected_at"]), row["log_end_offset"], row["lag"], micros(row["behind_since"]),
+            micros(row["lag_measured_since"]), row["lag_measured_from"], row["lag_per_second"],
+            row["seconds_until_caught_up"],
         )
         for row in rows_of(directory, REPLICA_OFFSETS.name)
     }  # fmt: skip
@@ -111,7 +126,7 @@ def test_a_clock_that_was_ahead_gives_the_same_rows_however_the_log_is_cut(
     for begin, end in pairwise((0, *cuts, len(samples))):
         newest.put(columns(samples[begin:end]), {"admin:a": end})
 
-    assert table(tmp_path) == {("a", "t", 0, 1): (60, 1, 3, 10)}
+    assert table(tmp_path) == {("a", "t", 0, 1): (60, 1, 3, 10, 10, 3, None, None)}
 
 
 def test_what_its_source_left_out_is_forgotten_in_its_own_cluster_only(tmp_path: Path) -> None:
@@ -140,3 +155,22 @@ def test_equal_keys_have_an_equal_number_and_no_others(keys: list[tuple[Any, ...
     numbers = key_numbers(rows, names).to_pylist()
 
     assert len(set(numbers)) == len(set(keys)) == len(set(zip(numbers, keys, strict=True)))
+
+
+def test_a_directory_is_full_when_its_free_bytes_are_gone_at_the_pace_of_the_last_window(tmp_path: Path) -> None:
+    """A quarter of a window apart: it fills by 100 bytes a second, then is emptied, which half a window shows."""
+    of_directory = {"cluster_id": "a", "cluster": "prod", "broker": 1, "log_dir": "/data", "is_online": True,
+                    "source": "samples:a", "total_bytes": 1_000_000}  # fmt: skip
+    step = BYTES_WINDOW // 4
+    found = []
+    for number, used in enumerate((100_000, 130_000, 160_000, 190_000, 220_000, 50_000, 50_000)):
+        sample = {**of_directory, "usable_bytes": 1_000_000 - used, "collected_at": BYTES_WINDOW * 8 + number * step}
+        NewestRows(tmp_path, LOG_DIRECTORIES).put(pa.Table.from_pylist([sample]), {"samples:a": number})
+        (row,) = rows_of(tmp_path, LOG_DIRECTORIES.name)
+        assert row["used_bytes"] == used
+        found.append((row["bytes_per_second"], row["seconds_until_full"]))
+
+    assert found == [
+        (None, None), (None, None), (100.0, 8_400.0), (100.0, 8_100.0), (100.0, 7_800.0),
+        (100.0, 9_500.0), (-283.3333333333333, None),
+    ]  # fmt: skip
