@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _OF_ALL: Final = ("collector", "listen")
-_OF_ONE: Final = "broker_metrics"
+_OF_ONE: Final = {"broker_metrics": "those brokers", "spark_checkpoints": "those topics"}
 
 
 def each_cluster(path: Path | None, only: str | None = None) -> list[Settings]:
@@ -80,11 +80,12 @@ def _each(document: dict[str, Any], clusters: list[Any]) -> list[Settings]:
     if not clusters:
         raise ConfigurationError("cluster is an empty list: write [cluster], or [[cluster]] for each of several")
     common = settings_of({key: value for key, value in document.items() if key != "cluster"})
-    if getattr(common.collect, _OF_ONE):
-        raise ConfigurationError(
-            f"collect.{_OF_ONE} is of one cluster, and there are several: write it as [cluster.collect.{_OF_ONE}], "
-            "below the [[cluster]] of those brokers"
-        )
+    for key, whose in _OF_ONE.items():
+        if getattr(common.collect, key):
+            raise ConfigurationError(
+                f"collect.{key} is of one cluster, and there are several: write it as [cluster.collect.{key}], "
+                f"below the [[cluster]] of {whose}"
+            )
     every = [_one(document, cluster, number) for number, cluster in enumerate(clusters, start=1)]
     names = [settings.cluster.name for settings in every]
     twice = next((name for name in names if names.count(name) > 1), None)

@@ -7,6 +7,7 @@ A wrong key, type or value raises :class:`ConfigurationError` with one sentence 
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -69,6 +70,7 @@ class CollectSettings:
     groups_seconds: float = 10.0
     groups: tuple[str, ...] = ()
     groups_exclude: tuple[str, ...] = ()
+    spark_checkpoints: dict[str, str] = field(default_factory=dict)
     config_seconds: float = 60.0
     quorum_seconds: float = 10.0
     transactions_seconds: float = 30.0
@@ -252,10 +254,20 @@ def _checked(settings: Settings) -> Settings:
     ):
         if not least <= number < math.inf:  # not "number < least", which no NaN is
             raise ConfigurationError(f"{key} is {number}; it must be at least {least}, and finite")
+    _check_folders(settings.collect.spark_checkpoints)
     hours = settings.maintenance.max_hours
     if not 0 < hours <= _LONGEST_LEASE_HOURS:
         raise ConfigurationError(f"maintenance.max_hours is {hours}; it must be above 0 and at most 168, a week")
     return settings
+
+
+def _check_folders(folders: Mapping[str, str]) -> None:
+    for name, folder in folders.items():
+        if not name or not folder or re.match(r"\w+:/", folder):
+            raise ConfigurationError(
+                f"collect.spark_checkpoints: {name!r} = {folder!r} must be a name and the path of a folder that this "
+                "machine can read, no URL; mount it where it is in an object store"
+            )
 
 
 def _check_seconds(key: str, value: float) -> None:

@@ -88,6 +88,7 @@ def test_one_of_several_is_chosen_by_its_name(tmp_path: Path) -> None:
         ('[[cluster]]\nname = "a"\ncollect = 3\n', r"\[\[cluster\]\] a: collect must be a table"),
         ('[[cluster]]\nname = "a"\n[cluster.collect]\nlisten = ":1"\n', "listen is of the collector, not of a cluster"),
         ('[collect.broker_metrics]\n1 = "http://a"\n[[cluster]]\nname = "a"\n', "collect.broker_metrics is of one clu"),
+        ('[collect.spark_checkpoints]\nq = "/a"\n[[cluster]]\nname = "a"\n', "collect.spark_checkpoints is of one clu"),
         ('[export]\nport = 1\n[[cluster]]\nname = "a"\n', r"^unknown key export\.port"),
     ],
 )

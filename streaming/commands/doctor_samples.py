@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming.commands.doctor_findings import SECONDS, Status
@@ -19,10 +20,11 @@ from streaming.contracts.samples import (
 from streaming.sources.protocol.connection import CannotServe
 from streaming.sources.protocol.tls import Unsupported
 from streaming.sources.samples.opening import open_samples
+from streaming.sources.samples.spark_checkpoints import CheckpointUnreadable, read_checkpoint
 from streaming.sources.timer import wall_clock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from streaming.contracts.observations import Observation
     from streaming.settings import Settings
@@ -54,10 +56,20 @@ def samples(settings: Settings) -> Iterator[tuple[Status, str]]:
         return
     with closing(source):
         counts, refusals = _one_round(source)
+    yield from _checkpoints(settings.collect.spark_checkpoints)
     yield from ((Status.OK, f"{what}: {counts[kind]}") for kind, what in _READ.items() if counts[kind])
     yield from ((Status.WARNING, refusal) for refusal in refusals)
     if not counts and not refusals:
         yield Status.WARNING, f"no broker gave a sample within {SECONDS:g} s"
+
+
+def _checkpoints(folders: Mapping[str, str]) -> Iterator[tuple[Status, str]]:
+    for name, folder in folders.items():
+        try:
+            partitions = sum(map(len, read_checkpoint(Path(folder)).committed.values()))
+            yield Status.OK, f"partitions that the query with the Spark checkpoint {name} has read: {partitions}"
+        except CheckpointUnreadable as reason:
+            yield Status.WARNING, f"the Spark checkpoint {name} is not read: {reason}"
 
 
 def _one_round(source: SamplesSource) -> tuple[Counter[type[Observation]], list[str]]:

@@ -91,7 +91,8 @@ _PLAIN: Final = {
     "tuple[Cause, ...]": "string[]", "tuple[TopicId, ...]": "string[]",
     "tuple[int, ...] | None": "int[]", "tuple[bool, ...] | None": "boolean[]",
     "tuple[tuple[BrokerId, ...], ...]": "int[][]", "tuple[tuple[BrokerId, ...], ...] | None": "int[][]",
-    "tuple[Offset, ...] | None": "long[]", "tuple[float, ...]": "double[]", "tuple[str, ...]": "string[]",
+    "tuple[Offset, ...] | None": "long[]", "tuple[Micros, ...] | None": "long[]",
+    "tuple[float, ...]": "double[]", "tuple[str, ...]": "string[]",
     "tuple[str, ...] | None": "string[]",
 }  # fmt: skip
 _LONGS: Final = frozenset({

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from streaming.contracts.identifiers import Offset, TopicId
+from streaming.contracts.identifiers import Micros, Offset, TopicId
 from streaming.contracts.observations import Channel, Observation, require
 from streaming.contracts.sample_blocks import SamplesBlock
 from streaming.contracts.samples import GroupObserved, GroupOffsetsObserved
@@ -48,6 +48,7 @@ class BrokerGroupsObserved(CoordinatorBlock):
     group_state_by_sample: tuple[str, ...]
     members_by_sample: tuple[int, ...] | None = None
     assignor_by_sample: tuple[str, ...] | None = None
+    last_progress_at_by_sample: tuple[Micros, ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is not parallel, and a group without a name."""

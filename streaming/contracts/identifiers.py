@@ -20,6 +20,8 @@ BrokerEpoch = NewType("BrokerEpoch", int)
 Micros = NewType("Micros", int)
 
 NO_LEADER: Final = BrokerId(-1)
+NO_BROKER: Final = BrokerId(-1)
+"""Where a broker is expected: nobody coordinates the group."""
 
 
 class TopicPartition(NamedTuple):

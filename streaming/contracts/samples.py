@@ -53,8 +53,10 @@ class ReplicaOffsetsObserved(Observation):
 class GroupObserved(Observation):
     """One group, as its coordinator describes it; also one that has neither members nor offsets.
 
-    ``group_protocol`` is classic, consumer (KIP-848), share (KIP-932) or streams (KIP-1071). ``assignor`` is None while
-    nothing is assigned; ``members`` is None where the coordinator does not describe the group.
+    ``group_protocol`` is classic, consumer (KIP-848), share (KIP-932) or streams (KIP-1071), and of a query of Spark,
+    which no broker coordinates, spark. ``assignor`` is None while nothing is assigned; ``members`` is None where the
+    coordinator does not describe the group. ``last_progress_at`` is when a query of Spark last began or finished a
+    batch, by the clock of the file system of its checkpoint.
     """
 
     kind: ClassVar[str] = "group"
@@ -66,6 +68,7 @@ class GroupObserved(Observation):
     group_state: str
     members: int | None = None
     assignor: str | None = None
+    last_progress_at: Micros | None = None
     coordinator: BrokerId
 
     def __post_init__(self) -> None:

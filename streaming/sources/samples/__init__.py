@@ -12,6 +12,8 @@
 - ``group_blocks``       groups as blocks (pure)
 - ``described_groups``   ListGroups, and what describes the groups of each protocol
 - ``committed_offsets``  OffsetFetch, and DescribeShareGroupOffsets
+- ``spark_groups``       queries of Spark as groups, beside the positions of the partitions
+- ``spark_checkpoints``  how far a query has come (reads files)
 - ``settings``           settings of topics and of brokers (DescribeConfigs)
 - ``features``           the features that a broker supports
 - ``directories``        log directories and sizes (DescribeLogDirs)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from streaming.sources.address import Address
     from streaming.sources.protocol.connection import Connection, Dial
 
-    Work = Callable[[Connection], object]
+    Work = Callable[[Any], object]
+    """Takes the connection; None where there is no address to connect to."""
 
 _AT_ONCE: Final = 32  # brokers; more than that only wait where so many hang
 
@@ -44,9 +45,9 @@ class BrokerAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class _Line:
-    """What is asked of one broker, in this order."""
+    """What is asked of one broker, in this order. Without an address: what is done here, on a thread of its own."""
 
-    address: Address
+    address: Address | None
     waiting: deque[tuple[str, Micros, Work]] = field(default_factory=deque)
     kinds: set[str] = field(default_factory=set)
     connection: Connection | None = None
@@ -72,7 +73,7 @@ class BrokerCalls:
         self._lock = Lock()
         self._lines: dict[BrokerId, _Line] = {}
 
-    def ask(self, kind: str, broker: BrokerId, address: Address, work: Work, now: Micros) -> bool:
+    def ask(self, kind: str, broker: BrokerId, address: Address | None, work: Work, now: Micros) -> bool:
         """Put a question; return whether it was, which it is not while the last one of its kind is outstanding."""
         with self._lock:
             line = self._lines.get(broker)
@@ -143,7 +144,7 @@ class BrokerCalls:
         had_connection = line.connection is not None
         while True:
             try:
-                if line.connection is None:
+                if line.connection is None and line.address is not None:
                     line.connection = self._dial(line.address, response_seconds=self._seconds)
                 return BrokerAnswer(kind, broker, asked_at, work(line.connection))
             except CannotServe as refusal:

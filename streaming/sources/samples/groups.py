@@ -32,9 +32,9 @@ from streaming.sources.samples.kind import Shown
 from streaming.sources.timer import Timer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from streaming.contracts.identifiers import TopicId
+    from streaming.contracts.identifiers import BrokerId, TopicId
     from streaming.sources.admin_view import ClusterView
     from streaming.sources.protocol.connection import Connection
     from streaming.sources.samples.broker_calls import BrokerAnswer
@@ -74,11 +74,16 @@ class GroupsKind:
 
     def __init__(self, period: Micros, offsets: OffsetsKind, is_included: Callable[[str], bool]) -> None:
         self._due, self._offsets, self._is_included = Timer(period), offsets, is_included
+        self._names: dict[BrokerId, Collection[str]] = {}
 
     @property
     def next_at(self) -> Micros:
         """When it is due, by the monotonic clock: not while leaders are asked for the positions."""
         return Micros(max(self._due.next_at, self._offsets.leaders_until))
+
+    def is_group(self, name: str) -> bool:
+        """Return whether a coordinator has named a group so in its last answer."""
+        return any(name in names for names in self._names.values())
 
     def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
         """Ask every broker when the time has come."""
@@ -93,6 +98,7 @@ class GroupsKind:
         if answer.refusal is not None:
             return Shown([], answer.refusal)
         coordinated: CoordinatorAnswer = answer.value
+        self._names[answer.broker] = coordinated.groups.keys()
         topic_ids = {topic: each for topic, each in coordinated.topic_ids.items() if view.topic_ids.get(topic) == each}
         observed = [
             *group_blocks(answer.broker, coordinated.groups, envelope),

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from streaming.sources.samples.broker_calls import BrokerAnswer, Work
 
     Ask = Callable[[str, BrokerId, Work], bool]
-    """Puts a question of a kind to a broker, unless the last one of that kind is outstanding there."""
+    """Puts a question of a kind to a broker, unless the last one of that kind is outstanding there.
+
+    What is put to ``NO_BROKER`` is done here, without a connection.
+    """
 
 
 NEVER: Final = Micros(1 << 62)

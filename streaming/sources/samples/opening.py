@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming.contracts.identifiers import Micros
@@ -17,6 +18,7 @@ from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.quorum import QuorumKind
 from streaming.sources.samples.settings import SettingsKind
 from streaming.sources.samples.source import SamplesSource
+from streaming.sources.samples.spark_groups import SparkGroupsKind
 from streaming.sources.samples.speed import SpeedKind
 from streaming.sources.samples.transactions import TransactionsKind
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 LEAST_SPEED_SECONDS: Final = 10.0
 """So long a round of the comparison of brokers lasts at least: its rule counts rounds."""
+
+
+_SETTLED_ROUNDS: Final = 3  # positions are of one round ago, at most, and two clocks may differ
 
 
 def samples_name(settings: Settings) -> str:
@@ -46,7 +51,7 @@ def open_samples(settings: Settings, report: Callable[[str], None]) -> list[Samp
     source = SamplesSource(
         parse_servers(cluster.bootstrap_servers),
         dialer(from_client(cluster.client), peers),
-        partial(kinds_of, collect),
+        partial(kinds_of, collect, report),
         cluster=cluster.name,
         name=samples_name(settings),
         view_micros=_micros(collect.offsets_seconds),
@@ -57,20 +62,32 @@ def open_samples(settings: Settings, report: Callable[[str], None]) -> list[Samp
     return [source]
 
 
-def kinds_of(collect: CollectSettings) -> list[Kind]:
+def kinds_of(collect: CollectSettings, report: Callable[[str], None]) -> list[Kind]:
     """Create what is asked for, in this order: see ``SpeedKind``; then directories, for the sizes of logs."""
     directories = DirectoriesKind(_micros(collect.directories_seconds))
     offsets = OffsetsKind(_micros(collect.offsets_seconds), directories)
-    is_included = GroupFilter(collect.groups, collect.groups_exclude)
-    return [
+    groups = GroupsKind(_micros(collect.groups_seconds), offsets, GroupFilter(collect.groups, collect.groups_exclude))
+    kinds: list[Kind] = [
         SpeedKind(_micros(max(collect.offsets_seconds, LEAST_SPEED_SECONDS)), offsets),
         directories,
         offsets,
-        GroupsKind(_micros(collect.groups_seconds), offsets, is_included),
+        groups,
         QuorumKind(_micros(collect.quorum_seconds)),
         TransactionsKind(_micros(collect.transactions_seconds), offsets.held),
         SettingsKind(_micros(collect.config_seconds)),
     ]
+    if collect.spark_checkpoints:
+        kinds.append(
+            SparkGroupsKind(
+                _micros(collect.groups_seconds),
+                _micros(_SETTLED_ROUNDS * max(collect.groups_seconds, collect.offsets_seconds)),
+                offsets,
+                {name: Path(folder) for name, folder in collect.spark_checkpoints.items()},
+                is_group=groups.is_group,
+                report=report,
+            )
+        )
+    return kinds
 
 
 def _micros(seconds: float) -> Micros:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from streaming.contracts.identifiers import BrokerId, Micros
+from streaming.contracts.identifiers import NO_BROKER, BrokerId, Micros
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
 from streaming.sources.address import Address
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streaming.sources.samples.kind import Kind
 
 METADATA: Final = "metadata"
-_ANYONE: Final = BrokerId(-1)
+_ANYONE: Final = BrokerId(-2)
 _MAX_BLOCK: Final = 1_000_000  # microseconds, of one poll
 
 
@@ -119,7 +119,7 @@ class SamplesSource:
             return
 
         def ask(kind: str, broker: BrokerId, work: Work) -> bool:
-            address = Address(*view.brokers[broker])
+            address = None if broker == NO_BROKER else Address(*view.brokers[broker])
             return self._calls.ask(kind, broker, address, work, Micros(monotonic() + skew))
 
         for kind in self._kinds:
@@ -137,7 +137,7 @@ class SamplesSource:
             return ()
         kind = next(kind for kind in self._kinds if answer.kind in kind.names)
         view = self._view
-        if view is None or answer.broker not in view.brokers:
+        if view is None or answer.broker not in {*view.brokers, NO_BROKER}:
             return ()
         shown = kind.shown(view, answer, self._envelope(view, answer, Micros(monotonic() + skew)))
         self._note(answer, shown.refusal)
@@ -159,7 +159,7 @@ class SamplesSource:
             self._kinds = list(self._new_kinds())
         self._view = view
         self._turns.advertised = [Address(*at) for at in view.brokers.values()]
-        self._calls.retain({*view.brokers, _ANYONE})
+        self._calls.retain({*view.brokers, _ANYONE, NO_BROKER})
 
     def _note(self, answer: BrokerAnswer, refusal: ConnectionRefused | None) -> None:
         """Raise what is missing once, and again if it was there meanwhile; that a broker does not answer, never."""

@@ -291,7 +291,7 @@ def test_a_missing_permission_is_said_and_the_rest_is_reported() -> None:
 
 
 def test_the_periods_are_those_of_the_configuration() -> None:
-    kinds = kinds_of(CollectSettings(quorum_seconds=3, transactions_seconds=7, directories_seconds=5))
+    kinds = kinds_of(CollectSettings(quorum_seconds=3, transactions_seconds=7, directories_seconds=5), print)
     next_at = {}
     for kind in kinds:
         Cluster(kind, view()).ask()
