@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from streaming.contracts.health import OFFLINE, UNDER_MIN_ISR
+from streaming.contracts.identifiers import NO_BROKER
 from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS, TRANSACTIONS
 from streaming.contracts.topic_roles import KEYED, TopicRole, consequence, keys_by_partition, role_of
 from streaming.delta.queries import open_ours, query
@@ -22,7 +23,7 @@ _SAMPLED: Final[Mapping[TopicRole, tuple[tuple[Table, str], ...]]] = {
     TopicRole.CONSUMER_OFFSETS: ((GROUPS, "group"), (GROUP_OFFSETS, "group")),
     TopicRole.TRANSACTION_STATE: ((TRANSACTIONS, "transactional_id"),),
 }
-"""Where groups, and transactional ids with an open transaction, are sampled."""
+"""Where groups, and transactional ids with an open transaction, are sampled; without a coordinator they need none."""
 
 
 class Consequences:
@@ -67,6 +68,7 @@ class Consequences:
             self._keys[role] = []
             for definition, column in _SAMPLED[role]:
                 sql = f'SELECT DISTINCT cluster_id, "{column}" AS key FROM rows WHERE "{column}" IS NOT NULL'  # noqa: S608 - our own names
+                sql += f" AND coordinator IS DISTINCT FROM {NO_BROKER}"
                 with self._unreadable.collected():
                     table = open_ours(folder, definition)
                     self._keys[role] += [] if table is None else query(table, sql).to_pylist()

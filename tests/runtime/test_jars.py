@@ -136,7 +136,7 @@ def test_the_committed_lock_holds_every_wish_and_no_address() -> None:
     text = path.read_text()
     locked = lockfile.read(path)
     kafkas = ["sandbox", "sandbox-kafka-1", "sandbox-kafka-3", "sandbox-kafka-3-6"]
-    assert sorted(locked) == ["delta", "jmx-agent", *kafkas]
+    assert sorted(locked) == ["delta", "jmx-agent", *kafkas, "spark-kafka"]
     for group in locked.values():
         assert set(group.resolve) | set(group.exact) <= set(group.jars)
     assert text == lockfile.render(locked)

@@ -187,7 +187,12 @@ def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(t
     )
     without_commits = next(name for name in map("new-{}".format, range(9)) if partition_for(name, 2) == partition)
     described = {"group_protocol": "classic", "group_state": "Stable", "coordinator": 1}
-    tables.put(GROUPS.name, *({**sample, **described, "group": group} for group in (groups[0], without_commits)))
+    of_spark = next(name for name in map("spark-{}".format, range(9)) if partition_for(name, 2) == partition)
+    tables.put(
+        GROUPS.name,
+        *({**sample, **described, "group": group} for group in (groups[0], without_commits)),
+        {**sample, **described, "group": of_spark, "group_protocol": "spark", "coordinator": -1},
+    )
     assert {row["topic"]: row["consequence"] for row in objects(tables)} == {
         OFFSETS: f"commits and rebalances of {concerned + 1} groups fail",
         STATE: "transactions of the transactional ids kept there fail",

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from streaming.contracts import health
-from streaming.contracts.group_blocks import BrokerGroupsObserved
-from streaming.contracts.identifiers import NO_BROKER, BrokerId, Micros
+from streaming.contracts.identifiers import NO_BROKER, Micros
 from streaming.contracts.samples import GroupOffsetsObserved
 from streaming.errors import ConfigurationError
 from streaming.settings import CollectSettings, settings_of
@@ -155,7 +154,10 @@ def test_a_topic_that_is_not_there_is_named_and_has_no_row(query: Query) -> None
         assert offsets(reading.read()) == {("delta", "orders", 0): (15, 20, 5)}
     assert reading.lines == [
         "samples:a: of the query with the Spark checkpoint delta only what it reads of Kafka is shown",
-        "samples:a: the Spark checkpoint delta names the topic gone, which is not there or may not be described: no lag",
+        (
+            "samples:a: the Spark checkpoint delta names the topic gone, which is not there or may not be described: "
+            "no lag"
+        ),
     ]
 
 
@@ -168,8 +170,10 @@ def test_a_topic_that_was_created_again_has_no_lag_of_none(query: Query) -> None
     for _ in range(3):
         assert offsets(reading.read({0: 14, 1: 9}, now=Micros(finished + 31 * SECOND))) == {}
     assert reading.lines == [
-        "samples:a: the query with the Spark checkpoint delta has read more of the topic orders than there is: the topic "
-        "was created again, or has lost records; its lag is unknown"
+        (
+            "samples:a: the query with the Spark checkpoint delta has read more of the topic orders than there is: the "
+            "topic was created again, or has lost records; its lag is unknown"
+        )
     ]
     assert offsets(reading.read({0: 15, 1: 9}, now=Micros(finished + 90 * SECOND)))
 
@@ -200,8 +204,10 @@ def test_a_name_that_a_group_of_kafka_has_is_not_used_twice(query: Query) -> Non
     for _ in range(2):
         assert reading.read() == []
     assert reading.lines == [
-        "samples:a: the Spark checkpoint g is not read: Kafka has a group of that name; give it another one in "
-        "collect.spark_checkpoints"
+        (
+            "samples:a: the Spark checkpoint g is not read: Kafka has a group of that name; give it another one in "
+            "collect.spark_checkpoints"
+        )
     ]
     reading.groups.shown(VIEW, BrokerAnswer("groups", TWO, NOW, answered(kafka, {})), ENVELOPE)
     assert offsets(reading.read())
@@ -236,6 +242,6 @@ def test_a_checkpoint_that_is_no_folder_is_refused_with_the_key(name: str, folde
     with pytest.raises(ConfigurationError) as refused:
         settings_of({"collect": {"spark_checkpoints": {name: folder}}})
     assert str(refused.value) == (
-        f"collect.spark_checkpoints: {name!r} = {folder!r} must be a name and the path of a folder that this machine can "
-        "read, no URL; mount it where it is in an object store"
+        f"collect.spark_checkpoints: {name!r} = {folder!r} must be a name and the path of a folder that this machine "
+        "can read, no URL; mount it where it is in an object store"
     )
