@@ -12,6 +12,7 @@
 - ``stage``          the interface that faults, producers and writers act on
 - ``simulation``     a scenario being played: clock, seed, network, faults, traffic
 - ``reports``        what simulated brokers and controllers report of themselves
+- ``speed``          how fast simulated brokers respond, and which pairs of them are behind
 - ``source``         the simulated cluster as a source
 - ``truth``          the ground truth: every step of every partition, from the model's state
 - ``timeline``       the steps of a simulation as lines
