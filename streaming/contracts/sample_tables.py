@@ -130,6 +130,7 @@ LOG_DIRECTORIES: Final = Table(
     ),
     key=("cluster_id", "broker", "log_dir"),
     layout=2,
+    reporter="broker",
 )
 
 QUORUM_MEMBERS: Final = Table(
@@ -149,6 +150,7 @@ QUORUM_MEMBERS: Final = Table(
         required("source", "string", "name of the source, <kind>:<collector>"),
     ),
     key=("cluster_id", "node"),
+    reporter="source",
 )
 
 TOPIC_SETTINGS: Final = Table(

@@ -112,7 +112,7 @@ class NewestRows:
         if samples.num_rows:
             reported = pa.table(all_columns(samples, self._definition.name, self._schema), schema=self._schema)
             rows = self._merged(reported)
-            self._rows = remembered(rows)
+            self._rows = remembered(rows, reported)
             if len(self) < rows.num_rows:
                 self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of what was forgotten
             self._writer.write(self._rows.cast(self._on_disk), OVERWRITE, self.applied.transactions(positions, log_ids))
@@ -217,10 +217,17 @@ def key_numbers(rows: pa.Table, key: Sequence[str]) -> pa.Array:
     return numbers
 
 
-def remembered(rows: pa.Table) -> pa.Table:
-    """Drop what its source has left out since: a hung broker's last answer is no newest sample."""
-    mask = None
-    newest_of = rows.group_by("cluster_id").aggregate([("collected_at", "max")])
+def remembered(rows: pa.Table, reported: pa.Table) -> pa.Table:
+    """Drop what its source has left out since: a hung broker's last answer is no newest sample.
+
+    Args:
+        rows: the newest of each key.
+        reported: what has come since the last time; also answers without samples say how late it is.
+    """
+    mask, moments = None, [each.select(["cluster_id", "collected_at"]) for each in (rows, reported)]
+    newest_of = (
+        pa.concat_tables(moments).unify_dictionaries().group_by("cluster_id").aggregate([("collected_at", "max")])
+    )
     for cluster_id, moment in zip(*(newest_of[name].to_pylist() for name in newest_of.column_names), strict=True):
         other = pc.not_equal(rows["cluster_id"], cluster_id)
         kept = pc.or_(other, pc.greater_equal(rows["collected_at"], moment - FORGOTTEN_AFTER))

@@ -10,19 +10,29 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming.errors import IsrwatchError
 from tests.chaos_kafka import compare
 from tests.chaos_kafka.harms import HARMS
+from tests.chaos_kafka.samples import Unequal, at, lacks_hanging, sample_differences
 from tests.chaos_kafka.schedule import LOG, POLL
 from tests.chaos_kafka.stage import Impossible, KafkaStage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from tests.chaos_kafka.compare import Truth
+    from tests.chaos_kafka.answers import Answers
+    from tests.chaos_kafka.compare import Row, Truth
     from tests.chaos_kafka.schedule import KafkaAct, KafkaSchedule
 
 SECONDS_TO_SETTLE = {True: 180.0, False: 60.0}
 """With Spark, and without."""
 SECONDS_BETWEEN_LOOKS = 3.0
+SECONDS_TO_SAMPLE = {True: 180.0, False: 45.0}
+"""The same of samples: a job or a collector may just have been started again."""
+SECONDS_OF_A_ROUND = 9.0
+"""The longest interval of samples, behind a view of the cluster that is one of its own old; and an answer."""
+SECONDS_TO_HANG = 180.0
+SECONDS_BETWEEN_SAMPLES = 1.0
+SECONDS_BETWEEN_LINES = 10.0
+SHOWN = 8
 
 
 class Verdict(StrEnum):
@@ -50,8 +60,11 @@ def played(
             for number, act in enumerate(schedule.acts, start=1):
                 say(f"  {time.monotonic() - began:6.1f} s  {number}. {act}")
                 play(stage, act, say)
+                if act.recovers and (wrong := sampled(stage, say, SECONDS_TO_SAMPLE[spark])):
+                    return Outcome(Verdict.DIFFERS, "\n".join((f"after fault {number}:", *wrong)))
             say(f"  {time.monotonic() - began:6.1f} s  quiet")
             found, numbers = settled(stage, SECONDS_TO_SETTLE[spark])
+            found += sampled(stage, say, SECONDS_TO_SAMPLE[spark], is_last=True)
             found += stage.faults_of_ours
     except Exception:  # noqa: BLE001 - whatever it is, the run is kept with it, and the next one is played
         return Outcome(Verdict.BROKEN, traceback.format_exc())
@@ -73,6 +86,42 @@ def play(stage: KafkaStage, act: KafkaAct, say: Callable[[str], None]) -> None:
     stage.revive()
     if act.recovers:
         stage.recover_soon()
+
+
+def sampled(stage: KafkaStage, say: Callable[[str], None], seconds: float, *, is_last: bool = False) -> list[str]:
+    """Compare the samples while nobody writes, until nothing differs, a row of a later round does, or time is over.
+
+    At last a transaction that hangs has to be recognised, too, which takes a minute.
+    """
+    with stage.at_rest():
+        began, since, said = time.monotonic(), time.time(), 0.0
+        answers: Answers | None = None
+        while True:
+            before, answers = answers, stage.answers()
+            if answers is None or answers != before:
+                since = time.time()
+            found, lacking = [Unequal("Kafka does not answer, or another way each time")], list[str]()
+            if answers is not None:
+                tables, hanging = stage.sampled(), stage.clients.hanging
+                found = [*sample_differences(answers, tables, at(since), hanging)]
+                lacking = [*lacks_hanging(tables["transactions"], hanging)] if is_last else []
+                if not found and not lacking:
+                    say(f"    samples are equal after {time.monotonic() - began:.1f} s: {counted(tables)}")
+                    return []
+            if time.monotonic() - began > said + SECONDS_BETWEEN_LINES:
+                said = time.monotonic() - began
+                say(f"    {said:.1f} s: {len(found)} differ: {[each.text for each in found[:1]] + lacking}")
+            late = at(since + SECONDS_OF_A_ROUND)
+            wrong = [each for each in found if each.collected_at is not None and each.collected_at > late]
+            is_over = time.monotonic() - began > (seconds if found else SECONDS_TO_HANG)
+            if is_over or (wrong and stage.answers() == answers):
+                return [*[each.text for each in wrong or found][:SHOWN], *lacking]
+            time.sleep(SECONDS_BETWEEN_SAMPLES)
+
+
+def counted(tables: Mapping[str, Sequence[Row]]) -> str:
+    """Say how many rows there are."""
+    return ", ".join(f"{len(rows)} {name}" for name, rows in tables.items())
 
 
 def settled(stage: KafkaStage, seconds: float) -> tuple[list[str], str]:

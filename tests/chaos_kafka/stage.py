@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
@@ -16,16 +16,20 @@ from confluent_kafka import KafkaException
 from kafka.errors import KafkaError
 
 from deploy.sandbox.cluster import Sandbox
-from deploy.sandbox.plan import plan_cluster
+from deploy.sandbox.plan import NEWEST, plan_cluster, random_id
 from deploy.sandbox.waiting import wait_until
 from deploy.sandbox.writer import TopicWriter
 from streaming.bus.directory import DirectoryReader
 from streaming.contracts.observations import Channel
 from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.driver.newest import NewestBatch
 from streaming.sources.address import parse_servers
 from streaming.sources.metadata_log.quorum import Bootstrap
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.security import Security
+from tests.chaos_kafka.answers import KafkasAdmin, Unanswered
+from tests.chaos_kafka.clients import HUNG, Clients
+from tests.chaos_kafka.samples import TABLES
 from tests.chaos_kafka.schedule import ACTIVE, COLLECTOR, JOB, LOG, POLL, Shape
 from tests.plugins.logs import rows_of_log
 from tests.plugins.pipeline import Pipeline, Program
@@ -37,10 +41,19 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from deploy.sandbox import PartitionDescription
+    from deploy.sandbox.plan import Plan
+    from tests.chaos_kafka.answers import Answers
     from tests.chaos_kafka.schedule import KafkaAct, OwnDeath
 
 # Snapshots are small and frequent, so that there is one near the end; none of the log is deleted for it.
-PROPERTIES: Final = {"metadata.log.max.record.bytes.between.snapshots": "4000"}
+# Leaders do not ask whether a transaction is open, as before Kafka 3.6, so one can be left hanging.
+PROPERTIES: Final = {
+    "metadata.log.max.record.bytes.between.snapshots": "4000",
+    "transaction.partition.verification.enable": "false",
+}
+SAMPLES: Final = (
+    "offsets_seconds = 2\ngroups_seconds = 2\nquorum_seconds = 2\ntransactions_seconds = 2\ndirectories_seconds = 5\n"
+)
 PRIMARY: Final = {LOG: "metadata_log", POLL: "poll"}
 ONE_TASK: Final = "--master local[1] --conf spark.sql.shuffle.partitions=1 pyspark-shell"
 SECONDS_TO_RECOVER: Final = 240.0
@@ -48,6 +61,22 @@ SECONDS_TO_RECOVER: Final = 240.0
 
 class Impossible(Exception):
     """A fault cannot be played now: there is no such topic, or nobody is left to do it to."""
+
+
+def _planned(shape: Shape, directory: Path) -> Plan:
+    """Plan the cluster: brokers with two log directories, where KRaft has them (KIP-858), the second one formatted."""
+    own: dict[int, dict[str, str]] = {}
+    if shape.version != "3.6":
+        disks = {broker: directory / f"disk-{broker}" for broker in shape.broker_ids()}
+        first = directory / "sandbox"
+        own = {broker: {"log.dirs": f"{first / f'node-{broker}' / 'data'},{disk}"} for broker, disk in disks.items()}
+    plan = plan_cluster(**shape._asdict(), properties=PROPERTIES, node_properties=own, proxy=True)
+    for broker in own:
+        of_disk = {"version": 1, "cluster.id": plan.cluster_id, "node.id": broker, "directory.id": random_id()}
+        disks[broker].mkdir(parents=True)
+        lines = "".join(f"{key}={value}\n" for key, value in of_disk.items())
+        (disks[broker] / "meta.properties").write_text(lines)
+    return plan
 
 
 class Side:
@@ -65,8 +94,8 @@ class Side:
         self._config.write_text(
             f'[cluster]\nname = "chaos"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n'
             f'[collect]\nprimary_source = "{PRIMARY[name]}"\nheartbeat_seconds = 1\n'
-            "config_seconds = 5\n"
-            '[job]\nqueries = ["replication"]\n'
+            f"config_seconds = 5\n{SAMPLES if name == LOG else ''}"
+            f"[job]\nqueries = {['replication', 'offsets'] if name == LOG else ['replication']}\n"
             "[cluster.controllers.addresses]\n"
             + "".join(f'"{node}" = "{address}"\n' for node, address in addresses.items())
         )
@@ -103,6 +132,13 @@ class Side:
                 replication.apply(pa.Table.from_batches(batches))
         replication.projections.project(replication.shared)
 
+    def fold_samples(self) -> None:
+        """Apply the samples on the bus in the same way."""
+        reader, samples = DirectoryReader(self.pipeline.bus), NewestBatch(self.pipeline.tables, Channel.OFFSETS)
+        for source in reader.end_positions(Channel.OFFSETS):
+            if batches := list(rows_of_log(reader, Channel.OFFSETS, source)):
+                samples.apply(pa.Table.from_batches(batches))
+
     def rows(self, table: str) -> list[dict[str, Any]]:
         return self.pipeline.rows(table)
 
@@ -125,8 +161,7 @@ class KafkaStage:
         self.held: dict[int, int] = {}
         self.faults_of_ours: list[str] = []
         self._shape, self._spark, self._say = shape, spark, say
-        plan = plan_cluster(**shape._asdict(), properties=PROPERTIES, proxy=True)
-        self.sandbox = Sandbox(plan, directory / "sandbox")
+        self.sandbox = Sandbox(_planned(shape, directory), directory / "sandbox")
         self.sides = {name: Side(name, directory / name, self.sandbox, spark=spark) for name in (LOG, POLL)}
         self._bootstrap = Bootstrap(parse_servers(self.sandbox.bootstrap_servers), dialer(Security()))
         self._writers: dict[str, TopicWriter] = {}
@@ -143,6 +178,10 @@ class KafkaStage:
             for topic in self._shape.topics():
                 self.create(topic, self.sandbox.broker_ids)
                 self.write(topic)
+            self.sandbox.admin.create_topic(HUNG, configs={"min.insync.replicas": "1"})
+            servers, is_new = self.sandbox.bootstrap_servers, self._shape.version == NEWEST
+            self.clients = stack.enter_context(Clients(servers, self._say, has_new_protocol=is_new))
+            self.kafka = stack.enter_context(KafkasAdmin(servers))
             self._deaths = stack.enter_context(ThreadPoolExecutor(1))
             self._stack = stack.pop_all()
         return self
@@ -221,6 +260,18 @@ class KafkaStage:
         for topic in list(self._writers):
             self.stop_writing(topic)
 
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Let nobody write for a while; afterwards the transaction that was open is ended and another one begun."""
+        topics = list(self._writers)
+        self.clients.quiet(is_quiet=True)
+        self.stop_all_writing()
+        yield
+        for topic in topics:
+            self.write(topic)
+        self.clients.quiet(is_quiet=False)
+        self.clients.begin_transaction()
+
     # ------------------------------------------------------------------ our own processes
 
     def dying(self, own: OwnDeath | None) -> Future[None]:
@@ -254,6 +305,21 @@ class KafkaStage:
         if not self._spark:
             for side in self.sides.values():
                 side.fold()
+
+    def answers(self) -> Answers | None:
+        """Return what Kafka says of everything that there are samples of; None if it does not say it now."""
+        try:
+            return self.kafka.answers()
+        except Unanswered as reason:
+            self._say(f"    unanswered: {str(reason)[:200]}")
+            return None
+
+    def sampled(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the tables of the samples."""
+        side = self.sides[LOG]
+        if not self._spark:
+            side.fold_samples()
+        return {name: side.rows(name) for name in TABLES}
 
     # ------------------------------------------------------------------ between the faults, and after them
 

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 _EXTRA: Final = {"kind": "string", "position": "long", "log_id": "long", "payload": "binary", "reason": "string"}
 _CUT: Final = "cut"
 _ORDER: Final = "order"
+_MOMENT: Final = ("cluster_id", "collected_at")
 
 
 class DistributedNewestBatch:
@@ -182,7 +183,8 @@ class DistributedNewestBatch:
             last = F.max("collected_at").alias("last")
             limit = F.col("last") - F.expr(f"INTERVAL {FORGOTTEN_AFTER // MICROS} SECONDS")
             there = without_gone(rows, samples, definition.reporter) if definition.reporter else rows
-            newest_moments = F.broadcast(there.groupBy("cluster_id").agg(last))
+            moments = there.select(*_MOMENT).union(samples.select(*_MOMENT))  # of answers without samples, too
+            newest_moments = F.broadcast(moments.groupBy("cluster_id").agg(last))
             table.write(there.join(newest_moments, "cluster_id").where(F.col("collected_at") >= limit), "overwrite")
         finally:
             rows.unpersist()

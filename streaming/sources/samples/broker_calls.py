@@ -69,7 +69,7 @@ class BrokerCalls:
     def __init__(self, dial: Dial, *, name: str, seconds: float) -> None:
         self._dial, self._seconds = dial, seconds
         self._threads = ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix=name)
-        self._answers: queue.SimpleQueue[BrokerAnswer] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[BrokerAnswer | Exception] = queue.SimpleQueue()
         self._lock = Lock()
         self._lines: dict[BrokerId, _Line] = {}
 
@@ -95,12 +95,19 @@ class BrokerCalls:
             return any(kind in line.kinds for line in self._lines.values())
 
     def take(self, seconds: float) -> list[BrokerAnswer]:
-        """Return the answers since the last call; wait for one for so long."""
+        """Return the answers since the last call; wait for one for so long.
+
+        Raises:
+            Exception: what failed in a question, and is no refusal.
+        """
         answers: list[BrokerAnswer] = []
         try:
-            answers.append(self._answers.get(timeout=max(0.0, seconds)))
+            answer = self._answers.get(timeout=max(0.0, seconds))
             while True:
-                answers.append(self._answers.get_nowait())
+                if isinstance(answer, Exception):
+                    raise answer
+                answers.append(answer)
+                answer = self._answers.get_nowait()
         except queue.Empty:
             return answers
 
@@ -133,7 +140,11 @@ class BrokerCalls:
                         line.connection.close()
                     return
                 kind, asked_at, work = line.waiting.popleft()
-            answer = self._answer(kind, broker, asked_at, line, work)
+            answer: BrokerAnswer | Exception
+            try:
+                answer = self._answer(kind, broker, asked_at, line, work)
+            except Exception as failure:  # noqa: BLE001 - raised again by take()
+                answer = failure
             with self._lock:
                 line.kinds.discard(kind)
                 if not line.is_closed:

@@ -20,7 +20,7 @@ from streaming.sources.timer import Timer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streaming.contracts.identifiers import BrokerId, Micros
+    from streaming.contracts.identifiers import BrokerId, Micros, TopicId
     from streaming.sources.admin_view import ClusterView
     from streaming.sources.protocol.connection import Connection
     from streaming.sources.protocol.primitives import ByteReader
@@ -42,7 +42,7 @@ class Directory(NamedTuple):
 
     Attributes:
         path: on the broker.
-        error: Kafka's code, 0 for none; 56 is an error of the disk.
+        error: Kafka's code, 0 for none; 56 is an error of the disk. With one, nothing else is known of it.
         replica_bytes: what its logs take, those of replicas that move into it included.
         sizes: bytes of each log that is in use, by topic and partition.
         total_bytes, usable_bytes: of its volume; None before version 4, or where the broker cannot say.
@@ -90,16 +90,26 @@ class DirectoriesKind:
 
     def __init__(self, period: Micros) -> None:
         self._due = Timer(period)
-        self._placed: dict[BrokerId, dict[str, dict[str, dict[int, Any]]]] = {}
+        self._placed: dict[BrokerId, tuple[Mapping[str, TopicId], dict[str, dict[str, dict[int, Any]]]]] = {}
 
     @property
     def next_at(self) -> Micros:
         """When it is due, by the monotonic clock."""
         return self._due.next_at
 
-    def placed_at(self, broker: BrokerId) -> Mapping[str, Mapping[str, Mapping[int, Any]]]:
-        """Return what the last answer of a broker says of its replicas: by field of a sample, topic and partition."""
-        return self._placed.get(broker, {})
+    def placed_at(
+        self, broker: BrokerId, topic_ids: Mapping[str, TopicId]
+    ) -> Mapping[str, Mapping[str, Mapping[int, Any]]]:
+        """Return what the last answer of a broker says of its replicas: by field of a sample, topic and partition.
+
+        Nothing of a topic that had another id then.
+        """
+        ids_then, placed = self._placed.get(broker, ({}, {}))
+        other = {topic for topic, topic_id in topic_ids.items() if ids_then.get(topic) != topic_id}
+        return {
+            name: {topic: values for topic, values in by_topic.items() if topic not in other} if other else by_topic
+            for name, by_topic in placed.items()
+        }
 
     def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
         """Ask every broker when the time has come."""
@@ -107,7 +117,7 @@ class DirectoriesKind:
             for broker in view.brokers:
                 ask(KIND, broker, describe_directories)
 
-    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:  # noqa: ARG002 - the interface
+    def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:
         """Return the directories of a broker; while it does not answer, nothing is known of their sizes."""
         self._placed.pop(answer.broker, None)
         if answer.refusal is not None:
@@ -118,15 +128,15 @@ class DirectoriesKind:
             for topic, sizes in directory.sizes.items():
                 placed["size_bytes"].setdefault(topic, {}).update(sizes)
                 placed["log_dir"].setdefault(topic, {}).update(dict.fromkeys(sizes, directory.path))
-        self._placed[answer.broker] = placed
+        self._placed[answer.broker] = (view.topic_ids, placed)
         return Shown([
             LogDirectoryObserved(
                 **envelope,
                 broker=answer.broker,
                 log_dir=each.path,
                 is_online=not each.error,
-                hosted_replicas=each.hosted_replicas,
-                replica_bytes=each.replica_bytes,
+                hosted_replicas=None if each.error else each.hosted_replicas,
+                replica_bytes=None if each.error else each.replica_bytes,
                 total_bytes=each.total_bytes,
                 usable_bytes=each.usable_bytes,
             )

@@ -75,10 +75,17 @@ def hosted_by(view: ClusterView) -> dict[BrokerId, Hosted]:
 
 
 class Positions(NamedTuple):
-    """What a broker answered: its topics and their ids at the time of the question, and the offsets by field."""
+    """What a broker answered.
+
+    Attributes:
+        topic_ids: of its topics, at the time of the question.
+        fields: the offsets.
+        leader_ends: of a follower: the log ends of the leaders that had answered by then.
+    """
 
     topic_ids: Mapping[str, TopicId]
     fields: dict[str, Listed]
+    leader_ends: ByTopic | None = None
 
 
 class OffsetsKind:
@@ -122,7 +129,7 @@ class OffsetsKind:
         later answer; nothing of a topic that has another id now.
         """
         positions: dict[str, ByTopic] = {name: {} for name in _OF_GROUPS}
-        for asked_of, fields in self._led.values():
+        for asked_of, fields, _ in self._led.values():
             for name in _OF_GROUPS:
                 for topic, offsets in fields[name].offsets.items():
                     if asked_of.get(topic) == topic_ids.get(topic):
@@ -134,18 +141,20 @@ class OffsetsKind:
         if self._followers_at == NEVER and self._due.take_due(moment):
             self.leader_ends, self.follower_ends = {}, {}
             self._followers_at = Micros(moment + ROUND_MICROS)
-            self._led = {broker: positions for broker, positions in self._led.items() if broker in view.brokers}
             questions = {
                 broker: partial(_positions, _OF_LEADER, view.topic_ids, hosted.led)
                 for broker, hosted in hosted_by(view).items()
                 if hosted.led
             }
+            self._led = {broker: positions for broker, positions in self._led.items() if broker in questions}
             self._unanswered = {broker for broker, question in questions.items() if ask(LEADERS, broker, question)}
         elif moment >= self._followers_at:
             self._followers_at = NEVER
+            ends = {topic: dict(of_topic) for topic, of_topic in self.leader_ends.items()}  # a late leader adds nothing
             for broker, hosted in hosted_by(view).items():
                 if hosted.followed:
-                    ask(FOLLOWERS, broker, partial(_positions, _OF_FOLLOWER, view.topic_ids, hosted.followed))
+                    work = partial(_positions, _OF_FOLLOWER, view.topic_ids, hosted.followed, leader_ends=ends)
+                    ask(FOLLOWERS, broker, work)
 
     def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:
         """Return the positions that a broker reports."""
@@ -160,25 +169,42 @@ class OffsetsKind:
             return Shown([], answer.refusal)
         if answer.kind == LEADERS:
             self._led[answer.broker] = answer.value
-        asked_of, fields = answer.value
+        asked_of, fields, leader_ends = answer.value
         offsets = {name: listed.offsets for name, listed in fields.items()}
+        if answer.kind == LEADERS:
+            leader_ends = _of_present_leader(offsets["log_end_offset"], offsets["high_watermark"])
         if answer.kind == LEADERS and is_of_this_round:
-            for topic, ends in offsets["log_end_offset"].items():
+            for topic, ends in leader_ends.items():
                 self.leader_ends.setdefault(topic, {}).update(ends)
         elif answer.kind == FOLLOWERS:
             self.follower_ends[answer.broker] = offsets["log_end_offset"]
         topic_ids = {topic: each for topic, each in asked_of.items() if view.topic_ids.get(topic) == each}
         if answer.kind == LEADERS:
             self.held.put(topic_ids, offsets["high_watermark"], offsets["last_stable_offset"])
-        leaders = {"leader_log_end_offset": offsets["log_end_offset"] if answer.kind == LEADERS else self.leader_ends}
-        reported = {**offsets, **leaders, **self._directories.placed_at(answer.broker)}
+        placed = self._directories.placed_at(answer.broker, topic_ids)
+        reported = {**offsets, "leader_log_end_offset": leader_ends, **placed}
         return Shown([*offset_blocks(answer.broker, reported, topic_ids, envelope)], _denied(fields))
 
 
 def _positions(
-    specs: Mapping[str, OffsetSpec], topic_ids: Mapping[str, TopicId], partitions: Partitions, connection: Connection
+    specs: Mapping[str, OffsetSpec],
+    topic_ids: Mapping[str, TopicId],
+    partitions: Partitions,
+    connection: Connection,
+    leader_ends: ByTopic | None = None,
 ) -> Positions:
-    return Positions(topic_ids, {name: list_offsets(connection, spec, partitions) for name, spec in specs.items()})
+    fields = {name: list_offsets(connection, spec, partitions) for name, spec in specs.items()}
+    return Positions(topic_ids, fields, leader_ends)
+
+
+def _of_present_leader(log_ends: ByTopic, high_watermarks: ByTopic) -> ByTopic:
+    """Leave out who does not lead (any more): it still says where its own log ends, but not the high watermark."""
+    if all(ends.keys() == high_watermarks.get(topic, {}).keys() for topic, ends in log_ends.items()):
+        return log_ends
+    return {
+        topic: {number: end for number, end in ends.items() if number in high_watermarks.get(topic, {})}
+        for topic, ends in log_ends.items()
+    }
 
 
 def _denied(fields: Mapping[str, Listed]) -> Denied | None:

@@ -60,6 +60,7 @@ class QuorumKind:
         self._due = Timer(period)
         self._answered: BrokerId | None = None
         self._left: list[BrokerId] = []
+        self._epoch = -1
 
     @property
     def next_at(self) -> Micros:
@@ -77,7 +78,10 @@ class QuorumKind:
                 return
 
     def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:  # noqa: ARG002 - the interface
-        """Return the members; nothing while the quorum has no leader. Who does not answer is followed by the next."""
+        """Return the members; nothing while the quorum has no leader. Who does not answer is followed by the next.
+
+        A leader of an older epoch may not know yet that it is none any more: it is believed if it says so again.
+        """
         quorum: Quorum | None = answer.value
         if isinstance(answer.refusal, CannotServe) or (answer.refusal is None and (quorum is None or not quorum.error)):
             self._answered, self._left = answer.broker, []
@@ -85,6 +89,9 @@ class QuorumKind:
             self._due.expire()
         if quorum is None or quorum.error or quorum.leader.node < 0:
             return Shown([], answer.refusal)
+        before, self._epoch = self._epoch, quorum.leader.epoch
+        if quorum.leader.epoch < before:
+            return Shown([])
         return Shown([
             QuorumMemberObserved(
                 **envelope,

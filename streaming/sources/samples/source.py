@@ -1,6 +1,7 @@
 """Samples of a real cluster, as a source: every broker is asked for what only it knows, again and again.
 
 It orders no partitions (``SourceKind.NONE``). What a dead or hung broker would say is missing; nothing else is late.
+Its times never run backwards, or a table would keep its rows until a clock that was set back is where it was.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from streaming.sources.admin_turns import Turns
 from streaming.sources.permissions import ANYBODY, addressed
 from streaming.sources.protocol.connection import CannotServe, TooOld
 from streaming.sources.samples.broker_calls import BrokerCalls
-from streaming.sources.timer import Timer, monotonic
+from streaming.sources.timer import AT_ONCE, Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 METADATA: Final = "metadata"
 _ANYONE: Final = BrokerId(-2)
 _MAX_BLOCK: Final = 1_000_000  # microseconds, of one poll
+VIEW_MICROS: Final = 1_000_000
+"""So long questions that are due wait for the view that is asked for at the same moment."""
+_BELIEVED: Final = 3_600_000_000  # what is further ahead of its clock, the job refuses (``changes.clock_skew``)
 
 
 class SamplesSource:
@@ -72,7 +76,8 @@ class SamplesSource:
         self._calls = BrokerCalls(dial, name=name, seconds=seconds)
         self._new_kinds, self._kinds = new_kinds, list(new_kinds())
         self._view: ClusterView | None = None
-        self._view_due = Timer(view_micros)
+        self._view_due, self._view_until = Timer(view_micros), AT_ONCE
+        self._reported_at = AT_ONCE
         self._refusals: list[ConnectionRefused] = []
         self._say, self._is_too_old = report, False
         self._raised: dict[tuple[str, BrokerId], str] = {}
@@ -107,7 +112,7 @@ class SamplesSource:
         self._calls.close()
 
     def _next_times(self) -> list[Micros]:
-        return [] if self._view is None else [kind.next_at for kind in self._kinds]
+        return [] if self._view is None else [max(self._view_until, kind.next_at) for kind in self._kinds]
 
     def _ask_due(self, skew: int) -> None:
         moment = monotonic()
@@ -115,7 +120,7 @@ class SamplesSource:
             self._unreached = self._turns.next(None, is_asked=True)
             self._ask_for_view(skew)
         view = self._view
-        if view is None:
+        if view is None or moment < self._view_until:
             return
 
         def ask(kind: str, broker: BrokerId, work: Work) -> bool:
@@ -129,6 +134,7 @@ class SamplesSource:
         """Ask the next one for the brokers and the partitions, unless one is being asked."""
         if self._calls.is_outstanding(METADATA):
             return
+        self._view_until = Micros(monotonic() + VIEW_MICROS)
         self._calls.ask(METADATA, _ANYONE, self._unreached.pop(0), self._view_of, Micros(monotonic() + skew))
 
     def _observations(self, answer: BrokerAnswer, skew: int) -> Sequence[Observation]:
@@ -139,7 +145,7 @@ class SamplesSource:
         view = self._view
         if view is None or answer.broker not in {*view.brokers, NO_BROKER}:
             return ()
-        shown = kind.shown(view, answer, self._envelope(view, answer, Micros(monotonic() + skew)))
+        shown = kind.shown(view, answer, self._envelope(view, answer, self._later(Micros(monotonic() + skew))))
         self._note(answer, shown.refusal)
         return shown.observations
 
@@ -157,7 +163,10 @@ class SamplesSource:
         view: ClusterView = answer.value
         if self._view is not None and self._view.cluster_id != view.cluster_id:
             self._kinds = list(self._new_kinds())
-        self._view = view
+        elif self._view is not None and self._unreached and _is_older(view, self._view):
+            self._ask_for_view(skew)
+            return
+        self._view, self._view_until = view, AT_ONCE
         self._turns.advertised = [Address(*at) for at in view.brokers.values()]
         self._calls.retain({*view.brokers, _ANYONE, NO_BROKER})
 
@@ -169,6 +178,13 @@ class SamplesSource:
             self._refusals += [] if refusal is None else [refusal]
         self._raised[asked] = sentence
 
+    def _later(self, now: Micros) -> Micros:
+        """Return the time, later than that of the last answer even if the clock was set back since."""
+        if now <= self._reported_at < now + _BELIEVED:
+            now = Micros(self._reported_at + 1)
+        self._reported_at = now
+        return now
+
     def _envelope(self, view: ClusterView, answer: BrokerAnswer, now: Micros) -> dict[str, Any]:
         return {
             "cluster_id": view.cluster_id,
@@ -179,3 +195,17 @@ class SamplesSource:
             "occurred_not_after": now,
             "collected_at": now,
         }
+
+
+def _is_older(view: ClusterView, other: ClusterView) -> bool:
+    """Return whether a broker has not learned yet of an election that is in another view: it is cut off, or was."""
+    return any(
+        part.leader_epoch is not None
+        and (epoch := before[number].leader_epoch) is not None
+        and part.leader_epoch < epoch
+        for topic, parts in view.topics.items()
+        if other.topic_ids.get(topic) == view.topic_ids.get(topic)
+        and (before := other.topics.get(topic, {})) is not parts
+        for number, part in parts.items()
+        if number in before
+    )

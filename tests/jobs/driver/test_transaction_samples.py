@@ -84,3 +84,11 @@ def test_of_a_simulation_nobody_says_that_a_transaction_is_over(tmp_path: Path) 
     simulated: Any = replace(single, reporter=None)  # type: ignore[call-arg]
     NewestBatch(tmp_path, Channel.OFFSETS).apply(published([simulated, *answered(1, 20)]))
     assert len(rows(tmp_path, "transactions")) == 1
+
+
+def test_what_a_broker_had_that_does_not_come_back_is_forgotten_also_where_nobody_has_any(tmp_path: Path) -> None:
+    batch = NewestBatch(tmp_path, Channel.OFFSETS)
+    batch.apply(published([*answered(1, 10, 7), *answered(2, 70)]))
+    assert [row["producer_id"] for row in rows(tmp_path, "transactions")] == [7], "a minute"
+    batch.apply(published([*answered(1, 10, 7), *answered(2, 70), *answered(2, 71)]))
+    assert rows(tmp_path, "transactions") == []

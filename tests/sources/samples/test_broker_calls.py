@@ -101,6 +101,17 @@ def test_a_broker_that_cannot_be_reached_is_an_answer(nodes: Nodes, calls: Broke
     assert "h:1 cannot be reached" in str(answer.refusal)
 
 
+def test_what_fails_and_is_no_refusal_is_raised_and_the_broker_can_be_asked_again(calls: BrokerCalls) -> None:
+    def failing(_: Any) -> None:
+        raise KeyError("what no broker answers")
+
+    calls.ask("a", ONE, Address("h", 1), failing, NOW)
+    with pytest.raises(KeyError, match="what no broker answers"):
+        answers(calls, 1)
+    assert calls.ask("a", ONE, Address("h", 1), lambda _: "again", NOW)
+    assert [answer.value for answer in answers(calls, 1)] == ["again"]
+
+
 def test_who_left_is_hung_up_on_and_so_is_who_moved(nodes: Nodes, calls: BrokerCalls) -> None:
     calls.ask("a", ONE, Address("h", 1), lambda _: 1, NOW)
     answers(calls, 1)

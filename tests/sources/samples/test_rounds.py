@@ -126,6 +126,17 @@ def test_every_broker_is_asked_once_in_a_period_where_none_knows_a_leader() -> N
     assert cluster.ask(seconds=9) == []
 
 
+def test_a_leader_of_the_quorum_that_does_not_know_yet_that_it_is_none_is_left_out_once() -> None:
+    cluster = Cluster(QuorumKind(Micros(10 * SECOND)), view())
+    new, old = (Quorum(0, Leader(node, epoch), {}, MEMBERS, 90) for node, epoch in ((102, 5), (101, 4)))
+    controllers = []
+    for answer in (new, old, new, old, old):
+        cluster.ask(seconds=10)
+        shown = cluster.answer("quorum", ONE, answer).observations
+        controllers.append({one.controller for one in shown if isinstance(one, QuorumMemberObserved)})
+    assert controllers == [{102}, set(), {102}, set(), {101}]
+
+
 def test_a_cluster_with_zookeeper_and_a_missing_permission_are_answers() -> None:
     cluster = Cluster(QuorumKind(Micros(10 * SECOND)), view())
     cluster.ask()

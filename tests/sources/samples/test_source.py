@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.samples import LogDirectoryObserved, ReplicaOffsetsObserved
@@ -153,6 +156,61 @@ def test_a_broker_that_left_is_not_asked_and_who_leads_now_is(open_source: OpenS
     found = newest(until(source, lambda seen: min(rounds(seen, 2), rounds(seen, 3)) > 3))
     assert {broker for _, broker in found} == {2, 3}
     assert all(each.leader_log_end_offset == 100 for each in found.values())
+
+
+def asked_as_leaders(cluster: FakeKafka, since: int) -> set[int]:
+    """Which brokers were asked for what the leader of the first partition knows."""
+    return {
+        broker
+        for broker, request in cluster.requests[since:]
+        if isinstance(request, ListOffsetsRequest) and request.replica_id == -1
+        if any(part.partition_index == 0 for topic in request.topics for part in topic.partitions)
+    }
+
+
+def asked_for_the_view(cluster: FakeKafka, since: int) -> list[int]:
+    return [broker for broker, request in cluster.requests[since:] if isinstance(request, MetadataRequest)]
+
+
+def test_each_round_begins_with_who_leads(open_source: OpenSource, cluster: FakeKafka) -> None:
+    source = open_source(cluster)
+    until(source, lambda seen: len(newest(seen)) == 9)
+    cluster.set_leader("orders", 0, 2)
+    changed = len(cluster.requests)
+    until(source, lambda _: asked_for_the_view(cluster, changed))
+    begun = changed + next(
+        n for n, (_, each) in enumerate(cluster.requests[changed:]) if isinstance(each, MetadataRequest)
+    )
+    until(source, lambda _: asked_as_leaders(cluster, begun))
+    assert asked_as_leaders(cluster, begun) == {2}
+
+
+def test_a_broker_that_is_cut_off_is_not_believed_who_leads(open_source: OpenSource, cluster: FakeKafka) -> None:
+    source = open_source(cluster)
+    until(source, lambda seen: len(newest(seen)) == 9)
+    cluster.views[3] = copy.deepcopy(cluster.view)
+    cluster.set_leader("orders", 0, 2)
+    changed = len(cluster.requests)
+    until(source, lambda _: 2 in asked_as_leaders(cluster, changed))
+    changed = len(cluster.requests)
+    until(source, lambda _: asked_for_the_view(cluster, changed).count(3) > 2)
+    assert asked_as_leaders(cluster, changed) == {2}
+    cluster.views |= {1: cluster.views[3], 2: cluster.views[3]}
+    until(source, lambda _: 1 in asked_as_leaders(cluster, changed))  # all say it
+
+
+def test_the_times_of_samples_do_not_run_backwards_with_the_clock(open_source: OpenSource, cluster: FakeKafka) -> None:
+    source = open_source(cluster)
+    found: list[Observation] = []
+    ahead = time.time_ns() // 1000
+    for minutes in (0, 10, 70):
+        deadline, before = time.monotonic() + PATIENCE, len(found)
+        while rounds(found[before:], 1) < 2:
+            assert time.monotonic() < deadline
+            found += singly(source.poll(Micros(time.time_ns() // 1000 - minutes * 60_000_000)))
+        if minutes == 10:
+            assert all(earlier.collected_at <= later.collected_at for earlier, later in pairwise(found))
+    assert found[-1].collected_at < ahead - 3_600_000_000, "the job refuses what is an hour ahead of its clock"
 
 
 def test_a_topic_that_was_created_again_is_another(open_source: OpenSource, cluster: FakeKafka) -> None:
