@@ -155,6 +155,11 @@ class KafkasAdmin:
         except Py4JError as error:
             raise Unanswered(str(getattr(error, "java_exception", error))) from error
 
+    def move(self, topic: str, partition: int, broker: int, path: str) -> None:
+        """Move a replica to another directory of its broker; it is on its way when this returns."""
+        replica = self._common.TopicPartitionReplica(topic, partition, broker)
+        self._admin.alterReplicaLogDirs({replica: path}).all().get()
+
     def _answers(self) -> Answers:
         brokers = frozenset(node.id() for node in _each(self._admin.describeCluster().nodes().get()))
         described = self._topics()

@@ -63,7 +63,7 @@ class Impossible(Exception):
     """A fault cannot be played now: there is no such topic, or nobody is left to do it to."""
 
 
-def _planned(shape: Shape, directory: Path) -> Plan:
+def planned(shape: Shape, directory: Path) -> Plan:
     """Plan the cluster: brokers with two log directories, where KRaft has them (KIP-858), the second one formatted."""
     own: dict[int, dict[str, str]] = {}
     if shape.version != "3.6":
@@ -161,7 +161,7 @@ class KafkaStage:
         self.held: dict[int, int] = {}
         self.faults_of_ours: list[str] = []
         self._shape, self._spark, self._say = shape, spark, say
-        self.sandbox = Sandbox(_planned(shape, directory), directory / "sandbox")
+        self.sandbox = Sandbox(planned(shape, directory), directory / "sandbox")
         self.sides = {name: Side(name, directory / name, self.sandbox, spark=spark) for name in (LOG, POLL)}
         self._bootstrap = Bootstrap(parse_servers(self.sandbox.bootstrap_servers), dialer(Security()))
         self._writers: dict[str, TopicWriter] = {}

@@ -172,7 +172,7 @@ class OffsetsKind:
         asked_of, fields, leader_ends = answer.value
         offsets = {name: listed.offsets for name, listed in fields.items()}
         if answer.kind == LEADERS:
-            leader_ends = _of_present_leader(offsets["log_end_offset"], offsets["high_watermark"])
+            leader_ends = _of_present_leader(offsets["log_end_offset"], offsets["log_start_offset"])
         if answer.kind == LEADERS and is_of_this_round:
             for topic, ends in leader_ends.items():
                 self.leader_ends.setdefault(topic, {}).update(ends)
@@ -197,12 +197,15 @@ def _positions(
     return Positions(topic_ids, fields, leader_ends)
 
 
-def _of_present_leader(log_ends: ByTopic, high_watermarks: ByTopic) -> ByTopic:
-    """Leave out who does not lead (any more): it still says where its own log ends, but not the high watermark."""
-    if all(ends.keys() == high_watermarks.get(topic, {}).keys() for topic, ends in log_ends.items()):
+def _of_present_leader(log_ends: ByTopic, log_starts: ByTopic) -> ByTopic:
+    """Leave out who does not lead (any more): it says where its own log ends, but to no consumer where it starts.
+
+    A new leader may not say its high watermark for a while, as that is not of its own epoch yet (KIP-207).
+    """
+    if all(ends.keys() == log_starts.get(topic, {}).keys() for topic, ends in log_ends.items()):
         return log_ends
     return {
-        topic: {number: end for number, end in ends.items() if number in high_watermarks.get(topic, {})}
+        topic: {number: end for number, end in ends.items() if number in log_starts.get(topic, {})}
         for topic, ends in log_ends.items()
     }
 

@@ -217,6 +217,13 @@ def test_a_coordinator_without_groups_says_so() -> None:
     ]
 
 
+def test_a_group_without_a_name_as_old_clients_commit_to_is_left_out() -> None:
+    asked = ready()
+    answer = answered(asked, {"": {"orders": {0: 3}}, "g ü": {"orders": {0: 4}}})
+    groups, offsets = shown(asked, BrokerAnswer("groups", ONE, Micros(1), answer))
+    assert (groups.group_by_sample, offsets.groups) == (("g ü",), ("g ü",))
+
+
 def test_brokers_before_the_request_of_many_groups_are_not_asked() -> None:
     work = next(work for kind, _, work in ready().questions if kind == "groups")
     with pytest.raises(TooOld, match=r"older than Kafka 3\.0"):

@@ -50,13 +50,16 @@ class Asked:
         self.kind.ask(view, ask, Micros(moment))
         return {*self.works}
 
-    def leads(self, broker: BrokerId, view: ClusterView, end: int, high_watermark: int | None) -> Any:
-        """A broker answers as a leader; without a high watermark it is none any more."""
-        led = {} if high_watermark is None else {0: high_watermark}
+    def leads(
+        self, broker: BrokerId, view: ClusterView, end: int, high_watermark: int | None, start: int | None = 0
+    ) -> Any:
+        """A broker answers as a leader; without a start it is none any more."""
+        said = {"log_start_offset": start, **dict.fromkeys(("high_watermark", "last_stable_offset"), high_watermark)}
         fields = {
-            name: Listed({"orders": led}) for name in ("log_start_offset", "high_watermark", "last_stable_offset")
+            name: Listed({"orders": {} if offset is None else {0: offset}})
+            for name, offset in (said | {"log_end_offset": end}).items()
         }
-        positions = Positions(view.topic_ids, {**fields, "log_end_offset": Listed({"orders": {0: end}})})
+        positions = Positions(view.topic_ids, fields)
         return self._row(LEADERS, broker, view, positions)
 
     def follows(self, broker: BrokerId, view: ClusterView, end: int, work: Any) -> Any:
@@ -86,10 +89,18 @@ def test_of_a_broker_that_leads_nothing_any_more_no_positions_are_left_when_the_
 def test_who_does_not_lead_any_more_does_not_say_where_the_log_of_the_leader_ends() -> None:
     asked, view = Asked(), view_of(ONE)
     asked.ask(1, view)
-    row = asked.leads(ONE, view, 20, None)  # the last records are lost: the new leader never had them
+    row = asked.leads(ONE, view, 20, None, None)  # the last records are lost: the new leader never had them
     assert (row.log_end_offset, row.leader_log_end_offset, row.high_watermark) == (20, None, None)
     asked.ask(2, view)
     assert asked.follows(TWO, view, 12, asked.works[FOLLOWERS, TWO]).leader_log_end_offset is None
+
+
+def test_a_new_leader_without_a_high_watermark_of_its_own_says_where_its_log_ends() -> None:
+    asked, view = Asked(), view_of(ONE)
+    asked.ask(1, view)
+    assert asked.leads(ONE, view, 20, None).leader_log_end_offset == 20
+    asked.ask(2, view)
+    assert asked.follows(TWO, view, 12, asked.works[FOLLOWERS, TWO]).leader_log_end_offset == 20
 
 
 def test_a_leader_that_answers_after_its_followers_were_asked_makes_them_lag_by_nothing() -> None:
