@@ -183,11 +183,8 @@ def _slowed(stand: Stand, kind: str, brokers: list[BrokerId], *, receives: bool,
         slower = {link: rate for link, rate in rates.items() if rate < carried[link]}
         if len(slower) <= len(rates) / 2 or len(rates) < 2:
             return None  # too little traffic: nothing would be slow
-        if (
-            share < HALF
-            and seconds >= LEAST_SECONDS
-            and all(rate <= HALF * carried[link] for link, rate in rates.items())
-        ):
+        halved = [link for link, rate in rates.items() if rate <= HALF * carried[link]]
+        if seconds >= LEAST_SECONDS and len(halved) > len(rates) / 2:
             must.add(broker)
         for link, rate in rates.items():
             acts.append(Act(0, Fault(at=0, action=Action.SLOW, link=link, records_per_second=rate)))

@@ -64,10 +64,11 @@ class BrokerCalls:
         dial: opens a connection.
         name: prefix of the threads' names.
         seconds: timeout of each request.
+        ahead: the kind of question that is put before those that wait.
     """
 
-    def __init__(self, dial: Dial, *, name: str, seconds: float) -> None:
-        self._dial, self._seconds = dial, seconds
+    def __init__(self, dial: Dial, *, name: str, seconds: float, ahead: str = "") -> None:
+        self._dial, self._seconds, self._ahead = dial, seconds, ahead
         self._threads = ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix=name)
         self._answers: queue.SimpleQueue[BrokerAnswer | Exception] = queue.SimpleQueue()
         self._lock = Lock()
@@ -83,7 +84,8 @@ class BrokerCalls:
             if kind in line.kinds:
                 return False
             line.kinds.add(kind)
-            line.waiting.append((kind, now, work))
+            put = line.waiting.appendleft if kind == self._ahead else line.waiting.append
+            put((kind, now, work))
             if not line.is_busy:
                 line.is_busy = True
                 self._threads.submit(self._work_through, broker, line)

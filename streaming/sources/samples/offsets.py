@@ -74,6 +74,13 @@ def hosted_by(view: ClusterView) -> dict[BrokerId, Hosted]:
     return hosted
 
 
+class LogEnds(NamedTuple):
+    """Where logs ended in one round: those of leaders, and a moment later those of followers, by broker."""
+
+    leaders: ByTopic
+    followers: dict[BrokerId, ByTopic]
+
+
 class Positions(NamedTuple):
     """What a broker answered.
 
@@ -93,8 +100,7 @@ class OffsetsKind:
 
     Attributes:
         held: the partitions that an open transaction holds.
-        leader_ends: log end offsets of leaders that have answered in this round, by topic and partition.
-        follower_ends: the same of followers, by broker.
+        ends: where logs ended in the round before this one.
 
     Args:
         period: microseconds.
@@ -108,8 +114,8 @@ class OffsetsKind:
         self.held = HeldPartitions()
         self._followers_at = NEVER
         self._unanswered: set[BrokerId] = set()
-        self.leader_ends: ByTopic = {}
-        self.follower_ends: dict[BrokerId, ByTopic] = {}
+        self.ends = LogEnds({}, {})
+        self._ends = LogEnds({}, {})
         self._led: dict[BrokerId, Positions] = {}
 
     @property
@@ -139,7 +145,7 @@ class OffsetsKind:
     def ask(self, view: ClusterView, ask: Ask, moment: Micros) -> None:
         """Ask the leaders when the time has come, and when these have answered the followers, before leaders again."""
         if self._followers_at == NEVER and self._due.take_due(moment):
-            self.leader_ends, self.follower_ends = {}, {}
+            self.ends, self._ends = self._ends, LogEnds({}, {})
             self._followers_at = Micros(moment + ROUND_MICROS)
             questions = {
                 broker: partial(_positions, _OF_LEADER, view.topic_ids, hosted.led)
@@ -150,7 +156,7 @@ class OffsetsKind:
             self._unanswered = {broker for broker, question in questions.items() if ask(LEADERS, broker, question)}
         elif moment >= self._followers_at:
             self._followers_at = NEVER
-            ends = {topic: dict(of_topic) for topic, of_topic in self.leader_ends.items()}  # a late leader adds nothing
+            ends = {topic: dict(of_topic) for topic, of_topic in self._ends.leaders.items()}  # a late leader adds nothing
             for broker, hosted in hosted_by(view).items():
                 if hosted.followed:
                     work = partial(_positions, _OF_FOLLOWER, view.topic_ids, hosted.followed, leader_ends=ends)
@@ -175,9 +181,9 @@ class OffsetsKind:
             leader_ends = _of_present_leader(offsets["log_end_offset"], offsets["log_start_offset"])
         if answer.kind == LEADERS and is_of_this_round:
             for topic, ends in leader_ends.items():
-                self.leader_ends.setdefault(topic, {}).update(ends)
+                self._ends.leaders.setdefault(topic, {}).update(ends)
         elif answer.kind == FOLLOWERS:
-            self.follower_ends[answer.broker] = offsets["log_end_offset"]
+            self._ends.followers[answer.broker] = offsets["log_end_offset"]
         topic_ids = {topic: each for topic, each in asked_of.items() if view.topic_ids.get(topic) == each}
         if answer.kind == LEADERS:
             self.held.put(topic_ids, offsets["high_watermark"], offsets["last_stable_offset"])

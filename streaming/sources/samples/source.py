@@ -17,6 +17,7 @@ from streaming.sources.admin_turns import Turns
 from streaming.sources.permissions import ANYBODY, addressed
 from streaming.sources.protocol.connection import CannotServe, TooOld
 from streaming.sources.samples.broker_calls import BrokerCalls
+from streaming.sources.samples.speed import KIND as SPEED
 from streaming.sources.timer import AT_ONCE, Timer, monotonic
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class SamplesSource:
         self._turns = Turns(servers)
         self._unreached: list[Address] = []
         self._view_of = ConnectedBrokers(dial, cluster=cluster, seconds=seconds).view
-        self._calls = BrokerCalls(dial, name=name, seconds=seconds)
+        self._calls = BrokerCalls(dial, name=name, seconds=seconds, ahead=SPEED)
         self._new_kinds, self._kinds = new_kinds, list(new_kinds())
         self._view: ClusterView | None = None
         self._view_due, self._view_until = Timer(view_micros), AT_ONCE

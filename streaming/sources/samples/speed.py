@@ -1,19 +1,19 @@
 """How fast each broker responds, and with whom it is behind in replication: what a slow broker is recognised by.
 
-Each is asked for the offsets of no partition, a few times in a row. That passes its network threads, its request queue
-and its handlers, as what clients send does, and touches no log: so the time does not grow with the partitions that a
-broker leads, and brokers can be compared. It is measured around each request, so what waits here for its turn on the
-connection is not in it. The median of a round leaves out a single pause, ours or the broker's; a pause that is longer
-than ``ENOUGH_MICROS`` ends the round of that broker, and counts.
+Each is asked for the offsets of no partition, a few times in a round. That passes its network threads, its request
+queue and its handlers, as what clients send does, and touches no log: so the time does not grow with the partitions
+that a broker leads, and brokers can be compared. It is measured around the request, so what waits here for its turn on
+the connection is not in it. The requests are spread over the round, so that a broker that stands still most of the time
+does not look fast in between; their median leaves out a single pause, ours or the broker's.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.contracts.sample_blocks import BrokerSpeedsObserved, speeds_in_block
+from streaming.contracts.identifiers import BrokerId, Micros
+from streaming.contracts.sample_blocks import speeds_in_block
 from streaming.contracts.samples import BrokerSpeedObserved
 from streaming.sources.replication_pairs import PairCounts, ReplicationPairs
 from streaming.sources.samples.kind import Shown
@@ -23,72 +23,51 @@ from streaming.sources.timer import Timer, monotonic
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streaming.contracts.identifiers import BrokerId, Micros
     from streaming.sources.admin_view import ClusterView
     from streaming.sources.protocol.connection import Connection
     from streaming.sources.samples.broker_calls import BrokerAnswer
     from streaming.sources.samples.kind import Ask
-    from streaming.sources.samples.offsets import OffsetsKind
+    from streaming.sources.samples.offsets import LogEnds, OffsetsKind
 
 KIND: Final = "speed"
 REQUESTS: Final = 5
-ENOUGH_MICROS: Final = 1_000_000
+"""Of one round; a broker that takes longer than until the next one is asked less often."""
 
 
-def response_times(connection: Connection) -> list[int]:
-    """Return the response times of a few requests, in microseconds.
+def response_micros(connection: Connection) -> int:
+    """Return how long a broker takes to respond.
 
     Raises:
-        ConnectionRefused: it does not respond.
+        ConnectionRefused: it does not.
     """
-    times: list[int] = []
-    while len(times) < REQUESTS and sum(times) < ENOUGH_MICROS:
-        began = monotonic()
-        list_offsets(connection, HIGH_WATERMARK, {})
-        times.append(monotonic() - began)
-    return times
+    began = monotonic()
+    list_offsets(connection, HIGH_WATERMARK, {})
+    return monotonic() - began
 
 
-@dataclass(slots=True)
-class _Round:
-    """What was asked of whom, and has been answered."""
+class _Round(NamedTuple):
+    """A round that is over: response times in microseconds, and the pairs."""
 
+    times: Mapping[BrokerId, Sequence[int]]
     pairs: Mapping[BrokerId, PairCounts]
-    unanswered: set[BrokerId]
-    times: dict[BrokerId, list[int]] = field(default_factory=dict)
-
-    def block(self, envelope: Mapping[str, Any]) -> BrokerSpeedsObserved:
-        return speeds_in_block([
-            BrokerSpeedObserved(
-                **envelope,
-                broker=broker,
-                response_micros=round(median(times)),
-                slowest_response_micros=max(times),
-                **self.pairs[broker]._asdict(),
-            )
-            for broker, times in self.times.items()
-        ])  # fmt: skip
 
 
 class SpeedKind:
-    """Asks every broker, and reports all of them at once; see :class:`kind.Kind`.
-
-    A round ends with the last answer. If one is missing when the next round begins, with the first answer of that.
-    It is put before what asks for log positions: nothing else is decoded here while the requests are on their way, and
-    the positions are those of the whole round before.
+    """Asks every broker, and reports a round with the first answer of the next one; see :class:`kind.Kind`.
 
     Args:
-        period: microseconds.
+        period: of a round; microseconds. No shorter than that of ``offsets``.
         offsets: reads the log positions.
     """
 
     names: Sequence[str] = (KIND,)
 
     def __init__(self, period: Micros, offsets: OffsetsKind) -> None:
-        self._due, self._offsets = Timer(period), offsets
-        self._pairs = ReplicationPairs()
-        self._round: _Round | None = None
-        self._unfinished: _Round | None = None
+        self._due, self._offsets = Timer(Micros(period // REQUESTS)), offsets
+        self._pairs, self._counts = ReplicationPairs(), dict[BrokerId, PairCounts]()
+        self._compared: LogEnds | None = None
+        self._asked, self._times = 0, dict[BrokerId, list[int]]()
+        self._ended: _Round | None = None
 
     @property
     def next_at(self) -> Micros:
@@ -99,18 +78,35 @@ class SpeedKind:
         """Ask every broker when the time has come."""
         if not self._due.take_due(moment):
             return
-        pairs = self._pairs.take(view.brokers, view.topics, self._offsets.leader_ends, self._offsets.follower_ends)
-        self._unfinished = self._round
-        self._round = _Round(pairs, {broker for broker in view.brokers if ask(KIND, broker, response_times)})
+        if self._asked == REQUESTS:
+            self._compare(view)
+            self._ended = _Round(self._times, self._counts)
+            self._asked, self._times = 0, {}
+        self._asked += 1
+        for broker in view.brokers:
+            ask(KIND, broker, response_micros)
 
     def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:  # noqa: ARG002 - the interface
-        """Return a round that is over; nothing while others have yet to answer."""
-        now, ended = self._round, self._unfinished
-        if now is not None:
-            if answer.refusal is None and answer.broker in now.pairs:
-                now.times[answer.broker] = answer.value
-            now.unanswered.discard(answer.broker)
-            if not now.unanswered:
-                ended, self._round = now, None
-        self._unfinished = None
-        return Shown([ended.block(envelope)] if ended is not None and ended.times else [], answer.refusal)
+        """Note the time; return the last round if it is over and not returned yet, without who did not respond."""
+        if answer.refusal is None:
+            self._times.setdefault(answer.broker, []).append(answer.value)
+        ended, self._ended = self._ended, None
+        speeds = [] if ended is None else [
+            BrokerSpeedObserved(
+                **envelope,
+                broker=broker,
+                response_micros=round(median(times)),
+                slowest_response_micros=max(times),
+                **ended.pairs[broker]._asdict(),
+            )
+            for broker, times in ended.times.items()
+            if broker in ended.pairs
+        ]  # fmt: skip
+        return Shown([speeds_in_block(speeds)] if speeds else [], answer.refusal)
+
+    def _compare(self, view: ClusterView) -> None:
+        """Count the pairs, unless that was done with the newest positions."""
+        ends = self._offsets.ends
+        if ends is not self._compared:
+            self._counts = self._pairs.take(view.brokers, view.topics, ends.leaders, ends.followers)
+            self._compared = ends

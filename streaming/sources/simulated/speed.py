@@ -48,7 +48,7 @@ class SimulatedSpeeds:
         ends: dict[str, dict[int, int]] = {}
         follower_ends: dict[BrokerId, dict[str, dict[int, int]]] = {}
         for broker in self._simulated.reachable():
-            for key in broker.disk.replicas.keys() & names.keys():
+            for key in filter(broker.disk.has, names):
                 is_led = registry.partitions[key].leader == broker.broker
                 of_broker = ends if is_led else follower_ends.setdefault(broker.broker, {})
                 of_broker.setdefault(names[key], {})[key.partition] = broker.disk.replicas[key].log.end

@@ -1,0 +1,105 @@
+"""How fast brokers respond, measured on connections; what a hung or a dead one costs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.changes.slow_brokers import LEAST_HISTORY, SLOW_SCORE, BrokerSpeed, SpeedSample, after_round
+from streaming.contracts.identifiers import BrokerId, Micros
+from streaming.contracts.sample_blocks import BrokerSpeedsObserved
+from streaming.sources.address import parse_servers
+from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.peers import Peers
+from streaming.sources.protocol.security import Security
+from streaming.sources.samples.directories import DirectoriesKind
+from streaming.sources.samples.offsets import OffsetsKind
+from streaming.sources.samples.source import SamplesSource
+from streaming.sources.samples.speed import SpeedKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from streaming.sources.samples.kind import Kind
+    from tests.plugins.fake_kafka import FakeKafka
+
+PERIOD = Micros(400_000)
+PATIENCE = 120.0
+
+
+def kinds() -> Sequence[Kind]:
+    offsets = OffsetsKind(PERIOD, DirectoriesKind(PERIOD))
+    return [SpeedKind(PERIOD, offsets), offsets]
+
+
+@pytest.fixture
+def cluster(fake_kafka: Callable[[int], FakeKafka]) -> FakeKafka:
+    made = fake_kafka(5)
+    made.create_topic("orders", partitions=5, replicas=3)
+    return made
+
+
+@pytest.fixture
+def source(cluster: FakeKafka) -> Iterator[SamplesSource]:
+    peers = Peers()
+    opened = SamplesSource(
+        parse_servers(cluster.bootstrap_servers),
+        dialer(Security(), peers),
+        kinds,
+        cluster="test",
+        name="samples:a",
+        view_micros=PERIOD,
+        peers=peers,
+        seconds=60.0,
+    )
+    yield opened
+    opened.close()
+
+
+def rounds(source: SamplesSource, count: int) -> list[dict[BrokerId, SpeedSample]]:
+    """Wait for so many rounds."""
+    found: list[dict[BrokerId, SpeedSample]] = []
+    deadline = time.monotonic() + PATIENCE
+    while len(found) < count:
+        assert time.monotonic() < deadline, found[-2:]
+        for block in source.poll(Micros(time.time_ns() // 1000)):
+            if isinstance(block, BrokerSpeedsObserved):
+                columns = block.values()
+                rows = zip(columns["broker"], *(columns[name] for name in SpeedSample._fields), strict=True)
+                found.append({BrokerId(broker): SpeedSample(*values) for broker, *values in rows})
+    return found
+
+
+def test_a_broker_that_responds_late_is_measured_and_called_slow_and_the_others_are_not(
+    source: SamplesSource, cluster: FakeKafka
+) -> None:
+    speeds: dict[BrokerId, BrokerSpeed] = {}
+
+    def conclude(count: int) -> list[int]:
+        for at, samples in enumerate(rounds(source, count)):
+            assert samples.keys() >= {1, 3, 4, 5}
+            speeds.update(after_round(speeds, samples, Micros(at)))
+        return [broker for broker, speed in speeds.items() if speed.is_slow]
+
+    assert conclude(LEAST_HISTORY + 1) == []
+    assert {broker: speed.is_slow for broker, speed in speeds.items()} == dict.fromkeys((1, 2, 3, 4, 5), False)
+    cluster.hang(2, 150)
+    deadline = time.monotonic() + PATIENCE
+    while not (slow := conclude(1)):
+        assert time.monotonic() < deadline, speeds
+    assert slow == [2]
+    assert speeds[BrokerId(2)].score == SLOW_SCORE
+    assert speeds[BrokerId(2)].reasons[0].startswith("responds in 1")
+
+
+def test_a_hung_and_a_dead_broker_delay_no_round_and_are_not_in_it(source: SamplesSource, cluster: FakeKafka) -> None:
+    rounds(source, 1)
+    cluster.hang(1, 600_000)
+    cluster.disconnect(3)
+    rounds(source, 2)  # what was asked before is answered
+    began = time.monotonic()
+    for samples in rounds(source, 5):
+        assert samples.keys() == {2, 4, 5}
+    assert time.monotonic() - began < 5 * 4 * PERIOD / 1_000_000
