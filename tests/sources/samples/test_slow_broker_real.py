@@ -1,0 +1,156 @@
+"""A slow broker of a real cluster is found without agents, and no other is; where all are slow, nobody is to blame."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deploy.sandbox import Sandbox, plan_cluster
+from deploy.sandbox.writer import TopicWriter
+from streaming.changes.slow_brokers import LEAST_HISTORY, BrokerSpeed, SpeedSample, after_round
+from streaming.contracts.identifiers import BrokerId, Micros
+from streaming.contracts.sample_blocks import BrokerSpeedsObserved
+from streaming.sources.address import parse_servers
+from streaming.sources.protocol.connection import dialer
+from streaming.sources.protocol.peers import Peers
+from streaming.sources.protocol.security import Security
+from streaming.sources.samples.directories import DirectoriesKind
+from streaming.sources.samples.offsets import OffsetsKind
+from streaming.sources.samples.source import SamplesSource
+from streaming.sources.samples.speed import SpeedKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from streaming.sources.samples.kind import Kind
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+PERIOD = Micros(1_500_000)
+PATIENCE = 120.0
+BROKERS = (1, 2, 3, 4)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Sandbox]:
+    """Four brokers, each of which replicates from and to every other one."""
+    plan = plan_cluster(brokers=4, proxy=True, properties={"num.partitions": "1"})
+    with Sandbox(plan) as sandbox:
+        assignment = [[first, second, third] for first in BROKERS for second in BROKERS for third in BROKERS
+                      if len({first, second, third}) == 3]  # fmt: skip
+        sandbox.admin.create_topic("orders", assignment=assignment)
+        with TopicWriter(sandbox.bootstrap_servers, "orders", interval_seconds=0.2):
+            yield sandbox
+
+
+class Watched:
+    """Concludes round by round, and remembers who was ever called slow."""
+
+    def __init__(self, cluster: Sandbox) -> None:
+        peers = Peers()
+        self.speeds: dict[BrokerId, BrokerSpeed] = {}
+        self.called: set[int] = set()
+        self.rounds = 0
+        self.source = SamplesSource(
+            parse_servers(cluster.bootstrap_servers),
+            dialer(Security(), peers),
+            self._kinds,
+            cluster="real",
+            name="samples:real",
+            view_micros=PERIOD,
+            peers=peers,
+        )
+
+    @staticmethod
+    def _kinds() -> Sequence[Kind]:
+        offsets = OffsetsKind(PERIOD, DirectoriesKind(PERIOD))
+        return [SpeedKind(PERIOD, offsets), offsets]
+
+    def until(self, is_enough: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not is_enough():
+            assert time.monotonic() < deadline, self.speeds
+            for block in self.source.poll(Micros(time.time_ns() // 1000)):
+                if isinstance(block, BrokerSpeedsObserved):
+                    self._conclude(block)
+
+    def _conclude(self, block: BrokerSpeedsObserved) -> None:
+        columns = block.values()
+        rows = zip(columns["broker"], *(columns[name] for name in SpeedSample._fields), strict=True)
+        samples = {BrokerId(broker): SpeedSample(*values) for broker, *values in rows}
+        self.speeds |= after_round(self.speeds, samples, block.collected_at)
+        self.called |= {broker for broker, speed in self.speeds.items() if speed.is_slow}
+        self.rounds += 1
+
+    def get_used_to(self) -> None:
+        """Watch for so long that there is a history of both signals."""
+        self.until(
+            lambda: (
+                len(self.speeds) == len(BROKERS)
+                and all(min(len(each.responses), len(each.behind)) >= LEAST_HISTORY for each in self.speeds.values())
+            )
+        )
+
+
+@pytest.fixture
+def watched(cluster: Sandbox) -> Iterator[Watched]:
+    made = Watched(cluster)
+    made.get_used_to()
+    assert made.called == set()
+    yield made
+    made.source.close()
+
+
+@contextmanager
+def standing_still(cluster: Sandbox, *brokers: int) -> Iterator[None]:
+    """Let brokers stand still for most of the time, each for less than a second: no session ends."""
+    over = threading.Event()
+
+    def stutter() -> None:
+        while not over.is_set():
+            for broker in brokers:
+                cluster.pause(broker)
+            over.wait(0.7)
+            for broker in brokers:
+                cluster.resume(broker)
+            over.wait(0.15)
+
+    thread = threading.Thread(target=stutter, name="stutter")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_broker_that_stands_still_again_and_again_is_found_by_its_response_time(
+    cluster: Sandbox, watched: Watched
+) -> None:
+    with standing_still(cluster, 2):
+        watched.until(lambda: watched.called)
+    assert watched.called == {2}
+    assert watched.speeds[BrokerId(2)].reasons[0].startswith("responds in ")
+
+
+def test_a_broker_whose_replication_is_slow_is_found_by_who_it_is_behind(cluster: Sandbox, watched: Watched) -> None:
+    for leader in (1, 2, 4):
+        cluster.proxy.limit(leader, 3, 200)
+    try:
+        watched.until(lambda: watched.called)
+    finally:
+        cluster.proxy.release_all()
+    assert watched.called == {3}
+    assert watched.speeds[BrokerId(3)].reasons[-1].startswith("is behind ")
+
+
+def test_where_all_brokers_are_slow_none_is_to_blame(cluster: Sandbox, watched: Watched) -> None:
+    with standing_still(cluster, *BROKERS):
+        watched.until(lambda: any(speed.is_overloaded for speed in watched.speeds.values()))
+        begun = watched.rounds
+        watched.until(lambda: watched.rounds >= begun + 8)
+    assert watched.called == set()
