@@ -15,8 +15,8 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``follow``             new events as they are committed
 - ``state_as_of``        the state at an earlier version
 - ``state_view``         the columns of a state
-- ``groups``             consumer groups and their lag
 - ``broker_speeds``      which brokers are slow
+- ``groups``             groups, their state and their lag
 - ``settings``           what is wrong with settings
 - ``consequences``       what fails while a partition of an internal topic does
 - ``sample_rows``        log directories, the metadata quorum, transactions

@@ -1,15 +1,16 @@
-"""Consumer groups from the newest samples: total lag, and the partition with the largest. Unknown lag stays unknown."""
+"""Groups from the newest samples: state, members, total lag, and the partition with the largest.
+
+What is unknown stays unknown: a group without offsets has no lag, and one that is not described no members.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
 from exporters.terminal.event_filter import matches_topic
+from exporters.terminal.sample_rows import samples_of
 from exporters.terminal.time_parsing import SECOND
-from streaming.contracts.sample_tables import GROUP_OFFSETS
-from streaming.delta.arrow_values import columns_of
-from streaming.delta.queries import select
-from streaming.delta.storage import open_table
+from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,41 +18,52 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-_OF_GROUP: Final = ("cluster_id", "cluster", "group", "group_protocol", "group_state", "members")
+_OF_GROUP: Final = (
+    "cluster_id", "cluster", "group", "group_protocol", "group_state", "members", "assignor", "coordinator",
+    "last_progress_at",
+)  # fmt: skip
 
 
-def group_rows(path: Path, topics: tuple[str, ...], now: int) -> Iterator[Row]:
-    """Sum up the samples of each group.
+def group_rows(folder: Path, topics: tuple[str, ...], now: int) -> Iterator[Row]:
+    """Return every group, with the sums of its partitions.
 
     Args:
-        path: the folder of ``group_offsets``; it need not exist.
-        topics: patterns; only partitions of these topics are summed up.
+        folder: of the tables; ``groups`` and ``group_offsets`` need not exist.
+        topics: patterns; only partitions of these topics are summed up, and only groups with one of them returned.
         now: UTC microseconds; the age of the samples is measured from it.
     """
-    table = open_table(path)
-    if table is None:
-        return
-    samples = select(table, GROUP_OFFSETS)
-    columns = columns_of(samples, samples.column_names)
-    groups: dict[tuple[str, str, str], list[Row]] = {}
-    for values in zip(*columns.values(), strict=True):
-        row = dict(zip(columns, values, strict=True))
+    described = {_key(row): row for row in samples_of(folder, GROUPS, now)}
+    groups: dict[tuple[str, str, str], list[Row]] = {} if topics else {key: [] for key in described}
+    for row in samples_of(folder, GROUP_OFFSETS, now):
         if matches_topic(row["topic"], topics):
-            groups.setdefault((row["cluster"], row["group"], row["cluster_id"]), []).append(row)
-    for _, rows in sorted(groups.items()):
-        yield _summed(rows, now)
+            groups.setdefault(_key(row), []).append(row)
+    for key, rows in sorted(groups.items()):
+        yield {**_newest([*filter(None, [described.get(key)]), *rows], now), **_summed(rows)}
 
 
-def _summed(rows: list[Row], now: int) -> Row:
+def _key(row: Row) -> tuple[str, str, str]:
+    return row["cluster"], row["group"], row["cluster_id"]
+
+
+def _newest(rows: list[Row], now: int) -> Row:
+    """Return what the newest sample says of the group; of equally old ones the first."""
     newest = max(rows, key=lambda row: row["collected_at"])
+    known = {name: newest.get(name) for name in _OF_GROUP}
+    progress_at = known["last_progress_at"]
+    return {
+        **known,
+        "idle_seconds": None if progress_at is None else max(0, now - progress_at) / SECOND,
+        "sample_age_seconds": newest["sample_age_seconds"],
+    }
+
+
+def _summed(rows: list[Row]) -> Row:
     with_lag = [row for row in rows if row["lag"] is not None]
     worst = max(with_lag, key=lambda row: row["lag"], default=None)
     return {
-        **{name: newest[name] for name in _OF_GROUP},
         "partitions": len(rows),
-        "lag": sum(row["lag"] for row in with_lag) if len(with_lag) == len(rows) else None,
-        "records_lost": sum(row["records_lost"] or 0 for row in rows),
+        "lag": sum(row["lag"] for row in with_lag) if rows and len(with_lag) == len(rows) else None,
+        "records_lost": sum(row["records_lost"] or 0 for row in rows) if rows else None,
         "worst_partition": None if worst is None else f"{worst['topic']}-{worst['partition']}",
         "worst_lag": None if worst is None else worst["lag"],
-        "sample_age_seconds": max(0, now - newest["collected_at"]) / SECOND,
     }

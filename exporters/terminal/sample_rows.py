@@ -32,7 +32,7 @@ def directory_rows(folder: Path, now: int) -> list[Row]:
         folder: of the tables; this one need not exist.
         now: UTC microseconds; the age of the samples is measured from it.
     """
-    rows = [{**row, "used_percent": _used_percent(row)} for row in _samples(folder, LOG_DIRECTORIES, now)]
+    rows = [{**row, "used_percent": _used_percent(row)} for row in samples_of(folder, LOG_DIRECTORIES, now)]
     return sorted(rows, key=lambda row: (row["is_online"], -(row["used_percent"] or 0), row["broker"], row["log_dir"]))
 
 
@@ -51,7 +51,7 @@ def quorum_rows(folder: Path, now: int) -> list[Row]:
         folder: as above.
         now: as above.
     """
-    rows = [*_samples(folder, QUORUM_MEMBERS, now)]
+    rows = [*samples_of(folder, QUORUM_MEMBERS, now)]
     leaders = {row["cluster_id"]: row for row in rows if row["node"] == row["controller"]}
     for row in rows:
         leader = leaders.get(row["cluster_id"])
@@ -78,7 +78,7 @@ def transaction_rows(folder: Path, topics: tuple[str, ...], now: int) -> list[Ro
     """
     rows = [
         row
-        for row in _samples(folder, TRANSACTIONS, now)
+        for row in samples_of(folder, TRANSACTIONS, now)
         if not topics or any(matches_topic(name.rpartition("-")[0], topics) for name in row["transaction_partitions"])
     ]
     for row in rows:
@@ -91,7 +91,14 @@ def transaction_rows(folder: Path, topics: tuple[str, ...], now: int) -> list[Ro
     )
 
 
-def _samples(folder: Path, definition: Table, now: int) -> Iterator[Row]:
+def samples_of(folder: Path, definition: Table, now: int) -> Iterator[Row]:
+    """Return the rows of a table of samples, each with its age; none where there is no table.
+
+    Args:
+        folder: as above.
+        definition: of the table.
+        now: as above.
+    """
     samples = select(open_ours(folder, definition), definition)
     columns = columns_of(samples, samples.column_names)
     for values in zip(*columns.values(), strict=True):

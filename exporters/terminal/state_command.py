@@ -84,7 +84,7 @@ def state(  # noqa: PLR0913 - one parameter per option
     clusters: Annotated[bool, typer.Option("--clusters", help="One row per cluster.")] = False,
     brokers: Annotated[bool, typer.Option("--brokers", help="One row per broker.")] = False,
     topics: Annotated[bool, typer.Option("--topics", help="One row per topic: totals of its partitions.")] = False,
-    groups: Annotated[bool, typer.Option("--groups", help="One row per consumer group: its lag.")] = False,
+    groups: Annotated[bool, typer.Option("--groups", help="One row per group: its state and its lag.")] = False,
     reassignments: Annotated[bool, typer.Option("--reassignments", help="One row per partition on the move.")] = False,
     settings: Annotated[bool, typer.Option("--settings", help="Unsafe settings, and what mends them.")] = False,
     directories: Annotated[bool, typer.Option("--directories", help="One row per log directory: how full.")] = False,

@@ -12,7 +12,6 @@ from exporters.terminal.state_selection import print_rows
 from exporters.terminal.state_view import columns_as_fields, text
 from exporters.terminal.time_parsing import span
 from streaming.contracts.health import PARTITIONS
-from streaming.contracts.sample_tables import GROUP_OFFSETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -28,16 +27,16 @@ _UNIT: Final = 1024
 
 
 def show_groups(output: RowOutput, selection: StateSelection) -> None:
-    """Print one row per consumer group."""
+    """Print one row per group."""
     numbers = columns_as_fields(("members", PARTITIONS, "lag", "records_lost", "sample_age_seconds"))
-    who = (Field("group", text("group")), Field("state", text("group_state")))
+    who = (Field("group", text("group")), Field("protocol", text("group_protocol")), Field("state", _group_state))
     _show(
         output,
         selection,
-        lambda: group_rows(selection.folder / GROUP_OFFSETS.name, selection.topics, output.clock.now),
+        lambda: group_rows(selection.folder, selection.topics, output.clock.now),
         (*who, *numbers, Field("worst", text("worst_partition"))),
         lambda row: "yellow" if row["records_lost"] else "",
-        "consumer groups",
+        "groups",
     )
 
 
@@ -113,6 +112,12 @@ def show_settings(output: RowOutput, selection: StateSelection) -> None:
     print_rows(output, selection, rows, fields, lambda _: "")
     if samples and not rows and output.is_for_people:
         output.say("nothing is wrong with the settings")
+
+
+def _group_state(row: Mapping[str, Any]) -> str:
+    """Return the state; of a query of Spark that may have stopped, for how long."""
+    idle = row["idle_seconds"]
+    return str(row["group_state"]) if idle is None else f"{row['group_state']}, last batch {span(idle)} ago"
 
 
 def _transaction_state(row: Mapping[str, Any]) -> str:

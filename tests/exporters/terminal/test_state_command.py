@@ -114,7 +114,7 @@ def test_on_a_narrow_terminal_the_advice_of_each_broker_stands_whole_below_the_t
 
 def test_where_nobody_consumes_a_sentence_says_so(played: Path) -> None:
     (_, said) = state(played, "--groups", "--cluster", "under_min_isr").splitlines()
-    assert said == "no samples of consumer groups"
+    assert said == "no samples of groups"
 
 
 @pytest.mark.parametrize(

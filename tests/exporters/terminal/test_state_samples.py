@@ -15,7 +15,14 @@ from typer.testing import CliRunner
 
 from exporters.terminal import output as output_module
 from streaming.commands import app
-from streaming.contracts.sample_tables import BROKER_SPEED, LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
+from streaming.contracts.sample_tables import (
+    BROKER_SPEED,
+    GROUP_OFFSETS,
+    GROUPS,
+    LOG_DIRECTORIES,
+    QUORUM_MEMBERS,
+    TRANSACTIONS,
+)
 from tests.exporters.conftest import SECOND, Rows, Tables
 
 if TYPE_CHECKING:
@@ -143,6 +150,61 @@ def test_transactions_of_one_topic_are_those_with_a_partition_of_it(tables: Tabl
     healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
     tables.commit(*(rows.partition(topic, 0, healthy, present()) for topic in ("clicks-by-user", "orders")))
     assert [row["producer_id"] for row in objects(sampled, "--transactions", "--topic", "clicks-*")] == [4_000_000_123]
+
+
+@pytest.fixture
+def grouped(tables: Tables, rows: Rows) -> Path:
+    """One group with two partitions, and one of each kind that has none, or no members that are described."""
+    now = present()
+    healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
+    tables.commit(rows.cluster_row(now), rows.source(now), rows.partition("orders", 0, healthy, now))
+    common = {**rows.owner, "collected_at": now - 5 * SECOND, "source": "samples:collector-1"}
+    group = {**common, "group_protocol": "classic", "group_state": "Stable", "members": 2, "coordinator": 1}
+    spark = {**group, "group_protocol": "spark", "members": None, "coordinator": -1}
+    tables.put(
+        GROUPS.name,
+        {**group, "group": "billing", "assignor": "range"},
+        {**group, "group": "empty", "group_state": "Empty", "members": 0},
+        {**group, "group": "shared", "group_protocol": "share", "members": 3},
+        {**spark, "group": "to-delta", "group_state": "Active", "last_progress_at": now - 20 * SECOND},
+        {**spark, "group": "to-lake", "group_state": "Unknown", "last_progress_at": now - 7_260 * SECOND},
+        {**group, "group": "gone", "cluster_id": "gone", "cluster": "gone"},
+    )
+    partition = {**common, "group": "billing", "topic_id": "orders-1", "topic": "orders", "group_state": "Stable"}
+    tables.put(
+        GROUP_OFFSETS.name,
+        {**partition, "partition": 0, "lag": 7, "records_lost": 0},
+        {**partition, "partition": 1, "lag": 30, "records_lost": 4},
+        {**partition, "group": "to-delta", "partition": 0, "lag": 2, "records_lost": 0},
+        {**partition, "group": "old", "partition": 0, "lag": None, "members": 1},
+    )
+    return tables.directory
+
+
+def test_every_group_is_shown_with_its_offsets_where_there_are_some(grouped: Path) -> None:
+    rows = {row["group"]: row for row in objects(grouped, "--groups")}
+    names = ("group_protocol", "group_state", "members", "partitions", "lag", "records_lost", "worst_partition")
+    assert {group: tuple(row[name] for name in names) for group, row in rows.items()} == {
+        "billing": ("classic", "Stable", 2, 2, 37, 4, "orders-1"),
+        "empty": ("classic", "Empty", 0, 0, None, None, None),
+        "old": (None, "Stable", 1, 1, None, 0, None),
+        "shared": ("share", "Stable", 3, 0, None, None, None),
+        "to-delta": ("spark", "Active", None, 1, 2, 0, "orders-0"),
+        "to-lake": ("spark", "Unknown", None, 0, None, None, None),
+    }
+    assert [*rows] == sorted(rows)
+    assert all(5 <= row["sample_age_seconds"] < 600 for row in rows.values())
+    assert (rows["billing"]["assignor"], rows["billing"]["idle_seconds"]) == ("range", None)
+    assert 7_260 <= rows["to-lake"]["idle_seconds"] < 8_000
+    assert rows["to-lake"]["last_progress_at"].endswith("Z")
+    lines = [line.split("  ") for line in state(grouped, "--groups").splitlines()]
+    assert lines[3][:6] == ["shared", "share", "Stable", "3", "0", "?"]
+    assert lines[5][:3] == ["to-lake", "spark", "Unknown, last batch 2h1m ago"]
+
+
+def test_of_a_topic_only_the_groups_are_shown_that_have_offsets_in_it(grouped: Path) -> None:
+    groups = [row["group"] for row in objects(grouped, "--groups", "--topic", "orders")]
+    assert groups == ["billing", "old", "to-delta"]
 
 
 @pytest.mark.parametrize(("option", "table"), ORDER_TABLES)
