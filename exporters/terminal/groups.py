@@ -48,10 +48,9 @@ def _key(row: Row) -> tuple[str, str, str]:
 def _newest(rows: list[Row], now: int) -> Row:
     """Return what the newest sample says of the group; of equally old ones the first."""
     newest = max(rows, key=lambda row: row["collected_at"])
-    known = {name: newest.get(name) for name in _OF_GROUP}
-    progress_at = known["last_progress_at"]
+    progress_at = newest.get("last_progress_at")
     return {
-        **known,
+        **{name: newest.get(name) for name in _OF_GROUP},
         "idle_seconds": None if progress_at is None else max(0, now - progress_at) / SECOND,
         "sample_age_seconds": newest["sample_age_seconds"],
     }

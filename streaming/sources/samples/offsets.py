@@ -156,7 +156,7 @@ class OffsetsKind:
             self._unanswered = {broker for broker, question in questions.items() if ask(LEADERS, broker, question)}
         elif moment >= self._followers_at:
             self._followers_at = NEVER
-            ends = {topic: dict(of_topic) for topic, of_topic in self._ends.leaders.items()}  # a late leader adds nothing
+            ends = {topic: dict(of_topic) for topic, of_topic in self._ends.leaders.items()}  # late ones add none
             for broker, hosted in hosted_by(view).items():
                 if hosted.followed:
                     work = partial(_positions, _OF_FOLLOWER, view.topic_ids, hosted.followed, leader_ends=ends)
@@ -164,32 +164,33 @@ class OffsetsKind:
 
     def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:
         """Return the positions that a broker reports."""
-        is_of_this_round = answer.broker in self._unanswered
-        if answer.kind == LEADERS and is_of_this_round:
-            self._unanswered.discard(answer.broker)
-            if not self._unanswered and self._followers_at != NEVER:
-                self._followers_at = AT_ONCE
-        if answer.kind == LEADERS:
-            self._led.pop(answer.broker, None)
+        is_of_this_round = answer.kind == LEADERS and self._is_awaited(answer.broker)
         if answer.refusal is not None:
             return Shown([], answer.refusal)
-        if answer.kind == LEADERS:
-            self._led[answer.broker] = answer.value
         asked_of, fields, leader_ends = answer.value
         offsets = {name: listed.offsets for name, listed in fields.items()}
-        if answer.kind == LEADERS:
-            leader_ends = _of_present_leader(offsets["log_end_offset"], offsets["log_start_offset"])
-        if answer.kind == LEADERS and is_of_this_round:
-            for topic, ends in leader_ends.items():
-                self._ends.leaders.setdefault(topic, {}).update(ends)
-        elif answer.kind == FOLLOWERS:
-            self._ends.followers[answer.broker] = offsets["log_end_offset"]
         topic_ids = {topic: each for topic, each in asked_of.items() if view.topic_ids.get(topic) == each}
         if answer.kind == LEADERS:
+            self._led[answer.broker] = answer.value
             self.held.put(topic_ids, offsets["high_watermark"], offsets["last_stable_offset"])
+            leader_ends = _of_present_leader(offsets["log_end_offset"], offsets["log_start_offset"])
+        else:
+            self._ends.followers[answer.broker] = offsets["log_end_offset"]
+        for topic, ends in leader_ends.items() if is_of_this_round else ():
+            self._ends.leaders.setdefault(topic, {}).update(ends)
         placed = self._directories.placed_at(answer.broker, topic_ids)
         reported = {**offsets, "leader_log_end_offset": leader_ends, **placed}
         return Shown([*offset_blocks(answer.broker, reported, topic_ids, envelope)], _denied(fields))
+
+    def _is_awaited(self, leader: BrokerId) -> bool:
+        """Forget the last answer of a leader; return whether this round waits for one, and no longer if it was last."""
+        self._led.pop(leader, None)
+        if leader not in self._unanswered:
+            return False
+        self._unanswered.discard(leader)
+        if not self._unanswered and self._followers_at != NEVER:
+            self._followers_at = AT_ONCE
+        return True
 
 
 def _positions(
