@@ -10,6 +10,11 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``unsettled``             counts of partitions that are not as they should be
 - ``clusters``              metrics of clusters and of their sources
 - ``incidents``             metrics of incidents
+- ``groups``                metrics of groups and their lag
+- ``replicas``              metrics of followers that are behind, of sizes and log directories
+- ``quorum``                metrics of the metadata quorum and of transactions
+- ``settings``              metrics of settings that are not safe, and of versions
+- ``sample_ages``           until which age a sample is exposed; ages of the newest ones
 - ``kafka_exporter_names``  the metrics of kafka_exporter, with its names and labels
 - ``exporter_metrics``      metrics of the exporter itself
 - ``catalogue``             every metric, in the order of the exposition

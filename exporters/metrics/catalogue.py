@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Final
 from exporters.metrics.brokers import BROKER_METRICS
 from exporters.metrics.clusters import CLUSTER_METRICS, SOURCE_METRICS
 from exporters.metrics.exporter_metrics import EXPORTER_METRICS
+from exporters.metrics.groups import GROUP_METRICS
 from exporters.metrics.incidents import INCIDENT_METRICS
 from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
 from exporters.metrics.partitions import PARTITION_METRICS
+from exporters.metrics.quorum import QUORUM_METRICS, RECONCILIATION_METRICS, TRANSACTION_METRICS
+from exporters.metrics.replicas import REPLICA_METRICS
+from exporters.metrics.sample_ages import SAMPLE_AGE_METRICS
+from exporters.metrics.settings import SETTINGS_METRICS
 from exporters.metrics.unsettled import UNSETTLED_METRICS
 
 if TYPE_CHECKING:
@@ -21,7 +26,14 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
     *BROKER_METRICS,
     *UNSETTLED_METRICS,
     *PARTITION_METRICS,
+    *REPLICA_METRICS,
+    *GROUP_METRICS,
+    *QUORUM_METRICS,
+    *TRANSACTION_METRICS,
+    *SETTINGS_METRICS,
+    *RECONCILIATION_METRICS,
     *SOURCE_METRICS,
+    *SAMPLE_AGE_METRICS,
     *DROP_IN_METRICS,
     *EXPORTER_METRICS,
 )

@@ -7,7 +7,7 @@ exemplars, no creation timestamps), and Prometheus accepts both formats.
 
 Which series a scrape shows depends on the age of the data, never on a change of the tables: while an input is stale,
 the metrics that require it (``Freshness``) are left out, so that an alert or a panel cannot take an old value for a
-current one. Ages and counters stay.
+current one. Ages and counters stay. Each sample is judged by its own age, so a broker that hangs loses only its own.
 """
 
 from __future__ import annotations
@@ -19,18 +19,22 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import Block
-from exporters.metrics.metric import ClusterMetric, ExporterMetric, Freshness, Metric, MetricType
+from exporters.metrics.metric import ClusterMetric, ExporterMetric, Freshness, Metric, MetricType, SampledMetric
+from exporters.metrics.sample_ages import oldest_ages
 from exporters.metrics.text import header, line, metric_name
 from exporters.metrics.topic_render_cache import TOPIC_METRICS, ClusterLines
 from exporters.read_model.cluster_names import clusters_by_name
+from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
+from streaming.settings import CollectSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from exporters.metrics.metric import Sample
+    from exporters.metrics.metric import Number, Sample
     from exporters.read_model.refresher import ExporterHealth
     from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
 
+DEFAULT_INTERVALS: Final = CollectSettings()
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 MICROS: Final = 1_000_000
 _OWN_NAMES: Final = frozenset(metric.name for metric in CATALOGUE)
@@ -73,30 +77,40 @@ class ClusterAtScrape:
         return metric.freshness not in self.stale
 
 
-def stale_inputs(cluster: ClusterSnapshot, now: int, stale_after: float) -> frozenset[Freshness]:
+def stale_inputs(
+    cluster: ClusterSnapshot, now: int, stale_after: float, offsets_after: float | None = None
+) -> frozenset[Freshness]:
     """Return the inputs of a cluster that are older than ``stale_after`` seconds at ``now`` (UTC microseconds).
 
     Without a fresh primary source every input is stale: offsets and advice refer to the partitions it observes. Age is
     measured from the newest observation, not from the newest commit: a job that commits the backlog of an hour ago is
-    writing, and its state is still an hour old. Exactly ``stale_after`` is still fresh, as in the alert.
+    writing, and its state is still an hour old. Exactly ``stale_after`` is still fresh, as in the alert; of offsets
+    ``offsets_after``.
     """
     if cluster.is_stale(now, stale_after):
-        return frozenset(Freshness) - {Freshness.NOT_REQUIRED}
+        return frozenset({Freshness.STATE, Freshness.OFFSETS, Freshness.ADVICE})
     advised_until = None if cluster.advice is None else cluster.advice.until
-    newest = {Freshness.OFFSETS: cluster.offsets_at, Freshness.ADVICE: advised_until}
-    return frozenset(freshness for freshness, at in newest.items() if at is None or (now - at) / MICROS > stale_after)
+    newest = {
+        Freshness.OFFSETS: (cluster.offsets_at, offsets_after or stale_after),
+        Freshness.ADVICE: (advised_until, stale_after),
+    }
+    return frozenset(
+        freshness for freshness, (at, oldest) in newest.items() if at is None or (now - at) / MICROS > oldest
+    )
 
 
 class Exposition:
     """Renders snapshots, and keeps the lines that did not change. Safe to call from any thread."""
 
-    def __init__(self, stale_after_seconds: float) -> None:
+    def __init__(self, stale_after_seconds: float, collect: CollectSettings = DEFAULT_INTERVALS) -> None:
         """Start without rendered lines.
 
         Args:
             stale_after_seconds: data age beyond which a cluster's state is left out.
+            collect: how often samples are taken; one stays for two intervals, if that is longer.
         """
         self._stale_after = stale_after_seconds
+        self._oldest = oldest_ages(stale_after_seconds, collect)
         self._lines: dict[str, ClusterLines] = {}
         self._lock = threading.Lock()
 
@@ -122,8 +136,8 @@ class Exposition:
         with self._lock:
             self._drop_missing_clusters(snapshot)
             clusters = [self._at_scrape(cluster, now, request) for cluster in selected]
-            blocks = [block for metric in CATALOGUE for block in _blocks(metric, clusters, now, request)]
-        blocks += _broker_blocks(clusters, now, self._stale_after, request)
+            blocks = [block for metric in CATALOGUE for block in self._blocks(metric, clusters, now, request)]
+        blocks += _broker_blocks(clusters, now, self._oldest[BROKER_METRICS.name], request)
         series = sum(block.series for block in blocks)
         return blocks + _exporter_blocks(health, series, request)
 
@@ -134,28 +148,46 @@ class Exposition:
             lines = self._lines[cluster_id] = ClusterLines(cluster.name)
         if request.wants_topics():
             lines.update(cluster)
-        return ClusterAtScrape(cluster, lines, stale_inputs(cluster, now, self._stale_after))
+        stale = stale_inputs(cluster, now, self._stale_after, self._oldest[REPLICA_OFFSETS.name])
+        return ClusterAtScrape(cluster, lines, stale)
 
     def _drop_missing_clusters(self, snapshot: ReplicationSnapshot) -> None:
         for cluster_id in self._lines.keys() - snapshot.clusters.keys():
             del self._lines[cluster_id]
 
+    def _blocks(
+        self, metric: Metric, clusters: list[ClusterAtScrape], now: int, request: ScrapeRequest
+    ) -> Iterator[Block]:
+        """Yield the lines of one metric, of all clusters."""
+        if isinstance(metric, ExporterMetric) or not request.wants(metric.name):
+            return
+        if metric.is_drop_in and len(clusters) != 1:  # without a label cluster, two clusters would collide
+            return
+        shown = [each for each in clusters if each.shows(metric)]
+        if isinstance(metric, SampledMetric):
+            since = now - int(self._oldest[metric.table] * MICROS)
+            yield from _block(_HEADERS[metric.name], metric, _newest_since(metric, clusters, since))
+        elif isinstance(metric, ClusterMetric):
+            samples = (sample for each in shown for sample in metric.samples(each.cluster, now))
+            yield from _block(_HEADERS[metric.name], metric, samples)
+        else:
+            blocks = [each.lines.block(_TOPIC_INDEX[metric.name]) for each in shown]
+            if any(block.series for block in blocks):
+                yield _HEADERS[metric.name]
+                yield from blocks
 
-def _blocks(metric: Metric, clusters: list[ClusterAtScrape], now: int, request: ScrapeRequest) -> Iterator[Block]:
-    """Yield the lines of one metric, of all clusters."""
-    if isinstance(metric, ExporterMetric) or not request.wants(metric.name):
-        return
-    if metric.is_drop_in and len(clusters) != 1:  # without a label cluster, two clusters would collide
-        return
-    shown = [each for each in clusters if each.shows(metric)]
-    if isinstance(metric, ClusterMetric):
-        samples = (sample for each in shown for sample in metric.samples(each.cluster, now))
-        yield from _block(_HEADERS[metric.name], metric, samples)
-        return
-    blocks = [each.lines.block(_TOPIC_INDEX[metric.name]) for each in shown]
-    if any(block.series for block in blocks):
-        yield _HEADERS[metric.name]
-        yield from blocks
+
+def _newest_since(metric: SampledMetric, clusters: list[ClusterAtScrape], since: int) -> Iterable[Sample]:
+    """Return the samples that are not older than a moment; of labels that come twice the newest.
+
+    A group's topic that was deleted and created again is sampled twice while the group moves to another coordinator.
+    """
+    newest: dict[tuple[str, ...], tuple[Number, int]] = {}
+    for each in clusters:
+        for labels, value, at in metric.samples(each.cluster):
+            if at >= since and (labels not in newest or newest[labels][1] < at):
+                newest[labels] = value, at
+    return ((labels, value) for labels, (value, _) in newest.items())
 
 
 def _block(head: Block, metric: Metric, samples: Iterable[Sample]) -> Iterator[Block]:
@@ -175,7 +207,7 @@ def _broker_blocks(
     """
     samples: dict[str, list[Sample]] = defaultdict(list)
     for each in clusters:
-        for sample in each.cluster.broker_metrics:
+        for sample in sorted(each.cluster.samples.broker_metrics or ()):
             name = sample.metric
             is_fresh = (now - sample.collected_at) / MICROS <= stale_after
             if is_fresh and request.wants(name) and name not in _OWN_NAMES and metric_name(name):

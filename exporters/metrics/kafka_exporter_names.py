@@ -8,15 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from exporters.metrics.metric import ClusterMetric, Depends, Freshness, PartitionMetric, Sample, TopicMetric, TopicView
+from exporters.metrics.groups import members, per_partition, per_topic
+from exporters.metrics.metric import (
+    ClusterMetric,
+    Depends,
+    Freshness,
+    PartitionMetric,
+    Sample,
+    SampledMetric,
+    TopicMetric,
+    TopicView,
+)
+from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from exporters.read_model.snapshot import ClusterSnapshot, ReplicaOffsets
+    from exporters.read_model.cluster_samples import ReplicaOffsets
+    from exporters.read_model.snapshot import ClusterSnapshot
     from streaming.contracts.state import PartitionState
 
 LABELS: Final = ("topic", "partition")
+GROUP_LABELS: Final = ("consumergroup", "topic")
 
 
 def _brokers(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
@@ -104,5 +117,40 @@ DROP_IN_METRICS: Final = (
         labels=LABELS,
         help="1 if a partition is under-replicated.",
         value=lambda partition, _: int(partition.is_under_replicated),
+    ),
+    SampledMetric(
+        name="kafka_consumergroup_members",
+        labels=GROUP_LABELS[:1],
+        help="Number of members of a group, of every protocol.",
+        table=GROUPS.name,
+        samples=members,
+    ),
+    SampledMetric(
+        name="kafka_consumergroup_current_offset",
+        labels=(*GROUP_LABELS, "partition"),
+        help="Committed offset of a group in a partition; absent without a commit.",
+        table=GROUP_OFFSETS.name,
+        samples=per_partition(lambda row: row.committed_offset),
+    ),
+    SampledMetric(
+        name="kafka_consumergroup_current_offset_sum",
+        labels=GROUP_LABELS,
+        help="Sum of the committed offsets of a group in a topic.",
+        table=GROUP_OFFSETS.name,
+        samples=per_topic(lambda row: row.committed_offset),
+    ),
+    SampledMetric(
+        name="kafka_consumergroup_lag",
+        labels=(*GROUP_LABELS, "partition"),
+        help="Lag of a group in a partition, in records, never negative; absent while unknown.",
+        table=GROUP_OFFSETS.name,
+        samples=per_partition(lambda row: row.lag),
+    ),
+    SampledMetric(
+        name="kafka_consumergroup_lag_sum",
+        labels=GROUP_LABELS,
+        help="Sum of the lag of a group in a topic, in records; absent while it is unknown of a partition.",
+        table=GROUP_OFFSETS.name,
+        samples=per_topic(lambda row: row.lag),
     ),
 )

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from exporters.read_model.cluster_samples import PartitionOffsets
     from exporters.read_model.refresher import ExporterHealth
-    from exporters.read_model.snapshot import ClusterSnapshot, PartitionOffsets, TopicPartitions
+    from exporters.read_model.snapshot import ClusterSnapshot, TopicPartitions
     from streaming.contracts.state import PartitionState
     from streaming.contracts.totals import ObservedTime
 
@@ -23,6 +24,8 @@ OWN_PREFIX: Final = "kafka_replication_"
 
 Number = int | float
 Sample = tuple[tuple[str, ...], "Number"]
+DatedSample = tuple[tuple[str, ...], "Number", int]
+"""A sample with the time that it is of, UTC microseconds."""
 
 
 class MetricType(StrEnum):
@@ -43,6 +46,7 @@ class Freshness(Enum):
     STATE = "the observations of the cluster's primary source"
     OFFSETS = "STATE, and the newest offset samples"
     ADVICE = "STATE, and the restart advice that the job derives from it"
+    SAMPLE = "the sample itself, whatever is known of partitions"
 
 
 class Depends(Enum):
@@ -123,6 +127,15 @@ class ClusterMetric(Metric):
     """Samples of one cluster at a time in UTC microseconds, each with the values of all labels."""
 
     samples: Callable[[ClusterSnapshot, int], Iterable[Sample]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledMetric(Metric):
+    """Samples of one cluster from the newest rows of a table; each is exposed while it is fresh."""
+
+    table: str
+    samples: Callable[[ClusterSnapshot], Iterable[DatedSample]]
+    freshness: Freshness = Freshness.SAMPLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

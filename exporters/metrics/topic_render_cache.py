@@ -22,7 +22,8 @@ from exporters.metrics.text import escaped
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from exporters.read_model.snapshot import ClusterSnapshot, PartitionOffsets, TopicPartitions
+    from exporters.read_model.cluster_samples import PartitionOffsets
+    from exporters.read_model.snapshot import ClusterSnapshot, TopicPartitions
     from streaming.contracts.state import PartitionState
 
 TopicLevelMetric = PartitionMetric | ReplicaMetric | TopicMetric

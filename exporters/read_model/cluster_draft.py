@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from exporters.read_model.snapshot import (
     Advice,
@@ -24,7 +24,8 @@ from streaming.contracts.totals import EPISODES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from exporters.read_model.snapshot import BrokerAdvice, BrokerMetric, ClusterTimes, PartitionOffsets
+    from exporters.read_model.cluster_samples import PartitionOffsets
+    from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes
     from streaming.contracts.identifiers import Micros
     from streaming.contracts.state import BrokerState, ClusterState, PartitionState
     from streaming.contracts.totals import ObservedTime
@@ -53,7 +54,7 @@ class ClusterDraft:
         self._sources = dict(last.sources)
         self._offsets = last.offsets
         self._offsets_at = last.offsets_at
-        self._broker_metrics = last.broker_metrics
+        self._samples = last.samples
         self._advice = last.advice
         self._times = last.times
 
@@ -137,9 +138,9 @@ class ClusterDraft:
             for topic_id, partitions in offsets.items()
         }
 
-    def put_broker_metrics(self, samples: tuple[BrokerMetric, ...]) -> None:
-        """Take over the newest samples."""
-        self._broker_metrics = samples
+    def put_samples(self, **rows: Any) -> None:  # noqa: ANN401 - each field of ClusterSamples has its own type
+        """Take over the newest samples of some tables."""
+        self._samples = self._samples._replace(**rows)
 
     def put_advice(self, brokers: Mapping[int, BrokerAdvice], version: int) -> None:
         """Take over the advice about every broker, true of a version of the changes."""
@@ -181,7 +182,7 @@ class ClusterDraft:
             sources=self._sources,
             offsets=self._offsets,
             offsets_at=self._offsets_at,
-            broker_metrics=self._broker_metrics,
+            samples=self._samples,
             advice=self._advice,
             times=self._times,
         )

@@ -1,33 +1,31 @@
-"""Newest samples, taken over into a draft: replica offsets and broker metrics, and how far the sources are applied."""
+"""Newest samples, taken over into a draft, and how far the job has applied each source."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from exporters.read_model.snapshot import BrokerMetric, PartitionOffsets, ReplicaOffsets
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from exporters.read_model.cluster_samples import LaggingReplica, PartitionOffsets, ReplicaOffsets, TopicSize
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.state import SourceLag, SourceState
-from streaming.delta.arrow_values import columns_of, rows_as
+from streaming.delta.arrow_values import columns_of, plain, rows_as
 from streaming.delta.state_rows import states_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import pyarrow as pa
-
     from exporters.read_model.draft import SnapshotDraft
 
+Rows = dict[str, list[Any]]
 
-class SampleRow(NamedTuple):
-    """Whose sample it is, who took it, and when."""
+
+class SampleOwner(NamedTuple):
+    """Whose sample it is."""
 
     cluster_id: str
     cluster: str
-    collected_at: int
-    source: str
 
 
 class PartitionKey(NamedTuple):
@@ -37,37 +35,75 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
+SAMPLED: Final = ("collected_at", "source")
+OFFSETS_COLUMNS: Final = (
+    *SampleOwner._fields, *SAMPLED, *PartitionKey._fields, *ReplicaOffsets._fields, *LaggingReplica._fields,
+    "size_bytes",
+)  # fmt: skip
+
+
+def put_rows(draft: SnapshotDraft, rows: pa.Table, name: str, row: type[Any], channel: Channel) -> None:
+    """Take over the whole of a table of samples, of the clusters whose state is there.
+
+    Args:
+        draft: of the next snapshot.
+        rows: of the table.
+        name: of the table, and of the field of ``ClusterSamples``.
+        row: what is taken over of each.
+        channel: that the samples came on.
+    """
+    owners, of_cluster = _by_cluster(rows, row)
+    _put_progress(draft, channel, rows)
+    for cluster_id in {*draft.last.clusters, *draft.drafts}:
+        if cluster_id in owners:
+            draft.cluster(cluster_id, owners[cluster_id]).put_samples(**{name: tuple(of_cluster[cluster_id])})
+        else:
+            _put_nothing(draft, cluster_id, name)
+
+
+def drop_rows(draft: SnapshotDraft, *names: str) -> None:
+    """Forget the samples of some tables, of every cluster."""
+    for cluster in draft.every_cluster():
+        cluster.put_samples(**dict.fromkeys(names))
+
+
+def _put_nothing(draft: SnapshotDraft, cluster_id: str, name: str) -> None:
+    """Leave a cluster without samples; one that had none is not touched, since a draft copies what it holds."""
+    last = draft.last.clusters.get(cluster_id)
+    if cluster_id in draft.drafts:
+        draft.drafts[cluster_id].put_samples(**{name: ()})
+    elif last is not None and getattr(last.samples, name) != ():
+        draft.cluster(cluster_id, last.name).put_samples(**{name: ()})
+
+
 def put_offsets(draft: SnapshotDraft, rows: pa.Table) -> None:
     """Take over the whole of ``replica_offsets``."""
-    columns = columns_of(rows, (*SampleRow._fields, *PartitionKey._fields, *ReplicaOffsets._fields))
-    samples = rows_as(SampleRow, columns, rows.num_rows)
+    columns = columns_of(rows, (*SampleOwner._fields, *PartitionKey._fields, *ReplicaOffsets._fields))
+    owners = rows_as(SampleOwner, columns, rows.num_rows)
     keys = rows_as(PartitionKey, columns, rows.num_rows)
     replicas = rows_as(ReplicaOffsets, columns, rows.num_rows)
-    clusters: dict[str, dict[str, PartitionOffsets]] = defaultdict(lambda: defaultdict(dict))
-    newest: dict[tuple[str, str], int] = {}
-    for sample, key, replica in zip(samples, keys, replicas, strict=True):
-        newest[sample[:2]] = max(sample.collected_at, newest.get(sample[:2], 0))
-        partitions = clusters[sample.cluster_id][key.topic_id]
+    clusters: dict[SampleOwner, dict[str, PartitionOffsets]] = defaultdict(lambda: defaultdict(dict))
+    for owner, key, replica in zip(owners, keys, replicas, strict=True):
+        partitions = clusters[owner][key.topic_id]
         partitions[key.partition] = (*partitions.get(key.partition, ()), replica)
-    _put_progress(draft, Channel.OFFSETS, samples)
-    for (cluster_id, name), asked_at in newest.items():
-        draft.cluster(cluster_id, name).put_offsets(clusters[cluster_id], asked_at)
+    _put_progress(draft, Channel.OFFSETS, rows)
+    lagging, asked_at, sizes = _lagging(rows), _asked_at(rows), _sizes(rows)
+    for owner, offsets in clusters.items():
+        of_cluster = asked_at[owner.cluster_id]
+        cluster = draft.cluster(*owner)
+        cluster.put_offsets(offsets, max(of_cluster.values()))
+        cluster.put_samples(
+            lagging_replicas=tuple(lagging.get(owner.cluster_id, ())),
+            broker_offsets_at=tuple(sorted(of_cluster.items())),
+            topic_sizes=tuple(sizes.get(owner.cluster_id, ())),
+        )
 
 
-def put_broker_metrics(draft: SnapshotDraft, rows: pa.Table) -> None:
-    """Take over the whole of ``broker_metrics``."""
-    columns = columns_of(rows, (*SampleRow._fields, *BrokerMetric._fields))
-    samples = rows_as(SampleRow, columns, rows.num_rows)
-    metrics = rows_as(BrokerMetric, columns, rows.num_rows)
-    clusters: dict[str, list[BrokerMetric]] = defaultdict(list)
-    newest: dict[str, SampleRow] = {}
-    for sample, metric in zip(samples, metrics, strict=True):
-        clusters[sample.cluster_id].append(metric)
-        newest[sample.cluster_id] = max(sample, newest.get(sample.cluster_id, sample), key=attrgetter("collected_at"))
-    _put_progress(draft, Channel.METRICS, samples)
-    for cluster_id, sample in newest.items():
-        measured = tuple(sorted(clusters[cluster_id]))
-        draft.cluster(cluster_id, sample.cluster).put_broker_metrics(measured)
+def drop_offsets(draft: SnapshotDraft) -> None:
+    """Forget the offsets of every cluster."""
+    for cluster in draft.every_cluster():
+        cluster.put_offsets({}, None)
+    drop_rows(draft, "lagging_replicas", "broker_offsets_at", "topic_sizes")
 
 
 def put_progress(draft: SnapshotDraft, rows: pa.Table) -> None:
@@ -77,28 +113,57 @@ def put_progress(draft: SnapshotDraft, rows: pa.Table) -> None:
         draft.cluster(state.cluster_id, state.cluster).put_source(state, channel, lag)
 
 
-def drop_offsets(draft: SnapshotDraft) -> None:
-    """Forget the offsets of every cluster."""
-    for cluster in draft.every_cluster():
-        cluster.put_offsets({}, None)
-
-
-def drop_broker_metrics(draft: SnapshotDraft) -> None:
-    """Forget what the brokers of every cluster measured."""
-    for cluster in draft.every_cluster():
-        cluster.put_broker_metrics(())
-
-
 def drop_lags(draft: SnapshotDraft) -> None:
     """Forget how far the job is behind every source."""
     for cluster in draft.every_cluster():
         cluster.drop_lags()
 
 
-def _put_progress(draft: SnapshotDraft, channel: Channel, samples: Iterable[SampleRow]) -> None:
-    newest: dict[tuple[str, str, str], int] = {}
-    for sample in samples:
-        key = (sample.cluster_id, sample.cluster, sample.source)
-        newest[key] = max(sample.collected_at, newest.get(key, 0))
-    for (cluster_id, name, source), moment in newest.items():
-        draft.cluster(cluster_id, name).put_sample_time(channel.value, source, Micros(moment))
+def _lagging(rows: pa.Table) -> dict[str, list[LaggingReplica]]:
+    """Return the replicas that are behind; one that only lacks what came since the look before is not."""
+    is_lagging = pc.less(rows["behind_since"], rows["collected_at"]).fill_null(False)
+    return _by_cluster(rows.filter(is_lagging), LaggingReplica)[1]
+
+
+def _asked_at(rows: pa.Table) -> dict[str, dict[int, int]]:
+    newest: dict[str, dict[int, int]] = defaultdict(dict)
+    for row in _aggregated(rows, ["cluster_id", "broker"], [("collected_at", "max")]):
+        newest[row["cluster_id"]][row["broker"]] = row["collected_at_max"]
+    return newest
+
+
+def _sizes(rows: pa.Table) -> dict[str, list[TopicSize]]:
+    sizes: dict[str, list[TopicSize]] = defaultdict(list)
+    sized = rows.filter(rows["size_bytes"].is_valid())
+    for row in _aggregated(
+        sized, ["cluster_id", "topic_id", "topic"], [("size_bytes", "sum"), ("collected_at", "max")]
+    ):
+        size = TopicSize(row["topic_id"], row["topic"], row["size_bytes_sum"], row["collected_at_max"])
+        sizes[row["cluster_id"]].append(size)
+    return sizes
+
+
+def _aggregated(rows: pa.Table, keys: list[str], sums: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    result: list[dict[str, Any]] = plain(rows.group_by(keys).aggregate(sums)).to_pylist()
+    return result
+
+
+def _by_cluster(rows: pa.Table, row: type[Any]) -> tuple[dict[str, str], dict[str, list[Any]]]:
+    """Return the name of each cluster and its rows, by its id."""
+    columns = columns_of(rows, (*SampleOwner._fields, *row._fields))
+    names: dict[str, str] = {}
+    of_cluster: dict[str, list[Any]] = defaultdict(list)
+    owners = rows_as(SampleOwner, columns, rows.num_rows)
+    for owner, sample in zip(owners, rows_as(row, columns, rows.num_rows), strict=True):
+        names[owner.cluster_id] = owner.cluster
+        of_cluster[owner.cluster_id].append(sample)
+    return names, of_cluster
+
+
+def _put_progress(draft: SnapshotDraft, channel: Channel, rows: pa.Table) -> None:
+    if "source" not in rows.column_names:
+        return
+    for row in _aggregated(rows, [*SampleOwner._fields, "source"], [("collected_at", "max")]):
+        if row["cluster_id"] in {*draft.last.clusters, *draft.drafts}:
+            cluster = draft.cluster(row["cluster_id"], row["cluster"])
+            cluster.put_sample_time(channel.value, row["source"], Micros(row["collected_at_max"]))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from exporters.read_model import cluster_samples as sampled
 from exporters.read_model.advice import ADVICE_COLUMNS, TIMES_COLUMNS, drop_advice, drop_times, put_advice, put_times
 from exporters.read_model.incidents import (
     INCIDENT_COLUMNS,
@@ -18,15 +19,19 @@ from exporters.read_model.incidents import (
     put_incidents,
 )
 from exporters.read_model.samples import (
-    drop_broker_metrics,
+    OFFSETS_COLUMNS,
+    SAMPLED,
+    SampleOwner,
     drop_lags,
     drop_offsets,
-    put_broker_metrics,
+    drop_rows,
     put_offsets,
     put_progress,
+    put_rows,
 )
 from exporters.read_model.snapshot import TableStatus
-from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
+from streaming.contracts import sample_tables
+from streaming.contracts.observations import Channel
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, INCIDENTS, SOURCE_PROGRESS
 from streaming.delta.queries import open_ours, query, quoted
 from streaming.delta.table_log import BEFORE_FIRST, has_moved
@@ -66,9 +71,29 @@ class SideContent:
     put_log: Callable[[SnapshotDraft, DeltaTable], None] = lambda _draft, _table: None
 
 
+def _samples(definition: Table, row: type[Any], channel: Channel = Channel.OFFSETS) -> SideContent:
+    """Define the content of a table of samples of which each row is taken over as it is."""
+    columns = [*SampleOwner._fields, *SAMPLED, *row._fields]
+    return SideContent(
+        definition,
+        lambda draft, rows: put_rows(draft, rows, definition.name, row, channel),
+        lambda draft: drop_rows(draft, definition.name),
+        quoted(name for name in columns if name in definition.column_names()),
+    )
+
+
 SIDE_CONTENTS: Final = (
-    SideContent(REPLICA_OFFSETS, put_offsets, drop_offsets),
-    SideContent(BROKER_METRICS, put_broker_metrics, drop_broker_metrics),
+    SideContent(sample_tables.REPLICA_OFFSETS, put_offsets, drop_offsets, quoted(OFFSETS_COLUMNS)),
+    _samples(sample_tables.GROUPS, sampled.GroupRow),
+    _samples(sample_tables.GROUP_OFFSETS, sampled.GroupOffsetsRow),
+    _samples(sample_tables.LOG_DIRECTORIES, sampled.LogDirectoryRow),
+    _samples(sample_tables.QUORUM_MEMBERS, sampled.QuorumMemberRow),
+    _samples(sample_tables.TRANSACTIONS, sampled.TransactionRow),
+    _samples(sample_tables.TOPIC_SETTINGS, sampled.TopicSettingsRow),
+    _samples(sample_tables.BROKER_SETTINGS, sampled.BrokerSettingsRow),
+    _samples(sample_tables.BROKER_FEATURES, sampled.BrokerFeatureRow),
+    _samples(sample_tables.BROKER_METRICS, sampled.BrokerMetric, Channel.METRICS),
+    _samples(sample_tables.ISR_RECONCILIATION, sampled.IsrReconciliationRow, Channel.METRICS),
     SideContent(SOURCE_PROGRESS, put_progress, drop_lags),
     SideContent(CLUSTER_STATE_TABLE, put_times, drop_times, quoted(TIMES_COLUMNS)),
     SideContent(BROKER_STATE_TABLE, put_advice, drop_advice, quoted(ADVICE_COLUMNS)),

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from exporters.read_model.cluster_samples import NO_SAMPLES, ClusterSamples
 from streaming.contracts import health
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
@@ -17,6 +18,8 @@ from streaming.contracts.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from exporters.read_model.cluster_samples import PartitionOffsets
 
 SECOND: Final = 1_000_000
 NO_TABLE: Final = -1
@@ -57,23 +60,6 @@ class SourceProgress(NamedTuple):
     is_counted: bool = True
 
 
-class ReplicaOffsets(NamedTuple):
-    """Log positions of one replica; None was not asked."""
-
-    broker: int
-    log_start_offset: int | None
-    high_watermark: int | None
-
-
-class BrokerMetric(NamedTuple):
-    """The newest sample of a broker's own metric."""
-
-    broker: int
-    metric: str
-    metric_value: float
-    collected_at: int
-
-
 class EventRow(NamedTuple):
     """One thing that happened, as people read it."""
 
@@ -98,9 +84,6 @@ class EventRow(NamedTuple):
     leader_after: int | None
     isr_before: tuple[int, ...] | None
     isr_after: tuple[int, ...] | None
-
-
-PartitionOffsets = dict[int, tuple[ReplicaOffsets, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,7 +198,7 @@ class ClusterSnapshot:
         sources: by channel and name.
         offsets: by topic id.
         offsets_at: when the newest of them was asked.
-        broker_metrics: newest samples.
+        samples: the newest of everything else.
         advice: about its brokers; None before the job reported any.
         times: of its partitions; None before the job reported any.
         incidents: None while there is no table of them.
@@ -233,7 +216,7 @@ class ClusterSnapshot:
     sources: Mapping[tuple[str, str], SourceProgress] = field(default_factory=dict)
     offsets: Mapping[str, PartitionOffsets] = field(default_factory=dict)
     offsets_at: int | None = None
-    broker_metrics: tuple[BrokerMetric, ...] = ()
+    samples: ClusterSamples = NO_SAMPLES
     advice: Advice | None = None
     times: ClusterTimes | None = None
     incidents: ClusterIncidents | None = None

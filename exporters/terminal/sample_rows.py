@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from exporters.read_model.cluster_samples import behind_seconds
 from exporters.terminal.event_filter import matches_topic
 from exporters.terminal.time_parsing import SECOND
 from streaming.contracts.health import is_late, lag
@@ -58,14 +59,10 @@ def quorum_rows(folder: Path, now: int) -> list[Row]:
         row["role"] = "leader" if row is leader else "voter" if row["is_voter"] else "observer"
         row["lag"] = None if leader is None else lag(row["log_end_offset"], leader["log_end_offset"])
         row["behind_seconds"] = (
-            None if leader is None else _behind(row["last_caught_up_at"], leader["last_caught_up_at"])
+            None if leader is None else behind_seconds(row["last_caught_up_at"], leader["last_caught_up_at"])
         )
     order = ("leader", "voter", "observer")
     return sorted(rows, key=lambda row: (row["cluster"], order.index(row["role"]), row["node"]))
-
-
-def _behind(caught_up_at: int | None, now_at_leader: int | None) -> float | None:
-    return None if caught_up_at is None or now_at_leader is None else max(0, now_at_leader - caught_up_at) / SECOND
 
 
 def transaction_rows(folder: Path, topics: tuple[str, ...], now: int) -> list[Row]:

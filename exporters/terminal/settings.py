@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from exporters.read_model.cluster_samples import BrokerFeatureRow, BrokerSettingsRow, TopicSettingsRow
+from exporters.read_model.sampled_settings import feature_levels, throttles_left
 from exporters.terminal.event_filter import matches_topic
 from exporters.terminal.time_parsing import SECOND
 from streaming.contracts.durability import WORST_FIRST, TopicDurability, Weakness, is_in_one_rack
-from streaming.contracts.features import METADATA_VERSION, FeatureLevels, versions_of
-from streaming.contracts.health import REASSIGNING, replication_factor
+from streaming.contracts.features import METADATA_VERSION, versions_of
+from streaming.contracts.health import replication_factor
 from streaming.contracts.sample_tables import BROKER_FEATURES, BROKER_SETTINGS, TOPIC_SETTINGS
-from streaming.contracts.throttles import ThrottledReplicas, ThrottleRates, left_throttles
-from streaming.delta.arrow_values import plain
+from streaming.delta.arrow_values import columns_of, rows_as
 from streaming.delta.queries import open_ours, select
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ _LISTED: Final = 3
 
 
 class SampledSettings(NamedTuple):
-    """The samples of one cluster: rows of ``topic_settings``, ``broker_settings`` and ``broker_features``."""
+    """The samples of one cluster."""
 
-    topics: list[Row]
-    brokers: list[Row]
-    features: list[Row]
+    topics: list[TopicSettingsRow]
+    brokers: list[BrokerSettingsRow]
+    features: list[BrokerFeatureRow]
 
 
 class UnsafeSetting(NamedTuple):
@@ -69,11 +70,12 @@ def settings_by_cluster(folder: Path) -> dict[str, SampledSettings]:
     Args:
         folder: of the tables.
     """
-    tables = (TOPIC_SETTINGS, BROKER_SETTINGS, BROKER_FEATURES)
     by_cluster: dict[str, SampledSettings] = defaultdict(lambda: SampledSettings([], [], []))
-    for number, table in enumerate(tables):
-        for row in _rows(folder, table):
-            by_cluster[row["cluster_id"]][number].append(row)
+    for number, (table, row) in enumerate(_SAMPLED):
+        rows = select(open_ours(folder, table), table)
+        columns = columns_of(rows, ("cluster_id", *row._fields))
+        for cluster_id, sample in zip(columns["cluster_id"], rows_as(row, columns, rows.num_rows), strict=True):
+            by_cluster[cluster_id][number].append(sample)
     return by_cluster
 
 
@@ -106,39 +108,30 @@ def findings(cluster: ClusterSnapshot, settings: SampledSettings) -> list[Unsafe
     return [*weak, *_throttles(cluster, settings), *_versions(settings)]
 
 
-def _of_topic(cluster: ClusterSnapshot, row: Row) -> Iterator[UnsafeSetting]:
+def _of_topic(cluster: ClusterSnapshot, row: TopicSettingsRow) -> Iterator[UnsafeSetting]:
     """Judge a topic that still exists; of a diskless one there is nothing to say."""
-    topic = cluster.topics.get(row["topic_id"])
+    topic = cluster.topics.get(row.topic_id)
     partitions = [] if topic is None else [*topic.partitions.values()]
     if not partitions or any(partition.is_diskless for partition in partitions):
         return
     racks = {number: broker.rack for number, broker in cluster.brokers.items() if broker.is_registered}
     durability = TopicDurability(
-        topic=row["topic"],
+        topic=row.topic,
         replication_factor=min(replication_factor(each.replicas, each.adding_replicas) for each in partitions),
-        min_isr=row["min_isr"],
-        allows_unclean_election=row["allows_unclean_election"],
-        cleanup_policy=row["cleanup_policy"],
+        min_isr=row.min_isr,
+        allows_unclean_election=row.allows_unclean_election,
+        cleanup_policy=row.cleanup_policy,
         is_in_one_rack=any(is_in_one_rack(each.replicas, racks) for each in partitions),
     )
     for weakness in durability.weaknesses():
         reason, fix = durability.reason(weakness), durability.fix(weakness)
-        yield UnsafeSetting(weakness.value, row["topic"], None, reason, fix, row["collected_at"])
+        yield UnsafeSetting(weakness.value, row.topic, None, reason, fix, row.collected_at)
 
 
 def _throttles(cluster: ClusterSnapshot, settings: SampledSettings) -> Iterator[UnsafeSetting]:
-    at = {row["topic"]: row["collected_at"] for row in settings.topics}
-    at_broker = {row["broker"]: row["collected_at"] for row in settings.brokers}
-    topics = {
-        row["topic"]: ThrottledReplicas(row["leader_throttled_replicas"], row["follower_throttled_replicas"])
-        for row in settings.topics
-        if row["topic_id"] in cluster.topics
-    }
-    rates = {
-        row["broker"]: ThrottleRates(row["leader_throttled_rate"], row["follower_throttled_rate"])
-        for row in settings.brokers
-    }
-    left = left_throttles(topics, rates, reassigning=cluster.counts.in_state(REASSIGNING) or 0)
+    at = {row.topic: row.collected_at for row in settings.topics}
+    at_broker = {row.broker: row.collected_at for row in settings.brokers}
+    left = throttles_left(cluster, settings.topics, settings.brokers)
     for topic, brokers in left.topics.items():
         limit = f"{_brokers(brokers)} limit{'s' if len(brokers) == 1 else ''} its replication"
         does = limit if brokers else "it lists throttled replicas, which no broker limits"
@@ -151,18 +144,8 @@ def _throttles(cluster: ClusterSnapshot, settings: SampledSettings) -> Iterator[
 
 
 def _versions(settings: SampledSettings) -> Iterator[UnsafeSetting]:
-    features: dict[str, FeatureLevels] = {}
-    for row in settings.features:
-        supported = features.get(row["feature"], FeatureLevels(0, {})).supported
-        features[row["feature"]] = FeatureLevels(
-            row["finalized_level"], {**supported, row["broker"]: row["supported_level"]}
-        )
-    brokers = {row["broker"] for row in settings.features}
-    features = {
-        name: each._replace(supported={**dict.fromkeys(brokers, 0), **each.supported})
-        for name, each in features.items()
-    }
-    versions, at = versions_of(features), max((row["collected_at"] for row in settings.features), default=0)
+    features = feature_levels(settings.features)
+    versions, at = versions_of(features), max((row.collected_at for row in settings.features), default=0)
     if versions.mixed:
         behind = sorted({broker for brokers in versions.mixed.values() for broker in brokers})
         reason = f"{_brokers(behind)} run{'s' if len(behind) == 1 else ''} an older version than others"
@@ -186,11 +169,11 @@ def _topics(topics: Sequence[str]) -> str:
     return f"topic{'' if len(topics) == 1 else 's'} {', '.join(topics)}"
 
 
-def _rows(folder: Path, table: Table) -> list[Row]:
-    rows: list[Row] = plain(select(open_ours(folder, table), table)).to_pylist()
-    return rows
-
-
+_SAMPLED: Final[tuple[tuple[Table, type[Any]], ...]] = (
+    (TOPIC_SETTINGS, TopicSettingsRow),
+    (BROKER_SETTINGS, BrokerSettingsRow),
+    (BROKER_FEATURES, BrokerFeatureRow),
+)
 _LEFT: Final = ", though nothing is being reassigned"
 _FIX_TOPIC: Final = "delete leader. and follower.replication.throttled.replicas of the topic (kafka-configs)"
 _FIX_BROKER: Final = "delete leader. and follower.replication.throttled.rate of the broker (kafka-configs)"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
+from exporters.metrics.exposition import DEFAULT_INTERVALS
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import Refresher
 from exporters.web.server import Endpoints, application
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from streaming.settings import ExportSettings
+    from streaming.settings import CollectSettings, ExportSettings
 
 OPTION: Final = "--web.listen-address"
 STOP_SECONDS: Final = 2
 START_SECONDS: Final = 30
 
 
-def serve(tables: Path, settings: ExportSettings, opened: socket.socket) -> None:
+def serve(tables: Path, settings: ExportSettings, opened: socket.socket, collect: CollectSettings) -> None:
     """Serve until SIGTERM or SIGINT."""
-    server, refresher = _parts(tables, settings)
+    server, refresher = _parts(tables, settings, collect)
     refresher.start()
     try:
         server.run(sockets=[opened])
@@ -60,9 +61,11 @@ def serving(tables: Path, settings: ExportSettings) -> Iterator[str]:
         opened.close()
 
 
-def _parts(tables: Path, settings: ExportSettings) -> tuple[uvicorn.Server, Refresher]:
+def _parts(
+    tables: Path, settings: ExportSettings, collect: CollectSettings = DEFAULT_INTERVALS
+) -> tuple[uvicorn.Server, Refresher]:
     refresher = Refresher(TablesReader(tables), settings.refresh_seconds, version("isrwatch"))
-    endpoints = Endpoints(refresher, settings.stale_after_seconds)
+    endpoints = Endpoints(refresher, settings.stale_after_seconds, collect=collect)
     config = uvicorn.Config(
         application(endpoints),
         log_level="warning",

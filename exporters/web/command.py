@@ -52,4 +52,4 @@ def export(
         raise ConfigurationError(f"{folder} is a file; point tables.directory (--tables) at the folder of the tables")
     opened = listen(exporting.listen, OPTION)
     typer.echo(f"serving {folder} on http://{address_of(opened)}/metrics", err=True)
-    serve(folder, exporting, opened)
+    serve(folder, exporting, opened, settings.collect)

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from exporters.metrics.compression import gzipped, plain
-from exporters.metrics.exposition import CONTENT_TYPE, Exposition, ScrapeRequest
+from exporters.metrics.exposition import CONTENT_TYPE, DEFAULT_INTERVALS, Exposition, ScrapeRequest
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.reader import micros_now
 from exporters.read_model.snapshot import NO_TABLE
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from exporters.read_model.refresher import Refresher
     from exporters.web.api import ApiQuery
+    from streaming.settings import CollectSettings
 
 LINKS: Final = {
     "/metrics": "metrics for Prometheus (?cluster=NAME selects a cluster, ?name[]=METRIC selects metrics)",
@@ -42,18 +43,25 @@ _INDEX: Final = "<!doctype html><html lang=en><title>isrwatch</title><h1>isrwatc
 class Endpoints:
     """The responses of the exporter."""
 
-    def __init__(self, refresher: Refresher, stale_after_seconds: float, clock: Callable[[], int] = micros_now) -> None:
+    def __init__(
+        self,
+        refresher: Refresher,
+        stale_after_seconds: float,
+        clock: Callable[[], int] = micros_now,
+        collect: CollectSettings = DEFAULT_INTERVALS,
+    ) -> None:
         """Respond from the snapshot of a refresher.
 
         Args:
             refresher: reads the tables in the background.
             stale_after_seconds: data age beyond which a cluster's state is not exposed.
             clock: returns the time in UTC microseconds.
+            collect: how often samples are taken.
         """
         self._refresher = refresher
         self._stale_after = stale_after_seconds
         self._clock = clock
-        self._exposition = Exposition(stale_after_seconds)
+        self._exposition = Exposition(stale_after_seconds, collect)
 
     def metrics(self, request: HttpRequest) -> Response:
         """Respond to a scrape.

@@ -13,7 +13,19 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from streaming.contracts import health
-from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
+from streaming.contracts.sample_tables import (
+    BROKER_FEATURES,
+    BROKER_METRICS,
+    BROKER_SETTINGS,
+    GROUP_OFFSETS,
+    GROUPS,
+    ISR_RECONCILIATION,
+    LOG_DIRECTORIES,
+    QUORUM_MEMBERS,
+    REPLICA_OFFSETS,
+    TOPIC_SETTINGS,
+    TRANSACTIONS,
+)
 from streaming.contracts.state import PARTITION_STATE
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
@@ -280,15 +292,84 @@ def busy_cluster(tables: Tables, rows: Rows) -> Tables:
     tables.commit(rows.source(START + 30 * SECOND, source_after={"quarantined": 4}))
     sampled = {**rows.owner, "collected_at": START + 28 * SECOND}
     offsets = {**sampled, "topic_id": "id-of-orders", "topic": "orders", "source": "offsets:collector-1"}
+    lagging = {"lag": 40, "behind_since": START + 18 * SECOND}
+    # Of a follower that never has the newest record, the lag began with this sample.
+    busy = {"lag": 2, "behind_since": START + 28 * SECOND}
     tables.put(
         REPLICA_OFFSETS.name,
-        {**offsets, "partition": 0, "broker": 1, "log_start_offset": 5, "high_watermark": 70},
-        {**offsets, "partition": 0, "broker": 2, "log_start_offset": 6, "high_watermark": 71},
-        {**offsets, "partition": 1, "broker": 3, "log_start_offset": 0, "high_watermark": 8},
+        {**offsets, "partition": 0, "broker": 1, "log_start_offset": 5, "high_watermark": 70, "size_bytes": 4000},
+        {**offsets, "partition": 0, "broker": 2, "log_start_offset": 6, "high_watermark": 71, "size_bytes": 96, **busy},
+        {**offsets, "partition": 1, "broker": 3, "log_start_offset": 0, "high_watermark": 8, **lagging},
+        {**offsets, "topic_id": "gone", "topic": "gone", "partition": 0, "broker": 3, "size_bytes": 7, **lagging},
     )
     tables.derive(rows, START + 29 * SECOND, as_of=3)
     put_metrics_and_progress(tables, rows)
+    put_samples(tables, rows)
     return tables
+
+
+def put_samples(tables: Tables, rows: Rows) -> None:
+    """Write the samples of a cluster in which something of each kind is wrong."""
+    common = {**rows.owner, "collected_at": START + 28 * SECOND, "source": "samples:collector-1"}
+    group = {**common, "group": "payments", "group_protocol": "classic", "group_state": "Stable", "coordinator": 1}
+    tables.put(
+        GROUPS.name,
+        {**group, "members": 2, "assignor": "range"},
+        {**group, "group": "idle", "group_protocol": "consumer", "group_state": "Empty", "members": 0},
+        {**group, "group": "undescribed", "coordinator": 2},
+    )
+    committed = {**common, "group": "payments", "topic_id": "id-of-orders", "topic": "orders", "records_lost": 0}
+    other = {**committed, "group": "other", "partition": 0}
+    tables.put(
+        GROUP_OFFSETS.name,
+        {**committed, "partition": 0, "committed_offset": 60, "lag": 10},
+        {**committed, "partition": 1, "committed_offset": 3, "lag": 5, "records_lost": 4},
+        {**committed, "partition": 2, "records_lost": None},
+        {**other, "committed_offset": 50, "lag": 20},
+        {**other, "partition": 1, "committed_offset": 8},
+    )
+    directory = {**common, "broker": 1, "is_online": True, "hosted_replicas": 2, "replica_bytes": 4096}
+    tables.put(
+        LOG_DIRECTORIES.name,
+        {**directory, "log_dir": "/data-0", "total_bytes": 100_000, "usable_bytes": 20_000},
+        {**directory, "log_dir": "/data-1", "is_online": False, "replica_bytes": None},
+    )
+    member = {**common, "is_voter": True, "controller": 100, "controller_epoch": 3}
+    caught_up = START + 28 * SECOND
+    tables.put(
+        QUORUM_MEMBERS.name,
+        {**member, "node": 100, "log_end_offset": 500, "last_caught_up_at": caught_up},
+        {**member, "node": 101, "log_end_offset": 480, "last_caught_up_at": caught_up - 3 * SECOND},
+        {**member, "node": 1, "is_voter": False},
+    )
+    transaction = {**common, "producer_epoch": 0, "transaction_state": "Ongoing", "is_hanging": False}
+    known = {"transactional_id": "pay", "timeout_ms": 5000, "transaction_partitions": ["orders-0"]}
+    tables.put(
+        TRANSACTIONS.name,
+        {**transaction, **known, "producer_id": 7, "started_at": START + 27 * SECOND},
+        {**transaction, **known, "producer_id": 8, "started_at": START + 8 * SECOND},
+        {**transaction, "producer_id": 9, "is_hanging": True, "transaction_partitions": [f"t-{n}" for n in range(5)]},
+    )
+    put_settings(tables, {**common, "collected_at": START - 60 * SECOND})
+
+
+def put_settings(tables: Tables, common: dict[str, Any]) -> None:
+    """Write the settings, which are sampled more seldom."""
+    topic = {**common, "topic_id": "id-of-orders", "topic": "orders", "partition_count": 2, "replication_factor": 3}
+    tables.put(
+        TOPIC_SETTINGS.name,
+        {**topic, "leader_throttled_replicas": "0:1", "weaknesses": ["unclean_election", "min_isr_one"]},
+        {**topic, "topic_id": 'id-of-odd "topic"\\', "topic": 'odd "topic"\\', "weaknesses": ["min_isr_one"]},
+        {**topic, "topic_id": "gone", "topic": "gone", "weaknesses": ["one_replica"], "leader_throttled_replicas": "*"},
+    )
+    tables.put(BROKER_SETTINGS.name, {**common, "broker": 1, "leader_throttled_rate": 1000}, {**common, "broker": 2})
+    level = {**common, "feature": "metadata.version", "finalized_level": 25}
+    tables.put(
+        BROKER_FEATURES.name,
+        {**level, "broker": 1, "supported_level": 25},
+        {**level, "broker": 2, "supported_level": 29},
+        {**level, "broker": 2, "feature": "transaction.version", "supported_level": 2, "finalized_level": 0},
+    )
 
 
 def put_metrics_and_progress(tables: Tables, rows: Rows) -> None:
@@ -304,6 +385,9 @@ def put_metrics_and_progress(tables: Tables, rows: Rows) -> None:
         {**metric, "broker": 1, "metric": "not a name", "metric_value": 1.0},
         {**metric, "broker": 1, "metric": "kafka_brokers", "metric_value": 99.0},
     )
+    counted = {"counted": 9, "recorded": 6, "missed": 3, "resets": 0, "meter_value": 9, "as_of_version": 2}
+    window = {"since": START, "until": START + 28 * SECOND}
+    tables.put(ISR_RECONCILIATION.name, {**rows.owner, "broker": 1, "meter": "isr_shrinks", **counted, **window})
     progress = {**rows.owner, "reported_at": START + 29 * SECOND, "is_query_up": True, "restarts": 2}
     tables.put(
         SOURCE_PROGRESS.name,

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from exporters.read_model.cluster_samples import ReplicaOffsets
 from exporters.read_model.reader import TablesReader
-from exporters.read_model.snapshot import NO_TABLE, ReplicaOffsets, ReplicationSnapshot
+from exporters.read_model.snapshot import NO_TABLE, ReplicationSnapshot
 from streaming.contracts.events import Subject
 from streaming.contracts.health import AT_MIN_ISR, PARTITIONS, UNDER_REPLICATED
 from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
@@ -244,10 +245,11 @@ def test_offsets_and_broker_metrics_are_read_again_when_their_table_has_another_
         tables.put(REPLICA_OFFSETS.name, row)
         metric = {**rows.owner, "broker": 1, "metric": "m", "source": "jmx", "collected_at": rows.start + at}
         tables.put(BROKER_METRICS.name, {**metric, "metric_value": float(offset)})
-        reader._side_tables[0]._not_before = reader._side_tables[1]._not_before = 0.0
+        for table in reader._side_tables:
+            table._not_before = 0.0
         cluster = reader.refresh().clusters["id-of-main"]
         assert cluster.offsets["id-of-orders"] == {0: (ReplicaOffsets(1, 5, offset),)}
-        assert [metric.metric_value for metric in cluster.broker_metrics] == [float(offset)]
+        assert [metric.metric_value for metric in cluster.samples.broker_metrics] == [float(offset)]
         assert cluster.sources["offsets", "offsets:1"].state.observed_until == rows.start + at
         assert cluster.watermark == rows.start
 
@@ -261,7 +263,7 @@ def test_a_cluster_of_two_names_has_the_metrics_of_every_broker(tables: Any, row
         {**metric, "cluster": "other", "broker": 2, "source": "jmx:b", "collected_at": rows.start + 1},
     )
     cluster = TablesReader(tables.directory).refresh().clusters["id-of-main"]
-    assert [sample.broker for sample in cluster.broker_metrics] == [1, 2]
+    assert [sample.broker for sample in cluster.samples.broker_metrics] == [1, 2]
 
 
 def test_recent_events_are_kept_newest_last_and_a_fresh_start_shows_those_before_the_state_tables(

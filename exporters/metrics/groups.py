@@ -1,0 +1,105 @@
+"""The metrics of groups: state, members, lag, and records that were deleted before a group read them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from exporters.metrics.metric import OWN_PREFIX, SampledMetric
+from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from exporters.metrics.metric import DatedSample
+    from exporters.read_model.cluster_samples import GroupOffsetsRow
+    from exporters.read_model.snapshot import ClusterSnapshot
+
+_PREFIX: Final = f"{OWN_PREFIX}group_"
+LABELS: Final = ("cluster", "group")
+
+
+def members(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+    """Count the members of each group, by group."""
+    for row in cluster.samples.groups or ():
+        if row.members is not None:
+            yield (row.group,), row.members, row.collected_at
+
+
+def per_partition(
+    value: Callable[[GroupOffsetsRow], int | None],
+) -> Callable[[ClusterSnapshot], Iterator[DatedSample]]:
+    """Return the values by group, topic and partition; one that is unknown is left out."""
+
+    def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+        for row in cluster.samples.group_offsets or ():
+            sample = value(row)
+            if sample is not None:
+                yield (row.group, row.topic, str(row.partition)), sample, row.collected_at
+
+    return samples
+
+
+def per_topic(
+    value: Callable[[GroupOffsetsRow], int | None],
+) -> Callable[[ClusterSnapshot], Iterator[DatedSample]]:
+    """Sum up the values by group and topic, over the partitions with a commit; without one of them there is no sum."""
+
+    def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+        values: dict[tuple[str, str], list[tuple[int | None, int]]] = defaultdict(list)
+        for row in cluster.samples.group_offsets or ():
+            if row.committed_offset is not None:
+                values[row.group, row.topic].append((value(row), row.collected_at))
+        for key, known in values.items():
+            addends = [each for each, _ in known if each is not None]
+            if len(addends) == len(known):
+                yield key, sum(addends), min(at for _, at in known)
+
+    return samples
+
+
+def _of_cluster(
+    samples: Callable[[ClusterSnapshot], Iterator[DatedSample]],
+) -> Callable[[ClusterSnapshot], Iterator[DatedSample]]:
+    """Add the cluster's name, which the names of kafka_exporter lack."""
+    return lambda cluster: (((cluster.name, *labels), value, at) for labels, value, at in samples(cluster))
+
+
+def _info(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+    for row in cluster.samples.groups or ():
+        labels = cluster.name, row.group, row.group_protocol, row.group_state, str(row.coordinator)
+        yield labels, 1, row.collected_at
+
+
+GROUP_METRICS: Final = (
+    SampledMetric(
+        name=f"{_PREFIX}info",
+        labels=(*LABELS, "protocol", "state", "coordinator"),
+        help="State and coordinator of a group, and its protocol: classic, consumer, share or streams; always 1.",
+        table=GROUPS.name,
+        samples=_info,
+    ),
+    SampledMetric(
+        name=f"{_PREFIX}members",
+        labels=LABELS,
+        help="Members of a group; absent where its coordinator does not describe it.",
+        table=GROUPS.name,
+        samples=_of_cluster(members),
+    ),
+    SampledMetric(
+        name=f"{_PREFIX}lag_records",
+        labels=(*LABELS, "topic", "partition"),
+        help="Records up to the high watermark that a group has yet to read, never negative; absent while unknown.",
+        unit="records",
+        table=GROUP_OFFSETS.name,
+        samples=_of_cluster(per_partition(lambda row: row.lag)),
+    ),
+    SampledMetric(
+        name=f"{_PREFIX}lost_records",
+        labels=(*LABELS, "topic"),
+        help="Records of a topic that were deleted before a group read them, as of its committed offsets.",
+        unit="records",
+        table=GROUP_OFFSETS.name,
+        samples=_of_cluster(per_topic(lambda row: row.records_lost)),
+    ),
+)

@@ -1,0 +1,131 @@
+"""The metrics of followers that are behind, of the size of topics, and of log directories."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from exporters.metrics.metric import OWN_PREFIX, SampledMetric
+from exporters.read_model.snapshot import SECOND
+from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from exporters.metrics.metric import DatedSample, Number
+    from exporters.read_model.cluster_samples import LaggingReplica, LogDirectoryRow
+    from exporters.read_model.snapshot import ClusterSnapshot
+
+REPLICA_LABELS: Final = ("cluster", "topic", "partition", "broker")
+BROKER_LABELS: Final = ("cluster", "broker")
+DIRECTORY_LABELS: Final = ("cluster", "broker", "log_dir")
+
+
+def _lagging(cluster: ClusterSnapshot) -> Iterator[LaggingReplica]:
+    """Leave out the replicas of topics that were deleted since."""
+    return (each for each in cluster.samples.lagging_replicas or () if each.topic_id in cluster.topics)
+
+
+def _per_replica(value: Callable[[LaggingReplica], Number]) -> Callable[[ClusterSnapshot], Iterator[DatedSample]]:
+    def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+        for each in _lagging(cluster):
+            labels = cluster.name, each.topic, str(each.partition), str(each.broker)
+            yield labels, value(each), each.collected_at
+
+    return samples
+
+
+def _per_broker(value: Callable[[list[int]], int]) -> Callable[[ClusterSnapshot], Iterator[DatedSample]]:
+    """Return what follows from the lags of all lagging replicas of a broker; it may have none."""
+
+    def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+        lags: dict[int, list[int]] = defaultdict(list)
+        for each in _lagging(cluster):
+            lags[each.broker].append(each.lag)
+        for broker, at in cluster.samples.broker_offsets_at or ():
+            yield (cluster.name, str(broker)), value(lags[broker]), at
+
+    return samples
+
+
+def _sizes(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+    for each in cluster.samples.topic_sizes or ():
+        if each.topic_id in cluster.topics:
+            yield (cluster.name, each.topic), each.size_bytes, each.collected_at
+
+
+def _directory(
+    name: str, text: str, value: Callable[[LogDirectoryRow], Number | None], unit: str = ""
+) -> SampledMetric:
+    def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+        for row in cluster.samples.log_directories or ():
+            sample = value(row)
+            if sample is not None:
+                yield (cluster.name, str(row.broker), row.log_dir), sample, row.collected_at
+
+    return SampledMetric(
+        name=f"{OWN_PREFIX}log_directory_{name}",
+        labels=DIRECTORY_LABELS,
+        help=text,
+        unit=unit,
+        table=LOG_DIRECTORIES.name,
+        samples=samples,
+    )
+
+
+_BEHIND: Final = "only of a replica that has not caught up with its leader between two samples"
+REPLICA_METRICS: Final = (
+    SampledMetric(
+        name=f"{OWN_PREFIX}replica_lag_records",
+        labels=REPLICA_LABELS,
+        help=f"Records that its leader has and the replica has not; {_BEHIND}.",
+        unit="records",
+        table=REPLICA_OFFSETS.name,
+        samples=_per_replica(lambda each: each.lag),
+    ),
+    SampledMetric(
+        name=f"{OWN_PREFIX}replica_behind_seconds",
+        labels=REPLICA_LABELS,
+        help=f"Time from the first sample since which the replica has not caught up to the newest; {_BEHIND}.",
+        unit="seconds",
+        table=REPLICA_OFFSETS.name,
+        samples=_per_replica(lambda each: (each.collected_at - each.behind_since) / SECOND),
+    ),
+    SampledMetric(
+        name=f"{OWN_PREFIX}broker_lagging_replicas",
+        labels=BROKER_LABELS,
+        help="Replicas of the broker that have not caught up with their leaders between two samples.",
+        table=REPLICA_OFFSETS.name,
+        samples=_per_broker(len),
+    ),
+    SampledMetric(
+        name=f"{OWN_PREFIX}broker_max_replica_lag_records",
+        labels=BROKER_LABELS,
+        help="The largest lag of those replicas; 0 without any.",
+        unit="records",
+        table=REPLICA_OFFSETS.name,
+        samples=_per_broker(lambda lags: max(lags, default=0)),
+    ),
+    SampledMetric(
+        name=f"{OWN_PREFIX}topic_size_bytes",
+        labels=("cluster", "topic"),
+        help="Size of the logs of all replicas of a topic; of a broker that does not answer they are left out.",
+        unit="bytes",
+        table=REPLICA_OFFSETS.name,
+        samples=_sizes,
+    ),
+    _directory("online", "1 while the broker can use its log directory, else 0.", lambda row: int(row.is_online)),
+    _directory("replica_bytes", "Size of the replicas in the log directory.", lambda row: row.replica_bytes, "bytes"),
+    _directory(
+        "total_bytes",
+        "Size of the volume of the log directory; absent before Kafka 3.3 (KIP-827).",
+        lambda row: row.total_bytes,
+        "bytes",
+    ),
+    _directory(
+        "usable_bytes",
+        "Free bytes of the volume of the log directory; absent before Kafka 3.3 (KIP-827).",
+        lambda row: row.usable_bytes,
+        "bytes",
+    ),
+)

@@ -1,0 +1,65 @@
+"""Until which age a sample is exposed, and how old the newest of each table is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from exporters.metrics.metric import OWN_PREFIX, ClusterMetric, Freshness
+from exporters.read_model.snapshot import SECOND
+from streaming.contracts import sample_tables as tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from exporters.metrics.metric import Sample
+    from exporters.read_model.snapshot import ClusterSnapshot
+    from streaming.settings import CollectSettings
+
+# A sample is taken once per interval, and the job needs a moment to write it: after two intervals one was missed.
+INTERVALS: Final = 2.0
+_INTERVAL_OF: Final = {
+    tables.REPLICA_OFFSETS.name: "offsets_seconds",
+    tables.GROUPS.name: "groups_seconds",
+    tables.GROUP_OFFSETS.name: "groups_seconds",
+    tables.LOG_DIRECTORIES.name: "directories_seconds",
+    tables.QUORUM_MEMBERS.name: "quorum_seconds",
+    tables.TRANSACTIONS.name: "transactions_seconds",
+    tables.TOPIC_SETTINGS.name: "config_seconds",
+    tables.BROKER_SETTINGS.name: "config_seconds",
+    tables.BROKER_FEATURES.name: "config_seconds",
+    tables.BROKER_METRICS.name: "broker_metrics_seconds",
+    tables.ISR_RECONCILIATION.name: "broker_metrics_seconds",
+}
+
+
+def oldest_ages(stale_after: float, collect: CollectSettings) -> Mapping[str, float]:
+    """Return up to which age samples are exposed, in seconds, by table.
+
+    Args:
+        stale_after: the age beyond which data is stale, in seconds.
+        collect: the intervals; one that is longer than ``stale_after`` must not make its samples come and go.
+    """
+    return {table: max(stale_after, INTERVALS * getattr(collect, interval)) for table, interval in _INTERVAL_OF.items()}
+
+
+def _ages(cluster: ClusterSnapshot, now: int) -> Iterator[Sample]:
+    newest = {
+        name: max((row.collected_at for row in rows or ()), default=None)
+        for name, rows in cluster.samples._asdict().items()
+        if name in _INTERVAL_OF and name != tables.ISR_RECONCILIATION.name
+    }
+    for table, at in {tables.REPLICA_OFFSETS.name: cluster.offsets_at, **newest}.items():
+        if at is not None:
+            yield (cluster.name, table), max(0, now - at) / SECOND
+
+
+SAMPLE_AGE_METRICS: Final = (
+    ClusterMetric(
+        name=f"{OWN_PREFIX}newest_sample_age_seconds",
+        labels=("cluster", "table"),
+        help="Time since the newest sample of the table was collected; absent while the table has none.",
+        unit="seconds",
+        freshness=Freshness.NOT_REQUIRED,
+        samples=_ages,
+    ),
+)

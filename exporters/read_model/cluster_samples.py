@@ -1,0 +1,191 @@
+"""The newest samples of one cluster, as values: a row class names the columns of its table that are exposed.
+
+Times are UTC microseconds; None is unknown. What a row means is said by ``streaming.contracts.sample_tables``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+_SECOND: Final = 1_000_000
+
+
+class ReplicaOffsets(NamedTuple):
+    """Log positions of one replica; None was not asked."""
+
+    broker: int
+    log_start_offset: int | None
+    high_watermark: int | None
+
+
+PartitionOffsets = dict[int, tuple[ReplicaOffsets, ...]]
+
+
+class LaggingReplica(NamedTuple):
+    """A replica that lacks records which its leader had at the look before (row of ``replica_offsets``)."""
+
+    topic_id: str
+    topic: str
+    partition: int
+    broker: int
+    lag: int
+    behind_since: int
+    collected_at: int
+
+
+class TopicSize(NamedTuple):
+    """The size of all replicas of a topic whose size is known."""
+
+    topic_id: str
+    topic: str
+    size_bytes: int
+    collected_at: int
+
+
+class BrokerMetric(NamedTuple):
+    """The newest sample of a broker's own metric."""
+
+    broker: int
+    metric: str
+    metric_value: float
+    collected_at: int
+
+
+class GroupRow(NamedTuple):
+    """Row of ``groups``."""
+
+    group: str
+    group_protocol: str
+    group_state: str
+    members: int | None
+    coordinator: int
+    collected_at: int
+
+
+class GroupOffsetsRow(NamedTuple):
+    """Row of ``group_offsets``."""
+
+    group: str
+    topic: str
+    partition: int
+    committed_offset: int | None
+    lag: int | None
+    records_lost: int | None
+    collected_at: int
+
+
+class LogDirectoryRow(NamedTuple):
+    """Row of ``log_directories``."""
+
+    broker: int
+    log_dir: str
+    is_online: bool
+    replica_bytes: int | None
+    total_bytes: int | None
+    usable_bytes: int | None
+    collected_at: int
+
+
+class QuorumMemberRow(NamedTuple):
+    """Row of ``quorum_members``."""
+
+    node: int
+    is_voter: bool
+    controller: int | None
+    log_end_offset: int | None
+    last_caught_up_at: int | None
+    collected_at: int
+
+
+def behind_seconds(caught_up_at: int | None, leader_caught_up_at: int | None) -> float | None:
+    """Return since when a member of the quorum lacks something, by its leader's clock, in seconds; None is unknown.
+
+    Args:
+        caught_up_at: when it last had all that its leader had.
+        leader_caught_up_at: the same of the leader, who always has: the moment of its answer.
+    """
+    if caught_up_at is None or leader_caught_up_at is None:
+        return None
+    return max(0, leader_caught_up_at - caught_up_at) / _SECOND
+
+
+class TransactionRow(NamedTuple):
+    """Row of ``transactions``."""
+
+    producer_id: int
+    producer_epoch: int
+    transactional_id: str | None
+    timeout_ms: int | None
+    started_at: int | None
+    transaction_partitions: tuple[str, ...] | None
+    is_hanging: bool
+    collected_at: int
+
+
+class TopicSettingsRow(NamedTuple):
+    """Row of ``topic_settings``."""
+
+    topic_id: str
+    topic: str
+    min_isr: int | None
+    allows_unclean_election: bool | None
+    cleanup_policy: str | None
+    leader_throttled_replicas: str | None
+    follower_throttled_replicas: str | None
+    weaknesses: tuple[str, ...] | None
+    collected_at: int
+
+
+class BrokerSettingsRow(NamedTuple):
+    """Row of ``broker_settings``."""
+
+    broker: int
+    leader_throttled_rate: int | None
+    follower_throttled_rate: int | None
+    collected_at: int
+
+
+class BrokerFeatureRow(NamedTuple):
+    """Row of ``broker_features``."""
+
+    broker: int
+    feature: str
+    supported_level: int
+    finalized_level: int
+    collected_at: int
+
+
+class IsrReconciliationRow(NamedTuple):
+    """Row of ``isr_reconciliation``."""
+
+    broker: int
+    meter: str
+    missed: int
+    until: int
+
+
+class ClusterSamples(NamedTuple):
+    """The newest samples of one cluster; a table that cannot be read is None.
+
+    Attributes:
+        lagging_replicas: of ``replica_offsets`` those that have not caught up.
+        broker_offsets_at: when each broker was last asked for the offsets of its replicas.
+        topic_sizes: of every topic.
+    """
+
+    lagging_replicas: tuple[LaggingReplica, ...] | None = ()
+    broker_offsets_at: tuple[tuple[int, int], ...] | None = ()
+    topic_sizes: tuple[TopicSize, ...] | None = ()
+    broker_metrics: tuple[BrokerMetric, ...] | None = ()
+    groups: tuple[GroupRow, ...] | None = ()
+    group_offsets: tuple[GroupOffsetsRow, ...] | None = ()
+    log_directories: tuple[LogDirectoryRow, ...] | None = ()
+    quorum_members: tuple[QuorumMemberRow, ...] | None = ()
+    transactions: tuple[TransactionRow, ...] | None = ()
+    topic_settings: tuple[TopicSettingsRow, ...] | None = ()
+    broker_settings: tuple[BrokerSettingsRow, ...] | None = ()
+    broker_features: tuple[BrokerFeatureRow, ...] | None = ()
+    isr_reconciliation: tuple[IsrReconciliationRow, ...] | None = ()
+
+
+NO_SAMPLES: Final = ClusterSamples()
