@@ -50,10 +50,10 @@ def per_topic(
         for row in cluster.samples.group_offsets or ():
             if row.committed_offset is not None:
                 values[row.group, row.topic].append((value(row), row.collected_at))
-        for key, known in values.items():
-            addends = [each for each, _ in known if each is not None]
-            if len(addends) == len(known):
-                yield key, sum(addends), min(at for _, at in known)
+        for key, dated_values in values.items():
+            addends = [each for each, _ in dated_values if each is not None]
+            if len(addends) == len(dated_values):
+                yield key, sum(addends), min(at for _, at in dated_values)
 
     return samples
 

@@ -55,14 +55,14 @@ def _left(
 def _of_features(
     samples: Callable[[tuple[BrokerFeatureRow, ...]], Iterator[tuple[tuple[str, ...], Number]]],
 ) -> Callable[[ClusterSnapshot], Iterator[DatedSample]]:
-    def dated(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+    def of_cluster(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
         rows = cluster.samples.broker_features
         if rows:
             at = max(row.collected_at for row in rows)
             for labels, value in samples(rows):
                 yield (cluster.name, *labels), value, at
 
-    return dated
+    return of_cluster
 
 
 def _older(rows: tuple[BrokerFeatureRow, ...]) -> Iterator[tuple[tuple[str, ...], Number]]:

@@ -1,6 +1,6 @@
 """Follows the tables without a JVM: each refresh gives an immutable snapshot of their content.
 
-- ``cluster_samples`` the newest samples of one cluster, as values
+- ``cluster_samples``  the newest samples of one cluster, as values
 - ``snapshot``       the content of the tables at one version, as values that never change
 - ``cluster_names``  the names of clusters, where two have the same one
 - ``incidents``      open and recent incidents
