@@ -1,4 +1,4 @@
-"""Rows of log directories, of the metadata quorum and of transactions, from the newest samples.
+"""Rows of replicas, log directories, of the metadata quorum and of transactions, from the newest samples.
 
 Each has every column of its table, and what follows from them. Unknown stays unknown.
 """
@@ -11,7 +11,7 @@ from exporters.read_model.cluster_samples import behind_seconds
 from exporters.terminal.event_filter import matches_topic
 from exporters.terminal.time_parsing import SECOND
 from streaming.contracts.health import is_late, lag
-from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, TRANSACTIONS
+from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, REPLICA_OFFSETS, TRANSACTIONS
 from streaming.delta.arrow_values import columns_of
 from streaming.delta.queries import open_ours, select
 
@@ -40,6 +40,27 @@ def directory_rows(folder: Path, now: int) -> list[Row]:
 def _used_percent(row: Row) -> float | None:
     total, usable = row["total_bytes"], row["usable_bytes"]
     return _FULL * (total - usable) / total if total and usable is not None else None
+
+
+def replica_rows(folder: Path, topics: tuple[str, ...], now: int, *, with_caught_up: bool) -> list[Row]:
+    """Return the replicas that are behind, longest first; one that only lacks what came since the last look is not.
+
+    Args:
+        folder: as above.
+        topics: patterns; only replicas of these topics.
+        now: as above.
+        with_caught_up: with those that are not behind, or of which that is unknown.
+    """
+    rows = [row for row in samples_of(folder, REPLICA_OFFSETS, now) if matches_topic(row["topic"], topics)]
+    for row in rows:
+        since = row["behind_since"]
+        row["behind_seconds"] = (
+            None if row["lag"] is None else (row["collected_at"] - (since or row["collected_at"])) / SECOND
+        )
+    return sorted(
+        (row for row in rows if with_caught_up or row["behind_seconds"]),
+        key=lambda row: (-(row["behind_seconds"] or 0), row["cluster"], row["topic"], row["partition"], row["broker"]),
+    )
 
 
 def quorum_rows(folder: Path, now: int) -> list[Row]:

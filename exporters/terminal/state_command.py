@@ -35,6 +35,7 @@ from exporters.terminal.state_samples import (
     show_directories,
     show_groups,
     show_quorum,
+    show_replicas,
     show_settings,
     show_transactions,
 )
@@ -64,11 +65,13 @@ Row = dict[str, Any]
 Show = Callable[[RowOutput, StateSelection], None]
 Tables = tuple[tuple[bool, Show], ...]
 TABLE_OPTIONS: Final = (
-    "--clusters, --brokers, --topics, --groups, --reassignments, --directories, --quorum, --transactions and --settings"
+    "--clusters, --brokers, --topics, --groups, --reassignments, --replicas, --directories, --quorum, --transactions "
+    "and --settings"
 )
 SHOW_SAMPLES: Final = (
     show_groups,
     show_reassignments,
+    show_replicas,
     show_directories,
     show_quorum,
     show_transactions,
@@ -86,11 +89,12 @@ def state(  # noqa: PLR0913 - one parameter per option
     topics: Annotated[bool, typer.Option("--topics", help="One row per topic: totals of its partitions.")] = False,
     groups: Annotated[bool, typer.Option("--groups", help="One row per group: its state and its lag.")] = False,
     reassignments: Annotated[bool, typer.Option("--reassignments", help="One row per partition on the move.")] = False,
+    replicas: Annotated[bool, typer.Option("--replicas", help="One row per replica that is behind: its lag.")] = False,
     settings: Annotated[bool, typer.Option("--settings", help="Unsafe settings, and what mends them.")] = False,
     directories: Annotated[bool, typer.Option("--directories", help="One row per log directory: how full.")] = False,
     quorum: Annotated[bool, typer.Option("--quorum", help="One row per member of the metadata quorum.")] = False,
     transactions: Annotated[bool, typer.Option("--transactions", help="One row per open transaction.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Include healthy partitions.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include what is healthy.")] = False,
     cluster: ClusterOption = None,
     topic: TopicOption = None,
     as_of: AsOfOption = None,
@@ -106,7 +110,7 @@ def state(  # noqa: PLR0913 - one parameter per option
     Example: isrwatch state --topic 'orders-*' --as-of 15m
     """
     of_state = ((clusters, _clusters), (brokers, _brokers), (topics, _topics))
-    selected = (groups, reassignments, directories, quorum, transactions, settings)
+    selected = (groups, reassignments, replicas, directories, quorum, transactions, settings)
     of_samples = tuple(zip(selected, SHOW_SAMPLES, strict=True))
     show = _chosen(of_state, of_samples, as_of)
     now = time.time_ns() // 1_000

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.terminal.groups import group_rows
 from exporters.terminal.output import UNKNOWN, Field
-from exporters.terminal.sample_rows import directory_rows, quorum_rows, transaction_rows
+from exporters.terminal.sample_rows import directory_rows, quorum_rows, replica_rows, transaction_rows
 from exporters.terminal.settings import SampledSettings, setting_rows, settings_by_cluster
 from exporters.terminal.state_selection import print_rows
 from exporters.terminal.state_view import columns_as_fields, text
@@ -37,6 +37,26 @@ def show_groups(output: RowOutput, selection: StateSelection) -> None:
         (*who, *numbers, Field("worst", text("worst_partition"))),
         lambda row: "yellow" if row["records_lost"] else "",
         "groups",
+    )
+
+
+def show_replicas(output: RowOutput, selection: StateSelection) -> None:
+    """Print one row per replica that is behind its leader; with ``--all`` one per replica."""
+    fields = (
+        Field("replica", lambda row: f"{row['topic']}-{row['partition']}"),
+        Field("broker", text("broker"), is_number=True),
+        Field("lag", text("lag"), is_number=True),
+        Field("behind for", text("behind_seconds"), is_number=True),
+        Field("size", size("size_bytes"), is_number=True),
+        Field("log dir", lambda row: row["log_dir"] or UNKNOWN),
+    )
+    _show(
+        output,
+        selection,
+        lambda: replica_rows(selection.folder, selection.topics, output.clock.now, with_caught_up=selection.everything),
+        (*fields, *_AGE),
+        lambda row: "yellow" if row["behind_seconds"] else "",
+        "replicas" if selection.everything else "replicas that are behind",
     )
 
 

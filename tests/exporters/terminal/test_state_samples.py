@@ -21,6 +21,7 @@ from streaming.contracts.sample_tables import (
     GROUPS,
     LOG_DIRECTORIES,
     QUORUM_MEMBERS,
+    REPLICA_OFFSETS,
     TRANSACTIONS,
 )
 from tests.exporters.conftest import SECOND, Rows, Tables
@@ -296,3 +297,47 @@ def test_an_overloaded_cluster_is_said_to_be_one_once(tables: Tables, rows: Rows
     tables.put(BROKER_SPEED.name, *(speed(rows, broker, is_overloaded=True) for broker in (1, 2)))
     (sentence,) = brokers_in_words(tables)
     assert sentence.startswith("cluster main is overloaded: ")
+
+
+def test_replicas_that_are_behind_come_longest_first_and_with_all_every_replica(tables: Tables, rows: Rows) -> None:
+    now = present()
+    healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
+    tables.commit(rows.cluster_row(now), rows.partition("orders", 0, healthy, now), rows.source(now))
+    at = now - 5 * SECOND
+    replica = {**rows.owner, "topic_id": "id-of-orders", "topic": "orders", "partition": 0, "collected_at": at}
+    replica |= {"source": "samples:collector-1", "log_dir": "/data", "size_bytes": 3 * GIB, "lag": 0}
+    tables.put(
+        REPLICA_OFFSETS.name,
+        {**replica, "broker": 1},
+        {**replica, "broker": 2, "lag": 1_200, "behind_since": at - 20 * SECOND},
+        {**replica, "broker": 3, "lag": 1, "behind_since": at},
+        {**replica, "broker": 4, "lag": 70, "behind_since": at - 90 * SECOND, "size_bytes": None, "log_dir": None},
+        {**replica, "broker": 5, "lag": None},
+    )
+    lines = [line.split("  ")[:-1] for line in state(tables.directory, "--replicas").splitlines()]
+    assert lines == [
+        ["orders-0", "4", "70", "1m30s", "?", "?"],
+        ["orders-0", "2", "1,200", "20.0s", "3.0 GiB", "/data"],
+    ]
+    every = [(row["broker"], row["behind_seconds"]) for row in objects(tables.directory, "--replicas", "--all")]
+    assert every == [(4, 90.0), (2, 20.0), (1, 0.0), (3, 0.0), (5, None)]
+    tables.put(REPLICA_OFFSETS.name, {**replica, "broker": 1})
+    assert state(tables.directory, "--replicas").splitlines() == ["no samples of replicas that are behind"]
+
+
+def test_groups_without_offsets_are_shown_with_their_state_and_members(tables: Tables, rows: Rows) -> None:
+    now = present()
+    healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
+    tables.commit(rows.cluster_row(now), rows.partition("orders", 0, healthy, now), rows.source(now))
+    sample = {**rows.owner, "collected_at": now, "source": "samples:collector-1"}
+    described = {**sample, "group_protocol": "consumer", "group_state": "Stable", "members": 2, "coordinator": 1}
+    tables.put(GROUPS.name, *({**described, "group": group} for group in ("fresh", "payments")))
+    offsets = {**sample, "topic_id": "id-of-orders", "topic": "orders", "partition": 0, "group": "payments"}
+    described.pop("coordinator")
+    tables.put(GROUP_OFFSETS.name, {**described, **offsets, "committed_offset": 5, "lag": 7, "records_lost": 0})
+    rows_of_all = [
+        (row["group"], row["members"], row["partitions"], row["lag"]) for row in objects(tables.directory, "--groups")
+    ]
+    assert rows_of_all == [("fresh", 2, 0, None), ("payments", 2, 1, 7)]
+    (of_topic,) = objects(tables.directory, "--groups", "--topic", "orders")
+    assert of_topic["group"] == "payments"
