@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from exporters.metrics.catalogue import CATALOGUE
 from streaming.sources.permissions import EXTRA_PERMISSIONS, PERMISSIONS, Grantee
 
 ROOT = Path(__file__).parents[1]
@@ -107,6 +108,20 @@ def test_the_page_of_permissions_has_each_of_them_as_it_is_defined_and_its_comma
 @pytest.mark.parametrize("page", PAGES)
 def test_no_line_of_the_documentation_waits_for_a_check(page: str) -> None:
     assert "<!-- check -->" not in (ROOT / page).read_text()
+
+
+def test_the_page_that_compares_names_metrics_and_options_that_exist_and_every_metric_of_kafka_exporter() -> None:
+    text = (ROOT / "docs" / "how-it-compares.md").read_text()
+    metrics = set(re.findall(r"`(kafka_\w+)`", text)) - {"kafka_exporter"}
+    assert metrics - {metric.name for metric in CATALOGUE} == set()
+    drop_ins = {metric.name for metric in CATALOGUE if metric.is_drop_in}
+    counts = {"kafka_brokers", "kafka_broker_info", "kafka_topic_partitions", "kafka_topic_partition_replicas"}
+    assert drop_ins - counts <= metrics
+    commands = (ROOT / "exporters" / folder for folder in ("terminal/state_command.py", "web/command.py"))
+    options = {option for command in commands for option in re.findall(r'"(--[a-z-]+)"', command.read_text())}
+    assert set(re.findall(r"(?<=[ `])--[a-z-]+", text)) - options == set()
+    rows = [row for table in tables_of(ROOT / "docs" / "how-it-compares.md") for row in table]
+    assert [row[0] for row in rows if not all(row)] == []
 
 
 def with_examples() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import shutil
 from collections import Counter
 from itertools import cycle
 from pathlib import Path
@@ -17,14 +18,29 @@ from exporters.read_model.reader import TablesReader
 from exporters.terminal.broker_speeds import speeds_by_broker
 from exporters.terminal.event_filter import EventFilter
 from exporters.terminal.events import history
-from exporters.terminal.sample_rows import directory_rows, quorum_rows, transaction_rows
+from exporters.terminal.groups import group_rows
+from exporters.terminal.sample_rows import directory_rows, quorum_rows, replica_rows, transaction_rows
+from exporters.terminal.settings import setting_rows, settings_by_cluster
+from streaming.contracts.sample_tables import (
+    BROKER_FEATURES,
+    BROKER_METRICS,
+    BROKER_SETTINGS,
+    GROUP_OFFSETS,
+    GROUPS,
+    ISR_RECONCILIATION,
+    REPLICA_OFFSETS,
+    TOPIC_SETTINGS,
+)
 from streaming.contracts.tables import TABLES
 from streaming.contracts.totals import ObservedTime
 from streaming.delta.definitions import arrow_schema
 from streaming.delta.layouts import create_or_upgrade
+from tests.exporters.conftest import SECOND, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from exporters.read_model.snapshot import ClusterSnapshot
 
 SQL = Path(__file__).parents[3] / "conf" / "sql"
 QUERIES = sorted(path.stem for path in SQL.glob("*.sql") if path.stem != "duckdb")
@@ -43,9 +59,83 @@ VALUES: dict[str, tuple[Any, ...]] = {
 }
 
 
+CLUSTER = {"cluster_id": "id-of-under_min_isr", "cluster": "under_min_isr"}
+SAMPLED_AT = 1_700_000_030 * SECOND
+
+
 @pytest.fixture(scope="module")
-def tables(played_tables: Callable[..., Path]) -> Path:
-    return played_tables("under_min_isr", "broker_loss", "hanging_transaction")
+def tables(played_tables: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a simulation samples, and beside it what it does not."""
+    folder = tmp_path_factory.mktemp("sql") / "tables"
+    shutil.copytree(played_tables("under_min_isr", "broker_loss", "hanging_transaction"), folder)
+    put_settings(folder)
+    put_lag(folder)
+    return folder
+
+
+def put_lag(folder: Path) -> None:
+    """Groups with and without members, a replica that is behind, a broker that stands out."""
+    tables, sample = Tables(folder), {**CLUSTER, "collected_at": SAMPLED_AT, "source": "samples:collector-1"}
+    group = {**sample, "group_protocol": "classic", "group_state": "Stable", "members": 1, "coordinator": 1}
+    tables.put(GROUPS.name, *({**group, "group": name} for name in ("payments", "billing")))
+    offsets = {**group, "topic_id": "id-of-payments", "topic": "payments", "lag": 10, "records_lost": 0}
+    nobody = {**offsets, "group": "nobody", "group_state": "Empty", "members": 0}
+    tables.put(
+        GROUP_OFFSETS.name,
+        *({**offsets, "group": "payments", "partition": number} for number in (0, 1)),
+        *({**nobody, "partition": number, "records_lost": number} for number in (0, 1)),
+        {**offsets, "group": "read", "partition": 0, "lag": 0},
+    )
+    replica = {**sample, "topic_id": "id-of-payments", "topic": "payments", "partition": 0}
+    tables.put(
+        REPLICA_OFFSETS.name,
+        {**replica, "broker": 1, "lag": 0},
+        {**replica, "broker": 2, "lag": 40, "behind_since": SAMPLED_AT - 9 * SECOND},
+        {**replica, "broker": 3, "lag": 1, "behind_since": SAMPLED_AT},
+    )
+    metric = {**sample, "metric": "kafka_server_replicamanager_leadercount"}
+    tables.put(BROKER_METRICS.name, *({**metric, "broker": each, "metric_value": 4.0**each} for each in (0, 1, 2)))
+    counted = {"counted": 9, "recorded": 6, "missed": 3, "resets": 0, "meter_value": 9, "as_of_version": 2}
+    window = {"since": SAMPLED_AT - SECOND, "until": SAMPLED_AT, "meter": "isr_shrinks", "broker": 2}
+    tables.put(ISR_RECONCILIATION.name, {**CLUSTER, **counted, **window})
+
+
+def put_settings(folder: Path) -> None:
+    """Topics that are not durable, throttles that were left behind, brokers of two versions."""
+    tables, sample = Tables(folder), {**CLUSTER, "collected_at": SAMPLED_AT, "source": "samples:collector-1"}
+    topics = {topic.topic: topic.topic_id for each in snapshot_of(folder) for topic in each.topics.values()}
+    tables.put(
+        TOPIC_SETTINGS.name,
+        *(
+            {**sample, "topic": name, "topic_id": topic_id, "partition_count": 3, "replication_factor": 3, **settings}
+            for (name, topic_id), settings in zip(
+                sorted(topics.items()),
+                (
+                    {"min_isr": 1, "weaknesses": ["min_isr_one"], "leader_throttled_replicas": ""},
+                    {
+                        "min_isr": 1,
+                        "allows_unclean_election": True,
+                        "weaknesses": ["unclean_election", "min_isr_one"],
+                        "follower_throttled_replicas": "*",
+                    },
+                ),
+                strict=False,
+            )
+        ),
+    )
+    rates = {1: {"leader_throttled_rate": 1000}, 2: {}}
+    tables.put(BROKER_SETTINGS.name, *({**sample, "broker": number, **rate} for number, rate in rates.items()))
+    level = {**sample, "feature": "metadata.version", "finalized_level": 25}
+    tables.put(
+        BROKER_FEATURES.name,
+        {**level, "broker": 1, "supported_level": 25},
+        {**level, "broker": 2, "supported_level": 29},
+        {**level, "broker": 2, "feature": "transaction.version", "supported_level": 2, "finalized_level": 0},
+    )
+
+
+def snapshot_of(folder: Path) -> list[ClusterSnapshot]:
+    return [each for each in TablesReader(folder).refresh().clusters.values() if each.name == CLUSTER["cluster"]]
 
 
 def arrow(path: Path) -> pa.Table:
@@ -122,6 +212,33 @@ def test_samples_agree_with_what_the_terminal_shows(duck: Any, tables: Path) -> 
         key: row["is_slow"] for key, row in shown_speeds.items()
     }
     assert shown_speeds
+
+
+def test_settings_and_lag_agree_with_what_the_terminal_shows(duck: Any, tables: Path) -> None:
+    (cluster,) = snapshot_of(tables)
+    shown = list(setting_rows(cluster, settings_by_cluster(tables)[cluster.cluster.cluster_id], (), 0))
+    weak = [(row["weakness"], row["topic"]) for row in answer(duck, "weak_topics")]
+    assert set(weak) == {(row["finding"], row["topic"]) for row in shown if row["topic"]} - left_behind(shown)
+    assert [weakness for weakness, _ in weak] == ["unclean_election", "min_isr_one", "min_isr_one"]
+    left = {("throttle_left_behind", row["topic"] or row["broker"]) for row in answer(duck, "left_throttles")}
+    assert left == left_behind(shown)
+    assert [row["broker"] for row in answer(duck, "mixed_versions")] == [1, 1]
+    (mixed,) = (row["reason"] for row in shown if row["finding"] == "mixed_versions")
+    assert mixed.startswith("broker 1 runs an older version")
+    groups = {
+        row["group"]: (row["lag"], row["records_lost"]) for row in group_rows(tables, (), 0) if row["lag"] is not None
+    }
+    by_group = {row["group"]: (row["lag"], row["records_lost"]) for row in answer(duck, "group_lag")}
+    assert by_group == groups
+    assert [row["group"] for row in answer(duck, "group_lag") if row["is_unattended"]] == ["nobody"]
+    behind = [(row["broker"], row["lag"], row["behind_seconds"]) for row in answer(duck, "lagging_replicas")]
+    replicas = replica_rows(tables, (), 0, with_caught_up=False)
+    assert behind == [(row["broker"], row["lag"], row["behind_seconds"]) for row in replicas] == [(2, 40, 9.0)]
+
+
+def left_behind(shown: list[dict[str, Any]]) -> set[Any]:
+    found = {(row["finding"], row["topic"] or row["broker"]) for row in shown}
+    return {each for each in found if each[0] == "throttle_left_behind"}
 
 
 @pytest.mark.spark
