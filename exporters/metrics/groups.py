@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import OWN_PREFIX, SampledMetric
+from exporters.read_model.snapshot import SECOND
 from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS
 
 if TYPE_CHECKING:
@@ -71,11 +72,18 @@ def _info(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
         yield labels, 1, row.collected_at
 
 
+def _progress_ages(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+    for row in cluster.samples.groups or ():
+        if row.last_progress_at is not None:
+            age = max(0, row.collected_at - row.last_progress_at) / SECOND
+            yield (cluster.name, row.group), age, row.collected_at
+
+
 GROUP_METRICS: Final = (
     SampledMetric(
         name=f"{_PREFIX}info",
         labels=(*LABELS, "protocol", "state", "coordinator"),
-        help="State and coordinator of a group, and its protocol: classic, consumer, share or streams; always 1.",
+        help="State, coordinator and protocol of a group: classic, consumer, share, streams or spark; always 1.",
         table=GROUPS.name,
         samples=_info,
     ),
@@ -85,6 +93,14 @@ GROUP_METRICS: Final = (
         help="Members of a group; absent where its coordinator does not describe it.",
         table=GROUPS.name,
         samples=_of_cluster(members),
+    ),
+    SampledMetric(
+        name=f"{_PREFIX}progress_age_seconds",
+        labels=LABELS,
+        help="Time since a query of Spark last began or finished a batch; only of groups of this protocol.",
+        unit="seconds",
+        table=GROUPS.name,
+        samples=_progress_ages,
     ),
     SampledMetric(
         name=f"{_PREFIX}lag_records",

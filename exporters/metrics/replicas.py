@@ -1,19 +1,19 @@
-"""The metrics of followers that are behind, of the size of topics, and of log directories."""
+"""The metrics of followers that are behind, of slow brokers, of the size of topics, and of log directories."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from exporters.metrics.metric import OWN_PREFIX, SampledMetric
+from exporters.metrics.metric import OWN_PREFIX, SampledMetric, flag
 from exporters.read_model.snapshot import SECOND
-from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS
+from streaming.contracts.sample_tables import BROKER_SPEED, LOG_DIRECTORIES, REPLICA_OFFSETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from exporters.metrics.metric import DatedSample, Number
-    from exporters.read_model.cluster_samples import LaggingReplica, LogDirectoryRow
+    from exporters.read_model.cluster_samples import BrokerSpeedRow, LaggingReplica, LogDirectoryRow
     from exporters.read_model.snapshot import ClusterSnapshot
 
 REPLICA_LABELS: Final = ("cluster", "topic", "partition", "broker")
@@ -26,11 +26,15 @@ def _lagging(cluster: ClusterSnapshot) -> Iterator[LaggingReplica]:
     return (each for each in cluster.samples.lagging_replicas or () if each.topic_id in cluster.topics)
 
 
-def _per_replica(value: Callable[[LaggingReplica], Number]) -> Callable[[ClusterSnapshot], Iterator[DatedSample]]:
+def _per_replica(
+    value: Callable[[LaggingReplica], Number | None],
+) -> Callable[[ClusterSnapshot], Iterator[DatedSample]]:
     def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
         for each in _lagging(cluster):
-            labels = cluster.name, each.topic, str(each.partition), str(each.broker)
-            yield labels, value(each), each.collected_at
+            sample = value(each)
+            if sample is not None:
+                labels = cluster.name, each.topic, str(each.partition), str(each.broker)
+                yield labels, sample, each.collected_at
 
     return samples
 
@@ -52,6 +56,23 @@ def _sizes(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
     for each in cluster.samples.topic_sizes or ():
         if each.topic_id in cluster.topics:
             yield (cluster.name, each.topic), each.size_bytes, each.collected_at
+
+
+def _speed(name: str, text: str, value: Callable[[BrokerSpeedRow], Number | None], unit: str = "") -> SampledMetric:
+    def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
+        for row in cluster.samples.broker_speed or ():
+            sample = value(row)
+            if sample is not None:
+                yield (cluster.name, str(row.broker)), sample, row.collected_at
+
+    return SampledMetric(
+        name=f"{OWN_PREFIX}broker_{name}",
+        labels=BROKER_LABELS,
+        help=text,
+        unit=unit,
+        table=BROKER_SPEED.name,
+        samples=samples,
+    )
 
 
 def _directory(
@@ -92,6 +113,14 @@ REPLICA_METRICS: Final = (
         samples=_per_replica(lambda each: (each.collected_at - each.behind_since) / SECOND),
     ),
     SampledMetric(
+        name=f"{OWN_PREFIX}replica_until_caught_up_seconds",
+        labels=REPLICA_LABELS,
+        help="Time until a replica that is behind has caught up, at its present pace; absent unless its lag shrinks.",
+        unit="seconds",
+        table=REPLICA_OFFSETS.name,
+        samples=_per_replica(lambda each: each.seconds_until_caught_up),
+    ),
+    SampledMetric(
         name=f"{OWN_PREFIX}broker_lagging_replicas",
         labels=BROKER_LABELS,
         help="Replicas of the broker that have not caught up with their leaders between two samples.",
@@ -127,5 +156,33 @@ REPLICA_METRICS: Final = (
         "Free bytes of the volume of the log directory; absent before Kafka 3.3 (KIP-827).",
         lambda row: row.usable_bytes,
         "bytes",
+    ),
+    _directory(
+        "growth_bytes_per_second",
+        "By how much the used bytes of the volume grow, over about 20 minutes; negative while they shrink.",
+        lambda row: row.bytes_per_second,
+        "bytes_per_second",
+    ),
+    _directory(
+        "until_full_seconds",
+        "Time until the volume of the log directory is full, at this pace; absent unless it fills.",
+        lambda row: row.seconds_until_full,
+        "seconds",
+    ),
+    _speed(
+        "slow",
+        "1 while the broker is slower than it was and than its peers, else 0; absent while unknown.",
+        lambda row: flag(row.is_slow),
+    ),
+    _speed(
+        "overloaded",
+        "1 while so many brokers are slower than before that none of them is to blame, else 0; absent while unknown.",
+        lambda row: flag(row.is_overloaded),
+    ),
+    _speed(
+        "response_seconds",
+        "Median time of a request to the broker that touches no log.",
+        lambda row: row.response_micros / SECOND,
+        "seconds",
     ),
 )

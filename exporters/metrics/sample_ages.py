@@ -27,6 +27,7 @@ _INTERVAL_OF: Final = {
     tables.TOPIC_SETTINGS.name: "config_seconds",
     tables.BROKER_SETTINGS.name: "config_seconds",
     tables.BROKER_FEATURES.name: "config_seconds",
+    tables.BROKER_SPEED.name: "offsets_seconds",
     tables.BROKER_METRICS.name: "broker_metrics_seconds",
     tables.ISR_RECONCILIATION.name: "broker_metrics_seconds",
 }

@@ -30,6 +30,7 @@ class LaggingReplica(NamedTuple):
     broker: int
     lag: int
     behind_since: int
+    seconds_until_caught_up: float | None
     collected_at: int
 
 
@@ -58,6 +59,7 @@ class GroupRow(NamedTuple):
     group_protocol: str
     group_state: str
     members: int | None
+    last_progress_at: int | None
     coordinator: int
     collected_at: int
 
@@ -83,6 +85,8 @@ class LogDirectoryRow(NamedTuple):
     replica_bytes: int | None
     total_bytes: int | None
     usable_bytes: int | None
+    bytes_per_second: float | None
+    seconds_until_full: float | None
     collected_at: int
 
 
@@ -155,6 +159,16 @@ class BrokerFeatureRow(NamedTuple):
     collected_at: int
 
 
+class BrokerSpeedRow(NamedTuple):
+    """Row of ``broker_speed``."""
+
+    broker: int
+    is_slow: bool | None
+    is_overloaded: bool | None
+    response_micros: int
+    collected_at: int
+
+
 class IsrReconciliationRow(NamedTuple):
     """Row of ``isr_reconciliation``."""
 
@@ -185,6 +199,7 @@ class ClusterSamples(NamedTuple):
     topic_settings: tuple[TopicSettingsRow, ...] | None = ()
     broker_settings: tuple[BrokerSettingsRow, ...] | None = ()
     broker_features: tuple[BrokerFeatureRow, ...] | None = ()
+    broker_speed: tuple[BrokerSpeedRow, ...] | None = ()
     isr_reconciliation: tuple[IsrReconciliationRow, ...] | None = ()
 
 

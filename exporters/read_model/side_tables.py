@@ -92,6 +92,7 @@ SIDE_CONTENTS: Final = (
     _samples(sample_tables.TOPIC_SETTINGS, sampled.TopicSettingsRow),
     _samples(sample_tables.BROKER_SETTINGS, sampled.BrokerSettingsRow),
     _samples(sample_tables.BROKER_FEATURES, sampled.BrokerFeatureRow),
+    _samples(sample_tables.BROKER_SPEED, sampled.BrokerSpeedRow),
     _samples(sample_tables.BROKER_METRICS, sampled.BrokerMetric, Channel.METRICS),
     _samples(sample_tables.ISR_RECONCILIATION, sampled.IsrReconciliationRow, Channel.METRICS),
     SideContent(SOURCE_PROGRESS, put_progress, drop_lags),

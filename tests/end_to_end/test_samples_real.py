@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 OWN = "kafka_replication_"
 # What holds a partition's last stable offset is asked for after a minute; a busy machine takes its time, too.
-PATIENCE = 300.0
+PATIENCE = 600.0
 INTERVAL = 2.0
 # A round of groups, its way through bus and job on a busy machine, and the pause between two looks here.
 ROUND = 30.0
@@ -87,6 +87,10 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         for topic in ("orders", "old"):
             sandbox.admin.create_topic(topic, partitions=PARTITIONS, replication_factor=3)
         sandbox.admin.create_topic("hung", assignment=[[1, 2, 3]])
+        sandbox.admin.create_topic("paid", partitions=2, replication_factor=3)
+        writers = Writers(sandbox.bootstrap_servers)
+        writers.begin("first", "paid")  # waits for the coordinators
+        writers.commit("first")
         assert leave_hanging(sandbox.bootstrap_servers, "hanging", "hung").error == 0
         pipeline = Pipeline(tmp_path_factory.mktemp("pipeline"))
         stack.callback(pipeline.close)
@@ -96,9 +100,10 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             f'[cluster]\nname = "sandbox"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n[collect]\n{keys}'
         )
         pipeline.collect("--config", str(config))
-        pipeline.job()
+        job = pipeline.start("job", "job", *pipeline.job_arguments())
+        pipeline.eventually(lambda: pipeline.rows("partition_state"), "the job has written state", job, PATIENCE)
         pipeline.export("--config", str(config))
-        clients, writers = Clients(sandbox.bootstrap_servers), Writers(sandbox.bootstrap_servers)
+        clients = Clients(sandbox.bootstrap_servers)
         stack.callback(clients.close)
         stack.callback(writers.end)
         for topic in ("orders", "old"):
@@ -181,8 +186,8 @@ def test_offsets_sizes_directories_and_the_quorum_are_there(watched: Watched) ->
 
 
 def test_open_and_hanging_transactions_are_counted_until_they_end(watched: Watched) -> None:
-    watched.writers.begin("open", timeout_ms=600_000)
-    watched.writers.begin("late", timeout_ms=1_000)
+    watched.writers.begin("open", "paid", timeout_ms=600_000)
+    watched.writers.begin("late", "paid", timeout_ms=1_000)
     counts = ("open", "late", "hanging")
     shown = watched.until(
         lambda shown: [shown.number(f"cluster_{name}_transactions") for name in counts] == [2, 1, 1], "all three"

@@ -17,6 +17,7 @@ from streaming.contracts.sample_tables import (
     BROKER_FEATURES,
     BROKER_METRICS,
     BROKER_SETTINGS,
+    BROKER_SPEED,
     GROUP_OFFSETS,
     GROUPS,
     ISR_RECONCILIATION,
@@ -292,7 +293,7 @@ def busy_cluster(tables: Tables, rows: Rows) -> Tables:
     tables.commit(rows.source(START + 30 * SECOND, source_after={"quarantined": 4}))
     sampled = {**rows.owner, "collected_at": START + 28 * SECOND}
     offsets = {**sampled, "topic_id": "id-of-orders", "topic": "orders", "source": "offsets:collector-1"}
-    lagging = {"lag": 40, "behind_since": START + 18 * SECOND}
+    lagging = {"lag": 40, "behind_since": START + 18 * SECOND, "seconds_until_caught_up": 7.5}
     # Of a follower that never has the newest record, the lag began with this sample.
     busy = {"lag": 2, "behind_since": START + 28 * SECOND}
     tables.put(
@@ -312,11 +313,13 @@ def put_samples(tables: Tables, rows: Rows) -> None:
     """Write the samples of a cluster in which something of each kind is wrong."""
     common = {**rows.owner, "collected_at": START + 28 * SECOND, "source": "samples:collector-1"}
     group = {**common, "group": "payments", "group_protocol": "classic", "group_state": "Stable", "coordinator": 1}
+    spark = {"group": "etl", "group_protocol": "spark", "group_state": "Active", "coordinator": -1}
     tables.put(
         GROUPS.name,
         {**group, "members": 2, "assignor": "range"},
         {**group, "group": "idle", "group_protocol": "consumer", "group_state": "Empty", "members": 0},
         {**group, "group": "undescribed", "coordinator": 2},
+        {**group, **spark, "last_progress_at": START + 20 * SECOND},
     )
     committed = {**common, "group": "payments", "topic_id": "id-of-orders", "topic": "orders", "records_lost": 0}
     other = {**committed, "group": "other", "partition": 0}
@@ -328,10 +331,11 @@ def put_samples(tables: Tables, rows: Rows) -> None:
         {**other, "committed_offset": 50, "lag": 20},
         {**other, "partition": 1, "committed_offset": 8},
     )
+    fills = {"bytes_per_second": 2.5, "seconds_until_full": 8000.0}
     directory = {**common, "broker": 1, "is_online": True, "hosted_replicas": 2, "replica_bytes": 4096}
     tables.put(
         LOG_DIRECTORIES.name,
-        {**directory, "log_dir": "/data-0", "total_bytes": 100_000, "usable_bytes": 20_000},
+        {**directory, "log_dir": "/data-0", "total_bytes": 100_000, "usable_bytes": 20_000, **fills},
         {**directory, "log_dir": "/data-1", "is_online": False, "replica_bytes": None},
     )
     member = {**common, "is_voter": True, "controller": 100, "controller_epoch": 3}
@@ -349,6 +353,14 @@ def put_samples(tables: Tables, rows: Rows) -> None:
         {**transaction, **known, "producer_id": 7, "started_at": START + 27 * SECOND},
         {**transaction, **known, "producer_id": 8, "started_at": START + 8 * SECOND},
         {**transaction, "producer_id": 9, "is_hanging": True, "transaction_partitions": [f"t-{n}" for n in range(5)]},
+    )
+    measured = dict.fromkeys(("followed_leaders", "followed_leaders_behind", "followers", "followers_behind"), 3)
+    counts = dict.fromkeys(("replicas_behind", "replicas_out_of_isr", "slow_score"), 0)
+    speed = {**common, **measured, **counts, "response_micros": 4_000, "slowest_response_micros": 5_000}
+    tables.put(
+        BROKER_SPEED.name,
+        {**speed, "broker": 1, "is_slow": True, "is_overloaded": False, "response_micros": 900_000},
+        {**speed, "broker": 2},
     )
     put_settings(tables, {**common, "collected_at": START - 60 * SECOND})
 
