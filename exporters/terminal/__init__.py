@@ -24,6 +24,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``state_selection``    what the options of ``isrwatch state`` select
 - ``state_samples``      what it shows of the newest samples
 - ``reassignments``      what it shows of reassignments in progress
+- ``recovery``           what it shows of brokers that recover, and of replicas that catch up
 - ``options``            the options that several commands share
 - ``events_command``     ``isrwatch events``
 - ``state_command``      ``isrwatch state``

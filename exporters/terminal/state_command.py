@@ -30,6 +30,7 @@ from exporters.terminal.options import (
 )
 from exporters.terminal.output import Field, RowFormat, RowOutput, output_of, until_closed
 from exporters.terminal.reassignments import show_reassignments
+from exporters.terminal.recovery import recovery_fields, with_recovery
 from exporters.terminal.state_as_of import state_as_of
 from exporters.terminal.state_samples import (
     show_directories,
@@ -224,12 +225,14 @@ def _brokers(output: RowOutput, selection: StateSelection) -> None:
             cluster, freshness_columns(cluster_columns), names, more.get(cluster.cluster.cluster_id, {})
         )
     ]
+    with_recovery(rows, selection, output.clock.now)
     is_table = output.format is RowFormat.TABLE
     left_out = {name for name in SELDOM if is_table and all(row.get(name) == 0 for row in rows)} | IN_WORDS
     fields = (
         Field("broker", text("broker"), is_number=True),
         Field("state", text("broker_state")),
         *([Field("maintenance", partial(maintenance, output.clock))] if any(map(has_maintenance, rows)) else []),
+        *recovery_fields(rows),
         *columns_as_fields(name for name in (*HOLDS, *names) if name not in left_out),
         *((Field("restart", text("restart_reason")),) if selection.is_now and not is_table else ()),
     )
@@ -238,9 +241,11 @@ def _brokers(output: RowOutput, selection: StateSelection) -> None:
         return
     is_one_of_many = len(selection.clusters) > 1
     for row in rows:  # a sentence has no room beside so many columns
-        if row.get("restart_reason") is not None:
-            where = f" of {row['cluster']}" if is_one_of_many else ""
-            output.say(f"restart of broker {row['broker']}{where}: {row['restart_reason']}", style="")
+        who = f"broker {row['broker']}" + (f" of {row['cluster']}" if is_one_of_many else "")
+        if row.get("life_advice") is not None:
+            output.say(f"{who} is {row['broker_life']}: {row['life_advice']}", style="")
+        elif row.get("restart_reason") is not None:
+            output.say(f"restart of {who}: {row['restart_reason']}", style="")
     for sentence in said_of_speeds(rows, output.clock.now, names_clusters=is_one_of_many):
         output.say(sentence, style="yellow")
 

@@ -71,6 +71,7 @@ def show_directories(output: RowOutput, selection: StateSelection) -> None:
         Field("free", size("usable_bytes"), is_number=True),
         Field("of", size("total_bytes"), is_number=True),
         Field("used", lambda row: _percent(row["used_percent"]), is_number=True),
+        Field("full in", lambda row: _lasting(row["seconds_until_full"]), is_number=True),
     )
     _show(
         output,
@@ -180,6 +181,11 @@ def size(name: str) -> Callable[[Mapping[str, Any]], str]:
 
 def _percent(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.0f} %"
+
+
+def _lasting(seconds: float | None) -> str:
+    """Return how long something lasts; nothing where it has no end, or none that is known."""
+    return "" if seconds is None else span(seconds)
 
 
 def _milliseconds(value: int | None) -> str:

@@ -215,7 +215,7 @@ def _broker_metrics(settings: Settings) -> Iterator[tuple[Status, str]]:
     for broker, url in endpoints.items():
         where = f"{without_login(url)} of broker {broker}"
         try:
-            metrics = scrape(url, SECONDS, client)
+            metrics = scrape(url, SECONDS, client).own
         except (OSError, ValueError, HTTPException) as failure:
             yield Status.WARNING, f"{where} {no_response(failure)}"
             continue

@@ -7,7 +7,6 @@ slow, and the other sources read partitions more precisely.
 
 from __future__ import annotations
 
-import math
 import ssl
 import time
 from base64 import b64encode
@@ -20,13 +19,11 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Observation, SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.broker_metrics_names import may_be_kept, normalised
+from streaming.sources.broker_metrics_names import Page, page_of
 from streaming.sources.protocol.tls import SUPPORTED, VERIFICATION, Tls
 from streaming.sources.timer import Timer, monotonic
 
@@ -41,7 +38,6 @@ _FAILURES: Final = 3  # in turn, of an exporter that has worked, before they are
 _MAX_BLOCK_SECONDS: Final = 1.0
 _MAX_BODY_BYTES: Final = 64 * 1024 * 1024  # an exporter without an allow-list gives 4 MB at 3,000 partitions
 _CHUNK_BYTES: Final = 64 * 1024
-_LINES_OF_A_FORMAT: Final = 100  # show whether a page without any known metric is one of metrics at all
 
 
 def endpoints_from(settings: Mapping[str, str]) -> dict[BrokerId, str]:
@@ -109,7 +105,7 @@ class _Endpoint:
     url: str
     due: Timer
     requested_at: Micros | None = None
-    response: Future[dict[str, float]] | None = None
+    response: Future[Page] | None = None
     has_worked: bool = False
     failures: int = 0  # in turn
     problem: str = ""
@@ -188,25 +184,28 @@ class BrokerMetricsSource:
             return []
         response, endpoint.response = endpoint.response, None
         try:
-            samples = response.result()
+            page = response.result()
         except (OSError, ValueError, HTTPException, ConfigurationError) as failure:
             self._note_problem(endpoint, no_response(failure))
             return []
-        if not samples:
+        if not page.own:
             self._note_problem(endpoint, NO_METRIC)
             return []
         endpoint.has_worked, endpoint.failures = True, 0
-        metrics, values = zip(*sorted(samples.items()), strict=True)
+        envelope = {
+            **self._identity,
+            "occurred_not_before": endpoint.requested_at,
+            "occurred_not_after": max(endpoint.requested_at, now),  # the clock may have been set back
+            "collected_at": now,
+        }
         return [
             BrokerMetricsObserved(
-                **self._identity,
-                occurred_not_before=endpoint.requested_at,
-                occurred_not_after=max(endpoint.requested_at, now),  # the clock may have been set back
-                collected_at=now,
-                broker=endpoint.broker,
-                metric_by_sample=metrics,
-                metric_value_by_sample=values,
+                **envelope,
+                broker=broker,
+                metric_by_sample=tuple(sorted(samples)),
+                metric_value_by_sample=tuple(samples[metric] for metric in sorted(samples)),
             )
+            for broker, samples in ((endpoint.broker, page.own), *page.of_brokers.items())
         ]
 
     def _note_problem(self, endpoint: _Endpoint, problem: str) -> None:
@@ -235,32 +234,15 @@ class BrokerMetricsSource:
             time.sleep(seconds)
 
 
-def scrape(url: str, timeout_seconds: float, client: MetricsClient) -> dict[str, float]:
-    """Scrape one exporter: normalised metric name to value, without NaN and infinity.
+def scrape(url: str, timeout_seconds: float, client: MetricsClient) -> Page:
+    """Scrape one exporter.
 
     Raises:
         OSError, HTTPException: it does not respond, exceeds the timeout, or closes the connection early.
         ConfigurationError: a certificate cannot be read any more.
         ValueError: the response is not in Prometheus' text format.
     """
-    return kept_of(_body(url, timeout_seconds, client))
-
-
-def kept_of(text: str) -> dict[str, float]:
-    """Parse what is kept of an exposition, a few lines of many thousands: normalised metric name to value.
-
-    Raises:
-        ValueError: it is not in Prometheus' text format.
-    """
-    lines = text.split("\n")
-    kept = [line for line in lines if may_be_kept(line)] or lines[:_LINES_OF_A_FORMAT]
-    values: dict[str, float] = {}
-    for family in text_string_to_metric_families("\n".join(kept)):
-        for sample in family.samples:
-            metric = normalised(sample.name, sample.labels)
-            if metric is not None and math.isfinite(sample.value):
-                values[metric] = float(sample.value)
-    return values
+    return page_of(_body(url, timeout_seconds, client))
 
 
 def _body(url: str, timeout_seconds: float, client: MetricsClient) -> str:

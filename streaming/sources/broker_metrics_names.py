@@ -1,4 +1,7 @@
-"""The broker metrics that are kept, and their names under the usual JMX exporter rules.
+"""The broker metrics that are kept of an exporter's page, and their names under the usual JMX exporter rules.
+
+Most are the aggregates of the broker that has them. What it still has to recover is a sum over its directories and
+threads (KIP-831); what the active controller says of other brokers has their numbers as labels (KAFKA-18666).
 
 Pure. The same MBean has many names: the exporter's own Kafka example and Strimzi write ``isrshrinks_total``, Grafana
 Cloud and Confluent ``isrshrinkspersec``, Bitnami ``total_isrshrinkspersec_count``, Strimzi's reporter
@@ -7,8 +10,13 @@ Cloud and Confluent ``isrshrinkspersec``, Bitnami ``total_isrshrinkspersec_count
 
 from __future__ import annotations
 
+import math
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from streaming.contracts.identifiers import BrokerId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,12 +49,57 @@ METRICS: Final = frozenset(
         MAX_LAG,
     }
 )
+ACTIVE_CONTROLLER: Final = "kafka_controller_kafkacontroller_activecontrollercount"
+OF_BROKERS: Final = frozenset(
+    {
+        "kafka_controller_kafkacontroller_timesincelastheartbeatreceivedms",
+        "kafka_controller_kafkacontroller_brokerregistrationstate",
+    }
+)
+SUMMED: Final = {
+    "kafka_log_logmanager_remaininglogstorecover": {"dir"},
+    "kafka_log_logmanager_remainingsegmentstorecover": {"dir", "threadnum"},
+}
 
 _MBEANS: Final = {"_".join(name.split("_")[:3]) for name in METRICS}
 _KEPT: Final = re.compile(rf"\s*(?:#\s*TYPE\s+)?(?:{'|'.join(sorted(_MBEANS))})", re.IGNORECASE)
 _METER: Final = re.compile(r"persec(?:_total|_count|_count_total)?$")
 _INFIX: Final = re.compile(r"^(kafka_[a-z]+_[a-z]+)_total_")
 _REPLICA_FETCHERS: Final = {"clientid": "replica"}
+_LINES_OF_A_FORMAT: Final = 100  # show whether a page without any known metric is one of metrics at all
+_NUMBER: Final = re.compile(r"\d{1,9}")
+
+
+class Page(NamedTuple):
+    """What an exporter returns: the metrics of its broker, and those of other brokers if it is the active controller.
+
+    Only the active controller hears their heartbeats; another one may be late.
+    """
+
+    own: dict[str, float]
+    of_brokers: dict[BrokerId, dict[str, float]]
+
+
+def page_of(text: str) -> Page:
+    """Parse what is kept of a page, a few lines of many thousands: normalised metric name to value, all finite.
+
+    Raises:
+        ValueError: it is not in Prometheus' text format.
+    """
+    lines = text.split("\n")
+    kept = [line for line in lines if may_be_kept(line)] or lines[:_LINES_OF_A_FORMAT]
+    own: dict[str, float] = {}
+    of_brokers: dict[BrokerId, dict[str, float]] = {}
+    for family in text_string_to_metric_families("\n".join(kept)):
+        for sample in family.samples:
+            metric, value = normalised(sample.name, sample.labels), float(sample.value)
+            if metric is None or not math.isfinite(value):
+                continue
+            if metric in OF_BROKERS:
+                of_brokers.setdefault(BrokerId(int(_lowered(sample.labels)["broker"])), {})[metric] = value
+            else:
+                own[metric] = value + (own.get(metric, 0.0) if metric in SUMMED else 0.0)
+    return Page(own, of_brokers if own.get(ACTIVE_CONTROLLER) == 1 else {})
 
 
 def may_be_kept(line: str) -> bool:
@@ -62,17 +115,25 @@ def normalised(sample: str, labels: Mapping[str, str]) -> str | None:
     """Return the stored name of a sample, None when it is not kept.
 
     A sample with labels is dropped, because it is not the aggregate of its broker; except for the MBean's own name,
-    which an exporter without rules leaves in a label, and the client id of the replica fetchers.
+    which an exporter without rules leaves in a label, the client id of the replica fetchers, and the labels of
+    ``SUMMED`` and ``OF_BROKERS``.
 
     >>> normalised("kafka_server_ReplicaManager_total_IsrShrinksPerSec_count", {})
     'kafka_server_replicamanager_isrshrinks_total'
     """
-    rest = {key.lower(): value.lower() for key, value in labels.items()}
+    rest = _lowered(labels)
     name = sample.lower()
     bean = rest.pop("name", None)
     if bean is not None:
         name = f"{re.sub('_(value|count)(_total)?$', '', name)}_{bean}"
     name = _METER.sub("_total", _INFIX.sub(r"\1_", name)).removesuffix("_value")
-    if name not in METRICS or rest not in ({}, _REPLICA_FETCHERS if name == MAX_LAG else {}):
-        return None
-    return name
+    if name in METRICS:
+        is_kept = not rest or (name == MAX_LAG and rest == _REPLICA_FETCHERS)
+    else:
+        is_of_broker = name in OF_BROKERS and rest.keys() == {"broker"} and _NUMBER.fullmatch(rest["broker"])
+        is_kept = bool(is_of_broker) or rest.keys() == SUMMED.get(name)
+    return name if is_kept else None
+
+
+def _lowered(labels: Mapping[str, str]) -> dict[str, str]:
+    return {key.lower(): value.lower() for key, value in labels.items()}

@@ -167,7 +167,7 @@ class Pages:
                 found = broker_metrics.scrape("http://h:1/metrics", 1.0, self._client)
             except ValueError:
                 return REFUSED
-        for metric, value in found.items():
+        for metric, value in (item for metrics in (found.own, *found.of_brokers.values()) for item in metrics.items()):
             checked([
                 BrokerMetricObserved(
                     cluster_id=ClusterId("fuzz"), cluster="fuzz", source="metrics:a", occurred_not_before=Micros(EPOCH),
@@ -175,7 +175,7 @@ class Pages:
                     metric_value=value, authority=SourceKind.NONE,
                 )
             ])  # fmt: skip
-        return VALUE if found else QUARANTINED
+        return VALUE if found.own else QUARANTINED
 
 
 class Configurations:

@@ -19,11 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from streaming.changes.broker_life import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT, REGISTRATION_STATE
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.broker_metrics import BrokerMetricsSource, client_from, endpoints_from, kept_of, scrape
-from streaming.sources.broker_metrics_names import MAX_LAG, METRICS, normalised
+from streaming.sources.broker_metrics import BrokerMetricsSource, client_from, endpoints_from, scrape
+from streaming.sources.broker_metrics_names import MAX_LAG, METRICS, normalised, page_of
 from tests.blocks import singly
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ jvm_threads_current 9.0
 # TYPE {MANAGER}_leadercount gauge
 {MANAGER}_leadercount NaN
 """
+PAGES = Path(__file__).parents[1] / "fixtures" / "jmx_exporter"
 KNOWN = {f"{MANAGER}_underreplicatedpartitions": 3.0, f"{MANAGER}_isrshrinks_total": 17.0, MAX_LAG: 41.0}
 
 
@@ -74,6 +76,17 @@ KNOWN = {f"{MANAGER}_underreplicatedpartitions": 3.0, f"{MANAGER}_isrshrinks_tot
             {},
             "kafka_controller_controllerstats_uncleanleaderelections_total",
         ),
+        ("kafka_log_LogManager_Value", {"name": "remainingLogsToRecover", "dir": '"/data"'}, LOGS_LEFT),
+        (LOGS_LEFT, {"dir": "/data"}, LOGS_LEFT),
+        (LOGS_LEFT, {}, None),
+        (LOGS_LEFT, {"topic": "orders"}, None),
+        (
+            "kafka_controller_KafkaController_Value",
+            {"name": "TimeSinceLastHeartbeatReceivedMs", "broker": "3"},
+            HEARTBEAT_AGE_MS,
+        ),
+        (HEARTBEAT_AGE_MS, {"broker": "three"}, None),
+        (HEARTBEAT_AGE_MS, {}, None),
         (MAX_LAG, {"clientId": "Replica"}, MAX_LAG),
         (MAX_LAG, {"clientId": "ReplicaAlterLogDirs"}, None),
         (f"{MANAGER}_partitioncount", {"topic": "orders"}, None),
@@ -118,17 +131,44 @@ def test_what_is_kept_of_a_page_is_what_parsing_all_of_it_gives(pages: list[str]
             name = normalised(sample.name, sample.labels)
             if name is not None and math.isfinite(sample.value):
                 expected[name] = float(sample.value)
-    assert kept_of(page) == expected
+    assert page_of(page).own == expected
 
 
 def test_of_a_page_only_the_lines_are_parsed_of_which_something_may_be_kept() -> None:
     others = [f'kafka_log_Log_Size{{topic="orders",partition="{number}",}} not parsed' for number in range(1000)]
-    assert kept_of("\n".join([EXPOSITION, *others])) == KNOWN
+    assert page_of("\n".join([EXPOSITION, *others])).own == KNOWN
 
 
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_a_kept_name_is_its_own_normal_form(name: str) -> None:
     assert normalised(name, {}) == name
+
+
+def captured(name: str) -> str:
+    return (PAGES / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def test_a_broker_that_recovers_says_how_many_logs_are_left_in_all_its_directories() -> None:
+    page = page_of(captured("recovering_broker"))
+    assert (page.own[LOGS_LEFT], page.own[BROKER_STATE], page.of_brokers) == (138.0, 1.0, {})
+    of_another = f'{LOGS_LEFT}{{dir="/other"}} 7.0\n{LOGS_LEFT}{{dir="/third"}} 5.0\n'
+    assert page_of(captured("recovering_broker") + of_another).own[LOGS_LEFT] == 150.0
+
+
+def test_the_active_controller_says_of_every_broker_how_old_its_last_heartbeat_is() -> None:
+    """Of a dead one as old as the session timeout, 4 s there; of one that recovers its logs a few milliseconds."""
+    of_dead, of_recovering = (page_of(captured(f"controller_of_a_{kind}_broker")) for kind in ("dead", "recovering"))
+    assert of_dead.of_brokers[BrokerId(2)] == {HEARTBEAT_AGE_MS: 4000.0, REGISTRATION_STATE: 10.0}
+    assert of_recovering.of_brokers[BrokerId(2)][HEARTBEAT_AGE_MS] < 100
+    assert of_recovering.of_brokers[BrokerId(1)][REGISTRATION_STATE] == 30.0
+    assert HEARTBEAT_AGE_MS not in of_dead.own
+
+
+def test_what_a_standby_controller_says_of_brokers_is_not_taken() -> None:
+    page = captured("controller_of_a_dead_broker")
+    active = "kafka_controller_kafkacontroller_activecontrollercount"
+    assert f"\n{active} 1.0\n" in page
+    assert page_of(page.replace(f"\n{active} 1.0\n", f"\n{active} 0.0\n")).of_brokers == {}
 
 
 def answer(body: str, status: int = 200) -> Callable[[BaseHTTPRequestHandler], None]:
@@ -213,6 +253,14 @@ def test_known_aggregates_are_reported_and_nothing_else(
     assert {item.metric: item.metric_value for item in found} == KNOWN
     assert {7} == {item.broker for item in found}
     assert all(item.occurred_not_before <= item.occurred_not_after for item in found)
+
+
+def test_what_a_controller_says_of_a_broker_is_a_sample_of_that_broker(
+    serve: Serve, source_of: Callable[..., BrokerMetricsSource]
+) -> None:
+    found = until(source_of({1: serve(answer(captured("controller_of_a_dead_broker")))}), 20)
+    assert {item.broker: item.metric_value for item in found if item.metric == REGISTRATION_STATE} == {1: 30.0, 2: 10.0}
+    assert {item.metric for item in found if item.broker == 2} == {HEARTBEAT_AGE_MS, REGISTRATION_STATE}
 
 
 def test_scrapes_come_once_a_period(serve: Serve, source_of: Callable[..., BrokerMetricsSource]) -> None:
@@ -461,7 +509,7 @@ def test_settings_give_endpoints() -> None:
 def test_our_exporter_configuration_asks_for_no_mbean_of_a_partition() -> None:
     config = yaml.safe_load((Path(__file__).parents[2] / "conf" / "jmx-exporter.yml").read_text(encoding="utf-8"))
     assert config["lowercaseOutputName"] is True
-    assert len(config["includeObjectNames"]) == 6
+    assert len(config["includeObjectNames"]) == 8
     assert not [name for name in config["includeObjectNames"] if "type=Partition" in name or name.endswith(":*")]
     assert all(rule["type"] in {"COUNTER", "GAUGE"} for rule in config["rules"])
 

@@ -241,6 +241,42 @@ def left_behind(shown: list[dict[str, Any]]) -> set[Any]:
     return {each for each in found if each[0] == "throttle_left_behind"}
 
 
+def test_replicas_that_are_not_in_sync_are_those_of_the_state(duck: Any, tables: Path) -> None:
+    missing: Counter[tuple[str, int]] = Counter()
+    states = "SELECT cluster_id, replicas, isr FROM partition_state WHERE NOT is_deleted"
+    for cluster_id, replicas, isr in duck.execute(states).fetchall():
+        missing.update((cluster_id, broker) for broker in set(replicas) - set(isr))
+    rows = answer(duck, "recovery_progress")
+    assert {(row["cluster_id"], row["broker"]): row["replicas_to_rejoin"] for row in rows} == missing
+    assert len(answer(duck, "directories_full_soon")) == len([row for row in directory_rows(tables, 0)
+                                                              if row["is_online"]])  # fmt: skip
+
+
+def test_time_left_of_directories_and_brokers_is_counted_as_the_tables_say() -> None:
+    duckdb = pytest.importorskip("duckdb")
+    c = "'c' AS cluster_id"
+    with duckdb.connect() as connection:
+        connection.execute((SQL / "duckdb.sql").read_text())
+        connection.execute(f"CREATE TABLE broker_state AS SELECT {c}, unnest([1, 2, 3]) AS broker, false AS is_fenced")
+        connection.execute(
+            f"CREATE TABLE partition_state AS SELECT {c}, 't' AS topic_id, unnest([0, 1]) AS partition, "
+            "[1, 2, 3] AS replicas, [1] AS isr, false AS is_deleted"
+        )
+        connection.execute(
+            "CREATE TABLE replica_offsets AS SELECT 'c' AS cluster_id, 't' AS topic_id, * FROM "
+            "(VALUES (0, 2, 9000, -70.0), (1, 2, 1000, -30.0), (0, 3, 5, -1.0)) AS s(partition, broker, lag, lag_per_second)"
+        )
+        rows = connection.execute((SQL / "recovery_progress.sql").read_text()).fetchall()
+        assert [(row[1], row[3], row[4], row[5]) for row in rows] == [(3, 2, None, None), (2, 2, 10_000, 100.0)]
+        connection.execute(
+            f"CREATE TABLE log_directories AS SELECT {c}, 1 AS broker, * FROM (VALUES ('/a', true, 10, NULL, NULL), "
+            "('/b', true, 10, 2.0, 5.0), ('/c', false, 10, 2.0, 1.0)) "
+            "AS s(log_dir, is_online, usable_bytes, bytes_per_second, seconds_until_full)"
+        )
+        rows = connection.execute((SQL / "directories_full_soon.sql").read_text()).fetchall()
+        assert [(row[2], row[5]) for row in rows] == [("/b", 5.0), ("/a", None)]
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("name", QUERIES)
 def test_spark_and_duckdb_give_the_same_answer(spark: Any, duck: Any, tables: Path, name: str) -> None:

@@ -58,7 +58,13 @@ def sampled(tables: Tables, rows: Rows) -> Path:
     tables.put(
         LOG_DIRECTORIES.name,
         {**directory, "log_dir": "/var/lib/kafka/data-0", "total_bytes": 100 * GIB, "usable_bytes": 80 * GIB},
-        {**directory, "log_dir": "/var/lib/kafka/data-1", "total_bytes": 100 * GIB, "usable_bytes": 5 * GIB},
+        {
+            **directory,
+            "log_dir": "/var/lib/kafka/data-1",
+            "total_bytes": 100 * GIB,
+            "usable_bytes": 5 * GIB,
+            "seconds_until_full": 7_200.0,
+        },
         {**directory, "broker": 2, "log_dir": "/var/lib/kafka/data-0", "is_online": False, "replica_bytes": 0},
         {**directory, "broker": 3, "log_dir": "/var/lib/kafka/data-0"},
         gone,
@@ -99,7 +105,7 @@ def test_directories_that_are_offline_come_first_then_the_fullest(sampled: Path)
     ]
     assert all(5 <= row["sample_age_seconds"] < 600 for row in rows)
     line = state(sampled, "--directories").splitlines()[1]
-    assert line.startswith("1  /var/lib/kafka/data-1  online  1,234  40.0 GiB  5.0 GiB  100.0 GiB  95 %  ")
+    assert line.startswith("1  /var/lib/kafka/data-1  online  1,234  40.0 GiB  5.0 GiB  100.0 GiB  95 %  2h0m  ")
     assert "?  ?  ?" in state(sampled, "--directories").splitlines()[0]
 
 

@@ -1,0 +1,117 @@
+"""Is a broker that is not up recovering, or dead? Its own agent and that of the active controller know; nobody else does.
+
+A broker that was not stopped cleanly reads its logs before it is unfenced, for minutes or hours, and accepts no
+connection meanwhile: from outside it looks dead. If it is restarted then, it begins again. It can be recognised by its
+own ``BrokerState`` and what it still has to recover (KIP-831), and by the heartbeats that it sends all the while: the
+active controller measures the time since the last one (KAFKA-18666), up to the session timeout. With KRaft the state of a
+broker is STARTING while it recovers its logs, and RECOVERY only after that, until it is unfenced (seen of Kafka 4.3.1).
+Pure: values in, values out.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streaming.contracts.identifiers import Micros
+    from streaming.contracts.state import BrokerState
+
+FRESH: Final = 60_000_000
+"""Four scrapes by default (``collect.broker_metrics_seconds``). What an agent said before is no longer true."""
+SESSION_TIMEOUT_MS: Final = 9_000
+"""``broker.session.timeout.ms`` by default: where the settings of the brokers are not sampled."""
+
+BROKER_STATE: Final = "kafka_server_kafkaserver_brokerstate"
+LOGS_LEFT: Final = "kafka_log_logmanager_remaininglogstorecover"
+HEARTBEAT_AGE_MS: Final = "kafka_controller_kafkacontroller_timesincelastheartbeatreceivedms"
+REGISTRATION_STATE: Final = "kafka_controller_kafkacontroller_brokerregistrationstate"
+
+# Values of BrokerState (org.apache.kafka.metadata.BrokerState), and of BrokerRegistrationState.
+_STARTING, _RECOVERY = 1, 2
+_RUNNING: Final = frozenset({3, 4})  # 4 was the controller's, before KRaft
+_STOPPING: Final = frozenset({6, 7})
+_ACTIVE: Final = 30
+
+
+class Life(StrEnum):
+    """What is known of a broker's process, and of its registration."""
+
+    UP = "up"
+    SHUTTING_DOWN = "shutting down"
+    STARTING = "starting"
+    RECOVERING = "recovering"
+    FENCED = "fenced, running"
+    DEAD = "dead"
+    UNREGISTERED = "unregistered"
+    UNKNOWN = "recovering or dead: unknown"
+
+
+class AgentSamples(NamedTuple):
+    """What agents say of one broker; None where none does, or has not lately."""
+
+    broker_state: int | None = None
+    logs_left: int | None = None
+    heartbeat_age_ms: int | None = None
+    registration_state: int | None = None
+
+
+def agent_samples(samples: Iterable[tuple[str, float, Micros]], now: Micros) -> AgentSamples:
+    """Gather the samples that are about one broker.
+
+    Args:
+        samples: name of a metric, value, and when it was taken.
+        now: UTC microseconds; what is older than ``FRESH`` does not count.
+    """
+    fresh = {metric: int(value) for metric, value, taken_at in samples if now - taken_at <= FRESH}
+    return AgentSamples(*map(fresh.get, (BROKER_STATE, LOGS_LEFT, HEARTBEAT_AGE_MS, REGISTRATION_STATE)))
+
+
+def life_of(broker: BrokerState | None, agents: AgentSamples, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> Life:
+    """Return what is known of a broker. The cluster's word is first: who may lead is up, whatever its agent says.
+
+    Args:
+        broker: its state; None where it was never reported.
+        agents: what agents say of it.
+        session_timeout_ms: ``broker.session.timeout.ms``.
+    """
+    if broker is not None and broker.is_registered and _may_lead(broker, agents):
+        return Life.SHUTTING_DOWN if broker.is_shutting_down else Life.UP
+    if agents.broker_state == _RECOVERY or agents.logs_left:
+        return Life.RECOVERING
+    if agents.broker_state == _STARTING:
+        return Life.STARTING
+    if agents.broker_state in _STOPPING:
+        return Life.SHUTTING_DOWN
+    if agents.broker_state in _RUNNING:
+        return Life.FENCED
+    if broker is not None and not broker.is_registered:
+        return Life.UNREGISTERED
+    if agents.heartbeat_age_ms is None:
+        return Life.UNKNOWN
+    # A fenced broker sends its heartbeats from when it starts until it is unfenced.
+    return Life.DEAD if agents.heartbeat_age_ms >= session_timeout_ms else Life.RECOVERING
+
+
+def _may_lead(broker: BrokerState, agents: AgentSamples) -> bool:
+    """Return whether a registered broker is unfenced; where the source cannot see it, the controller's agent can."""
+    if broker.is_fenced is None:
+        return agents.registration_state is None or agents.registration_state >= _ACTIVE
+    return not broker.is_fenced
+
+
+def advice(life: Life, agents: AgentSamples) -> str | None:
+    """Return what to do about a broker that is not up, in words; None of one that is, or is going."""
+    if life is Life.RECOVERING:
+        left = "it starts or recovers its logs"
+        if agents.logs_left is not None:
+            left = f"it recovers its logs, {agents.logs_left:,} are left"
+        return f"{left}: do not restart it, it would begin again"
+    return {
+        Life.STARTING: "its process starts: do not restart it",
+        Life.FENCED: "its process runs, but the controller does not let it lead: read its log",
+        Life.DEAD: "the controller has had no heartbeat for its session timeout: it is down, hung or cut off",
+        Life.UNKNOWN: "no agent says whether it recovers its logs or is dead: look at its process before a restart",
+    }.get(life)
