@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from exporters.terminal.output import Field
 from exporters.terminal.state_view import text
 from exporters.terminal.time_parsing import SECOND
-from streaming.changes.broker_life import FRESH, SESSION_TIMEOUT_MS, advice, agent_samples, life_of
+from streaming.contracts.broker_life import FRESH, SESSION_TIMEOUT_MS, advice, agent_samples, life_of
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.sample_tables import REPLICA_OFFSETS
 from streaming.contracts.slopes import seconds_left

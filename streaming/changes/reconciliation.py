@@ -3,7 +3,10 @@
 ``IsrShrinksPerSec`` and ``IsrExpandsPerSec`` of ``ReplicaManager`` count, on the leader, each change that the leader
 asked for and got (AlterPartition); what a controller does on its own moves no meter. Both sides are compared over one
 window, from the first sample on. A change that the meter may have counted is taken as counted, so ``missed`` is a lower
-bound.
+bound. Neither meter depends on the version. ``UncleanLeaderElectionsPerSec`` does, so it is compared with nothing:
+Kafka 3.9 compares the new leader with the ISR of before alone, so it also counts a reassignment whose last replica to
+join becomes the leader (KAFKA-19212), and an election from the ELR where there is one (KAFKA-18940); 4.3 goes by
+the recovery state of the leader.
 Pure: values in, values out.
 """
 

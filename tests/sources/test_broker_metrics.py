@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.changes.broker_life import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT, REGISTRATION_STATE
+from streaming.contracts.broker_life import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT, REGISTRATION_STATE
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import ConfigurationError, ConnectionRefused

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from exporters.read_model.reader import TablesReader
 from exporters.terminal.recovery import lags_by_cluster, recovery_columns
-from streaming.changes.broker_life import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT
 from streaming.commands import app
+from streaming.contracts.broker_life import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import Channel

@@ -264,12 +264,14 @@ def test_time_left_of_directories_and_brokers_is_counted_as_the_tables_say() -> 
         )
         connection.execute(
             "CREATE TABLE replica_offsets AS SELECT 'c' AS cluster_id, 't' AS topic_id, * FROM "
-            "(VALUES (0, 2, 9000, -70.0), (1, 2, 1000, -30.0), (0, 3, 5, -1.0)) AS s(partition, broker, lag, lag_per_second)"
+            "(VALUES (0, 2, 9000, -70.0), (1, 2, 1000, -30.0), (0, 3, 5, -1.0)) "
+            "AS s(partition, broker, lag, lag_per_second)"
         )
         rows = connection.execute((SQL / "recovery_progress.sql").read_text()).fetchall()
         assert [(row[1], row[3], row[4], row[5]) for row in rows] == [(3, 2, None, None), (2, 2, 10_000, 100.0)]
         connection.execute(
-            f"CREATE TABLE log_directories AS SELECT {c}, 1 AS broker, * FROM (VALUES ('/a', true, 10, NULL, NULL), "
+            "CREATE TABLE log_directories AS SELECT 'c' AS cluster_id, 1 AS broker, * FROM "
+            "(VALUES ('/a', true, 10, NULL, NULL), "
             "('/b', true, 10, 2.0, 5.0), ('/c', false, 10, 2.0, 1.0)) "
             "AS s(log_dir, is_online, usable_bytes, bytes_per_second, seconds_until_full)"
         )

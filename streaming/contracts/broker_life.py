@@ -1,10 +1,10 @@
-"""Is a broker that is not up recovering, or dead? Its own agent and that of the active controller know; nobody else does.
+"""Is a broker that is not up recovering, or dead? Its own agent and the active controller's know, nobody else does.
 
 A broker that was not stopped cleanly reads its logs before it is unfenced, for minutes or hours, and accepts no
-connection meanwhile: from outside it looks dead. If it is restarted then, it begins again. It can be recognised by its
-own ``BrokerState`` and what it still has to recover (KIP-831), and by the heartbeats that it sends all the while: the
-active controller measures the time since the last one (KAFKA-18666), up to the session timeout. With KRaft the state of a
-broker is STARTING while it recovers its logs, and RECOVERY only after that, until it is unfenced (seen of Kafka 4.3.1).
+connection meanwhile: from outside it looks dead. If it is restarted then, it begins again. It can be recognised by what
+it still has to recover (KIP-831), and by the heartbeats that it sends all the while: the active controller measures the
+time since the last one (KAFKA-18666), up to the session timeout. With KRaft the state of a broker is STARTING while it
+recovers its logs, and RECOVERY only after that, until it is unfenced (seen of Kafka 4.3.1).
 Pure: values in, values out.
 """
 
@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from streaming.contracts.identifiers import Micros
     from streaming.contracts.state import BrokerState
@@ -29,12 +29,6 @@ LOGS_LEFT: Final = "kafka_log_logmanager_remaininglogstorecover"
 HEARTBEAT_AGE_MS: Final = "kafka_controller_kafkacontroller_timesincelastheartbeatreceivedms"
 REGISTRATION_STATE: Final = "kafka_controller_kafkacontroller_brokerregistrationstate"
 
-# Values of BrokerState (org.apache.kafka.metadata.BrokerState), and of BrokerRegistrationState.
-_STARTING, _RECOVERY = 1, 2
-_RUNNING: Final = frozenset({3, 4})  # 4 was the controller's, before KRaft
-_STOPPING: Final = frozenset({6, 7})
-_ACTIVE: Final = 30
-
 
 class Life(StrEnum):
     """What is known of a broker's process, and of its registration."""
@@ -47,6 +41,13 @@ class Life(StrEnum):
     DEAD = "dead"
     UNREGISTERED = "unregistered"
     UNKNOWN = "recovering or dead: unknown"
+
+
+# By org.apache.kafka.metadata.BrokerState, of a broker that may not lead; 4 was the controller's, before KRaft.
+_BY_STATE: Final[Mapping[int | None, Life]] = {
+    1: Life.STARTING, 2: Life.RECOVERING, 3: Life.FENCED, 4: Life.FENCED, 6: Life.SHUTTING_DOWN, 7: Life.SHUTTING_DOWN,
+}  # fmt: skip
+_ACTIVE: Final = 30  # of BrokerRegistrationState
 
 
 class AgentSamples(NamedTuple):
@@ -79,14 +80,9 @@ def life_of(broker: BrokerState | None, agents: AgentSamples, session_timeout_ms
     """
     if broker is not None and broker.is_registered and _may_lead(broker, agents):
         return Life.SHUTTING_DOWN if broker.is_shutting_down else Life.UP
-    if agents.broker_state == _RECOVERY or agents.logs_left:
-        return Life.RECOVERING
-    if agents.broker_state == _STARTING:
-        return Life.STARTING
-    if agents.broker_state in _STOPPING:
-        return Life.SHUTTING_DOWN
-    if agents.broker_state in _RUNNING:
-        return Life.FENCED
+    by_itself = Life.RECOVERING if agents.logs_left else _BY_STATE.get(agents.broker_state)
+    if by_itself is not None:
+        return by_itself
     if broker is not None and not broker.is_registered:
         return Life.UNREGISTERED
     if agents.heartbeat_age_ms is None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.changes import broker_life
-from streaming.changes.broker_life import FRESH, AgentSamples, Life, advice, agent_samples, life_of
+from streaming.contracts import broker_life
+from streaming.contracts.broker_life import FRESH, AgentSamples, Life, advice, agent_samples, life_of
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.state import BrokerState
 from streaming.sources.broker_metrics_names import METRICS, OF_BROKERS, SUMMED, page_of
