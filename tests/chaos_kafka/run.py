@@ -113,8 +113,8 @@ def sampled(stage: KafkaStage, say: Callable[[str], None], seconds: float, *, is
                 say(f"    {said:.1f} s: {len(found)} differ: {[each.text for each in found[:1]] + lacking}")
             late = at(since + SECONDS_OF_A_ROUND)
             wrong = [each for each in found if each.collected_at is not None and each.collected_at > late]
-            is_over = time.monotonic() - began > (seconds if found else SECONDS_TO_HANG)
-            if is_over or (wrong and stage.answers() == answers):
+            took, limit = time.monotonic() - began, (seconds if found else SECONDS_TO_HANG)
+            if took > 4 * limit or ((took > limit or wrong) and stage.answers() == answers):
                 return [*[each.text for each in wrong or found][:SHOWN], *lacking]
             time.sleep(SECONDS_BETWEEN_SAMPLES)
 

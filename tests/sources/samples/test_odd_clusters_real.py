@@ -113,8 +113,8 @@ def sampled(cluster: Sandbox, kafka: KafkasAdmin, tmp_path: Path) -> Iterator[Sa
         yield sampled
 
 
-def write(cluster: Sandbox, topic: str, records: int) -> None:
-    with TopicWriter(cluster.bootstrap_servers, topic, acks="all", record_bytes=1000) as writer:
+def write(cluster: Sandbox, topic: str, records: int, record_bytes: int = 100) -> None:
+    with TopicWriter(cluster.bootstrap_servers, topic, acks="all", record_bytes=record_bytes) as writer:
         wait_until(lambda: writer.delivered >= records, f"{records} records")
 
 
@@ -124,7 +124,7 @@ def commit(cluster: Sandbox, group: str, offsets: list[TopicPartition]) -> None:
     def is_committed() -> bool:
         named = [ConsumerGroupTopicPartitions(group, offsets)]
         (answer,) = admin.alter_consumer_group_offsets(named, request_timeout=10).values()
-        return not answer.exception(30)
+        return not answer.exception(30) and not any(one.error for one in answer.result().topic_partitions)
 
     wait_until(is_committed, f"{group[:20]} to commit")
 
@@ -173,7 +173,7 @@ def test_groups_with_odd_names_and_offsets_beyond_the_end(cluster: Sandbox, samp
 
 
 def test_a_replica_on_its_way_to_another_directory_is_counted_once(cluster: Sandbox, sampled: Sampled) -> None:
-    write(cluster, "orders", 400)
+    write(cluster, "orders", 80, record_bytes=100_000)  # several fetches, behind the first of which the throttle acts
     throttle = "replica.alter.log.dirs.io.max.bytes.per.second"
     configure = ("kafka.admin.ConfigCommand", "--alter", "--entity-type", "brokers", "--entity-name", "1")
     cluster.run_tool(*configure, "--add-config", f"{throttle}=1000")

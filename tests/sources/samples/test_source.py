@@ -142,6 +142,16 @@ def test_a_hung_broker_costs_its_own_samples_and_the_lag_of_what_it_leads(
     assert {each.log_end_offset for each in samples.values()} == {100, 95}
 
 
+def test_a_broker_that_hangs_from_the_beginning_costs_the_first_round_one_timeout(
+    open_source: OpenSource, cluster: FakeKafka
+) -> None:
+    cluster.hang(1, 600_000)
+    source = open_source(cluster, seconds=1.0)
+    samples = newest(until(source, lambda seen: len(newest(seen)) == 6))
+    assert {broker for _, broker in samples} == {2, 3}
+    assert {number for (number, _), each in samples.items() if each.leader_log_end_offset is None} == {0}
+
+
 def test_a_broker_that_left_is_not_asked_and_who_leads_now_is(open_source: OpenSource, cluster: FakeKafka) -> None:
     source = open_source(cluster)
     until(source, lambda seen: len(newest(seen)) == 9)
