@@ -156,41 +156,41 @@ class OffsetsKind:
             self._unanswered = {broker for broker, question in questions.items() if ask(LEADERS, broker, question)}
         elif moment >= self._followers_at:
             self._followers_at = NEVER
-            ends = {topic: dict(of_topic) for topic, of_topic in self._ends.leaders.items()}  # late ones add none
             for broker, hosted in hosted_by(view).items():
                 if hosted.followed:
-                    work = partial(_positions, _OF_FOLLOWER, view.topic_ids, hosted.followed, leader_ends=ends)
-                    ask(FOLLOWERS, broker, work)
+                    asked = (_OF_FOLLOWER, view.topic_ids, hosted.followed)
+                    ask(FOLLOWERS, broker, partial(_positions, *asked, leader_ends=self._ends.leaders))
 
     def shown(self, view: ClusterView, answer: BrokerAnswer, envelope: dict[str, Any]) -> Shown:
         """Return the positions that a broker reports."""
-        is_of_this_round = answer.kind == LEADERS and self._is_awaited(answer.broker)
+        is_compared = answer.kind == LEADERS and self._is_in_time(answer)
         if answer.refusal is not None:
             return Shown([], answer.refusal)
         asked_of, fields, leader_ends = answer.value
         offsets = {name: listed.offsets for name, listed in fields.items()}
         topic_ids = {topic: each for topic, each in asked_of.items() if view.topic_ids.get(topic) == each}
         if answer.kind == LEADERS:
-            self._led[answer.broker] = answer.value
-            self.held.put(topic_ids, offsets["high_watermark"], offsets["last_stable_offset"])
             leader_ends = _of_present_leader(offsets["log_end_offset"], offsets["log_start_offset"])
-        else:
+            self.held.put(topic_ids, offsets["high_watermark"], offsets["last_stable_offset"])
+        if is_compared:
+            for topic, ends in leader_ends.items():
+                self._ends.leaders.setdefault(topic, {}).update(ends)
+        elif leader_ends is self._ends.leaders:
             self._ends.followers[answer.broker] = offsets["log_end_offset"]
-        for topic, ends in leader_ends.items() if is_of_this_round else ():
-            self._ends.leaders.setdefault(topic, {}).update(ends)
         placed = self._directories.placed_at(answer.broker, topic_ids)
         reported = {**offsets, "leader_log_end_offset": leader_ends, **placed}
         return Shown([*offset_blocks(answer.broker, reported, topic_ids, envelope)], _denied(fields))
 
-    def _is_awaited(self, leader: BrokerId) -> bool:
-        """Forget the last answer of a leader; return whether this round waits for one, and no longer if it was last."""
-        self._led.pop(leader, None)
-        if leader not in self._unanswered:
-            return False
-        self._unanswered.discard(leader)
-        if not self._unanswered and self._followers_at != NEVER:
+    def _is_in_time(self, answer: BrokerAnswer) -> bool:
+        """Note what a leader answered; return whether followers, who are compared with it, were not asked before."""
+        self._led.pop(answer.broker, None)
+        if answer.refusal is None:
+            self._led[answer.broker] = answer.value
+        is_in_time = answer.broker in self._unanswered and self._followers_at != NEVER
+        self._unanswered.discard(answer.broker)
+        if is_in_time and not self._unanswered:
             self._followers_at = AT_ONCE
-        return True
+        return is_in_time
 
 
 def _positions(
