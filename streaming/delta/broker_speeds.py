@@ -32,12 +32,13 @@ _COLUMN_OF: Final = {
 }
 
 
-def with_rounds(current: pa.Table, reported: pa.Table) -> pa.Table:
+def with_rounds(current: pa.Table, reported: pa.Table, forgotten_after: int) -> pa.Table:
     """Apply rounds to rows; one that is not newer changes nothing.
 
     Args:
         current: one row per broker, times in microseconds.
         reported: samples of whole rounds, in the order of their log, in the same columns.
+        forgotten_after: microseconds without a sample after which a broker begins anew.
     """
     clusters: dict[str, Rows] = {}
     for row in current.to_pylist():
@@ -50,7 +51,8 @@ def with_rounds(current: pa.Table, reported: pa.Table) -> pa.Table:
         rows = clusters.setdefault(cluster_id, {})
         last = max(rows.values(), key=lambda row: int(row["collected_at"]), default=None)
         if last is None or at > last["collected_at"] + (0 if source == last["source"] else TAKES_OVER_AFTER):
-            rows |= _concluded(rows, samples, at)
+            remembered = {broker: row for broker, row in rows.items() if at - row["collected_at"] <= forgotten_after}
+            clusters[cluster_id] = remembered | _concluded(remembered, samples, at)
     merged = [row for rows in clusters.values() for row in rows.values()]
     return pa.Table.from_pylist(merged, schema=current.schema)
 

@@ -149,7 +149,7 @@ def without_gone(rows: pa.Table, reported: pa.Table, reporter: str) -> pa.Table:
 def merged(current: pa.Table, reported: pa.Table, definition: Table) -> pa.Table:
     """Return the newest row of each key of a table; see :func:`newest`. Speeds are compared, round by round."""
     if definition.name == BROKER_SPEED.name:
-        return with_rounds(current, reported)
+        return with_rounds(current, reported, FORGOTTEN_AFTER)
     return newest(current, reported, definition.key)
 
 

@@ -113,3 +113,15 @@ def test_a_broker_that_is_not_measured_for_long_is_forgotten_with_its_history(tm
     for number in range(1, 9):
         table.put(columns(others, number * ROUND), {"samples:a": number})
         assert (ONE in concluded(tmp_path)) == (number <= 6)
+
+
+@pytest.mark.parametrize("is_one_batch", [False, True])
+def test_who_was_away_for_long_begins_anew_however_rounds_come_in_batches(
+    tmp_path: Path, *, is_one_batch: bool
+) -> None:
+    others = {broker: USUAL for broker in BROKERS if broker != ONE}
+    rounds = [columns(ROUNDS[0] if number in (0, 8) else others, number * ROUND) for number in range(9)]
+    table = NewestRows(tmp_path, BROKER_SPEED)
+    for number, batch in enumerate([pa.concat_tables(rounds)] if is_one_batch else rounds):
+        table.put(batch, {"samples:a": number})
+    assert {broker: len(row[4]) for broker, row in concluded(tmp_path).items()} == {1: 1, 2: 9, 3: 9, 4: 9, 5: 9}

@@ -40,7 +40,7 @@ UNEQUAL = {"as_of_version", "quarantined_at", "version", "ordinal", "committed_a
 DERIVED = (
     "replication_events", "partition_state", "broker_state", "cluster_state", "source_progress", "quarantine",
     "replica_offsets", "groups", "group_offsets", "log_directories", "quorum_members", "transactions", "broker_metrics",
-    "topic_settings", "broker_settings",
+    "topic_settings", "broker_settings", "broker_speed",
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@
 --resume     goes on where the same command was stopped
 --write      writes the tables to docs/judge.md
 --play S     plays the seed S alone, with -v its timeline, too
+--slow       plays slow brokers, and what only looks like one, instead; the page is docs/judge_slow_brokers.md
 
 Results are appended to a file below build/judge/, named by commit and seed. A play costs about two seconds of a core.
 """
@@ -31,6 +32,7 @@ from tests.judge.faults import DRAWERS
 from tests.judge.judging import judged, seeds
 from tests.judge.play import played
 from tests.judge.results import Result, rendered, result_of
+from tests.judge.slow_results import slow_judged, slow_rendered
 from tests.judge.timeline import timeline
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 CHECKOUT: Final = Path(__file__).parents[2]
 PAGE: Final = CHECKOUT / "docs" / "judge.md"
+SLOW_PAGE: Final = PAGE.with_name("judge_slow_brokers.md")
 _STEP: Final = 50
 
 
@@ -69,6 +72,7 @@ def main() -> int:
     options.add_argument("--resume", action="store_true")
     options.add_argument("--write", action="store_true")
     options.add_argument("--play", type=int)
+    options.add_argument("--slow", action="store_true")
     options.add_argument("-v", "--verbose", action="store_true")
     given = options.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # through every finally: no process stays behind
@@ -82,11 +86,13 @@ def main() -> int:
         / "judge"
         / f"{of.name[:12]}-{given.seed or 'unseen'}{''.join(f'-{kind}' for kind in kinds)}.jsonl"
     )
+    if given.slow:
+        path = path.with_name(f"slow-{path.name}")
     results = _all(path, list(seeds(given.seed or of.name, given.plays)), kinds, given)
-    page = _page(results, of, given.seed)
+    page = (_slow_page if given.slow else _page)(results, of, given.seed)
     print(page)
     if given.write:
-        PAGE.write_text(page, encoding="utf-8")
+        (SLOW_PAGE if given.slow else PAGE).write_text(page, encoding="utf-8")
     failed = [result for result in results if "failed" in result]
     for result in failed[:3]:
         print(f"seed {result['seed']} failed:\n{result['failed']}", file=sys.stderr)
@@ -105,7 +111,7 @@ def _all(path: Path, wanted: list[int], kinds: tuple[str, ...], given: argparse.
     context = multiprocessing.get_context("forkserver")
     pool = ProcessPoolExecutor(given.workers, mp_context=context)
     with closing_at_once(pool), path.open("a", encoding="utf-8") as file:
-        running = [pool.submit(judged, seed, kinds) for seed in missing]
+        running = [pool.submit(*((slow_judged, seed) if given.slow else (judged, seed, kinds))) for seed in missing]
         for number, each in enumerate(as_completed(running), start=1):
             result = each.result()
             done[result["seed"]] = result
@@ -147,18 +153,35 @@ def _read(path: Path) -> dict[int, Result]:
 
 def _page(results: list[Result], of: Commit, seed: str | None) -> str:
     played_ones = [result for result in results if "failed" not in result]
-    cpu = sum(result["cpu"] for result in played_ones) / max(1, len(played_ones))
-    changed = " with changes" if of.is_changed else ""
-    drawn = f"seed {seed}" if seed else "drawn from the commit's id"
-    today = f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"
     heading = f"""# What isrwatch says of incidents, judged
 
-{len(played_ones)} plays of commit `{of.name[:12]}`{changed} of {of.date}, {drawn}; judged on {today}. Rendered by
+{_played(results, of, seed)} Rendered by
 `make judge ARGS=--write`. A play is one or two random faults on a random cluster of the model, half of them with
 Kafka's defaults. What is right is decided by `tests/judge/truth.toml`, harm by the model (`tests/judge/expected.py`).
-Intervals are Wilson's, 95 %. {len(results) - len(played_ones)} plays failed. {cpu:.1f} s of a core each.
+Intervals are Wilson's, 95 %. {_cost(results)}
 """
     return rendered(played_ones, heading)
+
+
+def _slow_page(results: list[Result], of: Commit, seed: str | None) -> str:
+    heading = f"""# Which brokers isrwatch calls slow, judged
+
+{_played(results, of, seed)} Rendered by `make judge ARGS="--slow --write"`. {_cost(results)}
+"""
+    return slow_rendered([result for result in results if "failed" not in result], heading)
+
+
+def _played(results: list[Result], of: Commit, seed: str | None) -> str:
+    changed = " with changes" if of.is_changed else ""
+    drawn = f"seed {seed}" if seed else "drawn from the commit's id"
+    count = sum("failed" not in result for result in results)
+    today = f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"
+    return f"{count} plays of commit `{of.name[:12]}`{changed} of {of.date}, {drawn}; judged on {today}."
+
+
+def _cost(results: list[Result]) -> str:
+    cpu = [result["cpu"] for result in results if "failed" not in result]
+    return f"{len(results) - len(cpu)} plays failed. {sum(cpu) / max(1, len(cpu)):.1f} s of a core each."
 
 
 def _play_one(seed: int, kinds: tuple[str, ...], *, is_verbose: bool) -> int:

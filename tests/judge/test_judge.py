@@ -6,13 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from streaming.changes.slow_brokers import LEAST_HISTORY, BrokerSpeed, SpeedSample, after_round
+from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.incidents import IncidentClass
+from tests.judge.cruise_control import CruiseControl
 from tests.judge.expected import ExpectedIncident
 from tests.judge.faults import DRAWERS
 from tests.judge.judging import seeds
 from tests.judge.matching import ReportedIncident, judged
 from tests.judge.play import played
 from tests.judge.results import interval, rendered, result_of
+from tests.judge.slow_play import RULES
+from tests.judge.slow_results import slow_judged, slow_rendered
 from tests.judge.steps import effects_of
 from tests.judge.table import TABLE
 
@@ -204,3 +209,26 @@ def test_results_are_rendered_with_their_intervals() -> None:
 
     assert "95 %" in page
     assert "| broker_loss |" in page
+
+
+SLOW_PLAYS = 24
+
+
+def test_who_is_called_slow_is_slow_and_the_table_says_so() -> None:
+    results = [slow_judged(seed) for seed in seeds("1", SLOW_PLAYS)]
+    assert [result["failed"] for result in results if "failed" in result] == []
+    found = sum(len(result["rules"][RULES[0]]["found"]) for result in results)
+    assert (found, sum(result["errors"] for result in results)) == (sum(len(result["must"]) for result in results), 0)
+    assert found
+    page = slow_rendered(results, "# heading")
+    assert f"| slow brokers found | 100.0 % ({100 * interval(found, found)[0]:.1f} to 100.0) of {found} |" in page
+
+
+def test_a_broker_that_always_was_slower_is_reported_by_cruise_controls_rule_and_not_by_ours() -> None:
+    usual, slower = SpeedSample(4_000, 0, 0, 0, 0), SpeedSample(200_000, 0, 0, 0, 0)
+    samples = {BrokerId(number): slower if number == 1 else usual for number in range(1, 7)}
+    other, speeds = CruiseControl(), dict[BrokerId, BrokerSpeed]()
+    for at in range(LEAST_HISTORY + 10):
+        speeds |= after_round(speeds, samples, Micros(at))
+        reported = other.slow_after(samples)
+    assert (reported, [broker for broker, speed in speeds.items() if speed.is_slow]) == ({1}, [])

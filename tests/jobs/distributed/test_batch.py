@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from streaming.changes.slow_brokers import LEAST_HISTORY
 from streaming.contracts.codec import encode
 from streaming.contracts.events import Cause, Evidence
 from streaming.contracts.identifiers import ClusterId, Micros
 from streaming.contracts.observations import DISKLESS, Channel, ConfigObserved, PartitionObserved, SourceKind
+from streaming.contracts.sample_blocks import BrokerSpeedsObserved
 from streaming.contracts.samples import GroupOffsetsObserved, QuorumMemberObserved, ReplicaOffsetsObserved
 from streaming.contracts.settings import BrokerSettingsObserved, TopicSettingsObserved
 from streaming.contracts.tables import QUARANTINE
@@ -275,6 +277,40 @@ def test_samples_of_both_modes_are_the_same_and_what_is_left_out_is_forgotten(
     for table in ("replica_offsets", "group_offsets", "transactions", "quorum_members", "quarantine", *settings):
         assert rows(mixed, table) == rows(alone, table), table
     assert [row["weaknesses"] for row in rows(mixed, "topic_settings")] == [["one_replica"]]
+
+
+@pytest.mark.parametrize("modes", ["xx", "dx"])
+def test_brokers_are_compared_with_their_peers_in_both_modes(spark: SparkSession, tmp_path: Path, modes: str) -> None:
+    times = ("occurred_not_before", "occurred_not_after", "collected_at")
+
+    def speeds(begin: int, end: int) -> list[dict[str, Any]]:
+        observed = [
+            BrokerSpeedsObserved(
+                **Story("admin:a").envelope() | dict.fromkeys(times, Micros(10_000_000 * number)),
+                broker=1,
+                broker_by_sample=(1, 2, 3, 4, 5),
+                response_micros_by_sample=(900_000 if number > LEAST_HISTORY else 4_000, 4_000, 4_000, 4_000, 4_000),
+                slowest_response_micros_by_sample=(900_000,) * 5,
+                followed_leaders_by_sample=(4,) * 5,
+                followed_leaders_behind_by_sample=(0,) * 5,
+                followers_by_sample=(4,) * 5,
+                followers_behind_by_sample=(0,) * 5,
+                replicas_behind_by_sample=(0,) * 5,
+                replicas_out_of_isr_by_sample=(0,) * 5,
+            )
+            for number in range(begin, end)
+        ]
+        return published(observed, begin)
+
+    alone, mixed = tmp_path / "alone", tmp_path / "mixed"
+    for mode, batch in zip(modes, [speeds(0, LEAST_HISTORY), speeds(LEAST_HISTORY, 20)], strict=True):
+        NewestBatch(alone, Channel.OFFSETS).apply(pa.Table.from_pylist(batch, schema=SCHEMA))
+        if mode == "x":
+            DistributedNewestBatch(mixed, Channel.OFFSETS, buckets=3).apply_frame(frame(spark, batch))
+        else:
+            NewestBatch(mixed, Channel.OFFSETS).apply(pa.Table.from_pylist(batch, schema=SCHEMA))
+    assert rows(mixed, "broker_speed") == rows(alone, "broker_speed")
+    assert [(row["broker"], row["is_slow"]) for row in rows(mixed, "broker_speed") if row["is_slow"]] == [(1, True)]
 
 
 def test_transactions_that_are_over_are_gone_in_both_modes(spark: SparkSession, tmp_path: Path) -> None:
