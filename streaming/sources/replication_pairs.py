@@ -85,7 +85,12 @@ class ReplicationPairs:
                 behind[topics[topic][number].leader, follower] += 1
                 out[follower] += 1
         self._brokers, self._topics, self._ends = alive, topics, ends
-        return {broker: _counts(broker, behind, replicas_behind[broker], out[broker]) for broker in alive}
+        followed = Counter(follower for _, follower in behind)
+        followed_behind = Counter(follower for (_, follower), count in behind.items() if count)
+        following = Counter(leader for leader, _ in behind)
+        following_behind = Counter(leader for (leader, _), count in behind.items() if count)
+        counts = followed, followed_behind, following, following_behind, replicas_behind, out
+        return {broker: PairCounts(*(each[broker] for each in counts)) for broker in alive}
 
     def _removed_now(
         self, alive: frozenset[BrokerId], topics: Mapping[str, Mapping[int, Placed]]
@@ -119,16 +124,3 @@ class ReplicationPairs:
                     at = of_topic[follower].get(number) if follower in of_topic else None
                     if follower != placed.leader and at is not None and (at < then or end > then):
                         yield (placed.leader, follower), at < then
-
-
-def _counts(broker: BrokerId, behind: Mapping[Pair, int], replicas_behind: int, out: int) -> PairCounts:
-    followed = [count for (_, follower), count in behind.items() if follower == broker]
-    following = [count for (leader, _), count in behind.items() if leader == broker]
-    return PairCounts(
-        followed_leaders=len(followed),
-        followed_leaders_behind=sum(map(bool, followed)),
-        followers=len(following),
-        followers_behind=sum(map(bool, following)),
-        replicas_behind=replicas_behind,
-        replicas_out_of_isr=out,
-    )
