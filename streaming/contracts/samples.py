@@ -54,9 +54,9 @@ class GroupObserved(Observation):
     """One group, as its coordinator describes it; also one that has neither members nor offsets.
 
     ``group_protocol`` is classic, consumer (KIP-848), share (KIP-932) or streams (KIP-1071), and of a query of Spark,
-    which no broker coordinates, spark. ``assignor`` is None while nothing is assigned; ``members`` is None where the
-    coordinator does not describe the group. ``last_progress_at`` is when a query of Spark last began or finished a
-    batch, by the clock of the file system of its checkpoint.
+    which no broker coordinates, spark. ``assignor`` is None while nothing is assigned, and of streams groups;
+    ``members`` is None where the coordinator does not describe the group. ``last_progress_at`` is when a query of Spark
+    last began or finished a batch, by the clock of the file system of its checkpoint.
     """
 
     kind: ClassVar[str] = "group"

@@ -96,8 +96,8 @@ DESCRIBE_GROUPS: Final = Permission(
     operation="Describe",
     on="the groups",
     option=("--group", "*"),
-    requests="ListGroups, DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe, OffsetFetch, "
-    "DescribeShareGroupOffsets",
+    requests="ListGroups, DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe, StreamsGroupDescribe, "
+    "OffsetFetch, DescribeShareGroupOffsets",
     gives="the state, the members and the lag of consumer, share and streams groups",
     without="Kafka leaves groups out, or their members and committed offsets: no lag",
 )

@@ -11,6 +11,7 @@
 - ``groups``             groups and their committed offsets, beside the positions of the partitions
 - ``group_blocks``       groups as blocks (pure)
 - ``described_groups``   ListGroups, and what describes the groups of each protocol
+- ``described_streams``  StreamsGroupDescribe, decoded
 - ``committed_offsets``  OffsetFetch, and DescribeShareGroupOffsets
 - ``spark_groups``       queries of Spark as groups, beside the positions of the partitions
 - ``spark_checkpoints``  how far a query has come (reads files)

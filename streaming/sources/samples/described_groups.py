@@ -1,8 +1,8 @@
 """The groups of one coordinator: ListGroups 4 and 5, then one request per protocol that describes them.
 
-DescribeGroups 5 and 6 for the classic protocol, ConsumerGroupDescribe for KIP-848, ShareGroupDescribe for KIP-932. Of
-a streams group (KIP-1071) only its state is read. Requires Describe on the groups. Kafka leaves out groups that may not
-be described, without an error, so one is described that does not exist.
+DescribeGroups 5 and 6 for the classic protocol, ConsumerGroupDescribe for KIP-848, ShareGroupDescribe for KIP-932, and
+StreamsGroupDescribe for KIP-1071. Requires Describe on the groups. Kafka leaves out groups that may not be described,
+without an error, so one is described that does not exist.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.errors import ConnectionRefused, Quarantined
 from streaming.sources.protocol.primitives import INT8, INT16, INT32, ByteReader
 from streaming.sources.protocol.raw import RawRequest, RawResponse, compact_array, compact_string
+from streaming.sources.samples.described_streams import read_streams_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 CLASSIC: Final = "classic"
 SHARE: Final = "share"
+STREAMS: Final = "streams"
 NO_GROUP: Final = "__isrwatch_no_group"
 """A group that does not exist: where it may not be described, others may be hidden."""
 GROUP_AUTHORIZATION_FAILED: Final = 30
@@ -216,6 +218,12 @@ def _sharing(reader: ByteReader, _version: int) -> Description:
     return _of_epochs(reader, member)
 
 
+def _streams(reader: ByteReader, _version: int) -> Description:
+    """Read a streams group; how its tasks are assigned is a configuration that the response does not name."""
+    group = read_streams_group(reader)
+    return Description(group.error, group.group, group.state, len(group.members), "", _owners(group.shares))
+
+
 def _of_epochs(reader: ByteReader, member: Callable[[], tuple[str, Share]]) -> Description:
     """Read a group of the protocols that have a group epoch and an assignment epoch."""
     error, _, name, state = reader.number(INT16), reader.nullable_string(), reader.string(), reader.string()
@@ -259,4 +267,5 @@ _APIS: Final[dict[str, _Api]] = {
     CLASSIC: _Api(15, 5, 6, _classic),
     "consumer": _Api(69, 0, 1, _consumer),
     SHARE: _Api(77, 1, 1, _sharing),
+    STREAMS: _Api(89, 0, 0, _streams),
 }

@@ -1,6 +1,6 @@
 """Groups: every broker is asked for those that it coordinates, what each has committed, and who may read what.
 
-At most six requests per broker and round, however many groups there are. The positions beside a committed offset are
+At most seven requests per broker and round, however many groups there are. The positions beside a committed offset are
 those that :class:`offsets.OffsetsKind` has read before the coordinator is asked, as a rule a moment before. So lag is
 never too large: it is what the group had not read of that which was there then. It is too small by what was written
 between the two readings, of a leader that does not answer by what was written within one interval of offsets and the
@@ -11,6 +11,7 @@ coordinator may be in no answer for a round.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fnmatch import translate
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,8 @@ from streaming.sources.samples.described_groups import (
     GROUP_AUTHORIZATION_FAILED,
     NO_GROUP,
     SHARE,
+    STREAMS,
+    DescribedGroup,
     describe_groups,
     list_groups,
 )
@@ -100,6 +103,8 @@ class GroupsKind:
         coordinated: CoordinatorAnswer = answer.value
         self._names[answer.broker] = coordinated.groups.keys()
         topic_ids = {topic: each for topic, each in coordinated.topic_ids.items() if view.topic_ids.get(topic) == each}
+        groups = {name: _with_partitions_that_exist(group, view) for name, group in coordinated.groups.items()}
+        coordinated = replace(coordinated, groups=groups)
         observed = [
             *group_blocks(answer.broker, coordinated.groups, envelope),
             *group_offset_blocks(answer.broker, coordinated, topic_ids, envelope),
@@ -129,6 +134,18 @@ def _answer(
         topic_ids=topic_ids,
         positions=positions,
     )
+
+
+def _with_partitions_that_exist(group: DescribedGroup, view: ClusterView) -> DescribedGroup:
+    """Leave out what no topic has: a task of a streams group reads the partitions of its number that there are."""
+    if group.protocol != STREAMS:
+        return group
+    owners = {
+        topic: {number: owner for number, owner in of_topic.items() if number < view.partition_count(topic)}
+        for topic, of_topic in group.owners.items()
+        if topic in view.topics
+    }
+    return replace(group, owners=owners)
 
 
 def _lags(connection: Connection, groups: Sequence[str]) -> tuple[OfGroup, ...]:

@@ -42,6 +42,19 @@ SHARE = bytes.fromhex(
     "5061346939574e32346b2d3741000000000517636f6e736f6c652d73686172652d636f6e73756d65720b2f3132372e302e302e31020667"
     "2d6f6e650270cb58cad71e45459689d5268ec396a306672d6f6e650500000000000000010000000200000003000000800000000000"
 )
+# With two members of a streams group (KIP-1071). Of three tasks of one subtopology, which reads orders and clicks, one
+# is that of the first member, with the only task of another one, which reads users; both have an endpoint and a tag.
+STREAMS = bytes.fromhex(
+    "000000100000000000020000000873747265616d7307537461626c65000000040000000401000000010302300307636c69636b73076f72"
+    "6465727301021473747265616d732d302d6368616e67656c6f67000000030001020f636c65616e75702e706f6c69637908636f6d706163"
+    "740000010002310206757365727301021473747265616d732d312d6368616e67656c6f67000000010001020f636c65616e75702e706f6c"
+    "69637908636f6d706163740000010000032533313136663333662d643439332d343064372d393430312d31313235663562663238376300"
+    "00000400077261636b2d310969737277617463680b2f3132372e302e302e31000000010a70726f636573732d31010a6c6f63616c686f73"
+    "741f900002057a6f6e65026100010102023003000000000000000200010100020230030000000000000002000101000000253863373536"
+    "3437652d316439312d346463322d383366632d3564363434346335383930630000000400077261636b2d310969737277617463680b2f31"
+    "32372e302e302e31000000010a70726f636573732d31010a6c6f63616c686f73741f900002057a6f6e6502610001010302300200000001"
+    "00023102000000000001010003023002000000010002310200000000000101000000800000000000"
+)
 # Lags of a share group: 0 of partition 0, unknown of 1, 20 of 2, 0 of 3.
 SHARE_LAGS = bytes.fromhex(
     "0000000600000000000209672d7368617265320206672d6f6e6570cb58cad71e45459689d5268ec396a305000000000000000000000000"
@@ -195,18 +208,22 @@ def test_a_group_that_may_not_be_described_stays_as_it_was_listed() -> None:
 
 
 def test_groups_of_every_protocol_are_described_as_a_broker_does_it() -> None:
-    versions, responses = {15: 6, 69: 1, 77: 1, 89: 0}, {15: described(6, []), 69: CONSUMER, 77: SHARE}
+    versions = {15: 6, 69: 1, 77: 1, 89: 0}
+    responses = {15: described(6, []), 69: CONSUMER, 77: SHARE, 89: STREAMS}
     listed = {
         "g-consumer": DescribedGroup("consumer", "Empty"),
         "g-share2": DescribedGroup("share", "Empty"),
-        "g-streams": DescribedGroup("streams", "Stable"),
+        "streams": DescribedGroup("streams", "Empty"),
     }
     groups, _ = describe_groups(Coordinator(versions, responses), listed)  # type: ignore[arg-type]
     clients = {0: "g-consumer-1", 1: "g-consumer-1", 2: "g-consumer-0", 3: "g-consumer-0"}
+    tasks = dict.fromkeys(range(3), "isrwatch")
     assert groups == {
         "g-consumer": DescribedGroup("consumer", "Stable", 2, "uniform", {"g-one": clients}),
         "g-share2": DescribedGroup("share", "Stable", 1, "simple"),
-        "g-streams": DescribedGroup("streams", "Stable"),
+        "streams": DescribedGroup(
+            "streams", "Stable", 2, None, {"clicks": tasks, "orders": tasks, "users": {0: "isrwatch"}}
+        ),
     }
 
 
@@ -287,10 +304,10 @@ def test_the_lag_of_a_share_group_is_what_its_coordinator_says() -> None:
     assert share_lags(Coordinator({90: 0}, {}), ["g-share2"]) == ()  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("key", "data"), [(69, CONSUMER), (77, SHARE)])
+@pytest.mark.parametrize(("key", "data"), [(69, CONSUMER), (77, SHARE), (89, STREAMS)])
 def test_bytes_that_end_early_are_no_description(key: int, data: bytes) -> None:
-    protocol = {69: "consumer", 77: "share"}[key]
+    protocol = {69: "consumer", 77: "share", 89: "streams"}[key]
     for end in range(8, len(data) - 1):
         responses = {15: described(6, []), key: data[:end]}
         with pytest.raises(ValueError, match=r"ends at byte|is null|bytes are left"):
-            describe_groups(Coordinator({15: 6, 69: 1, 77: 1}, responses), {"g": DescribedGroup(protocol, "")})  # type: ignore[arg-type]
+            describe_groups(Coordinator({15: 6, 69: 1, 77: 1, 89: 0}, responses), {"g": DescribedGroup(protocol, "")})  # type: ignore[arg-type]

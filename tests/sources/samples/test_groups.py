@@ -23,6 +23,7 @@ from streaming.sources.samples.broker_calls import BrokerAnswer
 from streaming.sources.samples.committed_offsets import OfGroup
 from streaming.sources.samples.described_groups import NO_GROUP, DescribedGroup
 from streaming.sources.samples.directories import DirectoriesKind
+from streaming.sources.samples.group_blocks import CoordinatorAnswer
 from streaming.sources.samples.groups import GroupFilter, GroupsKind
 from streaming.sources.samples.listed_offsets import Listed
 from streaming.sources.samples.offsets import LEADERS, ROUND_MICROS, OffsetsKind, Positions
@@ -261,6 +262,19 @@ def test_a_group_that_may_not_be_described_is_a_missing_permission(
     assert "--operation Describe --group '*'" in str(refusal)
     names = {one.group for one in singly(shown(asked, answer)) if not isinstance(one, BrokerGroupsObserved)}  # type: ignore[attr-defined]
     assert names == committed.keys()
+
+
+def test_of_a_streams_group_a_task_owns_the_partitions_of_its_number_that_exist() -> None:
+    asked = ready()
+    owners = {"orders": dict.fromkeys(range(3), "app"), "gone": {0: "app"}}
+    coordinated = CoordinatorAnswer(
+        {"s": DescribedGroup("streams", "Stable", 1, None, owners)}, topic_ids=VIEW.topic_ids
+    )
+    offsets = [
+        one for one in singly(shown(asked, BrokerAnswer("groups", ONE, Micros(1), coordinated)))
+        if isinstance(one, GroupOffsetsObserved)
+    ]  # fmt: skip
+    assert [(one.topic, one.partition, one.member) for one in offsets] == [("orders", 0, "app"), ("orders", 1, "app")]
 
 
 def test_patterns_choose_the_groups() -> None:
