@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.contracts.identifiers import BrokerId, Micros
+from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
+from streaming.contracts.samples import GroupObserved, GroupOffsetsObserved
 from streaming.model.coordinators.group_log import Group
+from streaming.sources.simulated.reports import Reports
 from streaming.sources.simulated.scenario_file import load_scenario
 from streaming.sources.simulated.simulation import Simulation
 
@@ -22,6 +24,23 @@ def simulation() -> Simulation:
 def group(simulation: Simulation, name: str) -> Group:
     brokers = simulation.cluster.brokers.values()
     return next(it.groups[name] for broker in brokers for it in broker.apis.groups.log.loaded() if name in it.groups)
+
+
+def test_every_group_is_reported_by_its_coordinator_with_its_members(simulation: Simulation) -> None:
+    reports = Reports(simulation.cluster, cluster_id=ClusterId("id"), cluster="c", source="simulated:a")
+    reported = reports.groups(Micros(1))
+    described = {each.group: each for each in reported if isinstance(each, GroupObserved)}
+    with_offsets = {(each.group, each.group_state) for each in reported if isinstance(each, GroupOffsetsObserved)}
+    assert {(name, each.group_state) for name, each in described.items()} == with_offsets
+    for name, each in described.items():
+        coordinator = simulation.cluster.brokers[each.coordinator].apis.groups.log
+        assert any(name in loaded.groups for loaded in coordinator.loaded())
+        classic, consumer = group(simulation, name).classic, group(simulation, name).consumer
+        assert each.group_protocol == ("consumer" if classic is None else "classic")
+        assert each.members == len(consumer.members if consumer else classic.members if classic else ()) > 0
+        assert each.group_state == "Stable"
+        assert each.assignor == ("uniform" if consumer else classic.assignor if classic else None)
+    assert described.keys() == {"billing", "shipping"}
 
 
 def test_a_broken_promise_to_a_group_is_kept_once(simulation: Simulation) -> None:

@@ -144,7 +144,7 @@ def retarget(group: ConsumerGroup, counts: Mapping[TopicId, int], now: int) -> C
         Subscription(name, member.topics, tuple(sorted(group.target.get(name, ()))), group.target_epoch)
         for name, member in group.members.items()
     ]
-    assign = SERVER_ASSIGNORS[_favourite(group)]
+    assign = SERVER_ASSIGNORS[assignor_of(group)]
     shares = assign(counts, members) if members else {}
     return group._replace(
         counts=tuple(sorted(counts.items())),
@@ -154,7 +154,7 @@ def retarget(group: ConsumerGroup, counts: Mapping[TopicId, int], now: int) -> C
     )
 
 
-def _favourite(group: ConsumerGroup) -> str:
+def assignor_of(group: ConsumerGroup) -> str:
     """Give the assignor that most members ask for; the coordinator's own if nobody asks."""
     asked = [member.assignor for member in group.members.values() if member.assignor is not None]
     return max(sorted(set(asked)), key=asked.count) if asked else DEFAULT_ASSIGNOR

@@ -7,16 +7,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from streaming.model.coordinators.consumer_group import GroupState
+from streaming.model.coordinators.consumer_group import GroupState, assignor_of
 from streaming.model.coordinators.group_offsets import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streaming.contracts.identifiers import TopicPartition
+    from streaming.contracts.identifiers import BrokerId, TopicPartition
     from streaming.model.broker.leader import LeaderPartition
     from streaming.model.cluster import Cluster
     from streaming.model.coordinators.group_log import Group, GroupLog
+    from streaming.model.server.broker import Broker
+
+
+class GroupDescription(NamedTuple):
+    """A group, as its coordinator describes it; ``assignor`` is None while nothing is assigned."""
+
+    group: str
+    protocol: str
+    state: GroupState
+    members: int
+    assignor: str | None
+    coordinator: BrokerId
 
 
 class GroupOffsets(NamedTuple):
@@ -40,17 +52,31 @@ class GroupOffsets(NamedTuple):
 
 def groups(cluster: Cluster) -> Iterator[tuple[Group, GroupLog]]:
     """Give every group whose coordinator answers: who the metadata log says it is, not who still believes to be."""
-    registry = cluster.controller.registry
     for broker in cluster.reachable():
-        log = broker.apis.groups.log
-        for loaded in log.loaded():
-            registration = registry.registration_of(loaded.partition.key)
-            if registration is not None and (registration.leader, registration.leader_epoch) == (
-                broker.broker,
-                loaded.leader_epoch,
-            ):
-                for group in loaded.groups.values():
-                    yield group, log
+        for group in _coordinated_by(broker, cluster):
+            yield group, broker.apis.groups.log
+
+
+def _coordinated_by(broker: Broker, cluster: Cluster) -> Iterator[Group]:
+    for loaded in broker.apis.groups.log.loaded():
+        registration = cluster.controller.registry.registration_of(loaded.partition.key)
+        if registration is not None and (registration.leader, registration.leader_epoch) == (
+            broker.broker,
+            loaded.leader_epoch,
+        ):
+            yield from loaded.groups.values()
+
+
+def described_groups(cluster: Cluster) -> Iterator[GroupDescription]:
+    """Give every group that is not dead, whether it has offsets or not."""
+    for broker in cluster.reachable():
+        for group in _coordinated_by(broker, cluster):
+            state = state_of(group)
+            if state is not GroupState.DEAD:
+                members = len(members_of(group))
+                yield GroupDescription(
+                    group.name, protocol_of(group), state, members, _assignor_of(group), broker.broker
+                )
 
 
 def group_offsets(cluster: Cluster) -> Iterator[GroupOffsets]:
@@ -65,7 +91,7 @@ def group_offsets(cluster: Cluster) -> Iterator[GroupOffsets]:
         for key in sorted({*owners, *committed}):
             yield GroupOffsets(
                 group.name,
-                "classic" if group.consumer is None else "consumer",
+                protocol_of(group),
                 state,
                 len(members_of(group)),
                 key,
@@ -79,6 +105,17 @@ def _offsets(leader: LeaderPartition | None) -> tuple[int | None, int | None, in
     if leader is None:
         return None, None, None
     return leader.replica.log.start, leader.last_stable_offset, leader.replica.high_watermark
+
+
+def protocol_of(group: Group) -> str:
+    """Name the protocol of a group."""
+    return "classic" if group.consumer is None else "consumer"
+
+
+def _assignor_of(group: Group) -> str | None:
+    if group.consumer is not None:
+        return assignor_of(group.consumer)
+    return group.classic.assignor or None if group.classic is not None else None
 
 
 def members_of(group: Group) -> list[str]:

@@ -92,6 +92,7 @@ class GroupsKind:
         """Ask every broker when the time has come."""
         if moment < self._offsets.leaders_until or not self._due.take_due(moment):
             return
+        self._names = {broker: names for broker, names in self._names.items() if broker in view.brokers}
         positions = self._offsets.positions(view.topic_ids)
         for broker in view.brokers:
             ask(KIND, broker, partial(_answer, self._is_included, view.topic_ids, positions))

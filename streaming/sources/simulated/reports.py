@@ -13,6 +13,7 @@ from streaming.contracts.identifiers import ClusterId, Micros, Offset, TopicId
 from streaming.contracts.observations import CLUSTER_TIMES, ConfigObserved, ConfigOrigin, SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved, offsets_in_blocks
 from streaming.contracts.samples import (
+    GroupObserved,
     GroupOffsetsObserved,
     LogDirectoryObserved,
     QuorumMemberObserved,
@@ -21,7 +22,7 @@ from streaming.contracts.samples import (
 )
 from streaming.contracts.settings import BrokerSettingsObserved, TopicsSettingsObserved
 from streaming.model.controller.commit import MICROS_PER_MS
-from streaming.model.descriptions.groups import group_offsets
+from streaming.model.descriptions.groups import described_groups, group_offsets
 from streaming.model.descriptions.transactions import Undecided, hanging, undecided
 from streaming.model.quorum.controllers import Controllers
 from streaming.sources.simulated.speed import SimulatedSpeeds
@@ -110,14 +111,26 @@ class Reports:
         return {key: end for _, key, end in sorted(led)}
 
     def groups(self, now: Micros) -> list[Observation]:
-        """Give every partition that a group has committed or been assigned."""
+        """Give every group, and every partition that one has committed or been assigned."""
         envelope, topics = self._envelope(now), self._simulated.controller.registry.topics
-        return [
+        described: list[Observation] = [
+            GroupObserved(
+                **envelope,
+                group=description.group,
+                group_protocol=description.protocol,
+                group_state=description.state.value,
+                members=description.members,
+                assignor=description.assignor,
+                coordinator=description.coordinator,
+            )
+            for description in described_groups(self._simulated)
+        ]
+        described += (
             GroupOffsetsObserved(
                 **envelope,
                 group=group_offset.group,
                 group_protocol=group_offset.protocol,
-                group_state=group_offset.state.name.title(),
+                group_state=group_offset.state.value,
                 members=group_offset.members,
                 member=group_offset.member,
                 topic_id=group_offset.topic_partition.topic_id,
@@ -130,7 +143,8 @@ class Reports:
             )
             for group_offset in group_offsets(self._simulated)
             if group_offset.topic_partition.topic_id in topics
-        ]
+        )
+        return described
 
     def transactions(self, now: Micros) -> list[Observation]:
         """Give the transactions that are open, and those that a partition has open and no coordinator knows."""
