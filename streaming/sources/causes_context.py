@@ -69,6 +69,8 @@ class ChangeInContext:
         unclean_enabled: whether unclean elections are enabled for the topic.
         removed_by_leader: the brokers that this leader removed in this batch, from any of its partitions.
         followers_of_leader: the brokers that stayed in the ISR of any of these partitions, without the leader.
+        left: brokers that left the ISR.
+        joined: brokers that joined the ISR.
     """
 
     record: PartitionChange
@@ -80,16 +82,13 @@ class ChangeInContext:
     unclean_enabled: bool = False
     removed_by_leader: frozenset[BrokerId] = frozenset()
     followers_of_leader: frozenset[BrokerId] = frozenset()
+    left: set[BrokerId] = field(init=False)
+    joined: set[BrokerId] = field(init=False)
 
-    @property
-    def left(self) -> set[BrokerId]:
-        """Brokers that left the ISR."""
-        return set(self.before.isr).difference(self.after.isr)
-
-    @property
-    def joined(self) -> set[BrokerId]:
-        """Brokers that joined the ISR."""
-        return set(self.after.isr).difference(self.before.isr)
+    def __post_init__(self) -> None:
+        """Compare the ISR before and after."""
+        self.left = set(self.before.isr).difference(self.after.isr)
+        self.joined = set(self.after.isr).difference(self.before.isr)
 
     @property
     def leader_moved(self) -> bool:

@@ -242,8 +242,11 @@ class ClusterImage:
 
         If one of them leaves the image incomplete, none is observed: the causes of the others cannot be known.
         """
-        shutting_down = self._state.shutting_down()
-        effects_of = [self._without_undecodable(offset, self._state.apply(record)) for offset, record in unit]
+        shutting_down, apply = (
+            self._state.shutting_down(),
+            self._state.apply,
+        )  # bound once: each time costs more than it
+        effects_of = [self._without_undecodable(offset, apply(record)) for offset, record in unit]
         if self.incomplete_since is not None:
             return []
         steps = [_step(record, effects) for (_, record), effects in zip(unit, effects_of, strict=True)]

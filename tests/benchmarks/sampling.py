@@ -1,190 +1,251 @@
-"""What a round of samples costs the collector: CPU, memory, requests and bytes; beside the ways of other exporters.
+"""What a round of samples costs: CPU, memory, requests, bytes and time; beside the ways of other exporters.
 
-    python -m tests.benchmarks.sampling [--partitions 1000 10000 50000] [--rounds 5]
+    python -m tests.benchmarks.sampling [--sizes 1000:300:10 10000:300:100] [--rounds 5] [--healthy]
 
 Brokers are stand-ins in a process of their own, which speak Kafka's protocol and answer a repeated question from
-memory. Every kind of sample is asked for once a round. Beside it, with our own connections and encoding: one request
-for each partition and offset, as exporters do that ask leaders partition by partition; and one for each broker and
-offset, of leaders only. Then with a broker that is dead, and with one that hangs.
+memory. Sizes are partitions, groups and partitions of a group. The collector runs as ``isrwatch collect`` runs it: in
+its own process, onto a bus. It asks for what other exporters ask for: log start and high watermark of each partition,
+log directories, groups and their committed offsets; then for every kind of sample once a round; then at the intervals
+that are the default. Beside it, with our connections and encoding, and without anything made of the answers:
+
+- one request a partition: what exporters send that ask each leader for each partition and offset, and each coordinator
+  for each group
+- one request a broker: what exporters send that put all partitions of a leader, and all groups of a coordinator, into
+  one request
+
+Then every kind of sample while a broker is dead, and while one hangs. CPU, requests and bytes are those of a round.
+How long a round takes, from its first question to its last answer, means something on an idle machine only.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
-import os
+import tempfile
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from streaming.contracts.codec import encode
-from streaming.contracts.sample_blocks import SamplesBlock
+from streaming.bus.directory import DirectoryPublisher, DirectoryReader
+from streaming.bus.frames import BusFrame
+from streaming.contracts.codec import decode
+from streaming.contracts.observations import Channel
+from streaming.contracts.sample_blocks import BrokerOffsetsObserved, SamplesBlock
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.address import Address
 from streaming.sources.admin_broker import ConnectedBrokers
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import Security
+from streaming.sources.samples.committed_offsets import committed_offsets
+from streaming.sources.samples.described_groups import describe_groups, list_groups
+from streaming.sources.samples.directories import describe_directories
 from streaming.sources.samples.listed_offsets import HIGH_WATERMARK, LOG_START, list_offsets
 from streaming.sources.samples.offsets import hosted_by
-from streaming.sources.samples.opening import open_samples
-from streaming.sources.timer import wall_clock
-from tests.benchmarks._processes import memory
-from tests.plugins.fake_kafka import FakeKafka
+from streaming.sources.samples.opening import open_samples, samples_name
+from streaming.sources.separate import SeparateCollector
+from tests.benchmarks._processes import cpu_seconds, memory
+from tests.benchmarks._stand_ins import BROKERS, Size, brokers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from multiprocessing.connection import Connection as Pipe
+    from collections.abc import Iterator, Mapping
 
-    from streaming.sources.samples.source import SamplesSource
+    from streaming.contracts.observations import Observation
 
-ROUND_SECONDS: Final = 4.0
-KINDS: Final = ("offsets", "groups")
-BROKERS: Final = 6
-PARTITIONS_OF_A_TOPIC: Final = 50
-_CORRELATION: Final = slice(4, 8)  # of a request; of a response, behind its size, the same
-
-
-class Remembering(FakeKafka):
-    """Answers a question that was put before with the same bytes."""
-
-    def __init__(self, brokers: int) -> None:
-        self._given: dict[tuple[int, bytes], bytes] = {}
-        super().__init__(brokers)
-
-    def _answered(self, broker: int, data: bytes) -> bytes:
-        question = broker, data[:4] + data[8:]
-        if question not in self._given:
-            self._given[question] = super()._answered(broker, data)
-            self.requests.clear()
-        given = self._given[question]
-        return given[:4] + data[_CORRELATION] + given[8:]
-
-
-def serve(pipe: Pipe, partitions: int) -> None:
-    """Run the brokers until the pipe ends; each message is a broker and what becomes of it."""
-    cluster = Remembering(BROKERS)
-    for topic in range(-(-partitions // PARTITIONS_OF_A_TOPIC)):
-        count = min(PARTITIONS_OF_A_TOPIC, partitions - topic * PARTITIONS_OF_A_TOPIC)
-        cluster.create_topic(f"orders-{topic:05d}", partitions=count, replicas=3)
-        for part in cluster.view.topics[f"orders-{topic:05d}"].parts:
-            part.ends = dict.fromkeys(part.replicas, 1_000_000)
-    pipe.send(dict(cluster.ports))
-    while True:
-        try:
-            broker, what = pipe.recv()
-        except EOFError:
-            break
-        {"dead": cluster.disconnect, "hung": lambda each: cluster.hang(each, 3_600_000)}[what](broker)
-        pipe.send(None)
-    cluster.close()
+SECONDS_OF_A_ROUND: Final = 4.0, 5_000  # and one more for each so many partitions, which the stand-ins need
+DEFAULT_INTERVALS_SECONDS: Final = 60.0  # in which each kind has come once
+SIZES: Final = ("1000:300:10", "10000:300:10", "10000:300:100", "50000:300:100")
+ALL_KINDS: Final = ("offsets", "groups", "directories", "quorum", "transactions", "config")
+AS_OTHERS: Final = ALL_KINDS[:3]
+NEVER_SECONDS: Final = 86_400.0
+_AT_ONCE: Final = 500_000  # microseconds, within which the questions of one moment are put
 
 
 class Round(NamedTuple):
-    """What a round cost, on average."""
+    """What a round cost, on average; ``wall_seconds`` is that of the median."""
 
     cpu_seconds: float
     requests: float
+    sent_bytes: float
     received_bytes: float
+    wall_seconds: float
     written_bytes: float = 0
     samples: float = 0
 
     def __str__(self) -> str:
+        written = f" {self.written_bytes / 1e6:7.2f} MB to the bus {self.samples:9,.0f} samples" if self.samples else ""
         return (
-            f"{self.cpu_seconds:7.3f} CPU s {self.requests:9,.0f} requests {self.received_bytes / 1e6:7.2f} MB in "
-            f"{self.written_bytes / 1e6:7.2f} MB to the bus {self.samples:10,.0f} samples"
+            f"{self.cpu_seconds:7.3f} CPU s {self.requests:8,.0f} requests {self.sent_bytes / 1e6:6.2f} MB out "
+            f"{self.received_bytes / 1e6:6.2f} MB in {self.wall_seconds:7.2f} s wall{written}"
         )
 
 
-class Meter:
-    """Measures what happens between two moments, of this process and of its connections."""
-
-    def __init__(self, peers: Peers) -> None:
-        self._peers = peers
-        self._before = self._now()
-
-    def _now(self) -> tuple[float, int, int]:
-        peers = self._peers.all().values()
-        return time.process_time(), sum(each.requests for each in peers), sum(each.received_bytes for each in peers)
-
-    def round(self, rounds: int, written: Counter[str]) -> Round:
-        cpu, requests, received = (now - before for now, before in zip(self._now(), self._before, strict=True))
-        counts = (cpu, requests, received, written["bytes"], written["samples"])
-        return Round(*(count / rounds for count in counts))
+def counted(peers: Peers) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for counts in peers.counts().values():
+        total.update(counts)
+    return total
 
 
-def sampled(servers: str, collect: CollectSettings, seconds: float, warm: float) -> tuple[Round, float]:
-    """Take samples for so long, after a time in which everything was asked once; return also the cores used."""
-    settings = Settings(cluster=ClusterSettings(bootstrap_servers=servers), collect=collect)
-    (source,) = open_samples(settings, print)
-    taken(source, warm)
-    meter, began, used = Meter(source.peers), time.monotonic(), time.process_time()
-    written = taken(source, seconds)
-    cores = (time.process_time() - used) / (time.monotonic() - began)
-    source.close()
-    return meter.round(max(1, round(seconds / collect.offsets_seconds)), written), cores
+class Running:
+    """A collector of samples in its process, and its bus."""
+
+    def __init__(self, servers: str, collect: CollectSettings, bus: Path) -> None:
+        self._round_seconds = collect.offsets_seconds
+        settings = Settings(cluster=ClusterSettings(bootstrap_servers=servers), collect=collect)
+        self.peers, self._bus = Peers(), bus
+        self._collector = SeparateCollector(
+            partial(open_samples, settings),
+            partial(DirectoryPublisher, bus, segment_bytes=settings.bus.segment_bytes),
+            cluster="bench",
+            name=(name := samples_name(settings)),
+            peers=self.peers,
+            report=lambda line: print(f"    {line}", flush=True),
+        )
+        self._collector.start()
+        while not (found := [each.pid for each in multiprocessing.active_children() if each.name == name]):
+            time.sleep(0.01)
+        self.pid: int = found[0]  # type: ignore[assignment] - it has started
+
+    def rounds(self, count: int) -> Round:
+        """Measure that many rounds."""
+        began, counts, used = time.time(), counted(self.peers), cpu_seconds(self.pid).total()
+        time.sleep(count * self._round_seconds)
+        used = cpu_seconds(self.pid).total() - used
+        counts = Counter({name: more - counts[name] for name, more in counted(self.peers).items()})
+        written, ours = self._written_since(began)
+        walls = sorted(walls_of(ours))
+        return Round(
+            cpu_seconds=used / count,
+            requests=counts["requests"] / count,
+            sent_bytes=counts["sent_bytes"] / count,
+            received_bytes=counts["received_bytes"] / count,
+            wall_seconds=walls[len(walls) // 2] if walls else 0.0,
+            written_bytes=written / count,
+            samples=sum(len(each) if isinstance(each, SamplesBlock) else 1 for each in ours) / count,
+        )
+
+    def cores(self, seconds: float) -> float:
+        used = cpu_seconds(self.pid).total()
+        time.sleep(seconds)
+        return (cpu_seconds(self.pid).total() - used) / seconds
+
+    def megabytes(self) -> float:
+        return memory(self.pid).total() / 1e6
+
+    def stop(self) -> None:
+        self._collector.stop()
+        self._collector.wait()
+
+    def _written_since(self, moment: float) -> tuple[int, list[Observation]]:
+        reader, size, found = DirectoryReader(self._bus), 0, list[Any]()
+        for channel in Channel:
+            for source, end in reader.end_positions(channel).items():
+                for frame in reader.read(channel, source, 0, end):
+                    if isinstance(frame, BusFrame):
+                        observed = decode(frame.payload)
+                        if observed.collected_at > moment * 1e6:
+                            size, found = size + len(frame.payload), [*found, observed]
+        return size, found
 
 
-def taken(source: SamplesSource, seconds: float) -> Counter[str]:
-    """Take samples, and encode them as the bus has them."""
-    written: Counter[str] = Counter()
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        for observed in source.poll(wall_clock()):
-            written["bytes"] += len(encode(observed))
-            written["samples"] += len(observed) if isinstance(observed, SamplesBlock) else 1
-    return written
+def walls_of(observed: list[Observation]) -> Iterator[float]:
+    """Give the seconds of each round, from the question to the leaders, with which it begins, to its last answer."""
+    of_leaders = (
+        each for each in observed if isinstance(each, BrokerOffsetsObserved) and each.high_watermark_by_sample
+    )
+    asked = sorted({each.occurred_not_before for each in of_leaders})
+    starts = [at for before, at in pairwise([0, *asked]) if at - before > _AT_ONCE]
+    for start, after in pairwise([*starts, 1 << 62]):
+        window = range(start - _AT_ONCE, after - _AT_ONCE)
+        yield (max(each.collected_at for each in observed if each.occurred_not_before in window) - start) / 1e6
 
 
-def of_others(ports: Mapping[int, int], *, by_partition: bool) -> Round:
-    """Ask the leaders for the first and the last offset of each partition, as others do."""
+@contextmanager
+def running(servers: str, collect: CollectSettings, warm: float) -> Iterator[Running]:
+    """Run a collector, after a time in which everything was asked once."""
+    with tempfile.TemporaryDirectory() as directory:
+        collector = Running(servers, collect, Path(directory))
+        time.sleep(warm)
+        yield collector
+        collector.stop()
+
+
+def each_round(kinds: tuple[str, ...], round_seconds: float) -> CollectSettings:
+    """Ask for these kinds once a round."""
+    seconds = {f"{kind}_seconds": round_seconds if kind in kinds else NEVER_SECONDS for kind in ALL_KINDS}
+    return CollectSettings(**seconds)  # type: ignore[arg-type]
+
+
+def of_others(ports: Mapping[int, int], *, one_by_one: bool) -> Round:
+    """Ask for what others ask for, in their way."""
     peers = Peers()
     dial = dialer(Security(), peers)
     connections = {broker: dial(Address("127.0.0.1", port), response_seconds=60.0) for broker, port in ports.items()}
-    meter = Meter(peers)
+    before, used, began = counted(peers), time.process_time(), time.monotonic()
     view = ConnectedBrokers(dial, cluster="bench", seconds=60.0).view(connections[min(connections)])
     for broker, hosted in hosted_by(view).items():
+        connection = connections[broker]
         for spec in (LOG_START, HIGH_WATERMARK):
-            asked = [{topic: [number]} for topic, numbers in hosted.led.items() for number in numbers]
-            for partitions in asked if by_partition else [hosted.led]:
-                list_offsets(connections[broker], spec, partitions)
-    return meter.round(1, Counter())
+            for asked in _each(hosted.led) if one_by_one else [hosted.led]:
+                list_offsets(connection, spec, asked)
+        if not one_by_one:
+            describe_directories(connection)
+        groups = list_groups(connection)
+        describe_groups(connection, groups)
+        for names in [[group] for group in groups] if one_by_one else [list(groups)]:
+            committed_offsets(connection, names)
+    used, wall = time.process_time() - used, time.monotonic() - began
+    counts = Counter({name: more - before[name] for name, more in counted(peers).items()})
+    for connection in connections.values():
+        connection.close()
+    return Round(used, counts["requests"], counts["sent_bytes"], counts["received_bytes"], wall)
 
 
-def measure(partitions: int, rounds: int) -> None:
-    ours, theirs = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, partitions), daemon=True)
-    process.start()
-    theirs.close()
-    ports = ours.recv()
-    servers = ",".join(f"127.0.0.1:{port}" for port in ports.values())
-    every = {f"{kind}_seconds": ROUND_SECONDS for kind in KINDS}
-    collect = CollectSettings(config_seconds=ROUND_SECONDS, **every)
-    warm = 2 * ROUND_SECONDS + partitions / 1_000  # the stand-ins compose each answer once
-    print(f"{partitions:,} partitions of 3 replicas, {BROKERS} brokers", flush=True)
-    for by_partition, name in ((True, "one request a partition"), (False, "one request a broker")):
-        of_others(ports, by_partition=by_partition)
-        print(f"  {name:24}{of_others(ports, by_partition=by_partition)}", flush=True)
-    whole, _ = sampled(servers, collect, rounds * ROUND_SECONDS, warm)
-    print(f"  {'all samples':24}{whole}; {memory(os.getpid())['driver'] / 1e6:.0f} MB (PSS)", flush=True)
-    _, cores = sampled(servers, CollectSettings(), 60.0, 35.0)
-    print(f"  {'default intervals':24}{cores:7.3f} cores", flush=True)
-    for broker, what in ((BROKERS, "dead"), (BROKERS - 1, "hung")):
-        ours.send((broker, what))
-        ours.recv()
-        harmed, _ = sampled(servers, collect, rounds * ROUND_SECONDS, warm)
-        print(f"  {'one broker ' + what:24}{harmed}", flush=True)
-    ours.close()
-    process.join(10)
+def _each(led: Mapping[str, list[int]]) -> list[dict[str, list[int]]]:
+    return [{topic: [number]} for topic, numbers in led.items() for number in numbers]
+
+
+def measure(size: Size, rounds: int, *, is_broken: bool) -> None:
+    """Measure one cluster, and print a table of it."""
+    print(size, flush=True)
+    round_seconds = SECONDS_OF_A_ROUND[0] + size.partitions / SECONDS_OF_A_ROUND[1]
+    warm = 2 * round_seconds + (size.partitions + size.groups * size.partitions_of_a_group) / 2_000
+
+    def show(what: str, cost: object) -> None:
+        print(f"  {what:26}{cost}", flush=True)
+
+    with brokers(size) as cluster:
+        for one_by_one, name in ((True, "one request a partition"), (False, "one request a broker")):
+            of_others(cluster.ports, one_by_one=one_by_one)  # the stand-ins compose each answer once
+            show(name, of_others(cluster.ports, one_by_one=one_by_one))
+        with running(cluster.servers, each_round(AS_OTHERS, round_seconds), warm) as collector:
+            show("what they ask, by us", collector.rounds(rounds))
+        with running(cluster.servers, each_round(ALL_KINDS, round_seconds), warm) as collector:
+            show("every kind of sample", collector.rounds(rounds))
+            for how, again in (("dead", "back"), ("hung", "awake")) if is_broken else ():
+                cluster.harm(how, BROKERS)
+                time.sleep(2 * round_seconds)
+                show(f"  one broker {how}", collector.rounds(rounds))
+                cluster.harm(again, BROKERS)
+                time.sleep(3 * round_seconds)
+        with running(cluster.servers, CollectSettings(), warm) as collector:
+            cores = collector.cores(DEFAULT_INTERVALS_SECONDS)
+            show("default intervals", f"{cores:7.3f} cores {collector.megabytes():5.0f} MB (PSS)")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--partitions", type=int, nargs="+", default=[1_000, 10_000, 50_000])
+    parser.add_argument("--sizes", nargs="+", default=SIZES, metavar="PARTITIONS:GROUPS:PARTITIONS")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--healthy", action="store_true", help="leave out the dead and the hung broker")
     arguments = parser.parse_args()
-    for partitions in arguments.partitions:
-        measure(partitions, arguments.rounds)
+    for size in arguments.sizes:
+        measure(Size(*map(int, size.split(":"))), arguments.rounds, is_broken=not arguments.healthy)
 
 
 if __name__ == "__main__":

@@ -93,7 +93,10 @@ class FakeKafka:
         listed: what responses to Metadata list, if that is older than ``view``.
         configs: the configuration of a topic, or of a broker by its number; another one has a minimum of 1 alone.
         features: by name the highest level that the brokers support, and the finalized one.
+        types: of the requests that they understand, by their keys, with the newest version.
     """
+
+    types = TYPES
 
     def __init__(self, brokers: int = 3) -> None:
         self.cluster_id = CLUSTER_ID
@@ -101,7 +104,7 @@ class FakeKafka:
         self.view = View()
         self.views: dict[int, View] = {}
         self.requests: list[tuple[int, Any]] = []
-        self.newest = {key: newest for key, (_, newest) in TYPES.items()}
+        self.newest = {key: newest for key, (_, newest) in self.types.items()}
         self.old: set[int] = set()
         self.advertised: dict[int, tuple[str, int]] = {}
         self.page = 2000
@@ -218,7 +221,7 @@ class FakeKafka:
 
     def _answered(self, broker: int, data: bytes) -> bytes:
         key, version, correlation = struct.unpack(">hhi", data[:8])
-        kind, _ = TYPES[key]
+        kind, _ = self.types[key]
         if key in self._refused:
             raise ConnectionError
         if key == ApiVersionsRequest.API_KEY and version > self._newest_of(broker)[key]:

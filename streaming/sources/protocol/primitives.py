@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _VARINT_BITS: Final = 63
+_WIDTHS: Final = {letter: struct.calcsize(f">{letter}") for letter in "bhiq"}
 
 
 class ByteReader:
@@ -50,7 +51,7 @@ class ByteReader:
         if length == 0:
             return None
         layout = f">{length - 1}{letter}"
-        start = self._advance((length - 1) * struct.calcsize(letter))
+        start = self._advance((length - 1) * _WIDTHS[letter])
         return struct.unpack_from(layout, self._data, start)
 
     def records(self, layout: struct.Struct) -> list[tuple[Any, ...]]:
@@ -88,8 +89,11 @@ class ByteReader:
         return base64.urlsafe_b64encode(self.raw(16))[:22].decode()
 
     def unsigned_varint(self) -> int:
-        """Read seven bits per byte, the lowest first."""
+        """Read seven bits per byte, the lowest first; most of them are of one byte."""
         value = shift = 0
+        if self.position < len(self._data) and (byte := self._data[self.position]) < 0x80:  # noqa: PLR2004 - as below
+            self.position += 1
+            return byte
         while shift <= _VARINT_BITS:
             byte = self._data[self._advance(1)]
             value |= (byte & 0x7F) << shift

@@ -1,0 +1,288 @@
+"""Brokers that speak Kafka's protocol, in a process of their own, for clusters that no machine of ours could hold.
+
+They answer a question that was put before with the same bytes, so that they cost little beside what is measured.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import struct
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kafka.protocol.admin import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
+
+from tests.plugins.fake_kafka import TYPES, FakeKafka
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.connection import Connection as Pipe
+
+BROKERS: Final = 6
+PARTITIONS_OF_A_TOPIC: Final = 50
+MEMBERS_OF_A_GROUP: Final = 4
+END: Final = 1_000_000
+COMMITTED: Final = 999_000
+CONTROLLER: Final = 101
+_CORRELATION: Final = slice(4, 8)  # of a request; of a response, behind its size, the same
+
+
+class Size(NamedTuple):
+    """How large a cluster is.
+
+    Attributes:
+        partitions: of three replicas.
+        groups: of four members; each has committed.
+        partitions_of_a_group: that many.
+        controller: where the leader of the metadata quorum listens; 0: nowhere.
+    """
+
+    partitions: int
+    groups: int = 0
+    partitions_of_a_group: int = 0
+    controller: int = 0
+
+    def __str__(self) -> str:
+        read = f", {self.groups:,} groups x {self.partitions_of_a_group} partitions" if self.groups else ""
+        return f"{self.partitions:,} partitions x 3 replicas, {BROKERS} brokers{read}"
+
+
+class StandIns(FakeKafka):
+    """A cluster of that size, in which nothing changes."""
+
+    types = TYPES | {
+        request.API_KEY: (request, newest)
+        for request, newest in (
+            (ListGroupsRequest, 5),
+            (DescribeGroupsRequest, 6),
+            (OffsetFetchRequest, 9),
+            (ListTransactionsRequest, 0),
+            (DescribeTransactionsRequest, 0),
+            (DescribeQuorumRequest, 2),
+        )
+    }
+
+    def __init__(self, size: Size) -> None:
+        self._size = size
+        self._given: dict[tuple[int, bytes], bytes] = {}
+        super().__init__(BROKERS)
+        self.features = {"metadata.version": (29, 29), "group.version": (1, 1), "transaction.version": (2, 2)}
+        for topic in range(-(-size.partitions // PARTITIONS_OF_A_TOPIC)):
+            count = min(PARTITIONS_OF_A_TOPIC, size.partitions - topic * PARTITIONS_OF_A_TOPIC)
+            self.create_topic(name_of(topic), partitions=count, replicas=3)
+            self.view.topics[name_of(topic)].id = id_of(topic)
+            for part in self.view.topics[name_of(topic)].parts:
+                part.ends = dict.fromkeys(part.replicas, END)
+
+    def _answered(self, broker: int, data: bytes) -> bytes:
+        question = broker, data[:4] + data[8:]
+        if question not in self._given:
+            self._given[question] = super()._answered(broker, data)
+            self.requests.clear()
+        given = self._given[question]
+        return given[:4] + data[_CORRELATION] + given[8:]
+
+    def read_by(self, group: str) -> dict[str, list[int]]:
+        """Give the partitions that a group reads, by topic."""
+        number, topics = int(group.rpartition("-")[2]), len(self.view.topics)
+        count = -(-self._size.partitions_of_a_group // PARTITIONS_OF_A_TOPIC)
+        each = range(min(self._size.partitions_of_a_group, PARTITIONS_OF_A_TOPIC))
+        return {name_of((number * count + one) % topics): [*each] for one in range(count)}
+
+    def _ListGroupsRequest(self, broker: int, _: Any) -> Any:  # noqa: N802 - the name of the request
+        of_group = ListGroupsResponse.ListedGroup
+        return ListGroupsResponse(
+            throttle_time_ms=0,
+            error_code=0,
+            groups=[
+                of_group(
+                    group_id=f"group-{number:05d}", protocol_type="consumer", group_state="Stable", group_type="Classic"
+                )
+                for number in range(self._size.groups)
+                if number % BROKERS == broker - 1
+            ],
+        )
+
+    def _DescribeGroupsRequest(self, _: int, request: Any) -> Any:  # noqa: N802 - as above
+        return DescribeGroupsResponse(throttle_time_ms=0, groups=[self._described(each) for each in request.groups])
+
+    def _described(self, group: str) -> Any:
+        of_group: Any = DescribeGroupsResponse.DescribedGroup
+        of_member = of_group.DescribedGroupMember
+        is_there = group.startswith("group-")
+        read = self.read_by(group) if is_there else {}
+        shares = [
+            {topic: numbers[member::MEMBERS_OF_A_GROUP] for topic, numbers in read.items()} for member in _MEMBERS
+        ]
+        return of_group(
+            error_code=0 if is_there else 69, error_message=None, group_id=group, authorized_operations=set(),
+            group_state="Stable" if is_there else "Dead", protocol_type="consumer", protocol_data="range",
+            members=[
+                of_member(
+                    member_id=f"{group}-{member}-7a5b4a0c-9b3e-4f0d-8d9e-0a1b2c3d4e5f", group_instance_id=None,
+                    client_id=f"{group}-{member}", client_host="/10.0.0.1", member_metadata=b"abc",
+                    member_assignment=assignment(share),
+                )
+                for member, share in enumerate(shares)
+                if is_there
+            ],
+        )  # fmt: skip
+
+    def _OffsetFetchRequest(self, _: int, request: Any) -> Any:  # noqa: N802 - as above
+        of_group: Any = OffsetFetchResponse.OffsetFetchResponseGroup
+        of_topic = of_group.OffsetFetchResponseTopics
+        of_part = of_topic.OffsetFetchResponsePartitions
+        return OffsetFetchResponse(
+            throttle_time_ms=0,
+            groups=[
+                of_group(
+                    group_id=each.group_id,
+                    error_code=0,
+                    topics=[
+                        of_topic(
+                            name=topic,
+                            partitions=[
+                                of_part(
+                                    partition_index=number, committed_offset=COMMITTED, committed_leader_epoch=1,
+                                    metadata="", error_code=0,
+                                )
+                                for number in numbers
+                            ],
+                        )
+                        for topic, numbers in self.read_by(each.group_id).items()
+                    ],
+                )
+                for each in request.groups
+            ],
+        )  # fmt: skip
+
+    def _ListTransactionsRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - as above
+        return ListTransactionsResponse(
+            throttle_time_ms=0, error_code=0, unknown_state_filters=[], transaction_states=[]
+        )
+
+    def _DescribeTransactionsRequest(self, _: int, request: Any) -> Any:  # noqa: N802 - as above
+        of_one = DescribeTransactionsResponse.TransactionState
+        return DescribeTransactionsResponse(
+            throttle_time_ms=0,
+            transaction_states=[
+                of_one(
+                    error_code=105, transactional_id=each, transaction_state="", transaction_timeout_ms=0,
+                    transaction_start_time_ms=-1, producer_id=-1, producer_epoch=-1, topics=[],
+                )
+                for each in request.transactional_ids
+            ],
+        )  # fmt: skip
+
+    def _DescribeQuorumRequest(self, _: int, __: Any) -> Any:  # noqa: N802 - as above
+        of_topic, of_node = DescribeQuorumResponse.TopicData, DescribeQuorumResponse.Node
+        of_part = of_topic.PartitionData
+        replicas = [
+            of_part.ReplicaState(
+                replica_id=node, log_end_offset=END, last_fetch_timestamp=1_000, last_caught_up_timestamp=1_000
+            )
+            for node in (CONTROLLER, *range(1, BROKERS + 1))
+        ]
+        part = of_part(
+            partition_index=0, error_code=0, error_message=None, leader_id=CONTROLLER, leader_epoch=1,
+            high_watermark=END, current_voters=replicas[:1], observers=replicas[1:],
+        )  # fmt: skip
+        listener = of_node.Listener(name="CONTROLLER", host="127.0.0.1", port=self._size.controller)
+        return DescribeQuorumResponse(
+            error_code=0,
+            error_message=None,
+            topics=[of_topic(topic_name="__cluster_metadata", partitions=[part])],
+            nodes=[of_node(node_id=CONTROLLER, listeners=[listener])],
+        )
+
+
+_MEMBERS: Final = range(MEMBERS_OF_A_GROUP)
+
+
+def name_of(topic: int) -> str:
+    """Name a topic by its number."""
+    return f"orders-{topic:05d}"
+
+
+def id_of(topic: int) -> uuid.UUID:
+    """Give the id of a topic by its number."""
+    return uuid.UUID(int=(1 << 64) + topic)
+
+
+def assignment(topics: dict[str, list[int]]) -> bytes:
+    """Write what a member may read, as the class ConsumerProtocol of Kafka's clients does."""
+    encoded = struct.pack(">hi", 3, len(topics))
+    for topic, numbers in topics.items():
+        encoded += struct.pack(">h", len(topic)) + topic.encode()
+        encoded += struct.pack(f">i{len(numbers)}i", len(numbers), *numbers)
+    return encoded + struct.pack(">i", -1)
+
+
+class Brokers:
+    """The brokers in their process, by the pipe to it.
+
+    Attributes:
+        ports: of the brokers.
+    """
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self.ports: dict[int, int] = pipe.recv()
+
+    @property
+    def servers(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+
+    def harm(self, what: str, broker: int) -> None:
+        """Let a broker be ``dead`` and then ``back``, or ``hung`` and then ``awake``; metadata go on to name it."""
+        self._pipe.send((what, broker))
+        self._pipe.recv()
+
+
+@contextmanager
+def brokers(size: Size) -> Iterator[Brokers]:
+    """Run a cluster of that size."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=serve, args=(theirs, size), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield Brokers(ours)
+    finally:
+        ours.close()
+        process.join(10)
+
+
+def serve(pipe: Pipe, size: Size) -> None:
+    """Run the brokers until the pipe ends; each message is what becomes of a broker."""
+    cluster = StandIns(size)
+    pipe.send(dict(cluster.ports))
+    while True:
+        try:
+            what, broker = pipe.recv()
+        except EOFError:
+            break
+        if what == "hung":
+            cluster.hang(broker, 3_600_000)
+        elif what == "awake":
+            cluster.hang(broker, 0)
+        if what in {"dead", "awake"}:
+            cluster.disconnect(broker)
+        if what in {"back", "awake"}:
+            cluster.bring_up(broker)
+        pipe.send(None)
+    cluster.close()
