@@ -93,7 +93,7 @@ class SnapshotDraft:
 
     def finish(self, version: int, read_at: int, keep_events: int) -> ReplicationSnapshot:
         """Return the next snapshot; the draft must not be used after."""
-        finished = {cluster_id: self._finished(cluster_id) for cluster_id in self.drafts}
+        finished = {cluster_id: self._finished(cluster_id, read_at) for cluster_id in self.drafts}
         return ReplicationSnapshot(
             clusters={**self.last.clusters, **finished} if finished else self.last.clusters,
             version=version,
@@ -103,6 +103,9 @@ class SnapshotDraft:
             incidents=self.incidents,
         )  # fmt: skip
 
-    def _finished(self, cluster_id: str) -> ClusterSnapshot:
+    def _finished(self, cluster_id: str, read_at: int) -> ClusterSnapshot:
         incidents = None if self.incidents is None else self.incidents.get(cluster_id, ClusterIncidents())
-        return replace(self.drafts[cluster_id].finish(), incidents=incidents)
+        finished, last = self.drafts[cluster_id].finish(), self.last.clusters.get(cluster_id)
+        is_same = last is not None and last.watermark == finished.watermark
+        watermark_read_at = last.watermark_read_at if last is not None and is_same else read_at
+        return replace(finished, incidents=incidents, watermark_read_at=watermark_read_at)

@@ -202,6 +202,7 @@ class ClusterSnapshot:
         advice: about its brokers; None before the job reported any.
         times: of its partitions; None before the job reported any.
         incidents: None while there is no table of them.
+        watermark_read_at: when its newest watermark was first read, by this machine's clock.
     """
 
     cluster: ClusterState
@@ -220,6 +221,7 @@ class ClusterSnapshot:
     advice: Advice | None = None
     times: ClusterTimes | None = None
     incidents: ClusterIncidents | None = None
+    watermark_read_at: int | None = None
 
     @property
     def name(self) -> str:
@@ -232,8 +234,14 @@ class ClusterSnapshot:
         return self.cluster.authority_watermark
 
     def age_seconds(self, now: int) -> float | None:
-        """Return the data age of the cluster; None before its primary source reported."""
-        return None if self.watermark is None else max(0, now - self.watermark) / SECOND
+        """Return the data age of the cluster; None before its primary source reported.
+
+        Of a cluster whose clock is ahead of this machine's it is the time since that last advanced.
+        """
+        if self.watermark is None:
+            return None
+        since = self.watermark if self.watermark_read_at is None else min(self.watermark, self.watermark_read_at)
+        return max(0, now - since) / SECOND
 
     def is_stale(self, now: int, stale_after_seconds: float) -> bool:
         """Return whether the data is too old to state anything."""

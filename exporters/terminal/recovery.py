@@ -110,7 +110,7 @@ def recovery_columns(cluster: ClusterSnapshot, lags: Mapping[ReplicaKey, Replica
     for key in _out_of_isr(cluster):
         missing[key.broker].append(lags.get(key, ReplicaLag()))
     samples: dict[int, list[tuple[str, float, Micros]]] = defaultdict(list)
-    for sample in cluster.broker_metrics:
+    for sample in cluster.samples.broker_metrics or ():
         samples[sample.broker].append((sample.metric, sample.metric_value, Micros(sample.collected_at)))
     session = cluster.cluster.broker_session_timeout_ms or SESSION_TIMEOUT_MS
     columns: dict[int, Any] = {}

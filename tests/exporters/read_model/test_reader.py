@@ -234,6 +234,25 @@ def test_the_watermark_follows_sources_of_the_authority_only_and_never_goes_back
     assert sorted(cluster.sources) == [("replication", "admin:1"), ("replication", "metadata_log:collector-1")]
 
 
+def test_a_clock_that_is_ahead_does_not_make_a_dead_source_look_fresh(tables: Any, rows: Any) -> None:
+    """The observed cluster's clock is an hour ahead of the exporter's: all it says is whether it goes on."""
+    clock, ahead = [rows.start], rows.start + 3600 * SECOND
+    reader = TablesReader(tables.directory, clock=lambda: clock[0])
+    tables.commit(*baseline(rows), rows.cluster_row(ahead))
+
+    def age_after(seconds: int, *committed: dict[str, Any]) -> float | None:
+        clock[0] += seconds * SECOND
+        if committed:
+            tables.commit(*committed)
+        return reader.refresh().clusters["id-of-main"].age_seconds(clock[0])
+
+    assert age_after(0) == 0
+    assert age_after(30) == 30
+    assert age_after(5, rows.cluster_row(ahead + 35 * SECOND)) == 0
+    assert age_after(40, rows.broker(1)) == 40  # what is of another source, or late, is no sign of life
+    assert age_after(3600 + 10) == 3650
+
+
 def test_offsets_and_broker_metrics_are_read_again_when_their_table_has_another_version(tables: Any, rows: Any) -> None:
     tables.commit(*baseline(rows))
     reader = TablesReader(tables.directory)
