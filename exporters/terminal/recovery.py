@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from exporters.terminal.output import Field
 from exporters.terminal.state_view import text
 from exporters.terminal.time_parsing import SECOND
-from streaming.contracts.broker_life import FRESH, SESSION_TIMEOUT_MS, advice, agent_samples, life_of
 from streaming.contracts.identifiers import Micros
+from streaming.contracts.liveness import FRESH, SESSION_TIMEOUT_MS, advice, agent_samples, liveness_of
 from streaming.contracts.sample_tables import REPLICA_OFFSETS
 from streaming.contracts.slopes import seconds_left
 from streaming.delta.arrow_values import plain
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from exporters.terminal.state_selection import StateSelection
 
 COLUMNS: Final = (
-    "broker_life", "life_advice", "logs_to_recover", "replicas_to_rejoin", "rejoin_lag", "rejoin_seconds",
+    "broker_liveness", "liveness_advice", "logs_to_recover", "replicas_to_rejoin", "rejoin_lag", "rejoin_seconds",
 )  # fmt: skip
 
 
@@ -116,10 +116,10 @@ def recovery_columns(cluster: ClusterSnapshot, lags: Mapping[ReplicaKey, Replica
     columns: dict[int, Any] = {}
     for number in cluster.known_brokers():
         agents = agent_samples(samples[number], Micros(now))
-        life = life_of(cluster.brokers.get(number), agents, session)
+        liveness = liveness_of(cluster.brokers.get(number), agents, session)
         columns[number] = {
-            "broker_life": life.value,
-            "life_advice": advice(life, agents),
+            "broker_liveness": liveness.value,
+            "liveness_advice": advice(liveness, agents),
             "logs_to_recover": agents.logs_left,
             "replicas_to_rejoin": len(missing[number]),
             **_progress(missing[number], now),

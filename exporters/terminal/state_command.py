@@ -242,8 +242,8 @@ def _brokers(output: RowOutput, selection: StateSelection) -> None:
     is_one_of_many = len(selection.clusters) > 1
     for row in rows:  # a sentence has no room beside so many columns
         who = f"broker {row['broker']}" + (f" of {row['cluster']}" if is_one_of_many else "")
-        if row.get("life_advice") is not None:
-            output.say(f"{who} is {row['broker_life']}: {row['life_advice']}", style="")
+        if row.get("liveness_advice") is not None:
+            output.say(f"{who} is {row['broker_liveness']}: {row['liveness_advice']}", style="")
         elif row.get("restart_reason") is not None:
             output.say(f"restart of {who}: {row['restart_reason']}", style="")
     for sentence in said_of_speeds(rows, output.clock.now, names_clusters=is_one_of_many):

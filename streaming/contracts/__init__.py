@@ -16,7 +16,7 @@
 - ``events``         the kinds of events, causes and evidence
 - ``incidents``      the classes of incidents
 - ``health``         the definitions of under-replicated, under min ISR, offline, lag
-- ``broker_life``    whether a broker that is not up recovers or is dead, as agents say
+- ``liveness``       whether a broker that is not up recovers or is dead, as agents say
 - ``slopes``         how fast a sampled value moves, and how long something lasts at that pace
 - ``partition_for``  which partition of an internal topic keeps a group or a transactional id
 - ``topic_roles``    which topics are internal, and what fails while one of them does

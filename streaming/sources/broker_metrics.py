@@ -23,7 +23,7 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Observation, SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.broker_metrics_names import Page, page_of
+from streaming.sources.broker_metrics_names import BrokerExposition, parse_exposition
 from streaming.sources.protocol.tls import SUPPORTED, VERIFICATION, Tls
 from streaming.sources.timer import Timer, monotonic
 
@@ -105,7 +105,7 @@ class _Endpoint:
     url: str
     due: Timer
     requested_at: Micros | None = None
-    response: Future[Page] | None = None
+    response: Future[BrokerExposition] | None = None
     has_worked: bool = False
     failures: int = 0  # in turn
     problem: str = ""
@@ -184,11 +184,11 @@ class BrokerMetricsSource:
             return []
         response, endpoint.response = endpoint.response, None
         try:
-            page = response.result()
+            exposition = response.result()
         except (OSError, ValueError, HTTPException, ConfigurationError) as failure:
             self._note_problem(endpoint, no_response(failure))
             return []
-        if not page.own:
+        if not exposition.own:
             self._note_problem(endpoint, NO_METRIC)
             return []
         endpoint.has_worked, endpoint.failures = True, 0
@@ -205,7 +205,7 @@ class BrokerMetricsSource:
                 metric_by_sample=tuple(sorted(samples)),
                 metric_value_by_sample=tuple(samples[metric] for metric in sorted(samples)),
             )
-            for broker, samples in ((endpoint.broker, page.own), *page.of_brokers.items())
+            for broker, samples in ((endpoint.broker, exposition.own), *exposition.of_brokers.items())
         ]
 
     def _note_problem(self, endpoint: _Endpoint, problem: str) -> None:
@@ -234,7 +234,7 @@ class BrokerMetricsSource:
             time.sleep(seconds)
 
 
-def scrape(url: str, timeout_seconds: float, client: MetricsClient) -> Page:
+def scrape(url: str, timeout_seconds: float, client: MetricsClient) -> BrokerExposition:
     """Scrape one exporter.
 
     Raises:
@@ -242,7 +242,7 @@ def scrape(url: str, timeout_seconds: float, client: MetricsClient) -> Page:
         ConfigurationError: a certificate cannot be read any more.
         ValueError: the response is not in Prometheus' text format.
     """
-    return page_of(_body(url, timeout_seconds, client))
+    return parse_exposition(_body(url, timeout_seconds, client))
 
 
 def _body(url: str, timeout_seconds: float, client: MetricsClient) -> str:

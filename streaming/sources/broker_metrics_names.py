@@ -70,7 +70,7 @@ _LINES_OF_A_FORMAT: Final = 100  # show whether a page without any known metric 
 _NUMBER: Final = re.compile(r"\d{1,9}")
 
 
-class Page(NamedTuple):
+class BrokerExposition(NamedTuple):
     """What an exporter returns: the metrics of its broker, and those of other brokers if it is the active controller.
 
     Only the active controller hears their heartbeats; another one may be late.
@@ -80,7 +80,7 @@ class Page(NamedTuple):
     of_brokers: dict[BrokerId, dict[str, float]]
 
 
-def page_of(text: str) -> Page:
+def parse_exposition(text: str) -> BrokerExposition:
     """Parse what is kept of a page, a few lines of many thousands: normalised metric name to value, all finite.
 
     Raises:
@@ -99,7 +99,7 @@ def page_of(text: str) -> Page:
                 of_brokers.setdefault(BrokerId(int(_lowered(sample.labels)["broker"])), {})[metric] = value
             else:
                 own[metric] = value + (own.get(metric, 0.0) if metric in SUMMED else 0.0)
-    return Page(own, of_brokers if own.get(ACTIVE_CONTROLLER) == 1 else {})
+    return BrokerExposition(own, of_brokers if own.get(ACTIVE_CONTROLLER) == 1 else {})
 
 
 def may_be_kept(line: str) -> bool:

@@ -19,12 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.contracts.broker_life import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT, REGISTRATION_STATE
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
+from streaming.contracts.liveness import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT, REGISTRATION_STATE
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.broker_metrics import BrokerMetricsSource, client_from, endpoints_from, scrape
-from streaming.sources.broker_metrics_names import MAX_LAG, METRICS, normalised, page_of
+from streaming.sources.broker_metrics_names import MAX_LAG, METRICS, normalised, parse_exposition
 from tests.blocks import singly
 
 if TYPE_CHECKING:
@@ -131,12 +131,12 @@ def test_what_is_kept_of_a_page_is_what_parsing_all_of_it_gives(pages: list[str]
             name = normalised(sample.name, sample.labels)
             if name is not None and math.isfinite(sample.value):
                 expected[name] = float(sample.value)
-    assert page_of(page).own == expected
+    assert parse_exposition(page).own == expected
 
 
 def test_of_a_page_only_the_lines_are_parsed_of_which_something_may_be_kept() -> None:
     others = [f'kafka_log_Log_Size{{topic="orders",partition="{number}",}} not parsed' for number in range(1000)]
-    assert page_of("\n".join([EXPOSITION, *others])).own == KNOWN
+    assert parse_exposition("\n".join([EXPOSITION, *others])).own == KNOWN
 
 
 @pytest.mark.parametrize("name", sorted(METRICS))
@@ -149,15 +149,17 @@ def captured(name: str) -> str:
 
 
 def test_a_broker_that_recovers_says_how_many_logs_are_left_in_all_its_directories() -> None:
-    page = page_of(captured("recovering_broker"))
+    page = parse_exposition(captured("recovering_broker"))
     assert (page.own[LOGS_LEFT], page.own[BROKER_STATE], page.of_brokers) == (138.0, 1.0, {})
     of_another = f'{LOGS_LEFT}{{dir="/other"}} 7.0\n{LOGS_LEFT}{{dir="/third"}} 5.0\n'
-    assert page_of(captured("recovering_broker") + of_another).own[LOGS_LEFT] == 150.0
+    assert parse_exposition(captured("recovering_broker") + of_another).own[LOGS_LEFT] == 150.0
 
 
 def test_the_active_controller_says_of_every_broker_how_old_its_last_heartbeat_is() -> None:
     """Of a dead one as old as the session timeout, 4 s there; of one that recovers its logs a few milliseconds."""
-    of_dead, of_recovering = (page_of(captured(f"controller_of_a_{kind}_broker")) for kind in ("dead", "recovering"))
+    of_dead, of_recovering = (
+        parse_exposition(captured(f"controller_of_a_{kind}_broker")) for kind in ("dead", "recovering")
+    )
     assert of_dead.of_brokers[BrokerId(2)] == {HEARTBEAT_AGE_MS: 4000.0, REGISTRATION_STATE: 10.0}
     assert of_recovering.of_brokers[BrokerId(2)][HEARTBEAT_AGE_MS] < 100
     assert of_recovering.of_brokers[BrokerId(1)][REGISTRATION_STATE] == 30.0
@@ -168,7 +170,7 @@ def test_what_a_standby_controller_says_of_brokers_is_not_taken() -> None:
     page = captured("controller_of_a_dead_broker")
     active = "kafka_controller_kafkacontroller_activecontrollercount"
     assert f"\n{active} 1.0\n" in page
-    assert page_of(page.replace(f"\n{active} 1.0\n", f"\n{active} 0.0\n")).of_brokers == {}
+    assert parse_exposition(page.replace(f"\n{active} 1.0\n", f"\n{active} 0.0\n")).of_brokers == {}
 
 
 def answer(body: str, status: int = 200) -> Callable[[BaseHTTPRequestHandler], None]:

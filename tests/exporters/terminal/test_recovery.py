@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from exporters.read_model.reader import TablesReader
 from exporters.terminal.recovery import lags_by_cluster, recovery_columns
 from streaming.commands import app
-from streaming.contracts.broker_life import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT
 from streaming.contracts.codec import encode
 from streaming.contracts.identifiers import ClusterId, Micros
+from streaming.contracts.liveness import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LEFT
 from streaming.contracts.observations import Channel
 from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.jobs.driver.batch import ReplicationBatch
@@ -74,8 +74,10 @@ def recovering(tables: Tables, rows: Rows) -> Path:
 
 
 def test_a_recovering_broker_is_not_a_dead_one_and_without_an_agent_nobody_knows(recovering: Path) -> None:
-    lives = {number: (row["broker_life"], row["logs_to_recover"]) for number, row in brokers(recovering).items()}
-    assert lives == {
+    livenesses = {
+        number: (row["broker_liveness"], row["logs_to_recover"]) for number, row in brokers(recovering).items()
+    }
+    assert livenesses == {
         1: ("up", None), 2: ("recovering", 1_138), 3: ("dead", None), 4: ("recovering or dead: unknown", None),
         5: ("up", None),
     }  # fmt: skip
@@ -103,12 +105,12 @@ def test_where_everything_is_in_sync_there_is_no_column_of_recovery(tables: Tabl
     tables.commit(rows.cluster_row(now), rows.source(now), rows.broker(1, now),
                   rows.partition("orders", 0, rows.state([1], [1], 1), now))  # fmt: skip
     (row,) = brokers(tables.directory).values()
-    assert (row["broker_life"], row["replicas_to_rejoin"], row["rejoin_seconds"]) == ("up", 0, None)
+    assert (row["broker_liveness"], row["replicas_to_rejoin"], row["rejoin_seconds"]) == ("up", 0, None)
     assert "rejoin" not in state(tables.directory, "--format", "table")
 
 
 def test_of_stale_state_nothing_is_said(busy_cluster: Tables) -> None:
-    assert {row["broker_life"] for row in brokers(busy_cluster.directory).values()} == {None}
+    assert {row["broker_liveness"] for row in brokers(busy_cluster.directory).values()} == {None}
 
 
 def catching_up(directory: Path, released_at: int, records_per_second: int) -> Iterator[tuple[int, int, float | None]]:

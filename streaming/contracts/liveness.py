@@ -30,7 +30,7 @@ HEARTBEAT_AGE_MS: Final = "kafka_controller_kafkacontroller_timesincelastheartbe
 REGISTRATION_STATE: Final = "kafka_controller_kafkacontroller_brokerregistrationstate"
 
 
-class Life(StrEnum):
+class Liveness(StrEnum):
     """What is known of a broker's process, and of its registration."""
 
     UP = "up"
@@ -44,9 +44,14 @@ class Life(StrEnum):
 
 
 # By org.apache.kafka.metadata.BrokerState, of a broker that may not lead; 4 was the controller's, before KRaft.
-_BY_STATE: Final[Mapping[int | None, Life]] = {
-    1: Life.STARTING, 2: Life.RECOVERING, 3: Life.FENCED, 4: Life.FENCED, 6: Life.SHUTTING_DOWN, 7: Life.SHUTTING_DOWN,
-}  # fmt: skip
+_BY_STATE: Final[Mapping[int | None, Liveness]] = {
+    1: Liveness.STARTING,
+    2: Liveness.RECOVERING,
+    3: Liveness.FENCED,
+    4: Liveness.FENCED,
+    6: Liveness.SHUTTING_DOWN,
+    7: Liveness.SHUTTING_DOWN,
+}
 _ACTIVE: Final = 30  # of BrokerRegistrationState
 
 
@@ -70,25 +75,25 @@ def agent_samples(samples: Iterable[tuple[str, float, Micros]], now: Micros) -> 
     return AgentSamples(*map(fresh.get, (BROKER_STATE, LOGS_LEFT, HEARTBEAT_AGE_MS, REGISTRATION_STATE)))
 
 
-def life_of(broker: BrokerState | None, agents: AgentSamples, session_timeout_ms: int = SESSION_TIMEOUT_MS) -> Life:
+def liveness_of(broker: BrokerState | None, agents: AgentSamples, session_ms: int = SESSION_TIMEOUT_MS) -> Liveness:
     """Return what is known of a broker. The cluster's word is first: who may lead is up, whatever its agent says.
 
     Args:
         broker: its state; None where it was never reported.
         agents: what agents say of it.
-        session_timeout_ms: ``broker.session.timeout.ms``.
+        session_ms: ``broker.session.timeout.ms``.
     """
     if broker is not None and broker.is_registered and _may_lead(broker, agents):
-        return Life.SHUTTING_DOWN if broker.is_shutting_down else Life.UP
-    by_itself = Life.RECOVERING if agents.logs_left else _BY_STATE.get(agents.broker_state)
+        return Liveness.SHUTTING_DOWN if broker.is_shutting_down else Liveness.UP
+    by_itself = Liveness.RECOVERING if agents.logs_left else _BY_STATE.get(agents.broker_state)
     if by_itself is not None:
         return by_itself
     if broker is not None and not broker.is_registered:
-        return Life.UNREGISTERED
+        return Liveness.UNREGISTERED
     if agents.heartbeat_age_ms is None:
-        return Life.UNKNOWN
+        return Liveness.UNKNOWN
     # A fenced broker sends its heartbeats from when it starts until it is unfenced.
-    return Life.DEAD if agents.heartbeat_age_ms >= session_timeout_ms else Life.RECOVERING
+    return Liveness.DEAD if agents.heartbeat_age_ms >= session_ms else Liveness.RECOVERING
 
 
 def _may_lead(broker: BrokerState, agents: AgentSamples) -> bool:
@@ -98,16 +103,16 @@ def _may_lead(broker: BrokerState, agents: AgentSamples) -> bool:
     return not broker.is_fenced
 
 
-def advice(life: Life, agents: AgentSamples) -> str | None:
+def advice(liveness: Liveness, agents: AgentSamples) -> str | None:
     """Return what to do about a broker that is not up, in words; None of one that is, or is going."""
-    if life is Life.RECOVERING:
+    if liveness is Liveness.RECOVERING:
         left = "it starts or recovers its logs"
         if agents.logs_left is not None:
             left = f"it recovers its logs, {agents.logs_left:,} are left"
         return f"{left}: do not restart it, it would begin again"
     return {
-        Life.STARTING: "its process starts: do not restart it",
-        Life.FENCED: "its process runs, but the controller does not let it lead: read its log",
-        Life.DEAD: "the controller has had no heartbeat for its session timeout: it is down, hung or cut off",
-        Life.UNKNOWN: "no agent says whether it recovers its logs or is dead: look at its process before a restart",
-    }.get(life)
+        Liveness.STARTING: "its process starts: do not restart it",
+        Liveness.FENCED: "its process runs, but the controller does not let it lead: read its log",
+        Liveness.DEAD: "the controller has had no heartbeat for its session timeout: it is down, hung or cut off",
+        Liveness.UNKNOWN: "no agent says whether it recovers its logs or is dead: look at its process before a restart",
+    }.get(liveness)
