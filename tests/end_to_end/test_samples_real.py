@@ -1,19 +1,28 @@
-"""What a user of kafka_exporter, kminion or Burrow looks at, of a real cluster: collector, job and exporter beside it.
+"""What a user of kafka_exporter, kminion or Burrow looks at, of a real cluster: collector and exporter beside it.
 
-docs/how-it-compares.md says "yes" for what is asserted here. Nothing but the series of /metrics is looked at.
+docs/how-it-compares.md says "yes" for what is asserted here. Nothing but the series of /metrics is looked at. Between
+the two run the batches of the job itself, without Spark: what Spark adds is looked at by test_real_cluster.py.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 import time
+from collections import Counter
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 
 from deploy.sandbox import Sandbox, plan_cluster
+from streaming.bus.directory import DirectoryReader
+from streaming.contracts.observations import Channel
+from streaming.jobs.driver.batch import ReplicationBatch
+from streaming.jobs.driver.newest import NewestBatch
+from streaming.jobs.streams.bus_rows import SCHEMA, arrow_batches
 from tests.plugins.pipeline import Pipeline
 from tests.sources.samples.late_producer import leave_hanging
 from tests.sources.samples.test_groups_real import PARTITIONS, Clients
@@ -22,7 +31,7 @@ from tests.sources.samples.test_quorum_and_transactions_real import Writers, tab
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 OWN = "kafka_replication_"
 # What holds a partition's last stable offset is asked for after a minute; a busy machine takes its time, too.
@@ -60,13 +69,53 @@ class Scraped:
         return self.own(name).get(())
 
 
+class Batches(threading.Thread):
+    """The job's batches, over and over: what has come on the bus is applied to the tables."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        super().__init__(name="batches", daemon=True)
+        self.errors: list[Exception] = []
+        self._ended = threading.Event()
+        self._bus = DirectoryReader(pipeline.bus)
+        self._replication = ReplicationBatch(pipeline.tables)
+        samples = NewestBatch(pipeline.tables, Channel.OFFSETS)
+        self._batches: dict[Channel, Any] = {Channel.REPLICATION: self._replication, Channel.OFFSETS: samples}
+        self._read: Counter[tuple[Channel, str]] = Counter()
+
+    def run(self) -> None:
+        try:
+            while not self._ended.wait(0.5):
+                for channel in self._batches:
+                    self._apply(channel)
+                self._replication.projections.project(self._replication.shared)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the test that waits in vain shows it
+            self.errors.append(error)
+
+    def _apply(self, channel: Channel) -> None:
+        for source, end in self._bus.end_positions(channel).items():
+            begin = self._read[channel, source]
+            if begin < end:
+                log_id = self._bus.segments(channel, source)[-1].log_id
+                rows = arrow_batches(source, self._bus.read(channel, source, begin, end), log_id)
+                self._batches[channel].apply(pa.Table.from_batches(rows, schema=SCHEMA))
+                self._read[channel, source] = end
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+
+
 class Watched:
     """A cluster with groups and transactions, and what is exported of it."""
 
-    def __init__(self, sandbox: Sandbox, pipeline: Pipeline, clients: Clients, writers: Writers) -> None:
-        self.sandbox, self.pipeline, self.clients, self.writers = sandbox, pipeline, clients, writers
+    def __init__(
+        self, sandbox: Sandbox, pipeline: Pipeline, batches: Batches, clients: Clients, writers: Writers
+    ) -> None:
+        self.sandbox, self.pipeline, self._batches = sandbox, pipeline, batches
+        self.clients, self.writers = clients, writers
 
     def scraped(self) -> Scraped:
+        assert self._batches.errors == []
         return Scraped(self.pipeline.metrics() or {})
 
     def until(self, holds: Any, what: str, seconds: float = PATIENCE) -> Scraped:
@@ -100,8 +149,11 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             f'[cluster]\nname = "sandbox"\nbootstrap_servers = "{sandbox.bootstrap_servers}"\n[collect]\n{keys}'
         )
         pipeline.collect("--config", str(config))
-        job = pipeline.start("job", "job", *pipeline.job_arguments())
-        pipeline.eventually(lambda: pipeline.rows("partition_state"), "the job has written state", job, PATIENCE)
+        pipeline.eventually(lambda: list(pipeline.bus.glob("offsets/*")), "there are samples", seconds=PATIENCE)
+        batches = Batches(pipeline)
+        batches.start()
+        stack.callback(batches.end)
+        pipeline.eventually(lambda: pipeline.rows("partition_state"), "there is state", seconds=PATIENCE)
         pipeline.export("--config", str(config))
         clients = Clients(sandbox.bootstrap_servers)
         stack.callback(clients.close)
@@ -113,7 +165,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         clients.commit("losing", 3, topic="old")
         for number in range(PARTITIONS):
             clients.delete_records("old", number, 10)
-        yield Watched(sandbox, pipeline, clients, writers)
+        yield Watched(sandbox, pipeline, batches, clients, writers)
 
 
 def test_groups_have_the_series_of_kafka_exporter_and_what_kminion_and_burrow_say(watched: Watched) -> None:
