@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 OWN = "kafka_replication_"
 # What holds a partition's last stable offset is asked for after a minute; a busy machine takes its time, too.
-PATIENCE = 600.0
+PATIENCE = 300.0
 INTERVAL = 2.0
 # A round of groups, its way through bus and job on a busy machine, and the pause between two looks here.
 ROUND = 30.0
