@@ -129,7 +129,7 @@ def commit(cluster: Sandbox, group: str, offsets: list[TopicPartition]) -> None:
     wait_until(is_committed, f"{group[:20]} to commit")
 
 
-def open_transactions(cluster: Sandbox, count: int) -> None:
+def open_transactions(cluster: Sandbox, count: int, timeout_ms: int = 600_000) -> None:
     """Begin so many, whose producers never end them."""
     first = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "first"})
     first.init_transactions(60)  # who looks for a coordinator first has the topic of all created
@@ -142,7 +142,7 @@ def open_transactions(cluster: Sandbox, count: int) -> None:
         topics = [AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="orders", partitions=[0, 1])]
         for number in range(count):
             name = f"id-{number}"
-            request = InitProducerIdRequest(version=2, transactional_id=name, transaction_timeout_ms=30_000)
+            request = InitProducerIdRequest(version=2, transactional_id=name, transaction_timeout_ms=timeout_ms)
             init = answered(nodes, request, InitProducerIdResponse, lambda one: one.error_code)
             owner = {"transactional_id": name, "producer_id": init.producer_id, "producer_epoch": init.producer_epoch}
             add = AddPartitionsToTxnRequest(
@@ -195,9 +195,9 @@ def test_a_replica_on_its_way_to_another_directory_is_counted_once(cluster: Sand
 def test_hundreds_of_open_transactions_are_all_there_and_gone_when_they_are_over(
     cluster: Sandbox, sampled: Sampled
 ) -> None:
-    open_transactions(cluster, OPEN)
+    open_transactions(cluster, OPEN, timeout_ms=60_000)
     sampled.equal("all that are open")
-    wait_until(lambda: not sampled.kafka.answers().transactions, "their time is over", seconds=60)
+    wait_until(lambda: not sampled.kafka.answers().transactions, "their time is over", seconds=120)
     assert sampled.equal("none is open").transactions == {}
     assert sampled.rows("transactions") == []
 
