@@ -242,10 +242,7 @@ class ClusterImage:
 
         If one of them leaves the image incomplete, none is observed: the causes of the others cannot be known.
         """
-        shutting_down, apply = (
-            self._state.shutting_down(),
-            self._state.apply,
-        )  # bound once: each time costs more than it
+        shutting_down, apply = self._state.shutting_down(), self._state.apply  # to bind it costs as much
         effects_of = [self._without_undecodable(offset, apply(record)) for offset, record in unit]
         if self.incomplete_since is not None:
             return []
