@@ -166,7 +166,8 @@ Intervals are Wilson's, 95 %. {_cost(results)}
 def _slow_page(results: list[Result], of: Commit, seed: str | None) -> str:
     heading = f"""# Which brokers isrwatch calls slow, judged
 
-{_played(results, of, seed)} Rendered by `make judge ARGS="--slow --write"`. {_cost(results)}
+{_played(results, of, seed)} Rendered by
+`make judge ARGS="--slow --write"`. {_cost(results)}
 """
     return slow_rendered([result for result in results if "failed" not in result], heading)
 

@@ -39,10 +39,11 @@ QUIET_SECONDS: Final = 160.0
 TAIL_SECONDS: Final = 100.0
 LEAST_SECONDS: Final = 120.0
 """A broker that is slow for so long, to less than half, must be found."""
+LEAST_RATE: Final = 5.0
 HALF: Final = 0.5
 _LINGER_SECONDS: Final = 120.0
 """After a repair the score falls, and what was missed is caught up with."""
-_DRAWS: Final = 200
+_DRAWS: Final = 2_000
 RULES: Final = ("isrwatch", "Cruise Control")
 
 
@@ -106,6 +107,8 @@ def _in_the_model(seed: int, random: Random) -> SlowPlay:
         cluster = drawn_cluster(random, (kind,))
         if len(cluster.scenario.brokers) <= 3:
             continue  # of them nothing is said: too few peers
+        if kind in {*_SLOW, "half"} and cluster.scenario.topics[0].records_per_second < LEAST_RATE:
+            continue  # a link carries whole records per second: of few there is no share
         source = SimulatedSource(
             cluster.scenario,
             seed=seed * _DRAWS + draw,
