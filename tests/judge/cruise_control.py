@@ -1,10 +1,11 @@
 """Cruise Control's rule for slow brokers, on the signals that isrwatch has: what ours is judged beside.
 
-As its ``SlowBrokerFinder`` works since 2.5: a value is abnormal above 3 times the 90th percentile of the broker's own
-history *or* above 3 times the median of all brokers, and above a floor. Each check raises the score of an abnormal
-broker by one and lowers that of any other; from 5 it is reported, and nothing is done about more than a tenth of the
-brokers. Its own signals are log flush times, which need an agent; here they are our response times and our shares of
-pairs that are behind, with our floors, and at least one broker may be reported in a small cluster, as ours does it.
+A value is abnormal above 3 times the 90th percentile of the broker's own history *or* above 3 times the median of all
+brokers, and above a floor. Each check raises the score of an abnormal broker by one and lowers that of any other; from 5
+it is reported, and nothing is done about more than a tenth of the brokers. Its history is of days, so that minutes do
+not move it: here abnormal values are left out of it. Its own signals are log flush times, which need an agent; here they
+are our response times and our shares of pairs that are behind, with our floors, and at least one broker may be reported
+in a small cluster, as ours does it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class CruiseControl:
                 min(_MOST, self._scores[broker] + 1) if is_abnormal else max(0, self._scores[broker] - 1)
             )
             for place, value in enumerate(mine):
-                if value is not None:
+                if value is not None and not is_abnormal:
                     self._history[broker, place] = [*self._history[broker, place], value][-HISTORY_ROUNDS:]
         slow = frozenset(broker for broker in samples if self._scores[broker] >= _SCORE)
         return slow if len(slow) <= most_slow(len(samples)) else frozenset()
