@@ -1,11 +1,11 @@
 """Cruise Control's rule for slow brokers, on the signals that isrwatch has: what ours is judged beside.
 
 A value is abnormal above 3 times the 90th percentile of the broker's own history *or* above 3 times the median of all
-brokers, and above a floor. Each check raises the score of an abnormal broker by one and lowers that of any other; from 5
-it is reported, and nothing is done about more than a tenth of the brokers. Its history is of days, so that minutes do
-not move it: here abnormal values are left out of it. Its own signals are log flush times, which need an agent; here they
-are our response times and our shares of pairs that are behind, with our floors, and at least one broker may be reported
-in a small cluster, as ours does it.
+brokers, and above a floor. Each check raises the score of an abnormal broker by one and lowers that of any other;
+from 5 it is reported, and nothing is done about more than a tenth of the brokers. Its history is of days, so that
+minutes do not move it: here abnormal values are left out of it. Its own signals are log flush times, which need an
+agent; here they are our response times and our shares of pairs that are behind, with our floors, and at least one
+broker may be reported in a small cluster, as ours does it.
 """
 
 from __future__ import annotations
