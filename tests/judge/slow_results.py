@@ -22,6 +22,8 @@ brokers; `tests/judge/slow_play.py` has what is drawn. Before anything happens t
 
 A broker must be found that is slow for two minutes, at most half as fast as it has to be, in more than half of what it
 replicates; or late by at least 150 ms. To call anybody else slow, or somebody at another time, is a false alarm.
+Where fewer than three peers have something to replicate with two others, isrwatch compares no replication: it misses
+who is slow there.
 Cruise Control's rule sees the same signals with the same floors (`tests/judge/cruise_control.py`). The constants of
 ours were chosen on plays of the seed `dev`.
 """
