@@ -64,6 +64,7 @@ _NAMED: Mapping[str, st.SearchStrategy[Any]] = {
     "size_bytes": _OFFSET,
     "committed_offset": _OFFSET,
     "lag": _OFFSET,
+    "lag_seconds": st.floats(0, 1e9),
     "group": _NAME,
     "cluster_id": _NAME,
     "source": _NAME,
@@ -172,7 +173,7 @@ def _samples(draw: st.DrawFn, cls: type[SamplesBlock]) -> dict[str, Any]:
         "boolean[]": st.booleans(),
     }
     arrays = {
-        item.name: array(of_plain[plain_types(cls)[item.name]])
+        item.name: array(_NAMED.get(item.name.removesuffix("_by_sample"), of_plain[plain_types(cls)[item.name]]))
         for item in fields(cls)
         if item.name.endswith("_by_sample") and ("None" not in str(item.type) or draw(st.booleans()))
     }

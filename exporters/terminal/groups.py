@@ -1,6 +1,7 @@
 """Groups from the newest samples: state, members, total lag, and the partition with the largest.
 
-What is unknown stays unknown: a group without offsets has no lag, and one that is not described no members.
+What is unknown stays unknown: a group without offsets has no lag, and one that is not described no members. In
+seconds the lag of a group is the largest one of its partitions.
 """
 
 from __future__ import annotations
@@ -59,9 +60,11 @@ def _newest(rows: list[Row], now: int) -> Row:
 def _summed(rows: list[Row]) -> Row:
     with_lag = [row for row in rows if row["lag"] is not None]
     worst = max(with_lag, key=lambda row: row["lag"], default=None)
+    seconds = [row["lag_seconds"] for row in rows]
     return {
         "partitions": len(rows),
         "lag": sum(row["lag"] for row in with_lag) if rows and len(with_lag) == len(rows) else None,
+        "lag_seconds": None if not seconds or None in seconds else max(seconds),
         "records_lost": sum(row["records_lost"] or 0 for row in rows) if rows else None,
         "worst_partition": None if worst is None else f"{worst['topic']}-{worst['partition']}",
         "worst_lag": None if worst is None else worst["lag"],

@@ -28,13 +28,14 @@ _UNIT: Final = 1024
 
 def show_groups(output: RowOutput, selection: StateSelection) -> None:
     """Print one row per group."""
-    numbers = columns_as_fields(("members", PARTITIONS, "lag", "records_lost", "sample_age_seconds"))
+    numbers = columns_as_fields(("members", PARTITIONS, "lag", "records_lost"))
     who = (Field("group", text("group")), Field("protocol", text("group_protocol")), Field("state", _group_state))
+    behind = Field("behind", text("lag_seconds"), is_number=True)
     _show(
         output,
         selection,
         lambda: group_rows(selection.folder, selection.topics, output.clock.now),
-        (*who, *numbers, Field("worst", text("worst_partition"))),
+        (*who, *numbers, behind, *_AGE, Field("worst", text("worst_partition"))),
         lambda row: "yellow" if row["records_lost"] else "",
         "groups",
     )

@@ -86,6 +86,7 @@ _PLAIN: Final = {
     "Cause": "string", "Cause | None": "string", "Evidence": "string", "Evidence | None": "string",
     "int": "int", "int | None": "int", "BrokerId": "int", "BrokerId | None": "int",
     "Micros": "long", "Micros | None": "long", "Offset": "long", "Offset | None": "long", "float": "double",
+    "float | None": "double", "tuple[float, ...] | None": "double[]",
     "bool": "boolean", "bool | None": "boolean",
     "tuple[BrokerId, ...]": "int[]", "tuple[int, ...]": "int[]",
     "tuple[Cause, ...]": "string[]", "tuple[TopicId, ...]": "string[]",

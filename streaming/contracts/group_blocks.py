@@ -79,6 +79,7 @@ class BrokerGroupOffsetsObserved(CoordinatorBlock):
     member_by_sample: tuple[str, ...] | None = None
     committed_offset_by_sample: tuple[Offset, ...] | None = None
     lag_by_sample: tuple[Offset, ...] | None = None
+    lag_seconds_by_sample: tuple[float, ...] | None = None
     log_start_offset_by_sample: tuple[Offset, ...] | None = None
     last_stable_offset_by_sample: tuple[Offset, ...] | None = None
     high_watermark_by_sample: tuple[Offset, ...] | None = None

@@ -77,11 +77,16 @@ GROUP_OFFSETS: Final = Table(
         Column("stable_lag", "long", "the same up to the last stable offset: what read_committed can get"),
         Column("records_lost", "long", "records that were deleted before it read them"),
         Column("coordinator", "int", "broker that coordinates the group; -1: none; null in a simulation"),
+        Column(
+            "lag_seconds",
+            "double",
+            "for how long the first record that it has yet to read could have been read; null while unknown",
+        ),
         required("collected_at", "timestamp", "when the source read it"),
         required("source", "string", "name of the source, <kind>:<collector>"),
     ),
     key=("cluster_id", "group", "topic_id", "partition"),
-    layout=2,
+    layout=3,
     reporter="coordinator",
 )
 

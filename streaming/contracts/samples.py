@@ -85,6 +85,8 @@ class GroupOffsetsObserved(Observation):
     client id of the partition's owner. Lag follows from these in ``contracts.health``; ``lag`` is reported of a share
     group alone, which commits no offset, as its coordinator counts it. The positions are read before the committed
     offset, so lag is never too large; it is too small by what was written in between, at most.
+    ``lag_seconds`` is for how long the first record that it has not read could have been read: the source has to
+    remember when that was.
     """
 
     kind: ClassVar[str] = "group_offsets"
@@ -101,6 +103,7 @@ class GroupOffsetsObserved(Observation):
     partition: int
     committed_offset: Offset | None = None
     lag: Offset | None = None
+    lag_seconds: float | None = None
     log_start_offset: Offset | None = None
     last_stable_offset: Offset | None = None
     high_watermark: Offset | None = None
@@ -109,7 +112,8 @@ class GroupOffsetsObserved(Observation):
         """Refuse a group without a name, and negative offsets."""
         Observation.__post_init__(self)
         require(bool(self.group), "group is empty")
-        _not_negative(self, "committed_offset", "lag", "log_start_offset", "last_stable_offset", "high_watermark")
+        _not_negative(self, "committed_offset", "lag", "lag_seconds")
+        _not_negative(self, "log_start_offset", "last_stable_offset", "high_watermark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,7 @@ Samples:
 
 - ``samples``               log positions and directories, asked of every broker
 - ``replication_pairs``     which followers are behind which leaders (pure)
+- ``high_watermarks``       since when a record has been readable
 
 No cluster at all:
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.contracts.group_blocks import BrokerGroupOffsetsObserved, BrokerGroupsObserved
 from streaming.contracts.sample_blocks import SAMPLES_PER_BLOCK
+from streaming.sources.timer import AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from streaming.contracts.identifiers import BrokerId, TopicId
+    from streaming.contracts.identifiers import BrokerId, Micros, TopicId
+    from streaming.sources.high_watermarks import HighWatermarks
     from streaming.sources.samples.committed_offsets import ByTopic
     from streaming.sources.samples.described_groups import DescribedGroup
 
@@ -29,6 +31,8 @@ class CoordinatorAnswer:
         denied: groups that may not be described.
         topic_ids: when it was asked.
         positions: of the partitions, by field of a sample, topic and partition.
+        read_at: when it was asked for committed offsets, by the monotonic clock.
+        lag_seconds: of the partitions where it is not unknown, by name of the group.
     """
 
     groups: Mapping[str, DescribedGroup]
@@ -37,6 +41,26 @@ class CoordinatorAnswer:
     denied: tuple[str, ...] = ()
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     positions: Mapping[str, ByTopic] = field(default_factory=dict)
+    read_at: Micros = AT_ONCE
+    lag_seconds: Mapping[str, Mapping[str, Mapping[int, float]]] = field(default_factory=dict)
+
+
+def with_lag_seconds(
+    answer: CoordinatorAnswer, topic_ids: Mapping[str, TopicId], high_watermarks: HighWatermarks
+) -> CoordinatorAnswer:
+    """Return the answer with for how long each group could have read what it has not, by the same clock."""
+    ends = answer.positions.get("high_watermark", {})
+    return replace(
+        answer,
+        lag_seconds={
+            group: {
+                topic: high_watermarks.lag_seconds(topic_ids[topic], committed, ends[topic], answer.read_at)
+                for topic, committed in by_topic.items()
+                if topic in topic_ids and topic in ends
+            }
+            for group, by_topic in answer.committed.items()
+        },
+    )
 
 
 class _Piece(NamedTuple):
@@ -112,6 +136,7 @@ def _pieces(
         "member": group.owners,
         "committed_offset": answer.committed.get(name, {}),
         "lag": answer.lags.get(name, {}),
+        "lag_seconds": answer.lag_seconds.get(name, {}),
     }
     for topic in {topic for by_topic in own.values() for topic in by_topic} & topic_ids.keys():
         fields = {field: by_topic.get(topic, {}) for field, by_topic in {**own, **answer.positions}.items()}

@@ -6,6 +6,10 @@ never too large: it is what the group had not read of that which was there then.
 between the two readings, of a leader that does not answer by what was written within one interval of offsets and the
 timeout of a request; after that its positions, and with them lag, are unknown. A group that moves to another
 coordinator may be in no answer for a round.
+
+Lag in seconds is for how long the first record that the group has not read could have been read. It follows from when
+the high watermark passed the committed offset, and is as wrong as that: see :mod:`streaming.sources.high_watermarks`;
+and by the time that the two requests take, too small.
 """
 
 from __future__ import annotations
@@ -30,9 +34,14 @@ from streaming.sources.samples.described_groups import (
     describe_groups,
     list_groups,
 )
-from streaming.sources.samples.group_blocks import CoordinatorAnswer, group_blocks, group_offset_blocks
+from streaming.sources.samples.group_blocks import (
+    CoordinatorAnswer,
+    group_blocks,
+    group_offset_blocks,
+    with_lag_seconds,
+)
 from streaming.sources.samples.kind import Shown
-from streaming.sources.timer import Timer
+from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -106,9 +115,10 @@ class GroupsKind:
         topic_ids = {topic: each for topic, each in coordinated.topic_ids.items() if view.topic_ids.get(topic) == each}
         groups = {name: _with_partitions_that_exist(group, view) for name, group in coordinated.groups.items()}
         coordinated = replace(coordinated, groups=groups)
+        timed = with_lag_seconds(coordinated, topic_ids, self._offsets.high_watermarks)
         observed = [
             *group_blocks(answer.broker, coordinated.groups, envelope),
-            *group_offset_blocks(answer.broker, coordinated, topic_ids, envelope),
+            *group_offset_blocks(answer.broker, timed, topic_ids, envelope),
         ]
         return Shown(observed, _denied(coordinated.denied))
 
@@ -125,6 +135,7 @@ def _answer(
     groups, denied = describe_groups(connection, listed)
     sharing = [name for name, group in groups.items() if group.protocol == SHARE]
     committing = [name for name, group in groups.items() if group.protocol != SHARE]
+    read_at = monotonic()
     committed = committed_offsets(connection, committing) if committing else ()
     lags = _lags(connection, sharing) if sharing else ()
     return CoordinatorAnswer(
@@ -134,6 +145,7 @@ def _answer(
         denied=(*denied, *(one.group for one in (*committed, *lags) if one.error == GROUP_AUTHORIZATION_FAILED)),
         topic_ids=topic_ids,
         positions=positions,
+        read_at=read_at,
     )
 
 

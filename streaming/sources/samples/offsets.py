@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streaming.contracts.identifiers import NO_LEADER, BrokerId, Micros
+from streaming.sources.high_watermarks import HighWatermarks
 from streaming.sources.permissions import DESCRIBE_TOPICS, Denied
 from streaming.sources.samples.held_partitions import HeldPartitions
 from streaming.sources.samples.kind import NEVER, Shown
@@ -23,7 +24,7 @@ from streaming.sources.samples.listed_offsets import (
     list_offsets,
 )
 from streaming.sources.samples.offset_blocks import offset_blocks
-from streaming.sources.timer import AT_ONCE, Timer
+from streaming.sources.timer import AT_ONCE, Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,6 +52,7 @@ _OF_LEADER: Final = {
 }
 _OF_GROUPS: Final = ("log_start_offset", "last_stable_offset", "high_watermark")
 _OF_FOLLOWER: Final = {"log_end_offset": LOG_END}
+_ROUNDS_APART: Final = 3  # a leader that does not answer once or twice is no reason to say nothing
 
 
 @dataclass(slots=True)
@@ -88,11 +90,13 @@ class Positions(NamedTuple):
         topic_ids: of its topics, at the time of the question.
         fields: the offsets.
         leader_ends: of a follower: the log ends of the leaders that had answered by then.
+        read_at: when it had answered for the high watermarks, by the monotonic clock.
     """
 
     topic_ids: Mapping[str, TopicId]
     fields: dict[str, Listed]
     leader_ends: ByTopic | None = None
+    read_at: Micros = AT_ONCE
 
 
 class OffsetsKind:
@@ -101,6 +105,7 @@ class OffsetsKind:
     Attributes:
         held: the partitions that an open transaction holds.
         ends: where logs ended in the round before this one.
+        high_watermarks: when they passed which offset, by the monotonic clock.
 
     Args:
         period: microseconds.
@@ -112,6 +117,8 @@ class OffsetsKind:
     def __init__(self, period: Micros, directories: DirectoriesKind) -> None:
         self._due, self._directories = Timer(period), directories
         self.held = HeldPartitions()
+        self.high_watermarks = HighWatermarks(Micros(_ROUNDS_APART * period))
+        self._round_at = NEVER
         self._followers_at = NEVER
         self._unanswered: set[BrokerId] = set()
         self.ends = LogEnds({}, {})
@@ -135,7 +142,7 @@ class OffsetsKind:
         later answer; nothing of a topic that has another id now.
         """
         positions: dict[str, ByTopic] = {name: {} for name in _OF_GROUPS}
-        for asked_of, fields, _ in self._led.values():
+        for asked_of, fields, *_ in self._led.values():
             for name in _OF_GROUPS:
                 for topic, offsets in fields[name].offsets.items():
                     if asked_of.get(topic) == topic_ids.get(topic):
@@ -146,7 +153,8 @@ class OffsetsKind:
         """Ask the leaders when the time has come, and when these have answered the followers, before leaders again."""
         if self._followers_at == NEVER and self._due.take_due(moment):
             self.ends, self._ends = self._ends, LogEnds({}, {})
-            self._followers_at = Micros(moment + ROUND_MICROS)
+            self._round_at, self._followers_at = moment, Micros(moment + ROUND_MICROS)
+            self.high_watermarks.retain(view.topic_ids.values())
             questions = {
                 broker: partial(_positions, _OF_LEADER, view.topic_ids, hosted.led)
                 for broker, hosted in hosted_by(view).items()
@@ -166,10 +174,11 @@ class OffsetsKind:
         is_compared = answer.kind == LEADERS and self._is_in_time(answer)
         if answer.refusal is not None:
             return Shown([], answer.refusal)
-        asked_of, fields, leader_ends = answer.value
+        asked_of, fields, leader_ends, read_at = answer.value
         offsets = {name: listed.offsets for name, listed in fields.items()}
         topic_ids = {topic: each for topic, each in asked_of.items() if view.topic_ids.get(topic) == each}
         if answer.kind == LEADERS:
+            self.high_watermarks.put(topic_ids, offsets["high_watermark"], self._round_at, read_at)
             leader_ends = _of_present_leader(offsets["log_end_offset"], offsets["log_start_offset"])
             self.held.put(topic_ids, offsets["high_watermark"], offsets["last_stable_offset"])
         if is_compared:
@@ -200,8 +209,12 @@ def _positions(
     connection: Connection,
     leader_ends: ByTopic | None = None,
 ) -> Positions:
-    fields = {name: list_offsets(connection, spec, partitions) for name, spec in specs.items()}
-    return Positions(topic_ids, fields, leader_ends)
+    fields, read_at = dict[str, Listed](), AT_ONCE
+    for name, spec in specs.items():
+        fields[name] = list_offsets(connection, spec, partitions)
+        if spec == HIGH_WATERMARK:
+            read_at = monotonic()
+    return Positions(topic_ids, fields, leader_ends, read_at)
 
 
 def _of_present_leader(log_ends: ByTopic, log_starts: ByTopic) -> ByTopic:

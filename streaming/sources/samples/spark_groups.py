@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from streaming.contracts.group_blocks import BrokerGroupsObserved
 from streaming.contracts.identifiers import NO_BROKER, Micros
 from streaming.sources.samples.described_groups import DescribedGroup
-from streaming.sources.samples.group_blocks import CoordinatorAnswer, group_offset_blocks
+from streaming.sources.samples.group_blocks import CoordinatorAnswer, group_offset_blocks, with_lag_seconds
 from streaming.sources.samples.kind import Shown
 from streaming.sources.samples.spark_checkpoints import Checkpoint, CheckpointUnreadable, read_checkpoint
-from streaming.sources.timer import Timer
+from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from streaming.contracts.identifiers import TopicId
     from streaming.contracts.observations import Observation
     from streaming.sources.admin_view import ClusterView
+    from streaming.sources.high_watermarks import HighWatermarks
     from streaming.sources.samples.broker_calls import BrokerAnswer
     from streaming.sources.samples.committed_offsets import ByTopic
     from streaming.sources.samples.kind import Ask
@@ -39,8 +40,12 @@ ACTIVE_MICROS: Final = 60_000_000
 
 
 class _Read(NamedTuple):
-    """What was read, and when it was begun: the ids of the topics, and the positions of their partitions before."""
+    """What was read, and when it was begun: the ids of the topics, and the positions of their partitions before.
 
+    ``read_at`` is by the monotonic clock.
+    """
+
+    read_at: Micros
     topic_ids: Mapping[str, TopicId]
     positions: Mapping[str, ByTopic]
     checkpoints: Mapping[str, Checkpoint | CheckpointUnreadable]
@@ -107,7 +112,7 @@ class SparkGroupsKind:
                 problems += _problems_of(name, checkpoint, topic_ids, moved)
         for problem in self._problems.new(problems):
             self._report(f"{envelope['source']}: {problem}")
-        return Shown([*_blocks(checkpoints, read, topic_ids, envelope)])
+        return Shown([*_blocks(checkpoints, read, topic_ids, self._offsets.high_watermarks, envelope)])
 
     def _passed(self, checkpoint: Checkpoint, positions: Mapping[str, ByTopic], now: Micros) -> set[str]:
         """Return the topics that end before what the query has read, although it had read it before they were asked."""
@@ -141,13 +146,13 @@ def _read(
     positions: Mapping[str, ByTopic],
     _connection: object,
 ) -> _Read:
-    checkpoints: dict[str, Checkpoint | CheckpointUnreadable] = {}
+    read_at, checkpoints = monotonic(), dict[str, Checkpoint | CheckpointUnreadable]()
     for name, folder in folders.items():
         try:
             checkpoints[name] = read_checkpoint(folder)
         except CheckpointUnreadable as reason:
             checkpoints[name] = reason
-    return _Read(topic_ids, positions, checkpoints)
+    return _Read(read_at, topic_ids, positions, checkpoints)
 
 
 def _problems_of(name: str, checkpoint: Checkpoint, topic_ids: Mapping[str, TopicId], moved: set[str]) -> Iterator[str]:
@@ -163,7 +168,11 @@ def _problems_of(name: str, checkpoint: Checkpoint, topic_ids: Mapping[str, Topi
 
 
 def _blocks(
-    checkpoints: Mapping[str, Checkpoint], read: _Read, topic_ids: Mapping[str, TopicId], envelope: dict[str, Any]
+    checkpoints: Mapping[str, Checkpoint],
+    read: _Read,
+    topic_ids: Mapping[str, TopicId],
+    high_watermarks: HighWatermarks,
+    envelope: dict[str, Any],
 ) -> Iterator[Observation]:
     states = {
         name: ACTIVE if abs(envelope["collected_at"] - each.progress_at) < ACTIVE_MICROS else UNKNOWN
@@ -182,5 +191,7 @@ def _blocks(
         committed={name: each.committed for name, each in checkpoints.items()},
         topic_ids=read.topic_ids,
         positions=read.positions,
+        read_at=read.read_at,
     )
-    yield from group_offset_blocks(NO_BROKER, answer, topic_ids, envelope)
+    timed = with_lag_seconds(answer, topic_ids, high_watermarks)
+    yield from group_offset_blocks(NO_BROKER, timed, topic_ids, envelope)

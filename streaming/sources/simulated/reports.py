@@ -25,14 +25,16 @@ from streaming.model.controller.commit import MICROS_PER_MS
 from streaming.model.descriptions.groups import described_groups, group_offsets
 from streaming.model.descriptions.transactions import Undecided, hanging, undecided
 from streaming.model.quorum.controllers import Controllers
+from streaming.sources.high_watermarks import HighWatermarks
 from streaming.sources.simulated.speed import SimulatedSpeeds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from streaming.contracts.identifiers import TopicPartition
     from streaming.contracts.observations import Observation
     from streaming.model.cluster import Cluster
+    from streaming.model.descriptions.groups import GroupOffsets
     from streaming.model.server.broker import Broker
 
 _PREFIX: Final = "kafka_server_replicamanager_"
@@ -48,6 +50,7 @@ METRICS: Final[dict[str, Callable[[Broker], int]]] = {
     _PREFIX + "isrexpands_total": lambda broker: broker.leadership.proposals.isr_expands,
     _PREFIX + "failedisrupdates_total": lambda broker: broker.leadership.proposals.failed_isr_updates,
 }
+_READINGS_APART: Final = Micros(30_000_000)
 _CLEANUP: Final = "cleanup.policy"
 _BYTES_PER_RECORD: Final = 1_024  # the model counts records only
 
@@ -59,6 +62,7 @@ class Reports:
         self._simulated = simulated
         self._identity = {"cluster_id": cluster_id, "cluster": cluster, "source": source, "authority": SourceKind.NONE}
         self._speeds = SimulatedSpeeds(simulated, Random(f"{cluster_id} requests"))  # noqa: S311 - reproducible
+        self._high_watermarks = HighWatermarks(_READINGS_APART)
 
     def _envelope(self, now: Micros) -> dict[str, Any]:
         moments = dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), now)
@@ -87,7 +91,18 @@ class Reports:
             if key.topic_id in topics
             for led in [broker.leadership.led.get(key)]
         ]
+        self._remember(samples, now)
         return [*offsets_in_blocks(samples)]
+
+    def _remember(self, samples: Iterable[ReplicaOffsetsObserved], now: Micros) -> None:
+        """Remember the high watermarks of leaders, which have a last stable offset."""
+        registry, of_leaders = self._simulated.controller.registry, dict[str, dict[int, int]]()
+        for sample in samples:
+            if sample.last_stable_offset is not None and sample.high_watermark is not None:
+                of_leaders.setdefault(sample.topic, {})[sample.partition] = sample.high_watermark
+        self._high_watermarks.retain(registry.topics)
+        topic_ids = {topic.topic: topic_id for topic_id, topic in registry.topics.items()}
+        self._high_watermarks.put(topic_ids, of_leaders, now, now)
 
     def times(self, now: Micros) -> list[Observation]:
         """Give the configured times, as a broker answers DescribeConfigs to the reader of the metadata log."""
@@ -137,6 +152,7 @@ class Reports:
                 topic=topics[group_offset.topic_partition.topic_id].topic,
                 partition=group_offset.topic_partition.partition,
                 committed_offset=_offset(group_offset.committed),
+                lag_seconds=self._lag_seconds(group_offset, now),
                 log_start_offset=_offset(group_offset.log_start),
                 last_stable_offset=_offset(group_offset.last_stable_offset),
                 high_watermark=_offset(group_offset.high_watermark),
@@ -145,6 +161,13 @@ class Reports:
             if group_offset.topic_partition.topic_id in topics
         )
         return described
+
+    def _lag_seconds(self, of_group: GroupOffsets, now: Micros) -> float | None:
+        if of_group.committed is None or of_group.high_watermark is None:
+            return None
+        topic_id, number = of_group.topic_partition
+        committed, ends = {number: of_group.committed}, {number: of_group.high_watermark}
+        return self._high_watermarks.lag_seconds(topic_id, committed, ends, now).get(number)
 
     def transactions(self, now: Micros) -> list[Observation]:
         """Give the transactions that are open, and those that a partition has open and no coordinator knows."""

@@ -82,9 +82,9 @@ def put_lag(folder: Path) -> None:
     nobody = {**offsets, "group": "nobody", "group_state": "Empty", "members": 0}
     tables.put(
         GROUP_OFFSETS.name,
-        *({**offsets, "group": "payments", "partition": number} for number in (0, 1)),
+        *({**offsets, "group": "payments", "partition": number, "lag_seconds": 6.5 + number} for number in (0, 1)),
         *({**nobody, "partition": number, "records_lost": number} for number in (0, 1)),
-        {**offsets, "group": "read", "partition": 0, "lag": 0},
+        {**offsets, "group": "read", "partition": 0, "lag": 0, "lag_seconds": 0.0},
     )
     replica = {**sample, "topic_id": "id-of-payments", "topic": "payments", "partition": 0}
     tables.put(
@@ -203,6 +203,10 @@ def test_samples_agree_with_what_the_terminal_shows(duck: Any, tables: Path) -> 
     of_member = ("cluster_id", "node", "lag", "behind_seconds")
     lags = {tuple(row[name] for name in of_member) for row in answer(duck, "quorum_lag")}
     assert lags == {tuple(row[name] for name in of_member) for row in quorum_rows(tables, 0)}
+    of_group = ("cluster_id", "group", "partitions", "lag", "lag_seconds", "records_lost")
+    shown_groups = {tuple(row[name] for name in of_group) for row in group_rows(tables, (), 0) if row["partitions"]}
+    assert {tuple(row[name] for name in of_group) for row in answer(duck, "groups_behind")} == shown_groups
+    assert {seconds for *_, seconds, _ in shown_groups} == {None, 7.5, 0.0}
     of_directory = ("cluster_id", "broker", "log_dir", "replica_bytes", "used_percent")
     directories = {tuple(row[name] for name in of_directory) for row in answer(duck, "log_directories")}
     assert directories == {tuple(row[name] for name in of_directory) for row in directory_rows(tables, 0)}

@@ -1,4 +1,4 @@
-"""``isrwatch state`` of log directories, the metadata quorum and transactions: what is wrong first, unknown is "?"."""
+"""``isrwatch state`` of log directories, quorum, transactions and groups: what is wrong first, unknown is "?"."""
 
 from __future__ import annotations
 
@@ -127,6 +127,34 @@ def test_without_a_sample_of_the_leader_no_lag_is_known(tables: Tables, rows: Ro
     tables.put(QUORUM_MEMBERS.name, {**member, "controller": 2, "last_caught_up_at": now})
     (row,) = objects(tables.directory, "--quorum")
     assert (row["role"], row["lag"], row["behind_seconds"]) == ("voter", None, None)
+
+
+def test_a_group_is_behind_for_as_long_as_its_worst_partition_and_unknown_if_one_is(tables: Tables, rows: Rows) -> None:
+    now = present()
+    tables.commit(rows.cluster_row(now), rows.source(now))
+    partitions = {
+        "read": [(0, 0.0), (0, 0.0)],
+        "slow": [(700, 12.5), (7, 3_725.0), (0, 0.0)],
+        "older": [(700, 12.5), (7, None)],
+        "assigned": [(None, None)],
+    }
+    common = {**rows.owner, "collected_at": now, "source": "s", "topic_id": "t", "topic": "orders", "coordinator": 1}
+    tables.put(
+        GROUP_OFFSETS.name,
+        *(
+            {**common, "group": group, "partition": number, "lag": lag, "lag_seconds": seconds, "group_state": "Stable"}
+            for group, lags in partitions.items()
+            for number, (lag, seconds) in enumerate(lags)
+        ),
+    )
+    assert {row["group"]: (row["lag"], row["lag_seconds"]) for row in objects(tables.directory, "--groups")} == {
+        "read": (0, 0.0),
+        "slow": (707, 3_725.0),
+        "older": (707, None),
+        "assigned": (None, None),
+    }
+    shown = [line.split("  ") for line in state(tables.directory, "--groups").splitlines()]
+    assert {line[0]: line[7] for line in shown} == {"read": "0.0s", "slow": "1h2m", "older": "?", "assigned": "?"}
 
 
 def test_transactions_that_hang_come_first_then_those_that_are_late(sampled: Path) -> None:

@@ -25,7 +25,7 @@ ENVELOPE: dict[str, Any] = {
     **dict.fromkeys(("occurred_not_before", "occurred_not_after", "collected_at"), 5),
 }
 IDS = {"a": TopicId("id-a"), "b": TopicId("id-b")}
-OWN = ("member", "committed_offset", "lag")
+OWN = ("member", "committed_offset", "lag", "lag_seconds")
 POSITIONS = ("log_start_offset", "last_stable_offset", "high_watermark")
 
 
@@ -50,7 +50,8 @@ def answers(draw: st.DrawFn) -> CoordinatorAnswer:
     }
     some = st.dictionaries(st.sampled_from(names), offsets) if names else st.just({})
     positions = draw(st.dictionaries(st.sampled_from(POSITIONS), offsets))
-    return CoordinatorAnswer(groups, draw(some), draw(some), positions=positions)
+    timed = st.dictionaries(st.sampled_from(names), by_topic(st.floats(0, 9))) if names else st.just({})
+    return CoordinatorAnswer(groups, draw(some), draw(some), positions=positions, lag_seconds=draw(timed))
 
 
 @given(answers(), st.integers(1, 4))
@@ -63,6 +64,7 @@ def test_every_partition_of_a_group_is_in_one_block_with_what_was_reported_of_it
             "member": group.owners,
             "committed_offset": answer.committed.get(name, {}),
             "lag": answer.lags.get(name, {}),
+            "lag_seconds": answer.lag_seconds.get(name, {}),
         }
         for topic in IDS:
             for number in range(6):

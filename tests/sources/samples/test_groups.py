@@ -67,6 +67,7 @@ class Asked:
         self.offsets = OffsetsKind(period, DirectoriesKind(period))
         self.kind = GroupsKind(period, self.offsets, GroupFilter())
         self.questions: list[tuple[str, BrokerId, Any]] = []
+        self.present = Micros(10_000 * SECOND)
 
     def round(self, moment: int, view: Any = VIEW) -> list[tuple[str, BrokerId]]:
         self.questions = []
@@ -79,15 +80,19 @@ class Asked:
             kind.ask(view, ask, Micros(moment))
         return [(kind, broker) for kind, broker, _ in self.questions]
 
-    def answer(self, broker: BrokerId, ends: dict[int, int] | None, view: Any = VIEW) -> None:
-        """A leader has log starts of 1, and these high watermarks; None: it does not answer."""
+    def answer(
+        self, broker: BrokerId, ends: dict[int, int] | None, view: Any = VIEW, *, start: int = 1, read_at: int = 0
+    ) -> None:
+        """A leader has this log start, and these high watermarks; None: it does not answer."""
         if ends is None:
             answer = BrokerAnswer(LEADERS, broker, Micros(1), refusal=ConnectionRefused("hung"))
         else:
             fields = {name: Listed({"orders": {**ends}}) for name in ("high_watermark", "log_end_offset")}
             fields["last_stable_offset"] = Listed({"orders": {number: end - 1 for number, end in ends.items()}})
-            fields["log_start_offset"] = Listed({"orders": dict.fromkeys(ends, 1)})
-            answer = BrokerAnswer(LEADERS, broker, Micros(1), Positions(view.topic_ids, fields))
+            fields["log_start_offset"] = Listed({"orders": dict.fromkeys(ends, start)})
+            answer = BrokerAnswer(
+                LEADERS, broker, Micros(1), Positions(view.topic_ids, fields, read_at=Micros(read_at))
+            )
         self.offsets.shown(view, answer, ENVELOPE)
 
     def beside(self) -> dict[str, Any]:
@@ -179,11 +184,84 @@ def test_lag_is_never_larger_than_it_was_when_the_positions_were_read(steps: lis
         assert lag >= end - committed - written
 
 
+@given(st.lists(st.tuples(OFFSETS, OFFSETS), min_size=1, max_size=8))
+def test_records_are_lost_only_if_they_were_deleted_before_the_group_read_them(steps: list[tuple[int, int]]) -> None:
+    """Retention deletes and a group reads between any two requests; the group may be ahead of the log start."""
+    asked, start, committed = Asked(1), 0, 0
+    for number, (deleted, read) in enumerate(steps):
+        start += deleted
+        asked.round(number * 2 * SECOND + 1)
+        asked.answer(ONE, {0: 1_000}, start=start)
+        asked.answer(TWO, {})
+        asked.round(number * 2 * SECOND + 2)
+        lost = max(0, start - committed)
+        start, committed = start + deleted, committed + read
+        answer = BrokerAnswer("groups", ONE, Micros(1), answered(asked, {"g": {"orders": {0: committed}}}))
+        (sample,) = (one for one in singly(shown(asked, answer)) if isinstance(one, GroupOffsetsObserved))
+        found = health.records_lost_unread(sample.committed_offset, sample.log_start_offset)
+        assert found is not None
+        assert 0 <= found <= lost
+        assert found >= max(0, start - committed) - deleted
+
+
+def seconds_of(asked: Asked, committed: dict[int, int], view: Any = VIEW) -> dict[int, tuple[int | None, float | None]]:
+    """The lag of a group in records and in seconds, by partition."""
+    answer = BrokerAnswer("groups", ONE, Micros(1), answered(asked, {"g": {"orders": committed}}))
+    samples: Any = [one for one in singly(shown(asked, answer, view)) if isinstance(one, GroupOffsetsObserved)]
+    return {one.partition: (health.lag(one.committed_offset, one.high_watermark), one.lag_seconds) for one in samples}
+
+
+def sampled_since(
+    *seconds: int, ends: tuple[dict[int, int], ...], view: Any = VIEW, asked: Asked | None = None
+) -> Asked:
+    """Leaders that were asked so many seconds ago, and answered a second later."""
+    asked = asked or Asked()
+    for ago, each in zip(seconds, ends, strict=True):
+        moment = asked.present - ago * SECOND
+        asked.round(moment, view)
+        asked.answer(ONE, each, view, read_at=moment + SECOND)
+        asked.answer(TWO, {}, view)
+        asked.round(moment + 1, view)
+    return asked
+
+
+def test_lag_in_seconds_is_since_when_the_first_unread_record_could_be_read() -> None:
+    asked = sampled_since(31, 21, 11, ends=({0: 10, 1: 5}, {0: 110, 1: 5}, {0: 110, 1: 6}))
+    found = seconds_of(asked, {0: 60, 1: 5})
+    assert found[0] == (50, pytest.approx(24.95))
+    assert found[1] == (1, pytest.approx(15))
+    assert seconds_of(asked, {0: 110, 1: 6}) == {0: (0, 0.0), 1: (0, 0.0)}
+
+
+def test_what_was_readable_before_the_first_round_is_behind_for_an_unknown_time() -> None:
+    asked = sampled_since(21, 11, ends=({0: 10}, {0: 20}))
+    assert seconds_of(asked, {0: 9}) == {0: (11, None)}
+
+
+def test_a_group_beyond_the_high_watermark_has_no_lag_and_one_without_positions_an_unknown_one() -> None:
+    """After an unclean election there is less than the group has read, and until it is passed it reads nothing."""
+    asked = sampled_since(31, 21, 11, ends=({0: 100}, {0: 40}, {0: 50}))
+    assert seconds_of(asked, {0: 90, 1: 7}) == {0: (0, 0.0), 1: (None, None)}
+    assert seconds_of(asked, {0: 45})[0] == (5, pytest.approx(14.5))
+    assert seconds_of(asked, {0: 39})[0] == (11, None), "nobody saw when it was written"
+
+
+def test_a_topic_that_was_created_again_under_its_name_has_no_seconds_of_the_one_before() -> None:
+    """The brokers answer by name: until the next view, what they say is of the new topic, under the old id."""
+    asked = sampled_since(51, 41, 31, 21, ends=({0: 1}, {0: 1_000}, {0: 5}, {0: 9}))
+    assert seconds_of(asked, {0: 3}) == {0: (6, None)}
+    view = view_of({0: ONE, 1: TWO}, topic_id="another")
+    again = sampled_since(5, ends=({0: 12},), view=view, asked=asked)
+    assert seconds_of(again, {0: 10}, view) == {0: (2, None)}
+    assert seconds_of(again, {0: 12}, view) == {0: (0, 0.0)}
+
+
 def answered(asked: Asked, committed: dict[str, Any], denied: tuple[str, ...] = ()) -> Any:
     """What the work of a question returns for these groups."""
     work = next(work for kind, _, work in asked.questions if kind == "groups")
     listed = {name: DescribedGroup("classic", "Empty", 0) for name in committed}
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "monotonic", lambda: asked.present)
         patch.setattr(module, "list_groups", lambda _: listed)
         patch.setattr(module, "describe_groups", lambda _, groups: (groups, denied))
         patch.setattr(

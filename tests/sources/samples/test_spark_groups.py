@@ -17,6 +17,7 @@ from streaming.sources.samples.broker_calls import BrokerAnswer, BrokerCalls
 from streaming.sources.samples.groups import GroupFilter, GroupsKind
 from streaming.sources.samples.opening import kinds_of
 from streaming.sources.samples.spark_groups import SparkGroupsKind
+from streaming.sources.timer import monotonic
 from tests.blocks import singly
 from tests.sources.samples.test_groups import ENVELOPE, ONE, TWO, VIEW, Asked, answered, view_of
 from tests.sources.samples.test_spark_checkpoints import SECOND, Query
@@ -91,6 +92,15 @@ def test_a_checkpoint_is_a_group_with_lag_and_without_members_or_a_coordinator(q
     assert offsets(observed) == {("delta", "orders", 0): (15, 20, 5), ("delta", "orders", 1): (8, 8, 0)}
     assert {each.group_protocol for each in observed} == {"spark"}
     assert reading.lines == []
+
+
+def test_a_query_is_behind_since_the_first_record_that_it_has_not_read_could_be_read(query: Query) -> None:
+    query.run(0, {"orders": {"0": 15, "1": 8}})
+    reading = Reading(delta=query.folder)
+    reading.moment = monotonic() - 20 * SECOND
+    reading.read({0: 10, 1: 8})
+    _, *partitions = reading.read({0: 20, 1: 8})
+    assert {one.partition: one.lag_seconds for one in partitions} == {0: pytest.approx(14.5, abs=5), 1: 0.0}
 
 
 def test_a_query_is_active_for_a_minute_after_it_began_or_finished_a_batch_and_unknown_then(query: Query) -> None:
