@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from exporters.metrics.metric import OWN_PREFIX, SampledMetric
+from exporters.metrics.metric import OWN_PREFIX, Number, SampledMetric
 from exporters.read_model.snapshot import SECOND
 from streaming.contracts.sample_tables import GROUP_OFFSETS, GROUPS
 
@@ -42,19 +42,19 @@ def per_partition(
 
 
 def per_topic(
-    value: Callable[[GroupOffsetsRow], int | None],
+    value: Callable[[GroupOffsetsRow], Number | None], of_topic: Callable[[list[Number]], Number] = sum
 ) -> Callable[[ClusterSnapshot], Iterator[DatedSample]]:
     """Sum up the values by group and topic, over the partitions with a commit; without one of them there is no sum."""
 
     def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
-        values: dict[tuple[str, str], list[tuple[int | None, int]]] = defaultdict(list)
+        values: dict[tuple[str, str], list[tuple[Number | None, int]]] = defaultdict(list)
         for row in cluster.samples.group_offsets or ():
             if row.committed_offset is not None:
                 values[row.group, row.topic].append((value(row), row.collected_at))
         for key, dated_values in values.items():
-            addends = [each for each, _ in dated_values if each is not None]
-            if len(addends) == len(dated_values):
-                yield key, sum(addends), min(at for _, at in dated_values)
+            numbers = [each for each, _ in dated_values if each is not None]
+            if len(numbers) == len(dated_values):
+                yield key, of_topic(numbers), min(at for _, at in dated_values)
 
     return samples
 
@@ -109,6 +109,15 @@ GROUP_METRICS: Final = (
         unit="records",
         table=GROUP_OFFSETS.name,
         samples=_of_cluster(per_partition(lambda row: row.lag)),
+    ),
+    SampledMetric(
+        name=f"{_PREFIX}lag_seconds",
+        labels=(*LABELS, "topic"),
+        help="For how long a group could have read the oldest record of a topic that it has yet to read; "
+        "absent while that is unknown of one of the partitions.",
+        unit="seconds",
+        table=GROUP_OFFSETS.name,
+        samples=_of_cluster(per_topic(lambda row: row.lag_seconds, max)),
     ),
     SampledMetric(
         name=f"{_PREFIX}lost_records",

@@ -72,6 +72,7 @@ class GroupOffsetsRow(NamedTuple):
     partition: int
     committed_offset: int | None
     lag: int | None
+    lag_seconds: float | None
     records_lost: int | None
     collected_at: int
 

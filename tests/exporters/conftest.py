@@ -325,8 +325,8 @@ def put_samples(tables: Tables, rows: Rows) -> None:
     other = {**committed, "group": "other", "partition": 0}
     tables.put(
         GROUP_OFFSETS.name,
-        {**committed, "partition": 0, "committed_offset": 60, "lag": 10},
-        {**committed, "partition": 1, "committed_offset": 3, "lag": 5, "records_lost": 4},
+        {**committed, "partition": 0, "committed_offset": 60, "lag": 10, "lag_seconds": 2.5},
+        {**committed, "partition": 1, "committed_offset": 3, "lag": 5, "lag_seconds": 61.0, "records_lost": 4},
         {**committed, "partition": 2, "records_lost": None},
         {**other, "committed_offset": 50, "lag": 20},
         {**other, "partition": 1, "committed_offset": 8},

@@ -76,6 +76,7 @@ def test_a_sum_over_partitions_is_absent_while_one_with_a_commit_is_unknown(read
         ("other", "0"): 20,
     }
     assert shown("kafka_consumergroup_lag_sum", "consumergroup", "topic") == {("payments", "orders"): 15}
+    assert shown("kafka_replication_group_lag_seconds", "group", "topic") == {("payments", "orders"): 61}
     assert shown("kafka_consumergroup_current_offset_sum", "consumergroup") == {("payments",): 63, ("other",): 58}
     assert shown("kafka_consumergroup_members", "consumergroup") == {("payments",): 2, ("idle",): 0}
 
