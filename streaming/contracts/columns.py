@@ -26,7 +26,8 @@ class Table:
 
     ``layout`` grows with every change of the columns; ``streaming.delta.layouts`` has the step from each to the next.
     ``reporter`` is the column of who reports a sample, if each of its answers has all its samples, of one moment: what
-    its newest answer leaves out is gone.
+    its newest answer leaves out is gone. A sample that is ``forgotten_after`` seconds older than the newest one of its
+    cluster goes as well; so long must be longer than a round.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Table:
     append_only: bool = False
     layout: int = 1
     reporter: str = ""
+    forgotten_after: int = 60
 
     def column_names(self) -> tuple[str, ...]:
         """Name the columns, in order."""

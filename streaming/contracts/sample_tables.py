@@ -9,6 +9,13 @@ from typing import Final
 
 from streaming.contracts.columns import CLUSTER, PARTITION_IDENTITY, Column, Table, required
 
+SAMPLED: Final = (
+    required("collected_at", "timestamp", "when the source read it"),
+    required("source", "string", "name of the source, <kind>:<collector>"),
+)
+ROUNDS_OF_SETTINGS: Final = 180
+"""Three rounds of ``collect.config_seconds``, by default, in seconds."""
+
 REPLICA_OFFSETS: Final = Table(
     name="replica_offsets",
     comment="The newest log positions of every replica",
@@ -31,8 +38,7 @@ REPLICA_OFFSETS: Final = Table(
         Column("seconds_until_caught_up", "double", "time left at this pace; null unless the lag shrinks"),
         Column("lag_measured_since", "timestamp", "sample that the next lag_per_second is measured from"),
         Column("lag_measured_from", "long", "the lag in it"),
-        required("collected_at", "timestamp", "when the source read it"),
-        required("source", "string", "name of the source, <kind>:<collector>"),
+        *SAMPLED,
     ),
     key=("cluster_id", "topic_id", "partition", "broker"),
     layout=2,
@@ -50,8 +56,7 @@ GROUPS: Final = Table(
         Column("assignor", "string", "how partitions are assigned; null while none is"),
         Column("last_progress_at", "timestamp", "when a query of Spark last began or finished a batch"),
         required("coordinator", "int", "broker that coordinates it; -1: none, as of spark"),
-        required("collected_at", "timestamp", "when the source read it"),
-        required("source", "string", "name of the source, <kind>:<collector>"),
+        *SAMPLED,
     ),
     key=("cluster_id", "group"),
     layout=2,
@@ -82,8 +87,7 @@ GROUP_OFFSETS: Final = Table(
             "double",
             "for how long the first record that it has yet to read could have been read; null while unknown",
         ),
-        required("collected_at", "timestamp", "when the source read it"),
-        required("source", "string", "name of the source, <kind>:<collector>"),
+        *SAMPLED,
     ),
     key=("cluster_id", "group", "topic_id", "partition"),
     layout=3,
@@ -105,8 +109,7 @@ TRANSACTIONS: Final = Table(
         Column("transaction_partitions", "string[]", "partitions in the transaction, such as orders-0"),
         required("is_hanging", "boolean", "a partition has it open and no coordinator will end it"),
         Column("reporter", "int", "broker that reports it: its coordinator, else a leader; null in a simulation"),
-        required("collected_at", "timestamp", "when the source read it"),
-        required("source", "string", "name of the source, <kind>:<collector>"),
+        *SAMPLED,
     ),
     key=("cluster_id", "producer_id", "producer_epoch"),
     layout=2,
@@ -130,8 +133,7 @@ LOG_DIRECTORIES: Final = Table(
         Column("seconds_until_full", "double", "time left at this pace; null unless the volume fills"),
         Column("bytes_measured_since", "timestamp", "sample that the next bytes_per_second is measured from"),
         Column("bytes_measured_from", "long", "used_bytes in it"),
-        required("collected_at", "timestamp", "when the source read it"),
-        required("source", "string", "name of the source, <kind>:<collector>"),
+        *SAMPLED,
     ),
     key=("cluster_id", "broker", "log_dir"),
     layout=2,
@@ -151,8 +153,7 @@ QUORUM_MEMBERS: Final = Table(
         Column("log_end_offset", "long", "end of this member's log"),
         Column("last_fetch_at", "timestamp", "time of its last fetch"),
         Column("last_caught_up_at", "timestamp", "when it last had caught up with the leader"),
-        required("collected_at", "timestamp", "when the source read it"),
-        required("source", "string", "name of the source, <kind>:<collector>"),
+        *SAMPLED,
     ),
     key=("cluster_id", "node"),
     reporter="source",
@@ -175,11 +176,11 @@ TOPIC_SETTINGS: Final = Table(
         Column("role", "string", "what an internal topic is for, such as consumer_offsets; null of any other"),
         Column("consequence", "string", "what fails while one of its partitions is offline or under min ISR, by role"),
         Column("weaknesses", "string[]", "what its settings risk, worst first, racks left out; empty: durable"),
-        required("collected_at", "timestamp", "when the source read it"),
-        required("source", "string", "name of the source, <kind>:<collector>"),
+        *SAMPLED,
     ),
     key=("cluster_id", "topic_id"),
     reporter="source",
+    forgotten_after=ROUNDS_OF_SETTINGS,
 )
 
 BROKER_SETTINGS: Final = Table(
@@ -193,10 +194,10 @@ BROKER_SETTINGS: Final = Table(
         Column("replica_lag_time_max_ms", "long", "replica.lag.time.max.ms"),
         Column("broker_session_timeout_ms", "long", "broker.session.timeout.ms"),
         Column("allows_unclean_election", "boolean", "unclean.leader.election.enable, for topics that do not set it"),
-        required("collected_at", "timestamp", "when the source read it"),
-        required("source", "string", "name of the source, <kind>:<collector>"),
+        *SAMPLED,
     ),
     key=("cluster_id", "broker"),
+    forgotten_after=ROUNDS_OF_SETTINGS,
 )
 
 BROKER_FEATURES: Final = Table(
@@ -208,10 +209,10 @@ BROKER_FEATURES: Final = Table(
         required("feature", "string", "name, such as metadata.version"),
         required("supported_level", "int", "highest level that the broker supports"),
         required("finalized_level", "int", "level that the cluster uses; 0: off"),
-        required("collected_at", "timestamp", "when the source read it"),
-        required("source", "string", "name of the source, <kind>:<collector>"),
+        *SAMPLED,
     ),
     key=("cluster_id", "broker", "feature"),
+    forgotten_after=ROUNDS_OF_SETTINGS,
 )
 
 BROKER_SPEED: Final = Table(
@@ -253,8 +254,7 @@ BROKER_METRICS: Final = Table(
             "metric", "string", "JMX exporter name in lower case, such as kafka_server_replicamanager_isrshrinks_total"
         ),
         required("metric_value", "double", "the sample"),
-        required("collected_at", "timestamp", "when the source read it"),
-        required("source", "string", "name of the source, <kind>:<collector>"),
+        *SAMPLED,
     ),
     key=("cluster_id", "broker", "metric"),
 )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streaming.contracts.columns import Table
 
 
-FORGOTTEN_AFTER: Final = 60_000_000
+_SECOND: Final = 1_000_000
 BEHIND_SINCE: Final = "behind_since"
 _LARGEST: Final = 1 << 62
 
@@ -112,7 +112,7 @@ class NewestRows:
         if samples.num_rows:
             reported = pa.table(all_columns(samples, self._definition.name, self._schema), schema=self._schema)
             rows = self._merged(reported)
-            self._rows = remembered(rows, reported)
+            self._rows = remembered(rows, reported, self._definition.forgotten_after * _SECOND)
             if len(self) < rows.num_rows:
                 self._rows = self._rows.cast(self._plain).cast(self._schema)  # drops the names of what was forgotten
             self._writer.write(self._rows.cast(self._on_disk), OVERWRITE, self.applied.transactions(positions, log_ids))
@@ -149,7 +149,7 @@ def without_gone(rows: pa.Table, reported: pa.Table, reporter: str) -> pa.Table:
 def merged(current: pa.Table, reported: pa.Table, definition: Table) -> pa.Table:
     """Return the newest row of each key of a table; see :func:`newest`. Speeds are compared, round by round."""
     if definition.name == BROKER_SPEED.name:
-        return with_rounds(current, reported, FORGOTTEN_AFTER)
+        return with_rounds(current, reported, definition.forgotten_after * _SECOND)
     return newest(current, reported, definition.key)
 
 
@@ -217,12 +217,13 @@ def key_numbers(rows: pa.Table, key: Sequence[str]) -> pa.Array:
     return numbers
 
 
-def remembered(rows: pa.Table, reported: pa.Table) -> pa.Table:
+def remembered(rows: pa.Table, reported: pa.Table, forgotten_after: int) -> pa.Table:
     """Drop what its source has left out since: a hung broker's last answer is no newest sample.
 
     Args:
         rows: the newest of each key.
         reported: what has come since the last time; also answers without samples say how late it is.
+        forgotten_after: microseconds.
     """
     mask, moments = None, [each.select(["cluster_id", "collected_at"]) for each in (rows, reported)]
     newest_of = (
@@ -230,7 +231,7 @@ def remembered(rows: pa.Table, reported: pa.Table) -> pa.Table:
     )
     for cluster_id, moment in zip(*(newest_of[name].to_pylist() for name in newest_of.column_names), strict=True):
         other = pc.not_equal(rows["cluster_id"], cluster_id)
-        kept = pc.or_(other, pc.greater_equal(rows["collected_at"], moment - FORGOTTEN_AFTER))
+        kept = pc.or_(other, pc.greater_equal(rows["collected_at"], moment - forgotten_after))
         mask = kept if mask is None else pc.and_(mask, kept)
     return rows if mask is None or pc.all(mask).as_py() else rows.filter(mask)
 

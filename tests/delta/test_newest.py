@@ -14,7 +14,7 @@ from streaming.contracts import health
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.sample_tables import LOG_DIRECTORIES, REPLICA_OFFSETS
 from streaming.contracts.slopes import BYTES_WINDOW, LAG_WINDOW, Slope, seconds_left, slope_after
-from streaming.delta.newest import FORGOTTEN_AFTER, NewestRows, key_numbers
+from streaming.delta.newest import NewestRows, key_numbers
 from tests.jobs.driver.test_batch import rows as rows_of
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def test_a_clock_that_was_ahead_gives_the_same_rows_however_the_log_is_cut(
 
 
 def test_what_its_source_left_out_is_forgotten_in_its_own_cluster_only(tmp_path: Path) -> None:
-    old, new = 7, 8 + FORGOTTEN_AFTER
+    old, new = 7, 8 + REPLICA_OFFSETS.forgotten_after * 1_000_000
     sample = {"topic_id": "t", "broker": 1, "log_end_offset": 5, "leader_log_end_offset": 5}
     newest = NewestRows(tmp_path, REPLICA_OFFSETS)
     newest.put(columns([

@@ -24,9 +24,9 @@ from streaming.delta.arrow_values import plain, plain_type
 from streaming.delta.definitions import arrow_schema
 from streaming.delta.isr_reconciliation_table import ReconciliationTable
 from streaming.delta.maintenance import KEEP_ALL, RetentionPolicy
-from streaming.delta.newest import FORGOTTEN_AFTER, all_columns, merged
+from streaming.delta.newest import all_columns, merged
 from streaming.delta.positions import changed_logs
-from streaming.jobs.applied import MICROS, Applied
+from streaming.jobs.applied import Applied
 from streaming.jobs.distributed.quarantine import append_refused, refused_counts
 from streaming.jobs.distributed.tables import DistributedTable
 from streaming.jobs.driver.decoded_batch import newest_log_ids, newest_positions
@@ -170,7 +170,7 @@ class DistributedNewestBatch:
         reconciled.put(plain(read.where(is_meter).toArrow()))
 
     def _put(self, samples: DataFrame, table: DistributedTable) -> None:
-        """Merge samples into a table; delete what is gone, and rows that have had no sample for ``FORGOTTEN_AFTER``."""
+        """Merge samples into a table; delete what is gone, and rows that have had no sample for ``forgotten_after``."""
         definition, schema = table.definition, table_schema(table.definition.name)
         whole = ("cluster_id",) if definition is BROKER_SPEED else definition.key  # brokers are compared
         cut = F.pmod(F.xxhash64(*whole), F.lit(self._buckets)).alias(_CUT)
@@ -181,7 +181,7 @@ class DistributedNewestBatch:
         rows = both.applyInArrow(newest_in_part(definition), schema).persist()
         try:
             last = F.max("collected_at").alias("last")
-            limit = F.col("last") - F.expr(f"INTERVAL {FORGOTTEN_AFTER // MICROS} SECONDS")
+            limit = F.col("last") - F.expr(f"INTERVAL {definition.forgotten_after} SECONDS")
             there = without_gone(rows, samples, definition.reporter) if definition.reporter else rows
             moments = there.select(*_MOMENT).union(samples.select(*_MOMENT))  # of answers without samples, too
             newest_moments = F.broadcast(moments.groupBy("cluster_id").agg(last))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.observations import Channel, Observation, SourceKind
 from streaming.contracts.samples import LogDirectoryObserved, QuorumMemberObserved
+from streaming.contracts.settings import BrokerSettingsObserved
 from streaming.jobs.driver.newest import NewestBatch
 from tests.jobs.driver.test_batch import published, rows
 
@@ -47,3 +48,17 @@ def test_a_directory_that_a_broker_has_no_more_is_gone_and_what_a_silent_broker_
 def test_a_member_that_left_the_quorum_is_gone(tmp_path: Path) -> None:
     NewestBatch(tmp_path, Channel.OFFSETS).apply(published([*quorum(10, 101, 102, 103), *quorum(12, 101, 103)]))
     assert {row["node"] for row in rows(tmp_path, "quorum_members")} == {101, 103}
+
+
+def settings(broker: int, second: int) -> list[Observation]:
+    return [BrokerSettingsObserved(**envelope(second), broker=BrokerId(broker), replica_lag_time_max_ms=30_000)]
+
+
+def test_settings_that_are_read_once_a_minute_stay_while_the_next_round_arrives(tmp_path: Path) -> None:
+    """A round a minute by default: broker 2 has not answered yet when broker 1 has, a little more than a minute on."""
+    batch = NewestBatch(tmp_path, Channel.OFFSETS)
+    batch.apply(published([*settings(1, 10), *settings(2, 10)]))
+    batch.apply(published(settings(1, 71), start=10))
+    assert {row["broker"] for row in rows(tmp_path, "broker_settings")} == {1, 2}
+    batch.apply(published(settings(1, 191), start=20))
+    assert {row["broker"] for row in rows(tmp_path, "broker_settings")} == {1}
