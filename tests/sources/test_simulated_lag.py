@@ -13,6 +13,7 @@ import pytest
 
 from streaming.contracts import health
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros, TopicPartition
+from streaming.contracts.samples import GroupOffsetsObserved
 from streaming.sources.simulated.reports import Reports
 from streaming.sources.simulated.scenario_file import load_scenario
 from streaming.sources.simulated.simulation import WARM_UP_MS, Simulation
@@ -121,8 +122,9 @@ def of_groups(seed: int) -> Iterator[tuple[float | None, float]]:
                 if member in played.simulation.cluster.clients:
                     played.simulation.cluster.kill(BrokerId(member))
         played.reports.offsets(Micros(now * 1_000))
-        for one in played.reports.groups(Micros(now * 1_000)):
-            sample: Any = one
+        for sample in played.reports.groups(Micros(now * 1_000)):
+            if not isinstance(sample, GroupOffsetsObserved):
+                continue
             if sample.committed_offset is not None and sample.high_watermark is not None:
                 steps = played.high_watermarks[TopicPartition(sample.topic_id, sample.partition)]
                 yield sample.lag_seconds, seconds_since_passed(steps, sample.committed_offset, now)

@@ -96,13 +96,12 @@ class Reports:
 
     def _remember(self, samples: Iterable[ReplicaOffsetsObserved], now: Micros) -> None:
         """Remember the high watermarks of leaders, which have a last stable offset."""
-        registry, of_leaders = self._simulated.controller.registry, dict[str, dict[int, int]]()
+        topics, of_leaders = self._simulated.controller.registry.topics, dict[str, dict[int, int]]()
         for sample in samples:
             if sample.last_stable_offset is not None and sample.high_watermark is not None:
                 of_leaders.setdefault(sample.topic, {})[sample.partition] = sample.high_watermark
-        self._high_watermarks.retain(registry.topics)
-        topic_ids = {topic.topic: topic_id for topic_id, topic in registry.topics.items()}
-        self._high_watermarks.put(topic_ids, of_leaders, now, now)
+        self._high_watermarks.retain(topics)
+        self._high_watermarks.put({topic.topic: key for key, topic in topics.items()}, of_leaders, now, now)
 
     def times(self, now: Micros) -> list[Observation]:
         """Give the configured times, as a broker answers DescribeConfigs to the reader of the metadata log."""
@@ -165,9 +164,8 @@ class Reports:
     def _lag_seconds(self, of_group: GroupOffsets, now: Micros) -> float | None:
         if of_group.committed is None or of_group.high_watermark is None:
             return None
-        topic_id, number = of_group.topic_partition
-        committed, ends = {number: of_group.committed}, {number: of_group.high_watermark}
-        return self._high_watermarks.lag_seconds(topic_id, committed, ends, now).get(number)
+        (topic_id, number), end = of_group.topic_partition, of_group.high_watermark
+        return self._high_watermarks.lag_seconds(topic_id, {number: of_group.committed}, {number: end}, now).get(number)
 
     def transactions(self, now: Micros) -> list[Observation]:
         """Give the transactions that are open, and those that a partition has open and no coordinator knows."""
