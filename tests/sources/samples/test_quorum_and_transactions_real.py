@@ -28,7 +28,7 @@ from streaming.sources.protocol.security import Security
 from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.quorum import QuorumKind
-from streaming.sources.samples.source import SamplesSource
+from streaming.sources.samples.source import VIEW_MICROS, SamplesSource
 from streaming.sources.samples.transactions import TransactionsKind
 from tests.sources.samples.late_producer import leave_hanging
 
@@ -302,7 +302,8 @@ def test_a_hung_broker_costs_only_its_own_rows(cluster: Sandbox, sampling: Sampl
         coordinators = {one.coordinator for one in sampling.since(TransactionObserved, paused)} - {None}
         times = sorted(one.collected_at for one in sampling.since(TransactionObserved, paused) if one.coordinator == 1)
         assert (others, coordinators) == ({1, 2}, {1, 2})
-        assert max(later - earlier for earlier, later in itertools.pairwise(times)) < 2 * ROUND
+        # A round waits for the view of the cluster, so a hung broker that is asked for it delays the others by as much.
+        assert max(later - earlier for earlier, later in itertools.pairwise(times)) < 2 * ROUND + VIEW_MICROS
         assert {one.node for one in sampling.since(QuorumMemberObserved, paused - 2)} == {1, 2, 3, 101}
         assert "hung-0-0" in sampling.names(paused), "it stays proven"
     finally:
