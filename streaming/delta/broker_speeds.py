@@ -46,7 +46,7 @@ def with_rounds(current: pa.Table, reported: pa.Table, forgotten_after: int) -> 
     rounds: dict[tuple[str, str, int], Rows] = {}
     for row in reported.to_pylist():
         key = row["cluster_id"], row["source"], row["collected_at"]
-        rounds.setdefault(key, {})[row["broker"]] = row
+        rounds.setdefault(key, {}).setdefault(row["broker"], row)  # the first of equals, as when they come one by one
     for (cluster_id, source, at), samples in rounds.items():
         rows = clusters.setdefault(cluster_id, {})
         last = max(rows.values(), key=lambda row: int(row["collected_at"]), default=None)

@@ -6,10 +6,12 @@ whole set of answers here costs a tenth of a second. Depends on py4j, which come
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import pyspark
+from py4j import java_gateway, protocol
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JError
 
@@ -17,7 +19,7 @@ from streaming.runtime.jars import SANDBOX, jar_paths
 from streaming.runtime.java import find_java
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
 
 TopicPartition = tuple[str, int]
@@ -151,14 +153,16 @@ class KafkasAdmin:
             Unanswered: a part of it is not answered.
         """
         try:
-            return self._answers()
+            with _results_of_py4j():
+                return self._answers()
         except Py4JError as error:
             raise Unanswered(str(getattr(error, "java_exception", error))) from error
 
     def move(self, topic: str, partition: int, broker: int, path: str) -> None:
         """Move a replica to another directory of its broker; it is on its way when this returns."""
-        replica = self._common.TopicPartitionReplica(topic, partition, broker)
-        self._admin.alterReplicaLogDirs({replica: path}).all().get()
+        with _results_of_py4j():
+            replica = self._common.TopicPartitionReplica(topic, partition, broker)
+            self._admin.alterReplicaLogDirs({replica: path}).all().get()
 
     def _answers(self) -> Answers:
         brokers = frozenset(node.id() for node in _each(self._admin.describeCluster().nodes().get()))
@@ -287,6 +291,16 @@ class KafkasAdmin:
                 min(replicas[topic]),
             )
         return settings
+
+
+@contextmanager
+def _results_of_py4j() -> Iterator[None]:
+    """Let py4j read results: with a session of Spark in this process errors are converted, and iterators need them."""
+    converting, java_gateway.get_return_value = java_gateway.get_return_value, protocol.get_return_value
+    try:
+        yield
+    finally:
+        java_gateway.get_return_value = converting
 
 
 def _each(collection: Any) -> list[Any]:

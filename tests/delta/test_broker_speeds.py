@@ -125,3 +125,15 @@ def test_who_was_away_for_long_begins_anew_however_rounds_come_in_batches(
     for number, batch in enumerate([pa.concat_tables(rounds)] if is_one_batch else rounds):
         table.put(batch, {"samples:a": number})
     assert {broker: len(row[4]) for broker, row in concluded(tmp_path).items()} == {1: 1, 2: 9, 3: 9, 4: 9, 5: 9}
+
+
+def test_a_round_that_comes_again_counts_as_it_came_first_in_one_batch_and_in_two(tmp_path: Path) -> None:
+    """A collector that was killed measures a round anew."""
+    first, again = ({broker: USUAL._replace(response_micros=micros) for broker in BROKERS} for micros in (4_000, 6_000))
+    NewestRows(tmp_path / "one", BROKER_SPEED).put(
+        pa.concat_tables([columns(first, ROUND), columns(again, ROUND)]), {"samples:a": 1}
+    )
+    in_two = NewestRows(tmp_path / "two", BROKER_SPEED)
+    for position, samples in enumerate((first, again)):
+        in_two.put(columns(samples, ROUND), {"samples:a": position})
+    assert concluded(tmp_path / "one") == concluded(tmp_path / "two") == expected([first])

@@ -290,7 +290,7 @@ def test_spark_and_duckdb_give_the_same_answer(spark: Any, duck: Any, tables: Pa
         if DeltaTable.is_deltatable(str(tables / table)):
             spark.read.format("delta").load(str(tables / table)).createOrReplaceTempView(table)
     expected = answer(duck, name)
-    assert expected
+    assert expected or name == "recovery_progress"  # every replica is in sync at the end
     by_spark = [row.asDict() for row in spark.sql((SQL / f"{name}.sql").read_text()).collect()]
     assert [same(row) for row in by_spark] == [same(row) for row in expected]
 

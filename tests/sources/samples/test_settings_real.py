@@ -132,7 +132,7 @@ def test_what_kafka_configs_sets_is_what_the_rows_say(cluster: Sandbox, sampled:
     )  # fmt: skip
     sampled.until(lambda: sampled.topic("plain").get("allows_unclean_election"), "the default of the brokers")
     assert sampled.topic("plain")["weaknesses"] == ["one_replica"]
-    assert all(row["allows_unclean_election"] for row in sampled.brokers().values())
+    sampled.until(lambda: all(row["allows_unclean_election"] for row in sampled.brokers().values()), "of all of them")
     cluster.run_tool(
         CONFIGS, "--alter", "--entity-type", "brokers", "--entity-default",
         "--delete-config", "unclean.leader.election.enable",
@@ -283,6 +283,8 @@ def assignment_of(cluster: Sandbox, group: str) -> list[TopicPartition] | None:
 def test_internal_topics_have_their_role_and_the_consequence(cluster: Sandbox, sampled: Sampled) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "payments"})
     producer.init_transactions(30)
+    with closing(Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "billing"})) as consumer:
+        consumer.committed([TopicPartition(STATE, 0)], timeout=30)  # who asks for a coordinator makes its topic
     sampled.until(lambda: sampled.topic(STATE) and sampled.topic(OFFSETS), "the internal topics")
     row = sampled.topic(OFFSETS)
     assert (row["role"], row["cleanup_policy"]) == (TopicRole.CONSUMER_OFFSETS, "compact")
