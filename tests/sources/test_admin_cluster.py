@@ -165,7 +165,10 @@ def test_a_partition_that_is_being_moved_is_not_under_replicated(cluster: Sandbo
     until(source, is_moved, [])
     moved = loose([])
     assert moved is not None
-    assert (moved.removing_replicas, moved.under_replicated_seconds, moved.under_replicated_since) == ((), 0.0, None)
+    assert (moved.removing_replicas, moved.under_replicated_since) == ((), None)
+    # The broker was down for seconds. A broker that follows the metadata log slowly may show the end of a move for one
+    # poll (``ReassignmentsRound.take``), no longer.
+    assert moved.under_replicated_seconds < 1.0
 
 
 @pytest.mark.usefixtures("healed")
