@@ -44,7 +44,10 @@ def per_partition(
 def per_topic(
     value: Callable[[GroupOffsetsRow], Number | None], of_topic: Callable[[list[Number]], Number] = sum
 ) -> Callable[[ClusterSnapshot], Iterator[DatedSample]]:
-    """Sum up the values by group and topic, over the partitions with a commit; without one of them there is no sum."""
+    """Sum up the values by group and topic, or what else is asked for; without the value of one partition nothing.
+
+    Only partitions with a commit count.
+    """
 
     def samples(cluster: ClusterSnapshot) -> Iterator[DatedSample]:
         values: dict[tuple[str, str], list[tuple[Number | None, int]]] = defaultdict(list)

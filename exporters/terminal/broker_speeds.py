@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from exporters.terminal.time_parsing import span
+from exporters.terminal.sample_rows import samples_of
+from exporters.terminal.time_parsing import SECOND, span
 from streaming.contracts.sample_tables import BROKER_SPEED
-from streaming.delta.arrow_values import columns_of
-from streaming.delta.queries import open_ours, select
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,15 +26,9 @@ def speeds_by_broker(folder: Path, now: int) -> dict[tuple[str, int], Row]:
         folder: of the tables; this one need not exist.
         now: UTC microseconds; samples that are much older are left out.
     """
-    table = open_ours(folder, BROKER_SPEED)
-    if table is None:
-        return {}
-    samples = select(table, BROKER_SPEED)
-    columns = columns_of(samples, samples.column_names)
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return {
         (row["cluster_id"], row["broker"]): {name: row[name] for name in SPEED_COLUMNS}
-        for row in rows
+        for row in samples_of(folder, BROKER_SPEED, now)
         if now - row["collected_at"] <= MOST_AGE
     }
 
@@ -51,7 +44,7 @@ def said_of_speeds(rows: Sequence[Mapping[str, Any]], now: int, *, names_cluster
     for row in rows:
         where = f" of {row['cluster']}" if names_clusters else ""
         if row.get("is_slow"):
-            since = span(max(0, now - row["slow_since"]) / 1_000_000)
+            since = span(max(0, now - row["slow_since"]) / SECOND)
             yield f"broker {row['broker']}{where} is slow for {since}: {'; '.join(row['slow_reasons'])}"
     for cluster in dict.fromkeys(row["cluster"] for row in rows if row.get("is_overloaded")):
         yield f"cluster {cluster} is overloaded: more brokers are slower than usual than one of them could cause"
