@@ -1,6 +1,6 @@
 """A controller that leads the metadata log of the stand-ins' cluster, in a process of its own.
 
-The timestamp of what it appends is the moment before it is sent, so that whoever reads it can say how late it is.
+The timestamp of what it appends is the moment before it is sent, so that a reader can say how late it is.
 """
 
 from __future__ import annotations

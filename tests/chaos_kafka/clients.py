@@ -89,7 +89,7 @@ class Clients:
     def __enter__(self) -> Self:
         for member in self._members:
             member.start()
-        self.begin_transaction()  # whoever looks for a coordinator first has the topic of transactions created
+        self.begin_transaction()  # the first request for a coordinator creates the topic of transactions
         left = leave_hanging(self._servers, "left-hanging", HUNG)
         assert not left.error, left
         self.hanging.append(left.producer_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,27 @@ def color(panel: dict[str, Any], value: Any) -> str:
     return str([step["color"] for step in steps if step["value"] is None or step["value"] <= value][-1])
 
 
+def all_shown_in(prometheus: Any, board: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Give what is shown of every stat and table."""
+    return {title: shown(prometheus, panel) for title, panel in board.items() if panel["type"] in {"stat", "table"}}
+
+
+def firing_in(prometheus: Any, name: str) -> list[dict[str, Any]]:
+    """Give the alerts of a name that fire."""
+    return [one for one in prometheus.alerts(name) if one["state"] == "firing"]
+
+
+def topics_by_column(prometheus: Any, panel: dict[str, Any]) -> list[set[str]]:
+    """Give the topics that have a value, by column of a table."""
+    return [{labels["topic"] for labels, _ in _queried(prometheus, target)} for target in panel["targets"]]
+
+
+def green_stats(board: dict[str, dict[str, Any]], values: dict[str, Any]) -> set[str]:
+    """Name the stats that show a value in green."""
+    stats = {title: panel for title, panel in board.items() if panel["type"] == "stat" and values[title] != NO_DATA}
+    return {title for title, panel in stats.items() if color(panel, values[title]) == GREEN}
+
+
 @pytest.fixture
 def board(panels: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {panel["title"]: panel for panel in panels}
@@ -74,19 +96,13 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
     exporter = exposition((GOLDEN / "metrics_healthy.prom").read_text())
     prometheus = prometheus_server(targets={"isrwatch": exporter.address}, rules=[as_yaml(rule_file(IMPATIENT))])
 
-    def firing(name: str) -> list[dict[str, Any]]:
-        return [one for one in prometheus.alerts(name) if one["state"] == "firing"]
-
-    def all_shown() -> dict[str, Any]:
-        return {title: shown(prometheus, panel) for title, panel in board.items() if panel["type"] in {"stat", "table"}}
-
+    firing, all_shown = partial(firing_in, prometheus), partial(all_shown_in, prometheus, board)
     eventually(lambda: prometheus.query("kafka_replication_partition_leader"))
     eventually(lambda: prometheus.query("increase(kafka_replication_cluster_unclean_elections_total[1m])"))
     healthy = all_shown()
     assert [healthy[title] for title in NUMBERS] == [0, 0, 0, 0, 0]
     none = (("cluster", "main"), ("topic", "none"))
-    assert healthy["Topics at risk"] == [none]
-    assert healthy["Partitions at risk"] == [none]
+    assert healthy["Topics at risk"] == healthy["Partitions at risk"] == [none]
     assert prometheus.alerts("KafkaOfflinePartitions") == []
 
     exporter.text = (GOLDEN / "metrics.prom").read_text()
@@ -99,10 +115,8 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
     for title in ("Topics at risk", "Partitions at risk"):
         assert none not in at_risk[title]
         assert {dict(row)["topic"] for row in at_risk[title]} == {"orders", 'odd "topic"\\'}
-    columns = [_queried(prometheus, column) for column in board["Topics at risk"]["targets"]]
     both, without_min_isr = {"orders", 'odd "topic"\\'}, {"orders"}  # the cells of the odd one's min ISR are empty
-    listed = [{labels["topic"] for labels, _ in column} for column in columns]
-    assert listed == [both, without_min_isr, without_min_isr, both]
+    assert topics_by_column(prometheus, board["Topics at risk"]) == [both, without_min_isr, without_min_isr, both]
 
     exporter.text = (GOLDEN / "metrics_stale.prom").read_text()
     eventually(lambda: firing("KafkaReplicationMonitorBlind"))
@@ -110,12 +124,7 @@ def test_healthy_at_risk_and_blind_look_different_and_blind_is_never_green(
     assert {title: blind[title] for title in NUMBERS} == dict.fromkeys(NUMBERS, NO_DATA)
     assert (blind["Topics at risk"], blind["Partitions at risk"]) == (NO_DATA, NO_DATA)
     assert blind["Data age"] == 61
-    green = {
-        title
-        for title, panel in board.items()
-        if panel["type"] == "stat" and color(panel, blind[title]) == GREEN and blind[title] != NO_DATA
-    }
-    assert green == set()
+    assert green_stats(board, blind) == set()
     (page,) = firing("KafkaUnderMinIsr")
     assert "(monitoring data is stale: as it was)" in page["annotations"]["description"]
 

@@ -67,12 +67,18 @@ def expected(batches: list[list[Row]]) -> dict[tuple[Any, ...], tuple[Any, ...]]
             slope = slope_after(before and before["slope"], sample["collected_at"], lag, Micros(LAG_WINDOW))
             found[key] = {**sample, "since": since, "lag": lag, "slope": slope}
     return {
-        key: (row["collected_at"], row["log_end_offset"], row["lag"], row["since"], *told(row["slope"], row["lag"]))
+        key: (
+            row["collected_at"],
+            row["log_end_offset"],
+            row["lag"],
+            row["since"],
+            *slope_columns(row["slope"], row["lag"]),
+        )
         for key, row in found.items()
     }
 
 
-def told(slope: Slope | None, lag: int | None) -> tuple[Any, ...]:
+def slope_columns(slope: Slope | None, lag: int | None) -> tuple[Any, ...]:
     """What the columns of a slope hold: none of them anything where there is no slope."""
     return (None,) * 4 if slope is None else (*slope, seconds_left(lag, slope.per_second))
 

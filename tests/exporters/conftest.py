@@ -354,6 +354,12 @@ def put_samples(tables: Tables, rows: Rows) -> None:
         {**transaction, **known, "producer_id": 8, "started_at": START + 8 * SECOND},
         {**transaction, "producer_id": 9, "is_hanging": True, "transaction_partitions": [f"t-{n}" for n in range(5)]},
     )
+    put_speeds(tables, common)
+    put_settings(tables, {**common, "collected_at": START - 60 * SECOND})
+
+
+def put_speeds(tables: Tables, common: dict[str, Any]) -> None:
+    """Write a broker that is slow, and one of which that is unknown."""
     measured = dict.fromkeys(("followed_leaders", "followed_leaders_behind", "followers", "followers_behind"), 3)
     counts = dict.fromkeys(("replicas_behind", "replicas_out_of_isr", "slow_score"), 0)
     speed = {**common, **measured, **counts, "response_micros": 4_000, "slowest_response_micros": 5_000}
@@ -362,7 +368,6 @@ def put_samples(tables: Tables, rows: Rows) -> None:
         {**speed, "broker": 1, "is_slow": True, "is_overloaded": False, "response_micros": 900_000},
         {**speed, "broker": 2},
     )
-    put_settings(tables, {**common, "collected_at": START - 60 * SECOND})
 
 
 def put_settings(tables: Tables, common: dict[str, Any]) -> None:

@@ -159,9 +159,9 @@ def test_the_time_left_is_about_the_time_until_all_replicas_have_rejoined(
 
     The lag shrinks faster at the end, when the first replicas have caught up.
     """
-    told = list(catching_up(tmp_path, released_at, records_per_second))
-    over = told[-1][0]
-    estimates = [(left, over - second) for second, count, left in told if count and released_at + 90 <= second]
+    samples = list(catching_up(tmp_path, released_at, records_per_second))
+    over = samples[-1][0]
+    estimates = [(left, over - second) for second, count, left in samples if count and released_at + 90 <= second]
     errors = [left - true for left, true in estimates if left is not None]
     print(f"{min(errors):+.1f} s to {max(errors):+.1f} s of {estimates[0][1]} s left and less")
     assert len(errors) == len(estimates) >= 30

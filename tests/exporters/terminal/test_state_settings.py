@@ -161,6 +161,20 @@ def test_without_samples_a_sentence_says_so(sampled: Sampled) -> None:
     assert run(sampled.tables, "--settings").splitlines() == ["no samples of settings of cluster main"]
 
 
+def put_groups(tables: Tables, sample: dict[str, Any], partition: int, committing: str) -> None:
+    """Write a group that has committed, one that has not, and a query of Spark: by name all of one partition."""
+    without_commits, of_spark = (
+        next(name for name in map(names.format, range(9)) if partition_for(name, 2) == partition)
+        for names in ("new-{}", "spark-{}")
+    )
+    described = {"group_protocol": "classic", "group_state": "Stable", "coordinator": 1}
+    tables.put(
+        GROUPS.name,
+        *({**sample, **described, "group": group} for group in (committing, without_commits)),
+        {**sample, **described, "group": of_spark, "group_protocol": "spark", "coordinator": -1},
+    )
+
+
 def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(tables: Tables, rows: Rows) -> None:
     now = time.time_ns() // 1_000
     groups = [f"group-{number}" for number in range(40)]
@@ -185,14 +199,7 @@ def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(t
         *({**sample, **of_orders, "group": group, "partition": number} for group in groups for number in (0, 1)),
         {**sample, **of_orders, "group": "of-another-cluster", "partition": 0, "cluster_id": "other"},
     )
-    without_commits = next(name for name in map("new-{}".format, range(9)) if partition_for(name, 2) == partition)
-    described = {"group_protocol": "classic", "group_state": "Stable", "coordinator": 1}
-    of_spark = next(name for name in map("spark-{}".format, range(9)) if partition_for(name, 2) == partition)
-    tables.put(
-        GROUPS.name,
-        *({**sample, **described, "group": group} for group in (groups[0], without_commits)),
-        {**sample, **described, "group": of_spark, "group_protocol": "spark", "coordinator": -1},
-    )
+    put_groups(tables, sample, partition, groups[0])
     assert {row["topic"]: row["consequence"] for row in objects(tables)} == {
         OFFSETS: f"commits and rebalances of {concerned + 1} groups fail",
         STATE: "transactions of the transactional ids kept there fail",
@@ -201,8 +208,12 @@ def test_partitions_of_internal_topics_say_what_fails_and_how_many_it_concerns(t
         "orders": None,
     }
     assert 0 < concerned < len(groups)
-    transaction = {"producer_epoch": 1, "transaction_state": "Ongoing", "is_hanging": False}
-    transaction["transaction_partitions"] = []
+    transaction = {
+        "producer_epoch": 1,
+        "transaction_state": "Ongoing",
+        "is_hanging": False,
+        "transaction_partitions": [],
+    }
     tables.put(
         TRANSACTIONS.name,
         {**sample, **transaction, "producer_id": 1, "transactional_id": "payments"},
