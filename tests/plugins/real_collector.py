@@ -126,19 +126,28 @@ class Tables:
 
 
 class Rules:
-    """The ACLs of the user reader."""
+    """The ACLs of the user reader.
+
+    Each change has a client of its own: one that was connected before a broker stopped may still hold that broker for
+    the controller, and waits for it until its deadline.
+    """
 
     def __init__(self, cluster: Sandbox) -> None:
-        self._client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        self._servers = cluster.bootstrap_servers
 
     def allow(self, *permissions: Permission) -> None:
         rules = [AclBinding(*self._rule(permission)) for permission in permissions]
-        for answer in self._client.create_acls(rules).values():
+        client = self._client()  # kept: one that nothing refers to is closed before it has answered
+        for answer in client.create_acls(rules).values():
             answer.result(30)
 
     def take(self, permission: Permission) -> None:
         rule = AclBindingFilter(*self._rule(permission))
-        assert len(self._client.delete_acls([rule])[rule].result(30)) == 1
+        client = self._client()
+        assert len(client.delete_acls([rule])[rule].result(30)) == 1
+
+    def _client(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self._servers})
 
     @staticmethod
     def _rule(permission: Permission) -> tuple[Any, ...]:
