@@ -1,4 +1,4 @@
-"""Rows of replicas, log directories, of the metadata quorum and of transactions, from the newest samples.
+"""Rows of replicas, log directories, the metadata quorum, transactions and broker metrics, from the newest samples.
 
 Each has every column of its table, and what follows from them. Unknown stays unknown.
 """
@@ -11,7 +11,14 @@ from exporters.read_model.cluster_samples import behind_seconds
 from exporters.terminal.event_filter import matches_topic
 from exporters.terminal.time_parsing import SECOND
 from streaming.contracts.health import is_late, lag
-from streaming.contracts.sample_tables import LOG_DIRECTORIES, QUORUM_MEMBERS, REPLICA_OFFSETS, TRANSACTIONS
+from streaming.contracts.sample_tables import (
+    BROKER_METRICS,
+    ISR_RECONCILIATION,
+    LOG_DIRECTORIES,
+    QUORUM_MEMBERS,
+    REPLICA_OFFSETS,
+    TRANSACTIONS,
+)
 from streaming.delta.arrow_values import columns_of
 from streaming.delta.queries import open_ours, select
 
@@ -109,16 +116,42 @@ def transaction_rows(folder: Path, topics: tuple[str, ...], now: int) -> list[Ro
     )
 
 
-def samples_of(folder: Path, definition: Table, now: int) -> Iterator[Row]:
+def metric_rows(folder: Path, now: int) -> list[Row]:
+    """Return the metrics of every broker that has an agent.
+
+    Args:
+        folder: as above.
+        now: as above.
+    """
+    return sorted(
+        samples_of(folder, BROKER_METRICS, now), key=lambda row: (row["cluster"], row["metric"], row["broker"])
+    )
+
+
+def meter_rows(folder: Path, now: int) -> list[Row]:
+    """Return the ISR changes that brokers counted beside those that were recorded; those first that miss most.
+
+    Args:
+        folder: as above.
+        now: as above.
+    """
+    return sorted(
+        samples_of(folder, ISR_RECONCILIATION, now, sampled_at="until"),
+        key=lambda row: (-row["missed"], row["cluster"], row["broker"], row["meter"]),
+    )
+
+
+def samples_of(folder: Path, definition: Table, now: int, *, sampled_at: str = "collected_at") -> Iterator[Row]:
     """Return the rows of a table of samples, each with its age; none where there is no table.
 
     Args:
         folder: as above.
         definition: of the table.
         now: as above.
+        sampled_at: the column with the time of the sample.
     """
     samples = select(open_ours(folder, definition), definition)
     columns = columns_of(samples, samples.column_names)
     for values in zip(*columns.values(), strict=True):
         row = dict(zip(columns, values, strict=True))
-        yield {**row, "sample_age_seconds": max(0, now - row["collected_at"]) / SECOND}
+        yield {**row, "sample_age_seconds": max(0, now - row[sampled_at]) / SECOND}

@@ -35,6 +35,8 @@ from exporters.terminal.state_as_of import state_as_of
 from exporters.terminal.state_samples import (
     show_directories,
     show_groups,
+    show_metrics,
+    show_missed,
     show_quorum,
     show_replicas,
     show_settings,
@@ -66,8 +68,8 @@ Row = dict[str, Any]
 Show = Callable[[RowOutput, StateSelection], None]
 Tables = tuple[tuple[bool, Show], ...]
 TABLE_OPTIONS: Final = (
-    "--clusters, --brokers, --topics, --groups, --reassignments, --replicas, --directories, --quorum, --transactions "
-    "and --settings"
+    "--clusters, --brokers, --topics, --groups, --reassignments, --replicas, --directories, --quorum, --transactions, "
+    "--settings, --metrics and --missed"
 )
 SHOW_SAMPLES: Final = (
     show_groups,
@@ -77,6 +79,8 @@ SHOW_SAMPLES: Final = (
     show_quorum,
     show_transactions,
     show_settings,
+    show_metrics,
+    show_missed,
 )
 STATE_TABLES: Final = frozenset(
     table.name for table in (PARTITION_STATE_TABLE, BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, SOURCE_PROGRESS)
@@ -95,6 +99,8 @@ def state(  # noqa: PLR0913 - one parameter per option
     directories: Annotated[bool, typer.Option("--directories", help="One row per log directory: how full.")] = False,
     quorum: Annotated[bool, typer.Option("--quorum", help="One row per member of the metadata quorum.")] = False,
     transactions: Annotated[bool, typer.Option("--transactions", help="One row per open transaction.")] = False,
+    metrics: Annotated[bool, typer.Option("--metrics", help="One row per metric that an agent exports.")] = False,
+    missed: Annotated[bool, typer.Option("--missed", help="ISR changes that brokers counted; recorded ones.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Include what is healthy.")] = False,
     cluster: ClusterOption = None,
     topic: TopicOption = None,
@@ -111,7 +117,7 @@ def state(  # noqa: PLR0913 - one parameter per option
     Example: isrwatch state --topic 'orders-*' --as-of 15m
     """
     of_state = ((clusters, _clusters), (brokers, _brokers), (topics, _topics))
-    selected = (groups, reassignments, replicas, directories, quorum, transactions, settings)
+    selected = (groups, reassignments, replicas, directories, quorum, transactions, settings, metrics, missed)
     of_samples = tuple(zip(selected, SHOW_SAMPLES, strict=True))
     show = _chosen(of_state, of_samples, as_of)
     now = time.time_ns() // 1_000

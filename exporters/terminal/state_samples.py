@@ -1,4 +1,4 @@
-"""What ``isrwatch state`` shows of the newest samples: groups, directories, quorum, transactions, settings."""
+"""What ``isrwatch state`` shows of the newest samples: groups, directories, quorum, transactions, settings, metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from exporters.terminal.groups import group_rows
 from exporters.terminal.output import UNKNOWN, Field
-from exporters.terminal.sample_rows import directory_rows, quorum_rows, replica_rows, transaction_rows
+from exporters.terminal.sample_rows import (
+    directory_rows,
+    meter_rows,
+    metric_rows,
+    quorum_rows,
+    replica_rows,
+    transaction_rows,
+)
 from exporters.terminal.settings import SampledSettings, setting_rows, settings_by_cluster
 from exporters.terminal.state_selection import print_rows
 from exporters.terminal.state_view import columns_as_fields, text
@@ -134,6 +141,41 @@ def show_settings(output: RowOutput, selection: StateSelection) -> None:
     print_rows(output, selection, rows, fields, lambda _: "")
     if samples and not rows and output.is_for_people:
         output.say("nothing is wrong with the settings")
+
+
+def show_metrics(output: RowOutput, selection: StateSelection) -> None:
+    """Print one row per metric of each broker."""
+    fields = (
+        Field("metric", text("metric")),
+        Field("broker", text("broker"), is_number=True),
+        Field("value", lambda row: f"{row['metric_value']:,.6g}", is_number=True),
+    )
+    _show(
+        output,
+        selection,
+        lambda: metric_rows(selection.folder, output.clock.now),
+        (*fields, *_AGE),
+        lambda _: "",
+        "broker metrics: they need an agent in collect.broker_metrics",
+    )
+
+
+def show_missed(output: RowOutput, selection: StateSelection) -> None:
+    """Print one row per broker and meter: the changes that it counted as leader, and those that were recorded."""
+    fields = (
+        Field("broker", text("broker"), is_number=True),
+        Field("changes", lambda row: row["meter"].replace("_", " ")),
+        *columns_as_fields(("counted", "recorded", "missed")),
+        Field("since", lambda row: output.clock.iso(row["since"])),
+    )
+    _show(
+        output,
+        selection,
+        lambda: meter_rows(selection.folder, output.clock.now),
+        (*fields, *_AGE),
+        lambda row: "yellow" if row["missed"] else "",
+        "what brokers counted: it needs an agent in collect.broker_metrics",
+    )
 
 
 def _group_state(row: Mapping[str, Any]) -> str:

@@ -16,9 +16,11 @@ from typer.testing import CliRunner
 from exporters.terminal import output as output_module
 from streaming.commands import app
 from streaming.contracts.sample_tables import (
+    BROKER_METRICS,
     BROKER_SPEED,
     GROUP_OFFSETS,
     GROUPS,
+    ISR_RECONCILIATION,
     LOG_DIRECTORIES,
     QUORUM_MEMBERS,
     REPLICA_OFFSETS,
@@ -185,6 +187,46 @@ def test_transactions_of_one_topic_are_those_with_a_partition_of_it(tables: Tabl
     healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
     tables.commit(*(rows.partition(topic, 0, healthy, present()) for topic in ("clicks-by-user", "orders")))
     assert [row["producer_id"] for row in objects(sampled, "--transactions", "--topic", "clicks-*")] == [4_000_000_123]
+
+
+def test_metrics_of_brokers_stand_beside_each_other(tables: Tables, rows: Rows) -> None:
+    now = present()
+    tables.commit(rows.cluster_row(now), rows.source(now))
+    assert "they need an agent in collect.broker_metrics" in state(tables.directory, "--metrics")
+    common = {**rows.owner, "collected_at": now - 5 * SECOND, "source": "broker_metrics:collector-1"}
+    name = "kafka_server_replicamanager_{}"
+    tables.put(
+        BROKER_METRICS.name,
+        {**common, "broker": 2, "metric": name.format("isrshrinks_total"), "metric_value": 1_234.0},
+        {**common, "broker": 1, "metric": name.format("partitioncount"), "metric_value": 0.25},
+        {**common, "broker": 1, "metric": name.format("isrshrinks_total"), "metric_value": 7.0},
+        {**common, "broker": 1, "metric": "gone", "metric_value": 7.0, "cluster_id": "gone", "cluster": "gone"},
+    )
+    lines = [line.split("  ") for line in state(tables.directory, "--metrics").splitlines()]
+    assert [line[:3] for line in lines] == [
+        [name.format("isrshrinks_total"), "1", "7"],
+        [name.format("isrshrinks_total"), "2", "1,234"],
+        [name.format("partitioncount"), "1", "0.25"],
+    ]
+
+
+def test_changes_that_only_brokers_counted_come_first(tables: Tables, rows: Rows) -> None:
+    now = present()
+    tables.commit(rows.cluster_row(now), rows.source(now))
+    counted = {
+        **rows.owner, "since": 0, "until": now - 5 * SECOND, "resets": 0, "meter_value": 9, "ahead": [],
+        "as_of_version": 3, "broker": 1, "counted": 9,
+    }  # fmt: skip
+    tables.put(
+        ISR_RECONCILIATION.name,
+        {**counted, "meter": "isr_expands", "recorded": 9, "missed": 0},
+        {**counted, "meter": "isr_shrinks", "recorded": 7, "missed": 2},
+    )
+    shrinks, expands = objects(tables.directory, "--missed")
+    assert (shrinks["meter"], shrinks["missed"], expands["missed"]) == ("isr_shrinks", 2, 0)
+    assert 5 <= shrinks["sample_age_seconds"] < 600, "as old as the newest sample of the window"
+    line = state(tables.directory, "--missed").splitlines()[0]
+    assert line.startswith("1  isr shrinks  9  7  2  1970-01-01T00:00:00.000Z  ")
 
 
 @pytest.fixture
