@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dashboards import signals, style
-from dashboards.panel_queries import RANGE, SELECTED, in_range, now_in_range, or_none, per_minute, stat
+from dashboards.panel_queries import SELECTED, in_range, now_in_range, or_none, per_minute, stat
 from dashboards.promql import Signal, Unit
 from dashboards.style import PanelQuery, TableColumn
 
@@ -137,21 +137,18 @@ IN_SYNC_SHARE: Final = style.state_timeline(
 
 # Which topics?
 _BY_TOPIC: Final = {
-    signal: signal.now(SELECTED, by=signals.TOPIC)
-    for signal in (
-        signals.PARTITION_OFFLINE,
-        signals.PARTITION_UNDER_MIN_ISR,
-        signals.PARTITION_AT_MIN_ISR,
-        signals.PARTITION_UNDER_REPLICATED,
-    )
+    signals.TOPIC_OFFLINE: style.RED,
+    signals.TOPIC_UNDER_MIN_ISR: style.RED,
+    signals.TOPIC_AT_MIN_ISR: style.ORANGE,
+    signals.TOPIC_UNDER_REPLICATED: style.YELLOW,
 }
-_AT_RISK: Final = " or ".join(f"{count} > 0" for count in _BY_TOPIC.values())
+_AT_RISK: Final = " or ".join(f"{signal.now(SELECTED)} > 0" for signal in _BY_TOPIC)
 
 
 def _of_topics_at_risk(signal: Signal) -> str:
     """Return the count of every topic that is listed, 0 included: a cell that is empty means that it is unknown."""
-    count = f"{_BY_TOPIC[signal]} and on (cluster, topic) ({_AT_RISK})"
-    return or_none(count, "topic", _AT_RISK) if signal is signals.PARTITION_OFFLINE else count
+    count = f"{signal.now(SELECTED)} and on (cluster, topic) ({_AT_RISK})"
+    return or_none(count, "topic", _AT_RISK) if signal is signals.TOPIC_OFFLINE else count
 
 
 TOPICS: Final = style.table(
@@ -165,14 +162,9 @@ TOPICS: Final = style.table(
             expression=_of_topics_at_risk(signal),
             steps=style.alarm_above_zero(color),
         )
-        for signal, color in (
-            (signals.PARTITION_OFFLINE, style.RED),
-            (signals.PARTITION_UNDER_MIN_ISR, style.RED),
-            (signals.PARTITION_AT_MIN_ISR, style.ORANGE),
-            (signals.PARTITION_UNDER_REPLICATED, style.YELLOW),
-        )
+        for signal, color in _BY_TOPIC.items()
     ],
-    signals.PARTITION_UNDER_MIN_ISR.name,
+    signals.TOPIC_UNDER_MIN_ISR.name,
 )
 _UNHEALTHY: Final = (
     f"{signals.PARTITION_UNDER_REPLICATED.now(SELECTED)} + {signals.PARTITION_OFFLINE.now(SELECTED)} > 0"
@@ -185,9 +177,8 @@ def _of_unhealthy(expression: str) -> str:
 
 PARTITIONS: Final = style.table(
     "Partitions at risk",
-    "Every partition that is under-replicated or offline. In sync below min ISR: writes are refused. Leader -1: "
-    "offline. The under-replicated time is that of this time range. The row none: data is fresh, and no partition is "
-    "at risk.",
+    "Partitions that are under-replicated or offline, and for how long. In sync below min ISR: writes are refused. "
+    "Leader -1: offline. The row none: data is fresh, and no partition is at risk.",
     signals.PARTITION,
     [
         *(
@@ -200,14 +191,16 @@ PARTITIONS: Final = style.table(
             )
         ),
         TableColumn(
-            title=signals.PARTITION_UNDER_REPLICATED_SECONDS.name,
+            title=signals.PARTITION_UNDER_REPLICATED_SINCE.name,
             expression=or_none(
-                _of_unhealthy(signals.PARTITION_UNDER_REPLICATED_SECONDS.increase(RANGE, SELECTED)), "topic", _UNHEALTHY
+                f"time() - ({_of_unhealthy(signals.PARTITION_UNDER_REPLICATED_SINCE.now(SELECTED))})",
+                "topic",
+                _UNHEALTHY,
             ),
             unit=Unit.SECONDS,
         ),
     ],
-    signals.PARTITION_UNDER_REPLICATED_SECONDS.name,
+    signals.PARTITION_UNDER_REPLICATED_SINCE.name,
 )
 
 # What changed?

@@ -46,7 +46,7 @@ def _variables() -> list[core.Template]:
         core.Template(name="datasource", label="Data source", type="datasource", query="prometheus"),
         # Ages stay exposed while state is withdrawn, so a stale cluster can still be selected.
         _names("cluster", "Cluster", signals.DATA_AGE.series()),
-        _names("topic", "Topic", signals.PARTITION_REPLICAS.series(_IN_CLUSTER)),
+        _names("topic", "Topic", signals.TOPIC_OFFLINE.series(_IN_CLUSTER)),
     ]
 
 

@@ -242,17 +242,18 @@ BROKER_INFO: Final = Signal(
 _topic = partial(Signal, labels=TOPIC)
 TOPIC_OFFLINE: Final = _topic("Offline", "topic_offline_partitions", "Partitions of the topic without a leader.")
 TOPIC_UNDER_MIN_ISR: Final = _topic(
-    "Under min ISR",
-    "topic_under_min_isr_partitions",
-    "Partitions of the topic that refuse writes with acks=all.",
+    "Under min ISR", "topic_under_min_isr_partitions", "Partitions of the topic that refuse writes with acks=all."
+)
+TOPIC_AT_MIN_ISR: Final = _topic(
+    "At min ISR", "topic_at_min_isr_partitions", "Partitions whose writes stop with the loss of one more replica."
+)
+TOPIC_UNDER_REPLICATED: Final = _topic(
+    "Under-replicated", "topic_under_replicated_partitions", "Partitions of the topic whose ISR lacks replicas."
 )
 
 PARTITION_OFFLINE: Final = _partition("Offline", "partition_offline", "1 while the partition has no leader.")
 PARTITION_UNDER_MIN_ISR: Final = _partition(
     "Under min ISR", "partition_under_min_isr", "1 while producers with acks=all are refused."
-)
-PARTITION_AT_MIN_ISR: Final = _partition(
-    "At min ISR", "partition_at_min_isr", "1 while the loss of one more in-sync replica stops writes."
 )
 PARTITION_UNDER_REPLICATED: Final = _partition(
     "Under-replicated", "partition_under_replicated", "1 while fewer replicas are in sync than assigned."
@@ -263,11 +264,10 @@ PARTITION_LEADER: Final = _partition(
 PARTITION_IN_SYNC: Final = _partition("In sync", "partition_in_sync_replicas", "Size of the ISR.")
 PARTITION_REPLICAS: Final = _partition("Replicas", "partition_replicas", "Assigned replicas.")
 PARTITION_MIN_ISR: Final = _partition("Min ISR", "partition_min_in_sync_replicas", "Effective min.insync.replicas.")
-PARTITION_UNDER_REPLICATED_SECONDS: Final = _partition(
-    "Under-replicated time",
-    "partition_under_replicated_seconds_total",
-    "Seconds with fewer replicas in sync than assigned; exact, independent of the scrape interval.",
-    kind=SignalType.COUNTER,
+PARTITION_UNDER_REPLICATED_SINCE: Final = _partition(
+    "Under-replicated for",
+    "partition_under_replicated_since_timestamp_seconds",
+    "Since when replicas of the partition are missing, in seconds since 1970.",
     unit=Unit.SECONDS,
 )
 PARTITION_UNDER_MIN_ISR_SECONDS: Final = _partition(

@@ -125,6 +125,7 @@ class ExportSettings:
     listen: str = "127.0.0.1:9308"
     refresh_seconds: float = 0.1
     stale_after_seconds: float = 60.0
+    detail_limit: int = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``metric``                what a metric is: name, labels, help, unit, how fresh its data must be
 - ``text``                  lines of the Prometheus text format
 - ``compression``           gzip in parts: only changed parts are compressed again
+- ``topics``                metrics of topics
 - ``partitions``            metrics of partitions and replicas
 - ``brokers``               metrics of brokers
 - ``unsettled``             counts of partitions that are not as they should be
@@ -18,6 +19,8 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``kafka_exporter_names``  the metrics of kafka_exporter, with its names and labels
 - ``exporter_metrics``      metrics of the exporter itself
 - ``catalogue``             every metric, in the order of the exposition
+- ``detail``                which partitions have series of their own
+- ``sample_render_cache``   rendered lines of samples, kept until there are newer ones
 - ``topic_render_cache``    rendered lines per topic, kept until the topic changes
 - ``exposition``            the whole response, put together at a scrape
 """

@@ -15,6 +15,7 @@ from exporters.metrics.quorum import QUORUM_METRICS, RECONCILIATION_METRICS, TRA
 from exporters.metrics.replicas import REPLICA_METRICS
 from exporters.metrics.sample_ages import SAMPLE_AGE_METRICS
 from exporters.metrics.settings import SETTINGS_METRICS
+from exporters.metrics.topics import TOPIC_METRICS
 from exporters.metrics.unsettled import UNSETTLED_METRICS
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
     *INCIDENT_METRICS,
     *BROKER_METRICS,
     *UNSETTLED_METRICS,
+    *TOPIC_METRICS,
     *PARTITION_METRICS,
     *REPLICA_METRICS,
     *GROUP_METRICS,

@@ -2,19 +2,20 @@
 
 The outputs of independent compressors may be concatenated into one deflate stream as long as each part but the last
 ends on a byte boundary without a final block (``Z_SYNC_FLUSH``, RFC 1951 section 3.2). The trailer holds the checksum
-and size of the uncompressed bytes (RFC 1952).
+and size of the uncompressed bytes (RFC 1952); that of a block, too, is computed once.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# Speed before size: a changed block is compressed while a scrape waits.
+# Speed before size: a change is compressed before it is served.
 LEVEL: Final = 1
 # Negative: a bare deflate stream, without zlib's own header and checksum, which must not appear inside gzip.
 _RAW: Final = -zlib.MAX_WBITS
@@ -22,6 +23,8 @@ _RAW: Final = -zlib.MAX_WBITS
 _HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 # An empty deflate block with the final bit set: it ends the stream whatever came before.
 _LAST_BLOCK: Final = b"\x03\x00"
+# Of CRC-32, bits reversed (RFC 1952).
+_POLYNOMIAL: Final = 0xEDB88320
 
 
 class Block:
@@ -30,7 +33,7 @@ class Block:
     Never changes: new lines make a new block. Two threads that compress a block at once compute the same bytes.
     """
 
-    __slots__ = ("_deflated", "_size", "pieces", "series")
+    __slots__ = ("_checksum", "_deflated", "pieces", "series", "size")
 
     def __init__(self, pieces: Sequence[bytes], series: int) -> None:
         """Hold some lines.
@@ -41,8 +44,9 @@ class Block:
         """
         self.pieces = pieces
         self.series = series
+        self.size = sum(map(len, pieces))
         self._deflated: bytes | None = None
-        self._size = 0
+        self._checksum: int | None = None
 
     def deflated(self) -> bytes:
         """Return the lines as a deflate stream without its final block."""
@@ -51,6 +55,22 @@ class Block:
             plain = b"".join(self.pieces)
             self._deflated = compressor.compress(plain) + compressor.flush(zlib.Z_SYNC_FLUSH)
         return self._deflated
+
+    def checksum(self) -> int:
+        """Return the CRC-32 of the lines."""
+        if self._checksum is None:
+            checksum = 0
+            for piece in self.pieces:
+                checksum = zlib.crc32(piece, checksum)
+            self._checksum = checksum
+        return self._checksum
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block]) -> Block:
+        """Put blocks together, with their compressed bytes."""
+        block = cls([piece for each in blocks for piece in each.pieces], sum(each.series for each in blocks))
+        block._deflated = b"".join([each.deflated() for each in blocks])
+        return block
 
 
 def plain(blocks: Iterable[Block]) -> bytes:
@@ -62,8 +82,45 @@ def gzipped(blocks: Sequence[Block]) -> bytes:
     """Return some blocks as one gzip member."""
     checksum = size = 0
     for block in blocks:
-        for piece in block.pieces:
-            checksum = zlib.crc32(piece, checksum)
-            size += len(piece)
+        checksum = _shifted(checksum, block.size) ^ block.checksum()
+        size += block.size
     trailer = struct.pack("<II", checksum, size & 0xFFFFFFFF)
     return b"".join((_HEADER, *(block.deflated() for block in blocks), _LAST_BLOCK, trailer))
+
+
+def _shifted(checksum: int, size: int) -> int:
+    """Return the part that some bytes have in the CRC-32 of themselves and ``size`` bytes after them.
+
+    The register of a CRC is linear over GF(2): a zero byte multiplies it by a matrix, and squares of that matrix
+    multiply it by 2, 4, 8... zero bytes at once.
+    """
+    power = 0
+    while size:
+        if size & 1:
+            checksum = _product(_zero_bytes(power), checksum)
+        size >>= 1
+        power += 1
+    return checksum
+
+
+@cache
+def _zero_bytes(power: int) -> tuple[int, ...]:
+    """Return the matrix of two to a power zero bytes, a column an integer."""
+    if power:
+        half = _zero_bytes(power - 1)
+        return tuple(_product(half, column) for column in half)
+    matrix = (_POLYNOMIAL, *(1 << bit for bit in range(31)))  # of one zero bit
+    for _ in range(3):
+        matrix = tuple(_product(matrix, column) for column in matrix)
+    return matrix
+
+
+def _product(matrix: tuple[int, ...], vector: int) -> int:
+    product = 0
+    for column in matrix:
+        if vector & 1:
+            product ^= column
+        vector >>= 1
+        if not vector:
+            break
+    return product

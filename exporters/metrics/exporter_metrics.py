@@ -67,6 +67,12 @@ EXPORTER_METRICS: Final = (
         unit="seconds",
     ),
     ExporterMetric(
+        name=f"{OWN_PREFIX}exporter_partitions_without_detail",
+        labels=("cluster",),
+        help="Partitions without series of their own, although not healthy or just changed: export.detail_limit.",
+        samples=lambda health: (((name,), count) for name, count in sorted(health.without_detail.items())),
+    ),
+    ExporterMetric(
         name=f"{OWN_PREFIX}exporter_series",
         help="Samples in this exposition.",
         samples=lambda health: [((), health.series)],

@@ -1,8 +1,10 @@
 """The response to a scrape: Prometheus text format 0.0.4, rendered by hand to stay fast at 100,000 partitions.
 
-The lines of a topic are rendered again only when the topic, its open episodes or its offsets changed, and are kept as
-bytes; a metric of which no line changed keeps its compressed bytes, too. Only the metrics of clusters, brokers and the
-exporter itself are rendered at every scrape. OpenMetrics is not offered: nothing that it adds is used here (no
+The lines of a topic are rendered again only when the topic, its open episodes or its offsets changed, those of samples
+when there are newer ones. That and compression happen when the tables change, before a scrape asks. Only the metrics of
+clusters, brokers and the exporter itself are rendered at every scrape.
+
+OpenMetrics is not offered: nothing that it adds is used here (no
 exemplars, no creation timestamps), and Prometheus accepts both formats.
 
 Which series a scrape shows depends on the age of the data, never on a change of the tables: while an input is stale,
@@ -19,26 +21,30 @@ from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import Block
+from exporters.metrics.detail import DETAIL_LIMIT, NO_DETAIL, choose
 from exporters.metrics.metric import ClusterMetric, ExporterMetric, Freshness, Metric, MetricType, SampledMetric
 from exporters.metrics.sample_ages import oldest_ages
+from exporters.metrics.sample_render_cache import ClusterSampleLines
 from exporters.metrics.text import header, line, metric_name
-from exporters.metrics.topic_render_cache import TOPIC_METRICS, ClusterLines
+from exporters.metrics.topic_render_cache import PER_TOPIC, ClusterLines
 from exporters.read_model.cluster_names import clusters_by_name
+from exporters.read_model.snapshot import ReplicationSnapshot
 from streaming.contracts.sample_tables import BROKER_METRICS, REPLICA_OFFSETS
 from streaming.settings import CollectSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from exporters.metrics.metric import Number, Sample
+    from exporters.metrics.detail import Detail
+    from exporters.metrics.metric import Sample
     from exporters.read_model.refresher import ExporterHealth
-    from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
+    from exporters.read_model.snapshot import ClusterSnapshot
 
 DEFAULT_INTERVALS: Final = CollectSettings()
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 MICROS: Final = 1_000_000
 _OWN_NAMES: Final = frozenset(metric.name for metric in CATALOGUE)
-_TOPIC_INDEX: Final = {metric.name: index for index, metric in enumerate(TOPIC_METRICS)}
+_TOPIC_INDEX: Final = {metric.name: index for index, metric in enumerate(PER_TOPIC)}
 _HEADERS: Final = {metric.name: Block((header(metric).encode(),), 0) for metric in CATALOGUE}
 
 
@@ -53,24 +59,43 @@ class ScrapeRequest:
         """Return whether a metric is selected."""
         return not self.names or name in self.names
 
-    def wants_topics(self) -> bool:
-        """Return whether a metric of topics is selected: to render their lines is most of what a scrape costs."""
-        return not self.names or not self.names.isdisjoint(_TOPIC_INDEX)
+
+@dataclass(frozen=True, slots=True)
+class PreparedCluster:
+    """One cluster whose lines are rendered and compressed, but for the few that depend on the time of a scrape.
+
+    Attributes:
+        cluster: its snapshot.
+        detail: the partitions that have series of their own.
+        topics: the lines of its topics, by metric of ``PER_TOPIC``.
+        samples: the lines of its samples.
+    """
+
+    cluster: ClusterSnapshot
+    detail: Detail
+    topics: Sequence[Block]
+    samples: ClusterSampleLines
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSnapshot:
+    """A snapshot whose lines are rendered; ``clusters`` by their unique names."""
+
+    snapshot: ReplicationSnapshot
+    clusters: Mapping[str, PreparedCluster]
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterAtScrape:
-    """One cluster at the time of a scrape.
+    """One cluster at the time of a scrape; metrics that require one of the ``stale`` inputs are left out."""
 
-    Attributes:
-        cluster: its snapshot.
-        lines: the rendered lines of its topics; up to date with the snapshot if the scrape selects metrics of topics.
-        stale: the inputs that are too old: metrics that require one of them are left out.
-    """
-
-    cluster: ClusterSnapshot
-    lines: ClusterLines
+    prepared: PreparedCluster
     stale: frozenset[Freshness]
+
+    @property
+    def cluster(self) -> ClusterSnapshot:
+        """Its snapshot."""
+        return self.prepared.cluster
 
     def shows(self, metric: Metric) -> bool:
         """Return whether the input that a metric requires is fresh."""
@@ -102,17 +127,53 @@ def stale_inputs(
 class Exposition:
     """Renders snapshots, and keeps the lines that did not change. Safe to call from any thread."""
 
-    def __init__(self, stale_after_seconds: float, collect: CollectSettings = DEFAULT_INTERVALS) -> None:
+    def __init__(
+        self,
+        stale_after_seconds: float,
+        collect: CollectSettings = DEFAULT_INTERVALS,
+        detail_limit: int = DETAIL_LIMIT,
+    ) -> None:
         """Start without rendered lines.
 
         Args:
             stale_after_seconds: data age beyond which a cluster's state is left out.
             collect: how often samples are taken; one stays for two intervals, if that is longer.
+            detail_limit: the most series of partitions beside those that every partition has.
         """
         self._stale_after = stale_after_seconds
         self._oldest = oldest_ages(stale_after_seconds, collect)
-        self._lines: dict[str, ClusterLines] = {}
+        self._detail_limit = detail_limit
+        self._lines: dict[str, tuple[ClusterLines, ClusterSampleLines]] = {}
         self._lock = threading.Lock()
+        self._prepared = PreparedSnapshot(ReplicationSnapshot(), {})
+
+    def prepare(self, snapshot: ReplicationSnapshot, now: int) -> PreparedSnapshot:
+        """Render and compress what changed since the last snapshot, so that no scrape waits for it.
+
+        Args:
+            snapshot: content of the tables.
+            now: UTC microseconds.
+        """
+        with self._lock:
+            for cluster_id in self._lines.keys() - snapshot.clusters.keys():
+                del self._lines[cluster_id]
+            by_name = clusters_by_name(snapshot)
+            details = choose(by_name.values(), self._detail_limit)
+            self._prepared = PreparedSnapshot(
+                snapshot, {name: self._prepare(cluster, details, now) for name, cluster in by_name.items()}
+            )
+            return self._prepared
+
+    def _prepare(self, cluster: ClusterSnapshot, details: Mapping[str, Detail], now: int) -> PreparedCluster:
+        cluster_id = cluster.cluster.cluster_id
+        detail = details.get(cluster_id, NO_DETAIL)
+        topics, samples = self._lines.get(cluster_id, (None, None))
+        if topics is None or samples is None or topics.name != cluster.name:  # the name is a label of every line
+            topics, samples = ClusterLines(cluster.name), ClusterSampleLines(self._oldest)
+            self._lines[cluster_id] = topics, samples
+        topics.update(cluster, detail)
+        samples.update(cluster, detail, now)
+        return PreparedCluster(cluster, detail, topics.blocks, samples)
 
     def render(
         self, snapshot: ReplicationSnapshot, health: ExporterHealth, now: int, request: ScrapeRequest
@@ -120,7 +181,7 @@ class Exposition:
         """Render the response to a scrape.
 
         Args:
-            snapshot: content of the tables.
+            snapshot: content of the tables; the one that was prepared last, or it is prepared now.
             health: state of the exporter.
             now: UTC microseconds; ages are measured from it.
             request: what the scrape selects; an unknown cluster gives the exporter's own metrics only.
@@ -129,31 +190,22 @@ class Exposition:
             blocks of whole lines: the samples of a metric consecutive, as the format demands, a header only where
             samples follow.
         """
-        by_name = clusters_by_name(snapshot)
-        selected = [cluster for name, cluster in by_name.items() if request.cluster in {None, name}]
-        # Two scrapes at once share the rendered lines: without the lock one would collect blocks while the other
-        # replaces them, and mix two snapshots. Compression happens outside, on blocks that never change.
-        with self._lock:
-            self._drop_missing_clusters(snapshot)
-            clusters = [self._at_scrape(cluster, now, request) for cluster in selected]
-            blocks = [block for metric in CATALOGUE for block in self._blocks(metric, clusters, now, request)]
+        prepared = self._prepared
+        if prepared.snapshot is not snapshot:
+            prepared = self.prepare(snapshot, now)
+        clusters = [
+            ClusterAtScrape(each, self._stale(each.cluster, now))
+            for name, each in prepared.clusters.items()
+            if request.cluster in {None, name}
+        ]
+        blocks = [block for metric in CATALOGUE for block in self._blocks(metric, clusters, now, request)]
         blocks += _broker_blocks(clusters, now, self._oldest[BROKER_METRICS.name], request)
+        left_out = {each.cluster.name: each.prepared.detail.left_out for each in clusters}
         series = sum(block.series for block in blocks)
-        return blocks + _exporter_blocks(health, series, request)
+        return blocks + _exporter_blocks(replace(health, without_detail=left_out), series, request)
 
-    def _at_scrape(self, cluster: ClusterSnapshot, now: int, request: ScrapeRequest) -> ClusterAtScrape:
-        cluster_id = cluster.cluster.cluster_id
-        lines = self._lines.setdefault(cluster_id, ClusterLines(cluster.name))
-        if lines.name != cluster.name:  # the name is a label of every line
-            lines = self._lines[cluster_id] = ClusterLines(cluster.name)
-        if request.wants_topics():
-            lines.update(cluster)
-        stale = stale_inputs(cluster, now, self._stale_after, self._oldest[REPLICA_OFFSETS.name])
-        return ClusterAtScrape(cluster, lines, stale)
-
-    def _drop_missing_clusters(self, snapshot: ReplicationSnapshot) -> None:
-        for cluster_id in self._lines.keys() - snapshot.clusters.keys():
-            del self._lines[cluster_id]
+    def _stale(self, cluster: ClusterSnapshot, now: int) -> frozenset[Freshness]:
+        return stale_inputs(cluster, now, self._stale_after, self._oldest[REPLICA_OFFSETS.name])
 
     def _blocks(
         self, metric: Metric, clusters: list[ClusterAtScrape], now: int, request: ScrapeRequest
@@ -164,30 +216,18 @@ class Exposition:
         if metric.is_drop_in and len(clusters) != 1:  # without a label cluster, two clusters would collide
             return
         shown = [each for each in clusters if each.shows(metric)]
-        if isinstance(metric, SampledMetric):
-            since = now - int(self._oldest[metric.table] * MICROS)
-            yield from _block(_HEADERS[metric.name], metric, _newest_since(metric, clusters, since))
-        elif isinstance(metric, ClusterMetric):
+        if isinstance(metric, ClusterMetric):
             samples = (sample for each in shown for sample in metric.samples(each.cluster, now))
             yield from _block(_HEADERS[metric.name], metric, samples)
+            return
+        if isinstance(metric, SampledMetric):
+            kept = [each.prepared for each in shown]
+            blocks = [each.samples.block(metric, each.cluster, each.detail, now) for each in kept]
         else:
-            blocks = [each.lines.block(_TOPIC_INDEX[metric.name]) for each in shown]
-            if any(block.series for block in blocks):
-                yield _HEADERS[metric.name]
-                yield from blocks
-
-
-def _newest_since(metric: SampledMetric, clusters: list[ClusterAtScrape], since: int) -> Iterable[Sample]:
-    """Return the samples that are not older than a moment; of labels that come twice the newest.
-
-    A group's topic that was deleted and created again is sampled twice while the group moves to another coordinator.
-    """
-    newest: dict[tuple[str, ...], tuple[Number, int]] = {}
-    for each in clusters:
-        for labels, value, at in metric.samples(each.cluster):
-            if at >= since and (labels not in newest or newest[labels][1] < at):
-                newest[labels] = value, at
-    return ((labels, value) for labels, (value, _) in newest.items())
+            blocks = [each.prepared.topics[_TOPIC_INDEX[metric.name]] for each in shown]
+        if any(block.series for block in blocks):
+            yield _HEADERS[metric.name]
+            yield from blocks
 
 
 def _block(head: Block, metric: Metric, samples: Iterable[Sample]) -> Iterator[Block]:

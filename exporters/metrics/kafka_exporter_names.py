@@ -70,7 +70,7 @@ DROP_IN_METRICS: Final = (
         name="kafka_topic_partitions",
         labels=("topic",),
         help="Number of partitions of a topic.",
-        value=lambda topic: len(topic.partitions),
+        value=lambda view: len(view.topic.partitions),
     ),
     PartitionMetric(
         name="kafka_topic_partition_current_offset",

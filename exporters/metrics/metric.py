@@ -93,16 +93,21 @@ class TopicView:
         topic: its partitions.
         offsets: newest offset samples, by partition number.
         observed: up to when the cluster is observed; open episodes are counted up to here.
+        detailed: the numbers of the partitions that have series of their own.
     """
 
     topic: TopicPartitions
     offsets: PartitionOffsets
     observed: ObservedTime
+    detailed: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetric(Metric):
-    """One sample per partition; a value of None (unknown) has no sample."""
+    """One sample per partition; a value of None (unknown) has no sample.
+
+    kafka_exporter's metrics have one of every partition, the others of those that are chosen (``detail``).
+    """
 
     value: Callable[[PartitionState, TopicView], Number | None]
     depends: Depends = Depends.TOPIC
@@ -110,7 +115,7 @@ class PartitionMetric(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaMetric(Metric):
-    """One sample per replica: a partition and a broker assigned to it."""
+    """One sample per replica, a broker assigned to a partition that is chosen (``detail``)."""
 
     value: Callable[[PartitionState, int], Number]
 
@@ -119,7 +124,8 @@ class ReplicaMetric(Metric):
 class TopicMetric(Metric):
     """One sample per topic."""
 
-    value: Callable[[TopicPartitions], Number]
+    value: Callable[[TopicView], Number]
+    depends: Depends = Depends.TOPIC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,11 +137,20 @@ class ClusterMetric(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampledMetric(Metric):
-    """Samples of one cluster from the newest rows of a table; each is exposed while it is fresh."""
+    """Samples of one cluster from the newest rows of a table; each is exposed while it is fresh.
+
+    Attributes:
+        table: its name.
+        samples: of one cluster.
+        is_of_topics: they also depend on what is known of topics and partitions.
+        is_detail: labels begin with cluster, topic and partition, and only partitions that are chosen have samples.
+    """
 
     table: str
     samples: Callable[[ClusterSnapshot], Iterable[DatedSample]]
     freshness: Freshness = Freshness.SAMPLE
+    is_of_topics: bool = False
+    is_detail: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from exporters.metrics.metric import (
     TopicView,
     flag,
 )
+from exporters.read_model.snapshot import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,6 +64,18 @@ def _seconds(name: str, text: str) -> PartitionMetric:
     )
 
 
+def _since(name: str, text: str) -> PartitionMetric:
+    """Define a gauge of the begin of an open episode; absent without one."""
+
+    def value(partition: PartitionState, _: TopicView) -> float | None:
+        since = getattr(partition, f"{name}_since")
+        return None if since is None else since / SECOND
+
+    return PartitionMetric(
+        name=f"{_PREFIX}{name}_since_timestamp_seconds", labels=LABELS, help=text, unit="seconds", value=value
+    )
+
+
 PARTITION_METRICS: Final = (
     _state("in_sync_replicas", "Replicas in the ISR.", lambda partition, _: len(partition.isr)),
     _state(
@@ -101,6 +114,9 @@ PARTITION_METRICS: Final = (
         "1 while the partition has no leader: neither reads nor writes.",
         lambda partition, _: flag(partition.is_offline),
     ),
+    _since("offline", "When the partition lost its leader, in seconds since 1970; absent while it has one."),
+    _since("under_min_isr", "Since when acks=all writes are refused, in seconds since 1970; absent unless they are."),
+    _since("under_replicated", "Since when replicas are missing, in seconds since 1970; absent unless some are."),
     _counter("isr_shrinks", "Changes in which a broker left the ISR.", lambda partition, _: partition.isr_shrinks),
     _counter("isr_expands", "Changes in which a broker joined the ISR.", lambda partition, _: partition.isr_expands),
     _counter("leader_changes", "Changes of the leader.", lambda partition, _: partition.leader_changes),

@@ -102,6 +102,8 @@ REPLICA_METRICS: Final = (
         help=f"Records that its leader has and the replica has not; {_BEHIND}.",
         unit="records",
         table=REPLICA_OFFSETS.name,
+        is_of_topics=True,
+        is_detail=True,
         samples=_per_replica(lambda each: each.lag),
     ),
     SampledMetric(
@@ -110,6 +112,8 @@ REPLICA_METRICS: Final = (
         help=f"Time from the first sample since which the replica has not caught up to the newest; {_BEHIND}.",
         unit="seconds",
         table=REPLICA_OFFSETS.name,
+        is_of_topics=True,
+        is_detail=True,
         samples=_per_replica(lambda each: (each.collected_at - each.behind_since) / SECOND),
     ),
     SampledMetric(
@@ -118,6 +122,8 @@ REPLICA_METRICS: Final = (
         help="Time until a replica that is behind has caught up, at its present pace; absent unless its lag shrinks.",
         unit="seconds",
         table=REPLICA_OFFSETS.name,
+        is_of_topics=True,
+        is_detail=True,
         samples=_per_replica(lambda each: each.seconds_until_caught_up),
     ),
     SampledMetric(
@@ -125,6 +131,7 @@ REPLICA_METRICS: Final = (
         labels=BROKER_LABELS,
         help="Replicas of the broker that have not caught up with their leaders between two samples.",
         table=REPLICA_OFFSETS.name,
+        is_of_topics=True,
         samples=_per_broker(len),
     ),
     SampledMetric(
@@ -133,6 +140,7 @@ REPLICA_METRICS: Final = (
         help="The largest lag of those replicas; 0 without any.",
         unit="records",
         table=REPLICA_OFFSETS.name,
+        is_of_topics=True,
         samples=_per_broker(lambda lags: max(lags, default=0)),
     ),
     SampledMetric(
@@ -141,6 +149,7 @@ REPLICA_METRICS: Final = (
         help="Size of the logs of all replicas of a topic; of a broker that does not answer they are left out.",
         unit="bytes",
         table=REPLICA_OFFSETS.name,
+        is_of_topics=True,
         samples=_sizes,
     ),
     _directory("online", "1 while the broker can use its log directory, else 0.", lambda row: int(row.is_online)),

@@ -86,6 +86,7 @@ SETTINGS_METRICS: Final = (
         labels=("cluster", "weakness"),
         help="Topics whose settings risk records or availability, by weakness; isrwatch state --settings names them.",
         table=TOPIC_SETTINGS.name,
+        is_of_topics=True,
         samples=_weak,
     ),
     SampledMetric(
@@ -93,6 +94,7 @@ SETTINGS_METRICS: Final = (
         labels=("cluster",),
         help=f"Topics and brokers with a throttle of replication, {_LEFT}.",
         table=TOPIC_SETTINGS.name,
+        is_of_topics=True,
         samples=_left(lambda left: iter((((), len(left.topics) + len(left.brokers)),))),
     ),
     SampledMetric(
@@ -100,6 +102,7 @@ SETTINGS_METRICS: Final = (
         labels=("cluster", "topic"),
         help=f"A topic that lists throttled replicas, {_LEFT}; always 1.",
         table=TOPIC_SETTINGS.name,
+        is_of_topics=True,
         samples=_left(lambda left: (((topic,), 1) for topic in left.topics)),
     ),
     SampledMetric(
@@ -107,6 +110,7 @@ SETTINGS_METRICS: Final = (
         labels=("cluster", "broker"),
         help=f"A broker with a throttled rate of replication, {_LEFT}; always 1.",
         table=TOPIC_SETTINGS.name,
+        is_of_topics=True,
         samples=_left(lambda left: (((str(broker),), 1) for broker in left.brokers)),
     ),
     SampledMetric(

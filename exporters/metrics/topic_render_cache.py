@@ -6,8 +6,8 @@ the changes:
 - ``TopicLines`` renders a metric of a topic again only if one of its inputs changed: the topic (another object: the
   read model shares what did not change, so comparing identity is enough), the watermark while an episode is open, or
   the offsets.
-- ``ClusterLines`` builds the block of a metric again, and so compresses it again, only if the bytes of one of its
-  topics changed. A topic that was rendered to the same bytes costs no compression.
+- ``ClusterLines`` compresses the lines of a metric in parts of a few topics, and again only if the bytes of one of them
+  changed. A topic that was rendered to the same bytes costs no compression.
 """
 
 from __future__ import annotations
@@ -22,23 +22,28 @@ from exporters.metrics.text import escaped
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from exporters.metrics.detail import Detail
     from exporters.read_model.cluster_samples import PartitionOffsets
     from exporters.read_model.snapshot import ClusterSnapshot, TopicPartitions
     from streaming.contracts.state import PartitionState
 
 TopicLevelMetric = PartitionMetric | ReplicaMetric | TopicMetric
 
-TOPIC_METRICS: Final[tuple[TopicLevelMetric, ...]] = tuple(
+PER_TOPIC: Final[tuple[TopicLevelMetric, ...]] = tuple(
     metric for metric in CATALOGUE if isinstance(metric, (PartitionMetric, ReplicaMetric, TopicMetric))
 )
-_ALL: Final = tuple(range(len(TOPIC_METRICS)))
+TOPICS_OF_A_PART: Final = 16
+_ALL: Final = tuple(range(len(PER_TOPIC)))
+_OF_DETAIL: Final = tuple(
+    index for index, metric in enumerate(PER_TOPIC) if not isinstance(metric, TopicMetric) and not metric.is_drop_in
+)
 
 
 def _depending_on(depends: Depends) -> tuple[int, ...]:
     return tuple(
         index
-        for index, metric in enumerate(TOPIC_METRICS)
-        if isinstance(metric, PartitionMetric) and metric.depends is depends
+        for index, metric in enumerate(PER_TOPIC)
+        if not isinstance(metric, ReplicaMetric) and metric.depends is depends
     )
 
 
@@ -47,7 +52,7 @@ _ON_OFFSETS: Final = _depending_on(Depends.OFFSETS)
 
 
 class TopicLines:
-    """The lines of one topic: one piece of bytes per metric of ``TOPIC_METRICS``."""
+    """The lines of one topic: one piece of bytes per metric of ``PER_TOPIC``."""
 
     __slots__ = ("_has_open_episode", "_partitions", "_prefixes", "_topic_prefixes", "_view", "pieces")
 
@@ -58,7 +63,7 @@ class TopicLines:
         self._partitions: list[PartitionState] = []
         self._prefixes: tuple[list[str], list[str]] = ([], [])
         self._topic_prefixes = ("", "")
-        self.pieces = [b""] * len(TOPIC_METRICS)
+        self.pieces = [b""] * len(PER_TOPIC)
 
     def update(self, view: TopicView, cluster: str) -> list[int]:
         """Render the metrics of which an input changed.
@@ -71,7 +76,7 @@ class TopicLines:
         if outdated is _ALL:
             self._prepare(view.topic, cluster)
         for index in outdated:
-            piece = self._render(TOPIC_METRICS[index], view)
+            piece = self._render(PER_TOPIC[index], view)
             if piece != self.pieces[index]:
                 self.pieces[index] = piece
                 changed.append(index)
@@ -88,7 +93,8 @@ class TopicLines:
         is_longer = self._has_open_episode and last.observed != view.observed
         grown = _ON_WATERMARK if is_unknown_longer or is_longer else ()
         moved = _ON_OFFSETS if last.offsets is not view.offsets else ()
-        return (*grown, *moved)
+        chosen = _OF_DETAIL if last.detailed != view.detailed else ()
+        return tuple({*grown, *moved, *chosen})
 
     def _prepare(self, topic: TopicPartitions, cluster: str) -> None:
         """Format what the lines of all metrics share: the labels of each partition, escaped once."""
@@ -103,19 +109,24 @@ class TopicLines:
     def _render(self, metric: TopicLevelMetric, view: TopicView) -> bytes:
         name = metric.name
         if isinstance(metric, TopicMetric):
-            return f"{name}{self._topic_prefixes[metric.is_drop_in]}}} {metric.value(view.topic)}\n".encode()
-        prefixes = self._prefixes[metric.is_drop_in]
+            return f"{name}{self._topic_prefixes[metric.is_drop_in]}}} {metric.value(view)}\n".encode()
+        shown: Iterable[tuple[str, PartitionState]]
+        shown = zip(self._prefixes[metric.is_drop_in], self._partitions, strict=True)
+        if not metric.is_drop_in:
+            if not view.detailed:
+                return b""
+            shown = ((prefix, each) for prefix, each in shown if each.partition in view.detailed)
         if isinstance(metric, PartitionMetric):
             value = metric.value
             lines = [
                 f"{name}{prefix}}} {sample}\n"
-                for prefix, partition in zip(prefixes, self._partitions, strict=True)
+                for prefix, partition in shown
                 if (sample := value(partition, view)) is not None
             ]
         else:
             lines = [
                 f'{name}{prefix},broker="{broker}"}} {metric.value(partition, broker)}\n'
-                for prefix, partition in zip(prefixes, self._partitions, strict=True)
+                for prefix, partition in shown
                 for broker in partition.replicas
             ]
         return "".join(lines).encode()
@@ -137,32 +148,40 @@ class ClusterLines:
         """
         self.name = name
         self._topics: dict[str, TopicLines] = {}
-        self._blocks: list[Block | None] = [None] * len(TOPIC_METRICS)
+        self._groups: list[list[TopicLines]] = []
+        self._parts: list[list[Block | None]] = [[] for _ in PER_TOPIC]
+        self.blocks: list[Block] = [_NOTHING] * len(PER_TOPIC)
 
-    def update(self, cluster: ClusterSnapshot) -> None:
-        """Render the topics that changed.
+    def update(self, cluster: ClusterSnapshot, detail: Detail) -> None:
+        """Render the topics that changed, and those of which other partitions are chosen.
 
-        After this, ``_blocks[index]`` is None or holds exactly the bytes of ``pieces[index]`` of all topics, in order.
+        After this, ``blocks`` has the bytes of ``pieces`` of all topics, in order, by metric; compressed.
         """
         live = _newest_of_each_name(cluster.topics.values())
         if [topic.topic_id for topic in live] != list(self._topics):
             self._topics = {topic.topic_id: self._topics.get(topic.topic_id) or TopicLines() for topic in live}
-            self._blocks = [None] * len(TOPIC_METRICS)
+            topics = list(self._topics.values())
+            self._groups = [topics[at : at + TOPICS_OF_A_PART] for at in range(0, len(topics), TOPICS_OF_A_PART)]
+            self._parts = [[None] * len(self._groups) for _ in PER_TOPIC]
+            self.blocks = [_NOTHING] * len(PER_TOPIC)
         observed = cluster.cluster.observed
-        for topic, lines in zip(live, self._topics.values(), strict=True):
-            view = TopicView(topic, cluster.offsets.get(topic.topic_id, _NO_OFFSETS), observed)
+        for place, (topic, lines) in enumerate(zip(live, self._topics.values(), strict=True)):
+            offsets = cluster.offsets.get(topic.topic_id, _NO_OFFSETS)
+            view = TopicView(topic, offsets, observed, detail.of(topic.topic_id))
             for index in lines.update(view, self.name):
-                self._blocks[index] = None
+                self._parts[index][place // TOPICS_OF_A_PART] = None
+        self.blocks = [self._block(index) for index in range(len(PER_TOPIC))]
 
-    def block(self, index: int) -> Block:
-        """Return all lines of one metric."""
-        block = self._blocks[index]
-        if block is None:
-            pieces = [lines.pieces[index] for lines in self._topics.values() if lines.pieces[index]]
-            block = self._blocks[index] = Block(pieces, sum(piece.count(b"\n") for piece in pieces))
-        return block
+    def _block(self, index: int) -> Block:
+        parts = self._parts[index]
+        changed = [place for place, part in enumerate(parts) if part is None]
+        for place in changed:
+            pieces = [piece for lines in self._groups[place] if (piece := lines.pieces[index])]
+            parts[place] = Block(pieces, sum(piece.count(b"\n") for piece in pieces))
+        return Block.of([part for part in parts if part is not None and part.series]) if changed else self.blocks[index]
 
 
+_NOTHING: Final = Block((), 0)
 _NO_OFFSETS: Final[PartitionOffsets] = {}
 
 

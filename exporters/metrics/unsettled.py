@@ -1,6 +1,6 @@
-"""Metrics that count the partitions that are not as they should be: by topic, by missing broker, being reassigned.
+"""Metrics that count the partitions that are not as they should be: by missing broker, being reassigned.
 
-Those of clusters and brokers are counted at each scrape: few partitions are in such a state, unless much is wrong.
+They are counted at each scrape: few partitions are in such a state, unless much is wrong.
 """
 
 from __future__ import annotations
@@ -8,22 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from exporters.metrics.metric import OWN_PREFIX, ClusterMetric, Sample, TopicMetric
+from exporters.metrics.metric import OWN_PREFIX, ClusterMetric, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from exporters.read_model.snapshot import ClusterSnapshot
     from streaming.contracts.state import PartitionState
-
-
-def _of_topic(name: str, text: str, is_counted: Callable[[PartitionState], bool]) -> TopicMetric:
-    return TopicMetric(
-        name=f"{OWN_PREFIX}topic_{name}_partitions",
-        labels=("cluster", "topic"),
-        help=text,
-        value=lambda topic: sum(map(is_counted, topic.partitions.values())),
-    )
 
 
 def _by_missing_broker(
@@ -58,12 +49,6 @@ UNSETTLED_METRICS: Final = (
         labels=("cluster",),
         help="Partitions with a reassignment that is not complete.",
         samples=_reassigning,
-    ),
-    _of_topic("offline", "Partitions of the topic without a leader.", lambda partition: partition.is_offline),
-    _of_topic(
-        "under_min_isr",
-        "Partitions of the topic that refuse writes with acks=all; those of unknown min ISR are not counted.",
-        lambda partition: bool(partition.is_under_min_isr),
     ),
     ClusterMetric(
         name=f"{OWN_PREFIX}broker_missing_from_isr_partitions",

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from exporters.read_model.snapshot import (
+    RECENT_MICROS,
     Advice,
     ClusterSnapshot,
     ClusterTotals,
@@ -45,6 +46,7 @@ class ClusterDraft:
         self._opened: dict[str, dict[int, PartitionState]] = {}
         self._names: dict[str, str] = {}
         self._unsettled = dict(last.unsettled)
+        self._recent = dict(last.recent)
         self._tombstones = dict(last.tombstones)
         self._tally = last.tally.copy()
         self._brokers = dict(last.brokers)
@@ -64,6 +66,7 @@ class ClusterDraft:
         partitions = self._partitions_of(partition.topic_id)
         before = partitions.pop(partition.partition, None) or self._tombstones.pop(key, None)
         self._unsettled.pop(key, None)
+        self._recent.pop(key, None)
         if before is not None and not partition.is_deleted:
             partition = _never_back(before, partition, self._last.cluster.observed)
         if partition.is_deleted and self._cluster.has_expired(partition):
@@ -77,6 +80,8 @@ class ClusterDraft:
         partitions[partition.partition] = partition
         if _is_unsettled(partition):
             self._unsettled[key] = partition
+        if partition.changed_at is not None:
+            self._recent[key] = partition
         self._names[partition.topic_id] = partition.topic
 
     def put_broker(self, broker: BrokerState) -> None:
@@ -171,8 +176,9 @@ class ClusterDraft:
         return replace(
             self._last,
             cluster=self._cluster,
-            topics=self._topics,
-            unsettled=self._unsettled,
+            topics=self._topics if self._opened else self._last.topics,
+            unsettled=self._unsettled if self._opened else self._last.unsettled,
+            recent=self._recent_ones(),
             tombstones=self._tombstones,
             brokers=self._brokers,
             totals=self._totals(),
@@ -186,6 +192,15 @@ class ClusterDraft:
             advice=self._advice,
             times=self._times,
         )
+
+    def _recent_ones(self) -> dict[tuple[str, int], PartitionState]:
+        """Drop what is recent no more: the first ones, since changes come in their order; of a table's rows any."""
+        recent, since = self._recent, (self._cluster.authority_watermark or 0) - RECENT_MICROS
+        if not self._last.topics:
+            return {key: each for key, each in recent.items() if (each.changed_at or 0) >= since}
+        while recent and (recent[oldest := next(iter(recent))].changed_at or 0) < since:
+            del recent[oldest]
+        return recent
 
     def _totals(self) -> ClusterTotals:
         cluster = self._cluster

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from exporters.read_model.snapshot import NO_TABLE
 from streaming.contracts.tables import PARTITION_CHANGES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from exporters.read_model.reader import TablesReader
     from exporters.read_model.snapshot import ReplicationSnapshot
 
@@ -34,7 +36,7 @@ class TableHealth:
 
 @dataclass(frozen=True, slots=True)
 class ExporterHealth:
-    """The state of the exporter itself."""
+    """The state of the exporter itself; ``without_detail`` counts partitions that are left out, by cluster."""
 
     program_version: str
     table_version: int
@@ -42,21 +44,30 @@ class ExporterHealth:
     refresh_errors: int
     series: int = 0
     tables: tuple[TableHealth, ...] = ()
+    without_detail: Mapping[str, int] = field(default_factory=dict)
 
 
 class Refresher(threading.Thread):
     """Refreshes a reader periodically and on new changes; keeps the last good snapshot, counts and logs errors."""
 
-    def __init__(self, reader: TablesReader, refresh_seconds: float, program_version: str) -> None:
+    def __init__(
+        self,
+        reader: TablesReader,
+        refresh_seconds: float,
+        program_version: str,
+        prepare: Callable[[ReplicationSnapshot], object] = lambda _: None,
+    ) -> None:
         """Create the thread; nothing is read before ``start``.
 
         Args:
             reader: used by this thread only from now on.
             refresh_seconds: longest pause between two refreshes; new changes end it.
             program_version: exposed by ``build_info``.
+            prepare: what is done with each new snapshot before it is shown.
         """
         super().__init__(name="refresher", daemon=True)
         self._reader = reader
+        self._prepare = prepare
         self._pause = refresh_seconds
         self._program_version = program_version
         self._stopped = threading.Event()
@@ -116,7 +127,9 @@ class Refresher(threading.Thread):
             self._failed(error)
         else:
             self.last_error = None
-        self.snapshot = self._reader.snapshot
+        if self._reader.snapshot is not self.snapshot:
+            self._prepare(self._reader.snapshot)
+            self.snapshot = self._reader.snapshot
         self._seconds = time.perf_counter() - began
         self._report_tables()
 

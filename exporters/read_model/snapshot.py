@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from exporters.read_model.cluster_samples import PartitionOffsets
 
 SECOND: Final = 1_000_000
+RECENT_MICROS: Final = 3600 * SECOND
+"""How long a change is recent: longer than the longest window in which a rule looks at partitions."""
 NO_TABLE: Final = -1
 """The version of a snapshot that was taken before there was a table."""
 
@@ -189,6 +191,8 @@ class ClusterSnapshot:
         topics: by topic id; only those with live partitions.
         unsettled: live partitions that are offline, under-replicated, under min ISR or being reassigned, by topic id
             and number: few, so that what is counted of them can be counted at each scrape.
+        recent: live partitions that changed within ``RECENT_MICROS`` before the watermark, and a few more, in the same
+            way.
         tombstones: deleted partitions that still count in the totals, by topic id and number.
         brokers: by number, those that are gone included.
         totals: counted since the beginning, deleted topics included.
@@ -208,6 +212,7 @@ class ClusterSnapshot:
     cluster: ClusterState
     topics: Mapping[str, TopicPartitions] = field(default_factory=dict)
     unsettled: Mapping[tuple[str, int], PartitionState] = field(default_factory=dict)
+    recent: Mapping[tuple[str, int], PartitionState] = field(default_factory=dict)
     tombstones: Mapping[tuple[str, int], PartitionState] = field(default_factory=dict)
     brokers: Mapping[int, BrokerState] = field(default_factory=dict)
     totals: ClusterTotals = field(default_factory=ClusterTotals)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
-from exporters.metrics.exposition import DEFAULT_INTERVALS
-from exporters.read_model.reader import TablesReader
+from exporters.metrics.exposition import DEFAULT_INTERVALS, Exposition
+from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.web.server import Endpoints, application
 from streaming.runtime.listening import address_of, listen
@@ -64,8 +64,14 @@ def serving(tables: Path, settings: ExportSettings) -> Iterator[str]:
 def _parts(
     tables: Path, settings: ExportSettings, collect: CollectSettings = DEFAULT_INTERVALS
 ) -> tuple[uvicorn.Server, Refresher]:
-    refresher = Refresher(TablesReader(tables), settings.refresh_seconds, version("isrwatch"))
-    endpoints = Endpoints(refresher, settings.stale_after_seconds, collect=collect)
+    exposition = Exposition(settings.stale_after_seconds, collect, settings.detail_limit)
+    refresher = Refresher(
+        TablesReader(tables),
+        settings.refresh_seconds,
+        version("isrwatch"),
+        lambda snapshot: exposition.prepare(snapshot, micros_now()),
+    )
+    endpoints = Endpoints(refresher, settings.stale_after_seconds, exposition=exposition)
     config = uvicorn.Config(
         application(endpoints),
         log_level="warning",

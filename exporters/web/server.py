@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from exporters.metrics.compression import gzipped, plain
-from exporters.metrics.exposition import CONTENT_TYPE, DEFAULT_INTERVALS, Exposition, ScrapeRequest
+from exporters.metrics.exposition import CONTENT_TYPE, Exposition, ScrapeRequest
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.reader import micros_now
 from exporters.read_model.snapshot import NO_TABLE
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from exporters.read_model.refresher import Refresher
     from exporters.web.api import ApiQuery
-    from streaming.settings import CollectSettings
 
 LINKS: Final = {
     "/metrics": "metrics for Prometheus (?cluster=NAME selects a cluster, ?name[]=METRIC selects metrics)",
@@ -48,7 +47,7 @@ class Endpoints:
         refresher: Refresher,
         stale_after_seconds: float,
         clock: Callable[[], int] = micros_now,
-        collect: CollectSettings = DEFAULT_INTERVALS,
+        exposition: Exposition | None = None,
     ) -> None:
         """Respond from the snapshot of a refresher.
 
@@ -56,12 +55,12 @@ class Endpoints:
             refresher: reads the tables in the background.
             stale_after_seconds: data age beyond which a cluster's state is not exposed.
             clock: returns the time in UTC microseconds.
-            collect: how often samples are taken.
+            exposition: renders the metrics; by default with the default settings.
         """
         self._refresher = refresher
         self._stale_after = stale_after_seconds
         self._clock = clock
-        self._exposition = Exposition(stale_after_seconds, collect)
+        self._exposition = exposition or Exposition(stale_after_seconds)
 
     def metrics(self, request: HttpRequest) -> Response:
         """Respond to a scrape.

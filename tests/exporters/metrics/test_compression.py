@@ -17,6 +17,7 @@ def test_blocks_compressed_apart_are_one_gzip_member_of_the_plain_bytes(pieces: 
     expected = b"".join(piece for each in pieces for piece in each)
     assert plain(made) == expected
     assert gzip.decompress(gzipped(made)) == expected
+    assert gzip.decompress(gzipped([*made[:1], Block.of(made[1:])])) == expected
     reader = zlib.decompressobj(16 + zlib.MAX_WBITS)
     assert reader.decompress(gzipped(made)) == expected
     assert (reader.eof, reader.unused_data) == (True, b"")

@@ -161,7 +161,7 @@ def test_concurrent_scrapes_all_get_the_whole_exposition(address: str) -> None:
     for scraper in scrapers:
         scraper.join()
     assert len(bodies) == 8
-    assert {body.count(b"\nkafka_replication_partition_leader{") for body in bodies} == {2}
+    assert {body.count(b"\nkafka_topic_partition_leader{") for body in bodies} == {2}
 
 
 def test_an_address_that_is_taken_is_refused_in_one_sentence(address: str) -> None:

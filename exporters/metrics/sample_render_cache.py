@@ -1,0 +1,98 @@
+"""The rendered lines of metrics of samples: kept until their rows change, or one of them is too old to be exposed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from exporters.metrics.catalogue import CATALOGUE
+from exporters.metrics.compression import Block
+from exporters.metrics.metric import SampledMetric
+from exporters.metrics.text import line
+from streaming.contracts.sample_tables import BROKER_SETTINGS, REPLICA_OFFSETS, TOPIC_SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from exporters.metrics.detail import Detail
+    from exporters.metrics.metric import Number
+    from exporters.read_model.snapshot import ClusterSnapshot
+
+SAMPLED_METRICS: Final = tuple(metric for metric in CATALOGUE if isinstance(metric, SampledMetric))
+MICROS: Final = 1_000_000
+_FIELDS: Final = {
+    REPLICA_OFFSETS.name: ("lagging_replicas", "broker_offsets_at", "topic_sizes"),
+    TOPIC_SETTINGS.name: (TOPIC_SETTINGS.name, BROKER_SETTINGS.name),
+}
+"""The rows of a table are in a field of its name, or in these."""
+
+
+class SampleLines(NamedTuple):
+    """The lines of one metric, and the time of the oldest sample among them; None without any."""
+
+    block: Block
+    oldest_at: int | None
+
+
+class ClusterSampleLines:
+    """The lines of all metrics of samples of one cluster.
+
+    Args:
+        oldest: up to which age samples are exposed, in seconds, by table.
+    """
+
+    def __init__(self, oldest: Mapping[str, float]) -> None:
+        self._oldest = oldest
+        self._inputs: dict[str, tuple[Any, ...]] = {}
+        self._lines: dict[str, SampleLines] = {}
+
+    def update(self, cluster: ClusterSnapshot, detail: Detail, now: int) -> None:
+        """Render the metrics of which an input changed."""
+        for metric in SAMPLED_METRICS:
+            inputs, before = _inputs(metric, cluster, detail), self._inputs.get(metric.name)
+            if before is None or any(one is not other for one, other in zip(inputs, before, strict=True)):
+                self._inputs[metric.name] = inputs
+                self._lines[metric.name] = self._rendered(metric, cluster, detail, now)
+
+    def block(self, metric: SampledMetric, cluster: ClusterSnapshot, detail: Detail, now: int) -> Block:
+        """Return the lines of one metric, without those that are too old at ``now``; UTC microseconds."""
+        lines = self._lines[metric.name]
+        if lines.oldest_at is not None and lines.oldest_at < self._since(metric, now):
+            lines = self._lines[metric.name] = self._rendered(metric, cluster, detail, now)
+        return lines.block
+
+    def _since(self, metric: SampledMetric, now: int) -> int:
+        return now - int(self._oldest[metric.table] * MICROS)
+
+    def _rendered(self, metric: SampledMetric, cluster: ClusterSnapshot, detail: Detail, now: int) -> SampleLines:
+        """Render the samples that are not too old; of labels that come twice the newest.
+
+        A group's topic that was deleted and created again is sampled twice while the group moves to another
+        coordinator.
+        """
+        since = self._since(metric, now)
+        newest: dict[tuple[str, ...], tuple[Number, int]] = {}
+        chosen = _chosen(cluster, detail) if metric.is_detail else None
+        for labels, value, at in metric.samples(cluster):
+            if at < since or (chosen is not None and labels[1:3] not in chosen):
+                continue
+            if labels not in newest or newest[labels][1] < at:
+                newest[labels] = value, at
+        lines = [line(metric.name, metric.labels, labels, value) for labels, (value, _) in newest.items()]
+        oldest_at = min((at for _, at in newest.values()), default=None)
+        return SampleLines(Block(("".join(lines).encode(),) if lines else (), len(lines)), oldest_at)
+
+
+def _inputs(metric: SampledMetric, cluster: ClusterSnapshot, detail: Detail) -> tuple[Any, ...]:
+    """Return what the lines of a metric are made of: objects that are others when they changed."""
+    rows = tuple(getattr(cluster.samples, name) for name in _FIELDS.get(metric.table, (metric.table,)))
+    topics = (cluster.topics, cluster.unsettled) if metric.is_of_topics else ()
+    return (*rows, *topics, detail.partitions) if metric.is_detail else (*rows, *topics)
+
+
+def _chosen(cluster: ClusterSnapshot, detail: Detail) -> set[tuple[str, ...]]:
+    return {
+        (cluster.topics[topic_id].topic, str(number))
+        for topic_id, numbers in detail.partitions.items()
+        if topic_id in cluster.topics
+        for number in numbers
+    }

@@ -1,0 +1,85 @@
+"""The metrics of topics: partitions that are not as they should be, and counters, which exist from 0.
+
+Sums over the live partitions. A topic that is deleted and created again counts from 0 again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from exporters.metrics.metric import OWN_PREFIX, Depends, Freshness, MetricType, TopicMetric, TopicView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.contracts.state import PartitionState
+
+LABELS: Final = ("cluster", "topic")
+_PREFIX: Final = f"{OWN_PREFIX}topic_"
+
+
+def _partitions(name: str, text: str, is_counted: Callable[[PartitionState], bool | None]) -> TopicMetric:
+    return TopicMetric(
+        name=f"{_PREFIX}{name}_partitions",
+        labels=LABELS,
+        help=text,
+        value=lambda view: sum(map(bool, map(is_counted, view.topic.partitions.values()))),
+    )
+
+
+def _counter(name: str, text: str, count: Callable[[PartitionState], int]) -> TopicMetric:
+    return TopicMetric(
+        name=f"{_PREFIX}{name}_total",
+        kind=MetricType.COUNTER,
+        labels=LABELS,
+        help=text,
+        freshness=Freshness.NOT_REQUIRED,
+        value=lambda view: sum(map(count, view.topic.partitions.values())),
+    )
+
+
+def _seconds(name: str, text: str) -> TopicMetric:
+    """Define a counter of the seconds of all partitions in a state, rounded: the last bit of a sum may go back."""
+
+    def value(view: TopicView) -> float:
+        partitions = view.topic.partitions.values()
+        return round(sum(view.observed.seconds_in(each, f"{name}_seconds") for each in partitions), 6)
+
+    return TopicMetric(
+        name=f"{_PREFIX}{name}_seconds_total",
+        kind=MetricType.COUNTER,
+        labels=LABELS,
+        help=text,
+        unit="seconds",
+        freshness=Freshness.NOT_REQUIRED,
+        depends=Depends.WATERMARK,
+        value=value,
+    )
+
+
+TOPIC_METRICS: Final = (
+    _partitions("offline", "Partitions of the topic without a leader.", lambda partition: partition.is_offline),
+    _partitions(
+        "under_min_isr",
+        "Partitions of the topic that refuse writes with acks=all; those of unknown min ISR are not counted.",
+        lambda partition: partition.is_under_min_isr,
+    ),
+    _partitions(
+        "at_min_isr",
+        "Partitions of the topic that refuse writes after the loss of one more replica, if their min ISR is known.",
+        lambda partition: partition.is_at_min_isr,
+    ),
+    _partitions(
+        "under_replicated",
+        "Partitions of the topic with fewer replicas in sync than assigned.",
+        lambda partition: partition.is_under_replicated,
+    ),
+    _counter("isr_shrinks", "Changes in which a broker left an ISR of the topic.", lambda each: each.isr_shrinks),
+    _counter("leader_changes", "Changes of a leader of the topic.", lambda each: each.leader_changes),
+    _counter(
+        "unclean_elections",
+        "Leaders elected from outside ISR and ELR; committed records of the topic may be lost.",
+        lambda each: each.unclean_elections,
+    ),
+    _seconds("under_min_isr", "Time that partitions of the topic were under min ISR, in sum."),
+)
