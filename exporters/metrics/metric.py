@@ -122,9 +122,9 @@ class ReplicaMetric(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetric(Metric):
-    """One sample per topic."""
+    """One sample per topic; a value of None (unknown) has no sample."""
 
-    value: Callable[[TopicView], Number]
+    value: Callable[[TopicView], Number | None]
     depends: Depends = Depends.TOPIC
 
 

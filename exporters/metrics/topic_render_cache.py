@@ -109,7 +109,10 @@ class TopicLines:
     def _render(self, metric: TopicLevelMetric, view: TopicView) -> bytes:
         name = metric.name
         if isinstance(metric, TopicMetric):
-            return f"{name}{self._topic_prefixes[metric.is_drop_in]}}} {metric.value(view)}\n".encode()
+            of_topic = metric.value(view)
+            return (
+                b"" if of_topic is None else f"{name}{self._topic_prefixes[metric.is_drop_in]}}} {of_topic}\n".encode()
+            )
         shown: Iterable[tuple[str, PartitionState]]
         shown = zip(self._prefixes[metric.is_drop_in], self._partitions, strict=True)
         if not metric.is_drop_in:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import OWN_PREFIX, Depends, Freshness, MetricType, TopicMetric, TopicView
+from streaming.contracts import health
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,16 @@ def _partitions(name: str, text: str, is_counted: Callable[[PartitionState], boo
         help=text,
         value=lambda view: sum(map(bool, map(is_counted, view.topic.partitions.values()))),
     )
+
+
+def _by_minimum(name: str, text: str, is_counted: Callable[[PartitionState], bool | None]) -> TopicMetric:
+    """Define a count that is unknown where min ISR is unknown of all partitions."""
+
+    def value(view: TopicView) -> int | None:
+        with_isr = [is_counted(each) for each in view.topic.partitions.values() if not each.is_diskless]
+        return health.known_by_minimum(sum(map(bool, with_isr)), len(with_isr), with_isr.count(None))
+
+    return TopicMetric(name=f"{_PREFIX}{name}_partitions", labels=LABELS, help=text, value=value)
 
 
 def _counter(name: str, text: str, count: Callable[[PartitionState], int]) -> TopicMetric:
@@ -59,14 +70,14 @@ def _seconds(name: str, text: str) -> TopicMetric:
 
 TOPIC_METRICS: Final = (
     _partitions("offline", "Partitions of the topic without a leader.", lambda partition: partition.is_offline),
-    _partitions(
+    _by_minimum(
         "under_min_isr",
-        "Partitions of the topic that refuse writes with acks=all; those of unknown min ISR are not counted.",
+        "Partitions of the topic that refuse writes with acks=all; absent while min ISR is unknown of all.",
         lambda partition: partition.is_under_min_isr,
     ),
-    _partitions(
+    _by_minimum(
         "at_min_isr",
-        "Partitions of the topic that refuse writes after the loss of one more replica, if their min ISR is known.",
+        "Partitions of the topic whose writes stop with one more loss; absent while min ISR is unknown of all.",
         lambda partition: partition.is_at_min_isr,
     ),
     _partitions(

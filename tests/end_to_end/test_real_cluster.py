@@ -36,6 +36,15 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.prometheus, pyte
 # Kafka's default of controller.quorum.append.linger.ms, and the millisecond that timestamps are cut to.
 LINGER_SECONDS = 0.026
 TOPIC, DOOMED = "orders", "doomed"
+# The counter is there since the first change.
+SCRAPED = {
+    name: f'{metric}{{topic="{TOPIC}",partition="0"}}'
+    for name, metric in (
+        ("in_sync", "kafka_topic_partition_in_sync_replica"),
+        ("under_replicated", "kafka_topic_partition_under_replicated_partition"),
+        ("isr_shrinks", "kafka_replication_partition_isr_shrinks_total"),
+    )
+}
 JMX = Path(__file__).parents[2] / "conf" / "jmx-exporter.yml"
 PROPERTIES = {
     "replica.lag.time.max.ms": "3000",
@@ -158,7 +167,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         )
         stack.enter_context(TopicWriter(sandbox.bootstrap_servers, TOPIC))
         began = time.time()
-        isr = f'kafka_replication_partition_in_sync_replicas{{topic="{TOPIC}",partition="0"}}'
+        isr = SCRAPED["in_sync"]
         pipeline.eventually(
             lambda: prometheus.query(f"count_over_time({isr}[1m]) > 5"), "some scrapes before the faults"
         )
@@ -204,8 +213,7 @@ def remember(last: int, sandbox: Sandbox, pipeline: Pipeline, done: Run) -> None
 
 def ask(prometheus: Prometheus, began: float, done: Run) -> None:
     end = time.time()
-    for name in ("in_sync_replicas", "under_replicated", "isr_shrinks_total"):
-        series = f'kafka_replication_partition_{name}{{topic="{TOPIC}",partition="0"}}'
+    for name, series in SCRAPED.items():
         (answer,) = prometheus.query_range(series, began, end, 1)
         done.scraped[name] = [(float(at), float(value)) for at, value in answer["values"]]
     (up,) = prometheus.query_range('up{job="isrwatch"}', began, end, 1)
@@ -343,14 +351,14 @@ def test_prometheus_stored_the_cluster_before_during_and_after_the_death_of_a_br
     def values(name: str, start: float, end: float) -> set[float]:
         return {value for at, value in run.scraped[name] if start <= at <= end}
 
-    assert values("in_sync_replicas", died - 3, died - 1) == {3.0}
-    assert values("in_sync_replicas", returned - 1, returned) == {2.0}
+    assert values("in_sync", died - 3, died - 1) == {3.0}
+    assert values("in_sync", returned - 1, returned) == {2.0}
     assert values("under_replicated", died - 3, died - 1) == {0.0}
     assert values("under_replicated", returned - 1, returned) == {1.0}
-    assert run.scraped["in_sync_replicas"][-1][1] == 3.0
+    assert run.scraped["in_sync"][-1][1] == 3.0
     assert run.scraped["under_replicated"][-1][1] == 0.0
     counted = [row["after"]["isr_shrinks"] for row in run.rows if row["topic"] == TOPIC and row["partition"] == 0]
-    assert run.scraped["isr_shrinks_total"][-1][1] == max(counted)
+    assert run.scraped["isr_shrinks"][-1][1] == max(counted)
 
 
 def test_no_scrape_failed_while_the_broker_was_dead(run: Run) -> None:
