@@ -186,6 +186,9 @@ def _samples(draw: st.DrawFn, cls: type[SamplesBlock]) -> dict[str, Any]:
         groups = dict(zip(("groups", "group_protocols", "group_states"), names, strict=True))
         members = {"member_counts": draw(st.none() | st.just(columns["counts"]))}
         return {**nothing, **arrays, **groups, **members, **_renamed(columns, counts="partition_counts")}
+    if cls.kind == "broker_speeds":
+        agents = tuple(draw(st.sets(st.sampled_from(arrays["broker_by_sample"]))))
+        arrays |= {"agents_of_brokers": agents, "append_micros_of_agents": tuple(draw(_OFFSET) % 2**31 for _ in agents)}
     return {**nothing, **arrays}
 
 

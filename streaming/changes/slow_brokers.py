@@ -1,8 +1,10 @@
-"""Which broker is slow but alive, without agents: by its response time, and by who is behind in replication with it.
+"""Which broker is slow but alive: by its response time, by who is behind in replication with it, and by its agent.
 
-A broker is slow only beside itself *and* its peers *and* a floor. One signal alone is enough, one round is not: a score
-rises by 1 in a slow round and falls by 1 in another. While more brokers are slower than they were than a fault of one
-explains, the cluster is overloaded, and no score rises. Pure; a round is at least ten seconds.
+A broker is slow only beside itself *and* its peers *and* a floor. One signal alone is enough, one round is not: the
+score of a signal rises by 1 in a slow round and falls by 1 in another; that of a broker is the largest of its signals',
+so that a short fault which one signal shows later than another is not taken for a long one. While more brokers are
+slower than they were than a fault of one explains, the cluster is overloaded, and no score rises. What is not measured,
+because there is no agent or it is silent, is no signal. Pure; a round is at least ten seconds.
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ if TYPE_CHECKING:
 
 HISTORY_ROUNDS: Final = 60
 LEAST_HISTORY: Final = 12
-LEAST_PEERS: Final = 3
+LEAST_PEERS: Final = 2
+"""Of two the slower one is what a broker is compared with: it is slow beside each of them."""
 SLOW_SCORE: Final = 5
 MOST_SCORE: Final = 8
 MOST_SLOW_PERCENT: Final = 10
 RESPONSE_FLOOR_MICROS: Final = 100_000
 """Faster than this nobody suffers from: produce requests and fetches wait for longer."""
-RESPONSE_FACTOR: Final = 3
+APPEND_FLOOR_MICROS: Final = 30_000
+"""Of a healthy disk an append takes a few milliseconds; it occupies one of the broker's handlers, 8 by default."""
+TIME_FACTOR: Final = 3
 BEHIND_FLOOR_PERCENT: Final = 50
 """Of a lost link between two brokers at most every second pair with one of them is behind."""
 BEHIND_FACTOR: Final = 2
@@ -39,6 +44,7 @@ class SpeedSample(NamedTuple):
     followed_leaders_behind: int = 0
     followers: int = 0
     followers_behind: int = 0
+    append_micros: int | None = None
 
     @property
     def behind_percent(self) -> int | None:
@@ -53,20 +59,27 @@ class BrokerSpeed(NamedTuple):
     Attributes:
         is_slow: None where it cannot be said.
         is_overloaded: more brokers are slower than they were than can be blamed; None as above.
-        score: 0 to ``MOST_SCORE``.
+        scores: of its signals, each 0 to ``MOST_SCORE``; empty at first.
         since: the round in which the score last rose from 0; None at 0.
         reasons: what was slow in the last slow round; empty unless the score is above 0.
         responses: response times of earlier rounds, microseconds, oldest first; a slow round is not among them.
         behind: the same of shares of pairs that were behind, per cent.
+        appends: the same of times of appends, where an agent gives them.
     """
 
     is_slow: bool | None = None
     is_overloaded: bool | None = None
-    score: int = 0
+    scores: tuple[int, ...] = ()
     since: Micros | None = None
     reasons: tuple[str, ...] = ()
     responses: tuple[int, ...] = ()
     behind: tuple[int, ...] = ()
+    appends: tuple[int, ...] = ()
+
+    @property
+    def score(self) -> int:
+        """The largest of its scores."""
+        return max(self.scores, default=0)
 
 
 UNKNOWN_SPEED: Final = BrokerSpeed()
@@ -106,21 +119,24 @@ def most_slow(brokers: int) -> int:
 
 
 def _signals(broker: BrokerId, speed: BrokerSpeed, samples: Mapping[BrokerId, SpeedSample]) -> tuple[_Signal, ...]:
-    others = [each for other, each in samples.items() if other != broker]
+    mine, others = samples[broker], [each for other, each in samples.items() if other != broker]
+    responses = [each.response_micros for each in others]
+    appends = [each.append_micros for each in others if each.append_micros is not None]
     behind = [each.behind_percent for each in others if each.behind_percent is not None]
     return (
-        _response_signal(samples[broker].response_micros, speed.responses, [each.response_micros for each in others]),
-        _behind_signal(samples[broker], speed.behind, behind),
+        _time_signal("responds", mine.response_micros, RESPONSE_FLOOR_MICROS, speed.responses, responses),
+        _time_signal("appends", mine.append_micros, APPEND_FLOOR_MICROS, speed.appends, appends),
+        _behind_signal(mine, speed.behind, behind),
     )
 
 
-def _response_signal(micros: int, history: Sequence[int], peers: Sequence[int]) -> _Signal:
-    if len(history) < LEAST_HISTORY or len(peers) < LEAST_PEERS:
+def _time_signal(verb: str, micros: int | None, floor: int, history: Sequence[int], peers: Sequence[int]) -> _Signal:
+    if micros is None or len(history) < LEAST_HISTORY or len(peers) < LEAST_PEERS:
         return _Signal(None)
-    usual, seldom, theirs = median(history), quantiles(history, n=10)[-1], median(peers)
-    is_raised = micros >= RESPONSE_FLOOR_MICROS and micros >= RESPONSE_FACTOR * usual
-    is_apart = micros > seldom and micros >= RESPONSE_FACTOR * theirs  # a broker may pause now and then, as usual
-    said = f"responds in {_ms(micros)}, usually in {_ms(usual)}, its peers in {_ms(theirs)}"
+    usual, seldom, theirs = median(history), quantiles(history, n=10)[-1], _of_peers(peers)
+    is_raised = micros >= floor and micros >= TIME_FACTOR * usual
+    is_apart = micros > seldom and micros >= TIME_FACTOR * theirs  # a broker may pause now and then, as usual
+    said = f"{verb} in {_ms(micros)}, usually in {_ms(usual)}, its peers in {_ms(theirs)}"
     return _Signal(is_raised, is_raised and is_apart, said)
 
 
@@ -128,10 +144,14 @@ def _behind_signal(sample: SpeedSample, history: Sequence[int], peers: Sequence[
     percent = sample.behind_percent
     if percent is None or len(history) < LEAST_HISTORY or len(peers) < LEAST_PEERS:
         return _Signal(None)
-    usual, theirs = median(history), median(peers)
+    usual, theirs = median(history), _of_peers(peers)
     is_raised = percent > BEHIND_FLOOR_PERCENT and percent >= BEHIND_FACTOR * usual
     said = f"{' and '.join(_behind_in_words(sample))}; usually {usual:.0f} %, its peers {theirs:.0f} %"
     return _Signal(is_raised, is_raised and percent >= BEHIND_FACTOR * theirs, said)
+
+
+def _of_peers(values: Sequence[int]) -> float:
+    return max(values) if len(values) == LEAST_PEERS else median(values)
 
 
 def _behind_in_words(sample: SpeedSample) -> list[str]:
@@ -153,16 +173,19 @@ def _concluded(
     usual = speed._replace(
         responses=_longer(speed.responses, sample.response_micros),
         behind=_longer(speed.behind, sample.behind_percent),
+        appends=_longer(speed.appends, sample.append_micros),
     )
     if all(signal.is_raised is None for signal in signals):
         return usual._replace(is_slow=None, is_overloaded=None)
     apart = tuple(signal.reason for signal in signals if signal.is_apart)
-    step = (not is_overloaded) if apart else -1
-    score = min(MOST_SCORE, max(0, speed.score + step))
+    steps = ((not is_overloaded) if signal.is_apart else -1 for signal in signals)
+    before = speed.scores or (0,) * len(signals)
+    scores = tuple(min(MOST_SCORE, max(0, was + step)) for was, step in zip(before, steps, strict=True))
+    score = max(scores)
     return (speed if apart else usual)._replace(
         is_slow=score >= SLOW_SCORE or (bool(speed.is_slow) and score > 0),
         is_overloaded=is_overloaded,
-        score=score,
+        scores=scores,
         since=(speed.since or at) if score else None,
         reasons=(apart or speed.reasons) if score else (),
     )

@@ -126,7 +126,10 @@ class BrokerMetricsObserved(SamplesBlock):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSpeedsObserved(SamplesBlock):
-    """A round: every broker that responded; see :class:`samples.BrokerSpeedObserved`. ``broker`` responded last."""
+    """A round: every broker that responded; see :class:`samples.BrokerSpeedObserved`. ``broker`` responded last.
+
+    ``append_micros_of_agents`` are the times of appends of ``agents_of_brokers``, those of which an agent gives one.
+    """
 
     kind: ClassVar[str] = "broker_speeds"
     format: ClassVar[int] = 4
@@ -142,13 +145,21 @@ class BrokerSpeedsObserved(SamplesBlock):
     followers_behind_by_sample: tuple[int, ...]
     replicas_behind_by_sample: tuple[int, ...]
     replicas_out_of_isr_by_sample: tuple[int, ...]
+    agents_of_brokers: tuple[int, ...] = ()
+    append_micros_of_agents: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what is not parallel, and negative times and counts."""
         Observation.__post_init__(self)
         self._require_parallel(len(self.broker_by_sample))
-        for name, values in self._arrays().items():
-            require(min(values) >= 0, f"{name} is negative")
+        require(len(self.agents_of_brokers) == len(self.append_micros_of_agents), "agents have not one time each")
+        for name, values in {**self._arrays(), "append_micros": self.append_micros_of_agents}.items():
+            require(min(values, default=0) >= 0, f"{name} is negative")
+
+    def values(self) -> dict[str, Sequence[Any]]:
+        """Return the samples as columns."""
+        append_micros = dict(zip(self.agents_of_brokers, self.append_micros_of_agents, strict=True))
+        return {**self._arrays(), "append_micros": [append_micros.get(broker) for broker in self.broker_by_sample]}
 
     def shared(self) -> dict[str, Any]:
         """Return the fields that all the samples have in common: each is of a broker of its own."""
@@ -183,7 +194,13 @@ def speeds_in_block(speeds: Sequence[BrokerSpeedObserved]) -> BrokerSpeedsObserv
     """Gather the brokers of one round, which have one envelope; the last of them responded last."""
     names = [item.name.removesuffix(_SUFFIX) for item in fields(BrokerSpeedsObserved) if item.name.endswith(_SUFFIX)]
     arrays: Mapping[str, Any] = {f"{name}{_SUFFIX}": tuple(getattr(each, name) for each in speeds) for name in names}
-    return BrokerSpeedsObserved(**{name: getattr(speeds[-1], name) for name in (*_ENVELOPE, "broker")}, **arrays)
+    append_micros = {each.broker: each.append_micros for each in speeds if each.append_micros is not None}
+    return BrokerSpeedsObserved(
+        **{name: getattr(speeds[-1], name) for name in (*_ENVELOPE, "broker")},
+        **arrays,
+        agents_of_brokers=tuple(append_micros),
+        append_micros_of_agents=tuple(append_micros.values()),
+    )
 
 
 _SUFFIX: Final = "_by_sample"

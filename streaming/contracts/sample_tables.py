@@ -222,10 +222,8 @@ BROKER_SPEED: Final = Table(
         *CLUSTER,
         required("broker", "int", "broker id"),
         Column("is_slow", "boolean", "slower than it was and than its peers; null: too few peers, or too new to say"),
-        Column(
-            "is_overloaded", "boolean", "so many brokers are slower than before that none is to blame; null: as above"
-        ),
-        required("slow_score", "int", "rises by 1 in a slow round, falls by 1 in another; slow from 5 until 0"),
+        Column("is_overloaded", "boolean", "so many brokers are slower than before that none is to blame; or null"),
+        required("slow_score", "int", "largest of signal_scores; slow from 5 until 0"),
         Column("slow_since", "timestamp", "round in which the score last rose from 0; null at 0"),
         Column("slow_reasons", "string[]", "what was slow last, in words; empty: nothing"),
         required("response_micros", "int", "median time of a request that touches no log"),
@@ -238,10 +236,16 @@ BROKER_SPEED: Final = Table(
         required("replicas_out_of_isr", "int", "replicas on it that were removed from the ISR since it came up"),
         Column("response_history", "int[]", "response_micros of earlier rounds, oldest first, without slow ones"),
         Column("behind_history", "int[]", "per cent of the pairs with it that were behind, in the same way"),
+        Column(
+            "append_micros", "int", "mean time of an append for a produce request, by its agent; null: none says it"
+        ),
+        Column("append_history", "int[]", "append_micros of earlier rounds, in the same way"),
+        Column("signal_scores", "int[]", "response, append, pairs: each rises by 1 in a slow round, else it falls"),
         required("collected_at", "timestamp", "end of the round; the same for all brokers of the cluster"),
         required("source", "string", "name of the source, <kind>:<collector>"),
     ),
     key=("cluster_id", "broker"),
+    layout=2,
 )
 
 BROKER_METRICS: Final = Table(
@@ -250,9 +254,7 @@ BROKER_METRICS: Final = Table(
     columns=(
         *CLUSTER,
         required("broker", "int", "broker id"),
-        required(
-            "metric", "string", "JMX exporter name in lower case, such as kafka_server_replicamanager_isrshrinks_total"
-        ),
+        required("metric", "string", "JMX exporter name in lower case: kafka_server_replicamanager_leadercount"),
         required("metric_value", "double", "the sample"),
         *SAMPLED,
     ),

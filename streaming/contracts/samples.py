@@ -181,7 +181,8 @@ class BrokerSpeedObserved(Observation):
     ``followed_leaders`` are those that it replicates from, ``followers`` those that replicate from it; a pair of a
     leader and a follower counts if something was written to its partitions since the round before, or it is behind. It
     is behind if a replica lacks what its leader had in the round before, or was removed from the ISR since its broker
-    came up.
+    came up. ``append_micros`` is how long the broker takes to append the records of a produce request to its log, the
+    mean since the scrape of its agent before the newest one; None without a recent one, or with too few requests.
     """
 
     kind: ClassVar[str] = "broker_speed"
@@ -197,6 +198,7 @@ class BrokerSpeedObserved(Observation):
     followers_behind: int
     replicas_behind: int
     replicas_out_of_isr: int
+    append_micros: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

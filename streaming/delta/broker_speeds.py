@@ -24,11 +24,12 @@ TAKES_OVER_AFTER: Final = 30_000_000
 _COLUMN_OF: Final = {
     "is_slow": "is_slow",
     "is_overloaded": "is_overloaded",
-    "score": "slow_score",
+    "scores": "signal_scores",
     "since": "slow_since",
     "reasons": "slow_reasons",
     "responses": "response_history",
     "behind": "behind_history",
+    "appends": "append_history",
 }
 
 
@@ -64,7 +65,11 @@ def _concluded(rows: Rows, samples: Rows, at: Any) -> Rows:  # noqa: ANN401 - mi
     }
     speeds: Mapping[Any, BrokerSpeed] = after_round(before, measured, at)  # type: ignore[arg-type]
     return {
-        broker: {**row, **{column: getattr(speeds[broker], name) for name, column in _COLUMN_OF.items()}}
+        broker: {
+            **row,
+            "slow_score": speeds[broker].score,
+            **{column: getattr(speeds[broker], name) for name, column in _COLUMN_OF.items()},
+        }
         for broker, row in samples.items()
     }
 

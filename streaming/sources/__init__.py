@@ -50,6 +50,7 @@ Polling:
 - ``admin_refusals``      what a cluster refuses, as one sentence with the fix
 - ``broker_metrics``        scrapes the brokers' JMX exporters
 - ``broker_metrics_names``  the broker metrics that are kept, in each dialect of JMX-exporter rules
+- ``append_times``          how long brokers take to append, from what they say of themselves
 
 Samples:
 

@@ -23,12 +23,19 @@ from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.observations import Observation, SourceKind
 from streaming.contracts.sample_blocks import BrokerMetricsObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
-from streaming.sources.broker_metrics_names import BrokerExposition, parse_exposition
+from streaming.sources.broker_metrics_names import (
+    PRODUCE_MEAN_MS,
+    PRODUCE_REQUESTS,
+    BrokerExposition,
+    parse_exposition,
+)
 from streaming.sources.protocol.tls import SUPPORTED, VERIFICATION, Tls
 from streaming.sources.timer import Timer, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from streaming.sources.append_times import AppendTimes
 
 NO_METRIC: Final = "has no known metric; configure the JMX exporter with conf/jmx-exporter.yml"
 TABLE: Final = "collect.broker_metrics_client"
@@ -120,6 +127,7 @@ class BrokerMetricsSource:
         cluster: the display name of the cluster.
         name: name of the source on the bus, for example ``broker_metrics:collector-1``.
         client: TLS and login.
+        append_times: takes how long brokers append.
         period_micros: scrape interval.
         timeout_seconds: timeout of one scrape.
     """
@@ -133,6 +141,7 @@ class BrokerMetricsSource:
         name: str,
         period_micros: Micros,
         client: MetricsClient | None = None,
+        append_times: AppendTimes | None = None,
         timeout_seconds: float = 5.0,
     ) -> None:
         self.name = name
@@ -140,6 +149,7 @@ class BrokerMetricsSource:
         self._identity: dict[str, Any] = {"cluster": cluster, "source": name, "authority": SourceKind.NONE}
         self._endpoints = [_Endpoint(broker, url, Timer(period_micros)) for broker, url in endpoints.items()]
         self._timeout, self._client = timeout_seconds, client or client_from({})
+        self._append_times = append_times
         self._scrapers = ThreadPoolExecutor(max_workers=max(1, len(endpoints)), thread_name_prefix=name)
 
     def poll(self, now: Micros) -> Sequence[Observation]:
@@ -192,6 +202,9 @@ class BrokerMetricsSource:
             self._note_problem(endpoint, NO_METRIC)
             return []
         endpoint.has_worked, endpoint.failures = True, 0
+        if self._append_times is not None:
+            requests, mean_ms = (exposition.own.get(name) for name in (PRODUCE_REQUESTS, PRODUCE_MEAN_MS))
+            self._append_times.put(endpoint.broker, requests, mean_ms, monotonic())
         envelope = {
             **self._identity,
             "occurred_not_before": endpoint.requested_at,

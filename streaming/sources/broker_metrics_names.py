@@ -56,16 +56,26 @@ OF_BROKERS: Final = frozenset(
         "kafka_controller_kafkacontroller_brokerregistrationstate",
     }
 )
+PRODUCE_REQUESTS: Final = "kafka_network_requestmetrics_localtimems_produce_count"
+PRODUCE_MEAN_MS: Final = "kafka_network_requestmetrics_localtimems_produce_mean"
+"""Of the broker's own part of a produce request; see :mod:`append_times`."""
 SUMMED: Final = {
     "kafka_log_logmanager_remaininglogstorecover": {"dir"},
     "kafka_log_logmanager_remainingsegmentstorecover": {"dir", "threadnum"},
 }
 
 _MBEANS: Final = {"_".join(name.split("_")[:3]) for name in METRICS}
-_KEPT: Final = re.compile(rf"\s*(?:#\s*TYPE\s+)?(?:{'|'.join(sorted(_MBEANS))})", re.IGNORECASE)
+# Of the times of requests there are thousands of lines, and none is kept but of produce requests.
+_OF_REQUESTS: Final = r"kafka_network_requestmetrics_\w*(?:count|mean|_total)\{[^}]*=\"produce\""
+_KEPT: Final = re.compile(rf"\s*(?:(?:#\s*TYPE\s+)?(?:{'|'.join(sorted(_MBEANS))})|{_OF_REQUESTS})", re.IGNORECASE)
 _METER: Final = re.compile(r"persec(?:_total|_count|_count_total)?$")
 _INFIX: Final = re.compile(r"^(kafka_[a-z]+_[a-z]+)_total_")
 _REPLICA_FETCHERS: Final = {"clientid": "replica"}
+_OF_PRODUCE: Final = {"request": "produce"}
+_PRODUCE_FIGURES: Final = {
+    ("kafka_network_requestmetrics_localtimems", "count"): PRODUCE_REQUESTS,
+    ("kafka_network_requestmetrics_localtimems", "mean"): PRODUCE_MEAN_MS,
+}
 _LINES_OF_A_FORMAT: Final = 100  # show whether a page without any known metric is one of metrics at all
 _NUMBER: Final = re.compile(r"\d{1,9}")
 
@@ -115,8 +125,8 @@ def normalised(sample: str, labels: Mapping[str, str]) -> str | None:
     """Return the stored name of a sample, None when it is not kept.
 
     A sample with labels is dropped, because it is not the aggregate of its broker; except for the MBean's own name,
-    which an exporter without rules leaves in a label, the client id of the replica fetchers, and the labels of
-    ``SUMMED`` and ``OF_BROKERS``.
+    which an exporter without rules leaves in a label, the client id of the replica fetchers, the labels of ``SUMMED``
+    and ``OF_BROKERS``, and that of produce requests.
 
     >>> normalised("kafka_server_ReplicaManager_total_IsrShrinksPerSec_count", {})
     'kafka_server_replicamanager_isrshrinks_total'
@@ -124,6 +134,8 @@ def normalised(sample: str, labels: Mapping[str, str]) -> str | None:
     rest = _lowered(labels)
     name = sample.lower()
     bean = rest.pop("name", None)
+    if rest == _OF_PRODUCE:
+        return _of_produce(name, bean)
     if bean is not None:
         name = f"{re.sub('_(value|count)(_total)?$', '', name)}_{bean}"
     name = _METER.sub("_total", _INFIX.sub(r"\1_", name)).removesuffix("_value")
@@ -133,6 +145,13 @@ def normalised(sample: str, labels: Mapping[str, str]) -> str | None:
         is_of_broker = name in OF_BROKERS and rest.keys() == {"broker"} and _NUMBER.fullmatch(rest["broker"])
         is_kept = bool(is_of_broker) or rest.keys() == SUMMED.get(name)
     return name if is_kept else None
+
+
+def _of_produce(name: str, bean: str | None) -> str | None:
+    """Return the stored name of a figure of produce requests; without rules the MBean's own name is in a label."""
+    subject, _, figure = name.removesuffix("_total").rpartition("_")
+    subject = f"{subject}_{bean}" if bean else subject
+    return _PRODUCE_FIGURES.get((subject, figure))
 
 
 def _lowered(labels: Mapping[str, str]) -> dict[str, str]:

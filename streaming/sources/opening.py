@@ -9,6 +9,7 @@ from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import SourceKind
 from streaming.errors import ConnectionRefused
 from streaming.sources.admin import AdminSource
+from streaming.sources.append_times import AppendTimes
 from streaming.sources.broker_metrics import BrokerMetricsSource, client_from, endpoints_from
 from streaming.sources.collector import Collector
 from streaming.sources.listener_watch import ListenerWatch
@@ -51,13 +52,18 @@ def open_collector(
         ConnectionRefused: only the metadata log is wanted, and it cannot be read.
     """
     peers, name = Peers(), settings.cluster.name
-    sources = open_sources(settings, bus, report, peers)
-    beside = _samples(settings, open_publisher, report, peers)
+    append_times = AppendTimes(endpoints_from(settings.collect.broker_metrics))
+    sources = open_sources(settings, bus, report, peers, append_times)
+    beside = _samples(settings, open_publisher, report, peers, append_times)
     return Collector(sources, open_publisher, cluster=name, report=report, beside=beside)
 
 
 def _samples(
-    settings: Settings, open_publisher: Callable[[], Publisher], report: Callable[[str], None], peers: Peers
+    settings: Settings,
+    open_publisher: Callable[[], Publisher],
+    report: Callable[[str], None],
+    peers: Peers,
+    append_times: AppendTimes,
 ) -> list[SeparateCollector]:
     try:
         from_client(settings.cluster.client)
@@ -66,7 +72,7 @@ def _samples(
         return []
     return [
         SeparateCollector(
-            partial(open_samples, settings),
+            partial(open_samples, settings, append_times=append_times),
             open_publisher,
             cluster=settings.cluster.name,
             name=samples_name(settings),
@@ -77,9 +83,20 @@ def _samples(
 
 
 def open_sources(
-    settings: Settings, bus: Path, report: Callable[[str], None], peers: Peers | None = None
+    settings: Settings,
+    bus: Path,
+    report: Callable[[str], None],
+    peers: Peers | None = None,
+    append_times: AppendTimes | None = None,
 ) -> list[Source]:
     """Create the sources of one cluster, the primary one first, without the samples.
+
+    Args:
+        settings: of the cluster.
+        bus: the folder of checkpoints.
+        report: takes one line for the user.
+        peers: note what connections see.
+        append_times: take what agents say for the samples.
 
     Raises:
         ConfigurationError: an address or a client property is wrong.
@@ -89,7 +106,7 @@ def open_sources(
     log = open_log(settings, bus, report, peers)
     watch = ListenerWatch(settings, peers, report=report)
     admin = _admin(settings, bus, report, peers, log)
-    metrics = _broker_metrics(settings, admin)
+    metrics = _broker_metrics(settings, admin, append_times)
     if log is None:
         return [admin, watch, *metrics]
     return [log, admin, open_voters(settings, peers), watch, *metrics]
@@ -153,7 +170,7 @@ def _admin(
     )
 
 
-def _broker_metrics(settings: Settings, admin: AdminSource) -> list[Source]:
+def _broker_metrics(settings: Settings, admin: AdminSource, append_times: AppendTimes | None) -> list[Source]:
     """Create the scraper of JMX exporters, if any; their metrics do not contain the cluster id, which is polled."""
     endpoints = endpoints_from(settings.collect.broker_metrics)
     if not endpoints:
@@ -166,6 +183,7 @@ def _broker_metrics(settings: Settings, admin: AdminSource) -> list[Source]:
             cluster=settings.cluster.name,
             name=f"broker_metrics:{settings.collect.collector}",
             period_micros=_micros(settings.collect.broker_metrics_seconds),
+            append_times=append_times,
         )
     ]
 

@@ -27,6 +27,9 @@ ONE = BrokerId(1)
 USUAL = SpeedSample(4_000, 5, 0, 5, 0)
 SLOW = SpeedSample(900_000, 5, 0, 5, 0)
 BEHIND = SpeedSample(4_000, 5, 5, 5, 0)
+APPENDS = USUAL._replace(append_micros=2_000)
+SLOW_DISK = USUAL._replace(append_micros=80_000)
+OF_THREE = SpeedSample(4_000, 2, 0, 2, 0, append_micros=2_000)
 Speeds = dict[BrokerId, BrokerSpeed]
 
 
@@ -122,11 +125,69 @@ def test_a_round_in_which_another_is_slow_too_takes_nothing_back() -> None:
     assert slow(after(1, lambda broker: SLOW if broker <= 2 else USUAL, found)) == [ONE]
 
 
-@pytest.mark.parametrize(("count", "history"), [(3, 40), (6, LEAST_HISTORY - 1)])
+@pytest.mark.parametrize(("count", "history"), [(1, 40), (2, 40), (6, LEAST_HISTORY - 1)])
 def test_with_few_peers_or_little_history_it_is_unknown_and_never_false(count: int, history: int) -> None:
     speeds = after(history, usual, count=count)
     assert {speed.is_slow for speed in after(1, first(SLOW), speeds, count=count).values()} == {None}
     assert {speed.is_overloaded for speed in speeds.values()} == {None}
+
+
+@pytest.mark.parametrize("sample", [SLOW, BEHIND, SLOW_DISK])
+def test_of_three_brokers_who_is_slower_than_it_was_and_than_each_other_one_is_called_slow(sample: SpeedSample) -> None:
+    changed = {
+        1: sample._replace(followed_leaders=2, followers=2, followed_leaders_behind=sample.followed_leaders_behind // 2)
+    }
+    one_behind = OF_THREE._replace(followers_behind=1) if sample is BEHIND else OF_THREE
+    found = after(
+        SLOW_SCORE,
+        lambda broker: changed.get(broker, one_behind),
+        after(LEAST_HISTORY, first(OF_THREE, OF_THREE), count=3),
+        count=3,
+    )
+    assert slow(found) == [ONE]
+    assert [speed.is_slow for speed in found.values()] == [True, False, False]
+
+
+@pytest.mark.parametrize("field", ["response_micros", "append_micros"])
+def test_of_three_brokers_who_is_slower_than_one_other_only_is_not_called_slow(field: str) -> None:
+    calm = after(
+        LEAST_HISTORY, lambda broker: OF_THREE._replace(**{field: 70_000}) if broker == 3 else OF_THREE, count=3
+    )
+    slower = {1: OF_THREE._replace(**{field: 200_000}), 2: OF_THREE, 3: OF_THREE._replace(**{field: 70_000})}
+    assert not slow(after(20, slower.__getitem__, calm, count=3))
+
+
+def test_a_lost_link_between_two_of_three_brokers_makes_none_of_them_slow() -> None:
+    cut = OF_THREE._replace(followed_leaders_behind=1, followers_behind=1)
+    calm = after(LEAST_HISTORY, first(OF_THREE, OF_THREE), count=3)
+    assert not slow(after(20, lambda broker: OF_THREE if broker == ONE else cut, calm, count=3))
+
+
+def test_a_slow_disk_is_seen_by_the_agent_alone_and_named() -> None:
+    calm = after(LEAST_HISTORY, first(APPENDS, APPENDS))
+    found = after(SLOW_SCORE, first(SLOW_DISK, APPENDS), calm)
+    assert slow(found) == [ONE]
+    assert found[ONE].reasons == ("appends in 80 ms, usually in 2 ms, its peers in 2 ms",)
+    assert not slow(after(SLOW_SCORE, first(USUAL, USUAL), calm))
+
+
+def test_a_silent_agent_makes_nobody_slow_and_ends_what_it_has_said() -> None:
+    calm = after(LEAST_HISTORY, first(APPENDS, APPENDS))
+    assert not slow(after(20, first(USUAL, APPENDS), calm))
+    assert not slow(after(20, first(SLOW_DISK, USUAL), calm))  # it alone has an agent that answers
+    assert not slow(after(MOST_SCORE, first(USUAL, APPENDS), after(20, first(SLOW_DISK, APPENDS), calm)))
+
+
+def test_whose_appends_always_were_slow_or_are_three_times_as_slow_and_yet_fast_is_not_called_slow() -> None:
+    assert not slow(after(200, first(SLOW_DISK, APPENDS)))
+    calm = after(LEAST_HISTORY, first(APPENDS, APPENDS))
+    assert not slow(after(20, first(APPENDS._replace(append_micros=29_000), APPENDS), calm))
+
+
+def test_where_all_append_slowly_the_cluster_is_overloaded() -> None:
+    found = after(5, first(SLOW_DISK, SLOW_DISK), after(LEAST_HISTORY, first(APPENDS, APPENDS)))
+    assert not slow(found)
+    assert all(speed.is_overloaded for speed in found.values())
 
 
 def test_who_pauses_now_and_then_as_usual_is_not_called_slow() -> None:
@@ -143,17 +204,19 @@ def test_who_did_not_respond_stays_as_it_was() -> None:
 
 
 def samples() -> st.SearchStrategy[SpeedSample]:
-    return st.sampled_from((USUAL, SLOW, BEHIND, SpeedSample(4_000, 0, 0, 0, 0)))
+    return st.sampled_from((USUAL, SLOW, BEHIND, APPENDS, SLOW_DISK, SpeedSample(4_000, 0, 0, 0, 0)))
 
 
-@given(st.integers(4, 25).flatmap(lambda count: st.lists(st.tuples(*[samples()] * count), max_size=40)))
+@given(st.integers(3, 25).flatmap(lambda count: st.lists(st.tuples(*[samples()] * count), max_size=40)))
 def test_never_more_than_a_tenth_or_one_is_called_slow(rounds: Iterable[tuple[SpeedSample, ...]]) -> None:
     speeds: Speeds = {}
     for at, values in enumerate(rounds):
         count = len(values)
-        speeds = speeds or after(LEAST_HISTORY, usual, count=count)
+        speeds = speeds or after(LEAST_HISTORY, first(APPENDS, APPENDS), count=count)
         speeds |= after_round(speeds, dict(zip(brokers(count), values, strict=True)), Micros(at))
         assert len(slow(speeds)) <= most_slow(count)
         assert all(0 <= speed.score <= MOST_SCORE for speed in speeds.values())
         assert all((speed.since is None) == (speed.score == 0) for speed in speeds.values())
-        assert all(len(speed.responses) <= HISTORY_ROUNDS for speed in speeds.values())
+        assert all(
+            len(each) <= HISTORY_ROUNDS for speed in speeds.values() for each in (speed.responses, speed.appends)
+        )

@@ -21,8 +21,8 @@ SECOND = 1_000_000
 ROUND = 10 * SECOND
 ONE = BrokerId(1)
 BROKERS = [BrokerId(number) for number in (1, 2, 3, 4, 5)]
-USUAL = SpeedSample(4_000, 4, 0, 4, 0)
-SLOW = SpeedSample(600_000, 4, 4, 4, 1)
+USUAL = SpeedSample(4_000, 4, 0, 4, 0, 3_000)
+SLOW = SpeedSample(600_000, 4, 4, 4, 1, 90_000)
 ROUNDS = [
     {broker: SLOW if broker == ONE and LEAST_HISTORY <= number < LEAST_HISTORY + 9 else USUAL for broker in BROKERS}
     for number in range(LEAST_HISTORY + 20)
@@ -43,7 +43,7 @@ def columns(samples: dict[BrokerId, SpeedSample], at: int, **more: Any) -> pa.Ta
 def concluded(directory: Path, cluster_id: str = "c") -> dict[int, tuple[Any, ...]]:
     return {
         row["broker"]: (row["is_slow"], row["is_overloaded"], row["slow_score"], tuple(row["slow_reasons"] or ()),
-                        tuple(row["response_history"]), tuple(row["behind_history"]))
+                        *(tuple(row[f"{name}_history"]) for name in ("response", "behind", "append")))
         for row in rows_of(directory, BROKER_SPEED.name) if row["cluster_id"] == cluster_id
     }  # fmt: skip
 
@@ -53,7 +53,7 @@ def expected(rounds: list[dict[BrokerId, SpeedSample]]) -> dict[int, tuple[Any, 
     for number, samples in enumerate(rounds):
         speeds |= after_round(speeds, samples, Micros(number * ROUND))
     return {
-        broker: (each.is_slow, each.is_overloaded, each.score, each.reasons, each.responses, each.behind)
+        broker: (each.is_slow, each.is_overloaded, each.score, each.reasons, each.responses, each.behind, each.appends)
         for broker, each in speeds.items()
     }
 

@@ -4,8 +4,8 @@ A value is abnormal above 3 times the 90th percentile of the broker's own histor
 brokers, and above a floor. Each check raises the score of an abnormal broker by one and lowers that of any other;
 from 5 it is reported, and nothing is done about more than a tenth of the brokers. Its history is of days, so that
 minutes do not move it: here abnormal values are left out of it. Its own signals are log flush times, which need an
-agent; here they are our response times and our shares of pairs that are behind, with our floors, and at least one
-broker may be reported in a small cluster, as ours does it.
+agent; here they are our response times, our shares of pairs that are behind and our times of appends, with our floors,
+and at least one broker may be reported in a small cluster, as ours does it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, Final
 
 from streaming.changes.slow_brokers import (
+    APPEND_FLOOR_MICROS,
     BEHIND_FLOOR_PERCENT,
     HISTORY_ROUNDS,
     LEAST_HISTORY,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _MARGIN: Final = 3
 _SCORE: Final = 5
 _MOST: Final = 50
+_FLOORS: Final = (RESPONSE_FLOOR_MICROS, BEHIND_FLOOR_PERCENT + 1, APPEND_FLOOR_MICROS)
 
 
 class CruiseControl:
@@ -42,13 +44,16 @@ class CruiseControl:
 
     def slow_after(self, samples: Mapping[BrokerId, SpeedSample]) -> frozenset[BrokerId]:
         """Return which brokers are reported after a round."""
-        values = {broker: (sample.response_micros, sample.behind_percent) for broker, sample in samples.items()}
+        values = {
+            broker: (sample.response_micros, sample.behind_percent, sample.append_micros)
+            for broker, sample in samples.items()
+        }
         for broker, mine in values.items():
             is_abnormal = any(
                 self._is_abnormal(
                     mine[place], floor, self._history[broker, place], [one[place] for one in values.values()]
                 )
-                for place, floor in enumerate((RESPONSE_FLOOR_MICROS, BEHIND_FLOOR_PERCENT + 1))
+                for place, floor in enumerate(_FLOORS)
             )
             self._scores[broker] = (
                 min(_MOST, self._scores[broker] + 1) if is_abnormal else max(0, self._scores[broker] - 1)

@@ -3,7 +3,8 @@
 In the model a slow disk and a slow network delay what is replicated; brokers respond at once, so there replication is
 the only signal. Response times are therefore drawn beside it, in plays of their own: noise, pauses, waves of load and
 restarts of a kind that is usual, and in some of them a broker that really is slow. All of it after a quiet time, which
-is what the rule takes for usual.
+is what the rule takes for usual. In two of three plays of both sorts brokers have agents; a slow disk is seen by its
+agent alone.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.changes.slow_brokers import BrokerSpeed, SpeedSample, after_round
+from streaming.changes.slow_brokers import LEAST_PEERS, BrokerSpeed, SpeedSample, after_round
 from streaming.contracts.identifiers import BrokerId, ClusterId, Micros
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved
 from streaming.model.messages.outbox import CONTROLLER
@@ -21,6 +22,7 @@ from streaming.sources.simulated import SimulatedSource
 from streaming.sources.simulated.fault import Action, Fault
 from streaming.sources.simulated.simulation import WARM_UP_MS
 from tests.judge import faults
+from tests.judge.agents import Agents
 from tests.judge.clusters import drawn_cluster
 from tests.judge.cruise_control import CruiseControl
 from tests.judge.faults import Stand
@@ -41,6 +43,10 @@ LEAST_SECONDS: Final = 120.0
 """A broker that is slow for so long, to less than half, must be found."""
 LEAST_RATE: Final = 5.0
 HALF: Final = 0.5
+AGENTS: Final = 2 / 3
+"""In so many plays brokers have agents; in those of a slow disk always."""
+LEAST_APPEND_MS: Final = 45.0
+"""A broker that takes so long for an append must be found, if its agent and those of two peers were never silent."""
 _LINGER_SECONDS: Final = 120.0
 """After a repair the score falls, and what was missed is caught up with."""
 _DRAWS: Final = 2_000
@@ -105,8 +111,8 @@ def _in_the_model(seed: int, random: Random) -> SlowPlay:
     kind = random.choices([*_DRAWERS], [weight for weight, _ in _DRAWERS.values()])[0]
     for draw in range(_DRAWS):
         cluster = drawn_cluster(random, (kind,))
-        if len(cluster.scenario.brokers) <= 3:
-            continue  # of them nothing is said: too few peers
+        if kind == "half" and len(cluster.scenario.brokers) == 3:
+            continue  # two of three that receive slowly from the third are one that sends slowly
         if kind in {*_SLOW, "half"} and cluster.scenario.topics[0].records_per_second < LEAST_RATE:
             continue  # a link carries whole records per second: of few there is no share
         source = SimulatedSource(
@@ -124,6 +130,10 @@ def _in_the_model(seed: int, random: Random) -> SlowPlay:
         trouble = trouble.shifted(round(QUIET_SECONDS + random.uniform(0, 30), 3))
         for act in trouble.acts:
             source._simulation.agenda.at(WARM_UP_MS + round(act.at * 1_000), partial(_do, source, act))
+        rounds = _rounds(source, trouble.end + TAIL_SECONDS)
+        if random.random() < AGENTS:
+            agents = Agents(random, cluster.scenario.brokers, lambda _: random.lognormvariate(1.0, 0.5))
+            rounds = ((at, agents.said(samples, at)) for at, samples in rounds)
         return SlowPlay(
             seed=seed,
             kind=kind,
@@ -133,7 +143,7 @@ def _in_the_model(seed: int, random: Random) -> SlowPlay:
             end=trouble.end,
             must=must,
             may=trouble.brokers if kind in _SLOW else frozenset(),
-            called=_called(_rounds(source, trouble.end + TAIL_SECONDS)),
+            called=_called(rounds),
         )
     raise ValueError(f"no cluster for {kind}")
 
@@ -240,43 +250,104 @@ _DRAWERS: Final[dict[str, tuple[int, Callable[[Stand], _Drawn | None]]]] = {
 # ------------------------------------------------------------------------------------------------- drawn times
 
 
-def _drawn_times(seed: int, random: Random) -> SlowPlay:
-    brokers = [BrokerId(number) for number in range(1, random.choice((4, 6, 6, 9, 12, 24)) + 1)]
-    kind = random.choice(("slow responses", "slow responses", "pauses", "wave of load", "restarts", "uneven"))
-    slow = random.choice(brokers)
-    begin, length = QUIET_SECONDS + random.uniform(0, 200), random.choice((60.0, 150.0, 300.0, 600.0))
-    usual = {broker: random.lognormvariate(1.0, 0.7 if kind == "uneven" else 0.3) for broker in brokers}  # ms
+class _Times(NamedTuple):
+    """What happens to the times of brokers, in milliseconds, in one play.
+
+    Attributes:
+        slow: the broker to which it happens, where it is one.
+        usual: response times; each is drawn around it.
+        disk: times of an append.
+        back: when each is back after its restart.
+    """
+
+    random: Random
+    kind: str
+    slow: BrokerId
+    begin: float
+    end: float
+    usual: dict[BrokerId, float]
+    disk: dict[BrokerId, float]
+    delay: float
+    load: float
+    back: dict[BrokerId, float]
+
+    def is_on(self, at: float) -> bool:
+        return self.begin <= at <= self.end
+
+    def is_down(self, broker: BrokerId, at: float) -> bool:
+        return self.kind == "restarts" and self.back[broker] - 30 <= at < self.back[broker]
+
+    def is_cold(self, broker: BrokerId, at: float) -> bool:
+        return self.kind == "restarts" and self.back[broker] <= at < self.back[broker] + 30
+
+    def response(self, broker: BrokerId, at: float) -> float:
+        random, is_slow = self.random, broker == self.slow
+        ms = self.usual[broker] * random.lognormvariate(0, 0.4)
+        if random.random() < (0.3 if self.kind == "pauses" and is_slow else 0.01):
+            ms += random.uniform(50, 1_000)  # collects garbage
+        if self.kind == "slow responses" and is_slow and self.is_on(at):
+            ms += self.delay * random.lognormvariate(0, 0.3)
+        if self.kind == "wave of load" and self.is_on(at):
+            ms *= self.load * random.lognormvariate(0, 0.4)
+        return ms * 10 + random.uniform(0, 300) if self.is_cold(broker, at) else ms
+
+    def slower_disk(self, broker: BrokerId, at: float) -> float:
+        if self.kind == "slow disk" and broker == self.slow and self.is_on(at):
+            return 10.0
+        if self.kind == "wave of load" and self.is_on(at):
+            return self.load / 5 * self.random.lognormvariate(0, 0.4)
+        return 20.0 if self.is_cold(broker, at) else 1.0
+
+
+def _times(random: Random, brokers: list[BrokerId]) -> _Times:
+    kind = random.choice(("slow responses", "slow disk", "slow disk", "pauses", "wave of load", "restarts", "uneven"))
+    slow, begin = random.choice(brokers), QUIET_SECONDS + random.uniform(0, 200)
+    usual = {broker: random.lognormvariate(1.0, 0.7 if kind == "uneven" else 0.3) for broker in brokers}
+    disk = {broker: random.lognormvariate(2.0 if kind == "slow disk" else 1.0, 0.3) for broker in brokers}
     if kind == "uneven":
         usual[slow] *= random.uniform(20, 60)  # another machine room, say: it always was so
-    delay, load = random.uniform(150, 2_000), random.uniform(5, 200)
-    back = {broker: begin + 60 * place for place, broker in enumerate(brokers)}
+        disk[slow] *= random.uniform(5, 30)
+    return _Times(
+        random=random,
+        kind=kind,
+        slow=slow,
+        begin=begin,
+        end=begin + random.choice((60.0, 150.0, 300.0, 600.0)),
+        usual=usual,
+        disk=disk,
+        delay=random.uniform(150, 2_000),
+        load=random.uniform(5, 200),
+        back={broker: begin + 60 * place for place, broker in enumerate(brokers)},
+    )
+
+
+def _drawn_times(seed: int, random: Random) -> SlowPlay:
+    brokers = [BrokerId(number) for number in range(1, random.choice((3, 3, 4, 6, 6, 9, 12, 24)) + 1)]
+    times = _times(random, brokers)
+    agents = Agents(random, brokers, times.disk.__getitem__, times.slower_disk)
+    has_agents = times.kind == "slow disk" or random.random() < AGENTS
     rounds: list[tuple[float, Round]] = []
-    for at in range(0, round(begin + length + TAIL_SECONDS), ROUND_SECONDS):
-        is_on = begin <= at <= begin + length
-        samples: Round = {}
-        for broker in brokers:
-            if kind == "restarts" and back[broker] - 30 <= at < back[broker]:
-                continue
-            ms = usual[broker] * random.lognormvariate(0, 0.4)
-            if random.random() < (0.3 if kind == "pauses" and broker == slow else 0.01):
-                ms += random.uniform(50, 1_000)  # collects garbage
-            if kind == "slow responses" and broker == slow and is_on:
-                ms += delay * random.lognormvariate(0, 0.3)
-            if kind == "wave of load" and is_on:
-                ms *= load * random.lognormvariate(0, 0.4)
-            if kind == "restarts" and back[broker] <= at < back[broker] + 30:
-                ms = ms * 10 + random.uniform(0, 300)  # its caches are cold
-            samples[broker] = SpeedSample(round(ms * 1_000), 0, 0, 0, 0)
-        rounds.append((at, samples))
-    is_slow = kind == "slow responses"
+    for at in range(0, round(times.end + TAIL_SECONDS), ROUND_SECONDS):
+        samples = {
+            broker: SpeedSample(round(times.response(broker, at) * 1_000))
+            for broker in brokers
+            if not times.is_down(broker, at)
+        }
+        rounds.append((at, agents.said(samples, at) if has_agents else samples))
+    is_disk, is_slow = times.kind == "slow disk", times.kind in {"slow responses", "slow disk"}
+    peers = sum(agents.said_always(broker) for broker in brokers if broker != times.slow)
+    is_said = agents.said_always(times.slow) and peers >= LEAST_PEERS
+    must = is_slow and times.end - times.begin >= LEAST_SECONDS
+    if is_disk:
+        must = must and is_said and 10 * times.disk[times.slow] >= LEAST_APPEND_MS
     return SlowPlay(
         seed=seed,
-        kind=kind,
-        what=f"{length:.0f} s",
+        kind=times.kind,
+        what=f"{times.end - times.begin:.0f} s",
         brokers=len(brokers),
-        begin=begin if is_slow else 0.0,
-        end=begin + length,
-        must=frozenset({slow} if is_slow and length >= LEAST_SECONDS else ()),
-        may=frozenset({slow} if is_slow else ()),
+        begin=times.begin if is_slow else 0.0,
+        end=times.end,
+        must=frozenset({times.slow} if must else ()),
+        may=frozenset({times.slow} if is_slow else ()),
         called=_called(rounds),
     )

@@ -19,11 +19,16 @@ something else happens that delays replication without anybody being slow. There
 signal is who is behind. In the others the response times of brokers are drawn by chance: noise, pauses, waves of load,
 cold starts, one broker that always is slower than the others, and one that becomes slow. That is no measurement of real
 brokers; `tests/judge/slow_play.py` has what is drawn. Before anything happens there are 16 quiet rounds of ten seconds.
+In two of three plays brokers have agents, which say how long an append takes, are scraped every 15 seconds and are
+silent now and then (`tests/judge/agents.py`). A slow disk, on which an append takes ten times as long, is seen by its
+agent alone.
 
 A broker must be found that is slow for two minutes, at most half as fast as it has to be, in more than half of what it
-replicates; or late by at least 150 ms. To call anybody else slow, or somebody at another time, is a false alarm.
-Where fewer than three peers have something to replicate with two others, isrwatch compares no replication: it misses
-who is slow there.
+replicates; or late by at least 150 ms; or that takes 45 ms for an append, while its agent and those of two peers
+always answered, and each had two requests in a second. To call anybody else slow, or somebody at another time, is a
+false alarm. Where fewer than two peers have something to replicate with two others, isrwatch compares no replication:
+it misses who is slow there. Two of three brokers that receive slowly from the third are not played: that is the third
+one that sends slowly.
 Cruise Control's rule sees the same signals with the same floors (`tests/judge/cruise_control.py`). The constants of
 ours were chosen on plays of the seed `dev`.
 """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deploy.sandbox import wait_until
+from deploy.sandbox.writer import TopicWriter
 from streaming.changes.fold import fold
 from streaming.changes.state import ReplicationState
 from streaming.contracts.events import Cause, Evidence
@@ -25,8 +26,10 @@ from streaming.contracts.observations import (
 )
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.sources.admin import AdminSource
+from streaming.sources.append_times import AppendTimes
 from streaming.sources.broker_metrics import BrokerMetricsSource
-from streaming.sources.broker_metrics_names import MAX_LAG, METRICS
+from streaming.sources.broker_metrics_names import MAX_LAG, METRICS, PRODUCE_MEAN_MS, PRODUCE_REQUESTS
+from streaming.sources.timer import monotonic
 from tests.blocks import singly
 
 if TYPE_CHECKING:
@@ -232,24 +235,30 @@ def test_a_broker_that_hangs_and_then_dies_is_reported_and_delays_nobody(cluster
 
 
 def test_the_brokers_own_metrics_come_through_our_exporter_configuration(cluster: Sandbox) -> None:
+    append_times = AppendTimes([*map(BrokerId, cluster.broker_ids)])
     scraping = BrokerMetricsSource(
         endpoints={BrokerId(broker): cluster.metrics_url(broker) for broker in cluster.broker_ids},
         cluster_id=lambda: ClusterId(cluster.cluster_id),
         cluster="sandbox",
         name="broker_metrics:test",
         period_micros=Micros(500_000),
+        append_times=append_times,
         timeout_seconds=30.0,
     )
+    cluster.admin.create_topic("appended", assignment=[[1], [2], [3]])
     try:
-        found = until(scraping, lambda seen: {1, 2, 3} <= {item.broker for item in told(seen)}, [])
+        with TopicWriter(cluster.bootstrap_servers, "appended"):
+            found = until(scraping, lambda _: len(append_times.newest(monotonic())) == 3, [])
     finally:
         scraping.close()
     of_brokers = {name for name in METRICS if not name.startswith("kafka_controller_")}
     samples = {(int(item.broker), item.metric): item.metric_value for item in told(found)}
-    assert of_brokers - {MAX_LAG} <= {metric for _, metric in samples}
+    assert of_brokers - {MAX_LAG} | {PRODUCE_REQUESTS, PRODUCE_MEAN_MS} <= {metric for _, metric in samples}
     assert [samples[broker, "kafka_server_kafkaserver_brokerstate"] for broker in (1, 2, 3)] == [3.0, 3.0, 3.0]
+    assert all(0 <= micros < 1_000_000 for micros in append_times.newest(monotonic()).values())
     hosted = sum(samples[broker, "kafka_server_replicamanager_partitioncount"] for broker in (1, 2, 3))
     assert hosted == sum(len(view.replicas) for view in cluster.admin.describe().values())
+    cluster.admin.delete_topic("appended")
 
 
 def told(seen: list[Observation]) -> list[BrokerMetricObserved]:

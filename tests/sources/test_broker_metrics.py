@@ -24,7 +24,14 @@ from streaming.contracts.liveness import BROKER_STATE, HEARTBEAT_AGE_MS, LOGS_LE
 from streaming.contracts.samples import BrokerMetricObserved
 from streaming.errors import ConfigurationError, ConnectionRefused
 from streaming.sources.broker_metrics import BrokerMetricsSource, client_from, endpoints_from, scrape
-from streaming.sources.broker_metrics_names import MAX_LAG, METRICS, normalised, parse_exposition
+from streaming.sources.broker_metrics_names import (
+    MAX_LAG,
+    METRICS,
+    PRODUCE_MEAN_MS,
+    PRODUCE_REQUESTS,
+    normalised,
+    parse_exposition,
+)
 from tests.blocks import singly
 
 if TYPE_CHECKING:
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
 
 PATIENCE_SECONDS = 60.0
 MANAGER = "kafka_server_replicamanager"
+REQUESTS = "kafka_network_requestmetrics"
 EXPOSITION = f"""\
 # HELP {MANAGER}_underreplicatedpartitions Attribute exposed for management
 # TYPE {MANAGER}_underreplicatedpartitions gauge
@@ -87,6 +95,15 @@ KNOWN = {f"{MANAGER}_underreplicatedpartitions": 3.0, f"{MANAGER}_isrshrinks_tot
         ),
         (HEARTBEAT_AGE_MS, {"broker": "three"}, None),
         (HEARTBEAT_AGE_MS, {}, None),
+        (f"{REQUESTS}_localtimems_count_total", {"request": "Produce"}, PRODUCE_REQUESTS),
+        (f"{REQUESTS}_localtimems_count", {"request": "Produce"}, PRODUCE_REQUESTS),
+        (f"{REQUESTS}_localtimems_mean", {"request": "Produce"}, PRODUCE_MEAN_MS),
+        ("kafka_network_RequestMetrics_Count", {"name": "LocalTimeMs", "request": "Produce"}, PRODUCE_REQUESTS),
+        ("kafka_network_RequestMetrics_Mean", {"name": "LocalTimeMs", "request": "Produce"}, PRODUCE_MEAN_MS),
+        ("kafka_network_RequestMetrics_Mean", {"name": "TotalTimeMs", "request": "Produce"}, None),
+        ("kafka_network_RequestMetrics_Mean", {"name": "LocalTimeMs", "request": "Fetch"}, None),
+        (f"{REQUESTS}_localtimems", {"request": "Produce", "quantile": "0.99"}, None),
+        (f"{REQUESTS}_localtimems", {"request": "Produce"}, None),
         (MAX_LAG, {"clientId": "Replica"}, MAX_LAG),
         (MAX_LAG, {"clientId": "ReplicaAlterLogDirs"}, None),
         (f"{MANAGER}_partitioncount", {"topic": "orders"}, None),
@@ -98,12 +115,18 @@ def test_every_dialect_has_one_name(sample: str, labels: dict[str, str], name: s
     assert normalised(sample, labels) == name
 
 
-SUBJECTS = sorted({"_".join(name.split("_")[:3]) for name in METRICS} | {"jvm_threads_current", "kafka_log_log"})
-ENDS = st.sampled_from(["", "_value", "_count", "_count_total", "_total", "_oneminuterate"])
-ATTRIBUTES = st.sampled_from(sorted({name.split("_", 3)[3] for name in METRICS} | {"isrshrinkspersec", "size"}))
+SUBJECTS = sorted(
+    {"_".join(name.split("_")[:3]) for name in METRICS} | {"jvm_threads_current", "kafka_log_log", REQUESTS}
+)
+ENDS = st.sampled_from(["", "_value", "_count", "_count_total", "_total", "_mean", "_oneminuterate"])
+ATTRIBUTES = st.sampled_from(
+    sorted({name.split("_", 3)[3] for name in METRICS} | {"isrshrinkspersec", "size", "localtimems"})
+)
 LABELS = st.dictionaries(
-    st.sampled_from(["name", "topic", "clientId", "partition"]),
-    st.sampled_from(["IsrShrinksPerSec", "PartitionCount", "Replica", 'a "b" \\ {c} # d', "0"]),
+    st.sampled_from(["name", "topic", "clientId", "partition", "request"]),
+    st.sampled_from(
+        ["IsrShrinksPerSec", "PartitionCount", "LocalTimeMs", "Produce", "Replica", 'a "b" \\ {c} # d', "0"]
+    ),
     max_size=2,
 )
 VALUES = st.sampled_from(["3.0", "17", "NaN", "+Inf", "1e3 1700000000000"])
@@ -136,6 +159,8 @@ def test_what_is_kept_of_a_page_is_what_parsing_all_of_it_gives(pages: list[str]
 
 def test_of_a_page_only_the_lines_are_parsed_of_which_something_may_be_kept() -> None:
     others = [f'kafka_log_Log_Size{{topic="orders",partition="{number}",}} not parsed' for number in range(1000)]
+    others += [f'{REQUESTS}_localtimems_count{{request="{name}",}} not parsed' for name in ("Fetch", "Metadata")]
+    others.append(f"# TYPE {REQUESTS}_localtimems_mean not parsed")
     assert parse_exposition("\n".join([EXPOSITION, *others])).own == KNOWN
 
 
@@ -511,7 +536,7 @@ def test_settings_give_endpoints() -> None:
 def test_our_exporter_configuration_asks_for_no_mbean_of_a_partition() -> None:
     config = yaml.safe_load((Path(__file__).parents[2] / "conf" / "jmx-exporter.yml").read_text(encoding="utf-8"))
     assert config["lowercaseOutputName"] is True
-    assert len(config["includeObjectNames"]) == 8
+    assert len(config["includeObjectNames"]) == 9
     assert not [name for name in config["includeObjectNames"] if "type=Partition" in name or name.endswith(":*")]
     assert all(rule["type"] in {"COUNTER", "GAUGE"} for rule in config["rules"])
 

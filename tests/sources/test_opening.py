@@ -7,11 +7,13 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
-from streaming.contracts.identifiers import Micros
+from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_blocks import BrokerMetricsObserved
 from streaming.settings import ClusterSettings, CollectSettings, Settings
+from streaming.sources.append_times import AppendTimes
 from streaming.sources.broker_metrics_names import MAX_LAG
 from streaming.sources.opening import open_sources
+from streaming.sources.timer import monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,13 +22,21 @@ if TYPE_CHECKING:
     from tests.plugins.fake_kafka import FakeKafka
 
 
+LOCAL_TIME = "kafka_network_requestmetrics_localtimems"
+
+
 class Exporter(BaseHTTPRequestHandler):
-    """Has one metric."""
+    """Has three metrics; each scrape there were 100 more produce requests of 40 ms."""
+
+    requests = 0
 
     def do_GET(self) -> None:
+        type(self).requests += 100
         self.send_response(200)
         self.end_headers()
         self.wfile.write(f'{MAX_LAG}{{clientId="Replica"}} 1.0\n'.encode())
+        self.wfile.write(f'{LOCAL_TIME}_count{{request="Produce"}} {self.requests}.0\n'.encode())
+        self.wfile.write(f'{LOCAL_TIME}_mean{{request="Produce"}} 40.0\n'.encode())
 
     def log_message(self, *_: object) -> None:
         """Stay silent."""
@@ -47,12 +57,13 @@ def test_metrics_of_brokers_are_of_the_cluster_that_is_polled_also_after_it_was_
             broker_metrics_seconds=0.1,
         ),
     )
-    sources = open_sources(settings, tmp_path, lambda _: None)
+    append_times = AppendTimes([BrokerId(1)])
+    sources = open_sources(settings, tmp_path, lambda _: None, append_times=append_times)
     seen: list[str] = []
     try:
         for cluster_id in ("first", "rebuilt"):
             cluster.cluster_id, deadline = cluster_id, time.monotonic() + 20
-            while cluster_id not in seen:
+            while cluster_id not in seen or not append_times.newest(monotonic()):
                 assert time.monotonic() < deadline
                 found = [item for source in sources for item in source.poll(Micros(time.time_ns() // 1000))]
                 seen += [item.cluster_id for item in found if isinstance(item, BrokerMetricsObserved)]
@@ -62,3 +73,4 @@ def test_metrics_of_brokers_are_of_the_cluster_that_is_polled_also_after_it_was_
         exporter.shutdown()
         exporter.server_close()
     assert list(dict.fromkeys(seen)) == ["first", "rebuilt"]
+    assert append_times.newest(monotonic()) == {1: 40_000}

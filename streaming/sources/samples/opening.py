@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.settings import CollectSettings, Settings
+    from streaming.sources.append_times import AppendTimes
     from streaming.sources.samples.kind import Kind
 
 LEAST_SPEED_SECONDS: Final = 10.0
@@ -40,8 +41,15 @@ def samples_name(settings: Settings) -> str:
     return f"samples:{settings.collect.collector}"
 
 
-def open_samples(settings: Settings, report: Callable[[str], None]) -> list[SamplesSource]:
+def open_samples(
+    settings: Settings, report: Callable[[str], None], append_times: AppendTimes | None = None
+) -> list[SamplesSource]:
     """Create the source of the samples of one cluster.
+
+    Args:
+        settings: of the cluster.
+        report: takes one line for the user.
+        append_times: what brokers' agents say, if any are scraped.
 
     Raises:
         ConfigurationError: an address or a client property is wrong.
@@ -51,7 +59,7 @@ def open_samples(settings: Settings, report: Callable[[str], None]) -> list[Samp
     source = SamplesSource(
         parse_servers(cluster.bootstrap_servers),
         dialer(from_client(cluster.client), peers),
-        partial(kinds_of, collect, report),
+        partial(kinds_of, collect, report, append_times),
         cluster=cluster.name,
         name=samples_name(settings),
         view_micros=_micros(collect.offsets_seconds),
@@ -62,13 +70,15 @@ def open_samples(settings: Settings, report: Callable[[str], None]) -> list[Samp
     return [source]
 
 
-def kinds_of(collect: CollectSettings, report: Callable[[str], None]) -> list[Kind]:
+def kinds_of(
+    collect: CollectSettings, report: Callable[[str], None], append_times: AppendTimes | None = None
+) -> list[Kind]:
     """Create what is asked for, in this order: see ``SpeedKind``; then directories, for the sizes of logs."""
     directories = DirectoriesKind(_micros(collect.directories_seconds))
     offsets = OffsetsKind(_micros(collect.offsets_seconds), directories)
     groups = GroupsKind(_micros(collect.groups_seconds), offsets, GroupFilter(collect.groups, collect.groups_exclude))
     kinds: list[Kind] = [
-        SpeedKind(_micros(max(collect.offsets_seconds, LEAST_SPEED_SECONDS)), offsets),
+        SpeedKind(_micros(max(collect.offsets_seconds, LEAST_SPEED_SECONDS)), offsets, append_times),
         directories,
         offsets,
         groups,

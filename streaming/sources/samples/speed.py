@@ -5,6 +5,8 @@ queue and its handlers, as what clients send does, and touches no log: so the ti
 that a broker leads, and brokers can be compared. It is measured around the request, so what waits here for its turn on
 the connection is not in it. The requests are spread over the round, so that a broker that stands still most of the time
 does not look fast in between; their median leaves out a single pause, ours or the broker's.
+
+How long a broker takes to append to its log is not seen so; where its agent is scraped, that is put beside.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streaming.sources.admin_view import ClusterView
+    from streaming.sources.append_times import AppendTimes
     from streaming.sources.protocol.connection import Connection
     from streaming.sources.samples.broker_calls import BrokerAnswer
     from streaming.sources.samples.kind import Ask
@@ -46,10 +49,11 @@ def response_micros(connection: Connection) -> int:
 
 
 class _Round(NamedTuple):
-    """A round that is over: response times in microseconds, and the pairs."""
+    """A round that is over: response times and those of appends in microseconds, and the pairs."""
 
     times: Mapping[BrokerId, Sequence[int]]
     pairs: Mapping[BrokerId, PairCounts]
+    append_micros: Mapping[BrokerId, int]
 
 
 class SpeedKind:
@@ -58,14 +62,16 @@ class SpeedKind:
     Args:
         period: of a round; microseconds. No shorter than that of ``offsets``.
         offsets: reads the log positions.
+        append_times: what agents say, if any are scraped.
     """
 
     names: Sequence[str] = (KIND,)
 
-    def __init__(self, period: Micros, offsets: OffsetsKind) -> None:
+    def __init__(self, period: Micros, offsets: OffsetsKind, append_times: AppendTimes | None = None) -> None:
         self._due, self._offsets = Timer(Micros(period // REQUESTS)), offsets
         self._pairs, self._counts = ReplicationPairs(), dict[BrokerId, PairCounts]()
         self._compared: LogEnds | None = None
+        self._append_times = append_times
         self._asked, self._times = 0, dict[BrokerId, list[int]]()
         self._ended: _Round | None = None
 
@@ -80,7 +86,8 @@ class SpeedKind:
             return
         if self._asked == REQUESTS:
             self._compare(view)
-            self._ended = _Round(self._times, self._counts)
+            append_micros = {} if self._append_times is None else self._append_times.newest(moment)
+            self._ended = _Round(self._times, self._counts, append_micros)
             self._asked, self._times = 0, {}
         self._asked += 1
         for broker in view.brokers:
@@ -98,6 +105,7 @@ class SpeedKind:
                 response_micros=round(median(times)),
                 slowest_response_micros=max(times),
                 **ended.pairs[broker]._asdict(),
+                append_micros=ended.append_micros.get(broker),
             )
             for broker, times in ended.times.items()
             if broker in ended.pairs

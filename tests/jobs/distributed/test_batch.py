@@ -297,6 +297,10 @@ def test_brokers_are_compared_with_their_peers_in_both_modes(spark: SparkSession
                 followers_behind_by_sample=(0,) * 5,
                 replicas_behind_by_sample=(0,) * 5,
                 replicas_out_of_isr_by_sample=(0,) * 5,
+                agents_of_brokers=(1, 2, 3) if number % 5 else (2,),
+                append_micros_of_agents=(80_000 if number > LEAST_HISTORY else 2_000, 2_000, 2_000)
+                if number % 5
+                else (1,),
             )
             for number in range(begin, end)
         ]

@@ -11,6 +11,7 @@ from streaming.changes.slow_brokers import LEAST_HISTORY, SLOW_SCORE, BrokerSpee
 from streaming.contracts.identifiers import BrokerId, Micros
 from streaming.contracts.sample_blocks import BrokerSpeedsObserved
 from streaming.sources.address import parse_servers
+from streaming.sources.append_times import AppendTimes
 from streaming.sources.protocol.connection import dialer
 from streaming.sources.protocol.peers import Peers
 from streaming.sources.protocol.security import Security
@@ -18,6 +19,7 @@ from streaming.sources.samples.directories import DirectoriesKind
 from streaming.sources.samples.offsets import OffsetsKind
 from streaming.sources.samples.source import SamplesSource
 from streaming.sources.samples.speed import SpeedKind
+from streaming.sources.timer import monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,9 +31,9 @@ PERIOD = Micros(400_000)
 PATIENCE = 120.0
 
 
-def kinds() -> Sequence[Kind]:
-    offsets = OffsetsKind(PERIOD, DirectoriesKind(PERIOD))
-    return [SpeedKind(PERIOD, offsets), offsets]
+@pytest.fixture
+def append_times() -> AppendTimes:
+    return AppendTimes([BrokerId(broker) for broker in (1, 2, 9)])
 
 
 @pytest.fixture
@@ -42,7 +44,11 @@ def cluster(fake_kafka: Callable[[int], FakeKafka]) -> FakeKafka:
 
 
 @pytest.fixture
-def source(cluster: FakeKafka) -> Iterator[SamplesSource]:
+def source(cluster: FakeKafka, append_times: AppendTimes) -> Iterator[SamplesSource]:
+    def kinds() -> Sequence[Kind]:
+        offsets = OffsetsKind(PERIOD, DirectoriesKind(PERIOD))
+        return [SpeedKind(PERIOD, offsets, append_times), offsets]
+
     peers = Peers()
     opened = SamplesSource(
         parse_servers(cluster.bootstrap_servers),
@@ -103,3 +109,14 @@ def test_a_hung_and_a_dead_broker_delay_no_round_and_are_not_in_it(source: Sampl
     for samples in rounds(source, 5):
         assert samples.keys() == {2, 4, 5}
     assert time.monotonic() - began < 5 * 4 * PERIOD / 1_000_000
+
+
+def test_what_agents_say_is_put_beside_what_is_measured(source: SamplesSource, append_times: AppendTimes) -> None:
+    assert {sample.append_micros for sample in rounds(source, 1)[0].values()} == {None}
+    for broker in (2, 9):
+        for requests in (100, 200, 300):
+            append_times.put(BrokerId(broker), requests, 7.5, monotonic())
+    samples = rounds(source, 3)[-1]
+    assert {broker: sample.append_micros for broker, sample in samples.items()} == {
+        1: None, 2: 7_500, 3: None, 4: None, 5: None
+    }  # fmt: skip
