@@ -178,6 +178,18 @@ def test_a_silent_agent_makes_nobody_slow_and_ends_what_it_has_said() -> None:
     assert not slow(after(MOST_SCORE, first(USUAL, APPENDS), after(20, first(SLOW_DISK, APPENDS), calm)))
 
 
+def test_a_short_fault_that_an_agent_shows_later_is_not_taken_for_a_long_one() -> None:
+    found = after(
+        SLOW_SCORE - 1,
+        first(SLOW._replace(append_micros=2_000), APPENDS),
+        after(LEAST_HISTORY, first(APPENDS, APPENDS)),
+    )
+    for _ in range(SLOW_SCORE - 1):
+        found = after(1, first(SLOW_DISK, APPENDS), found)
+        assert not slow(found)
+    assert slow(after(1, first(SLOW_DISK, APPENDS), found)) == [ONE]  # it lasts
+
+
 def test_whose_appends_always_were_slow_or_are_three_times_as_slow_and_yet_fast_is_not_called_slow() -> None:
     assert not slow(after(200, first(SLOW_DISK, APPENDS)))
     calm = after(LEAST_HISTORY, first(APPENDS, APPENDS))

@@ -67,6 +67,7 @@ class SlowPlay:
     kind: str
     what: str
     brokers: int
+    has_agents: bool
     begin: float
     end: float
     must: frozenset[BrokerId]
@@ -131,7 +132,7 @@ def _in_the_model(seed: int, random: Random) -> SlowPlay:
         for act in trouble.acts:
             source._simulation.agenda.at(WARM_UP_MS + round(act.at * 1_000), partial(_do, source, act))
         rounds = _rounds(source, trouble.end + TAIL_SECONDS)
-        if random.random() < AGENTS:
+        if has_agents := random.random() < AGENTS:
             agents = Agents(random, cluster.scenario.brokers, lambda _: random.lognormvariate(1.0, 0.5))
             rounds = ((at, agents.said(samples, at)) for at, samples in rounds)
         return SlowPlay(
@@ -139,6 +140,7 @@ def _in_the_model(seed: int, random: Random) -> SlowPlay:
             kind=kind,
             what=trouble.what,
             brokers=len(cluster.scenario.brokers),
+            has_agents=has_agents,
             begin=trouble.begin,
             end=trouble.end,
             must=must,
@@ -345,6 +347,7 @@ def _drawn_times(seed: int, random: Random) -> SlowPlay:
         kind=times.kind,
         what=f"{times.end - times.begin:.0f} s",
         brokers=len(brokers),
+        has_agents=has_agents,
         begin=times.begin if is_slow else 0.0,
         end=times.end,
         must=frozenset({times.slow} if must else ()),

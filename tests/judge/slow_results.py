@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tests.judge.results import Result, share
 from tests.judge.slow_play import RULES, slow_played
@@ -13,6 +13,7 @@ from tests.judge.slow_play import RULES, slow_played
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+FEWEST: Final = 3
 _INTRODUCTION = """
 Half of the plays are of the model: links from and to one broker, or half of them, carry less than they have to; or
 something else happens that delays replication without anybody being slow. There brokers respond at once, so the only
@@ -54,6 +55,7 @@ def slow_judged(seed: int) -> Result:
         "kind": play.kind,
         "what": play.what,
         "brokers": play.brokers,
+        "has_agents": play.has_agents,
         "must": sorted(play.must),
         "rules": by_rule,
         "errors": len(play.must) - len(ours["found"]) + len(ours["false_alarms"]),
@@ -70,14 +72,22 @@ def slow_rendered(results: Sequence[Result], heading: str) -> str:
     )
     lines.append("|---|---:|---:|" + "---:|---:|" * len(RULES))
     lines += [_row(kind, [result for result in results if result["kind"] == kind]) for kind in kinds]
+    lines.append(_row("all with agents", [result for result in results if result["has_agents"]]))
+    lines.append(_row("all of three brokers", _of_three(results)))
     lines.append(_row("all", results))
     lines += ["", "| over all plays | " + " | ".join(RULES) + " |", "|---|" + "---|" * len(RULES)]
     lines += [f"| {name} | " + " | ".join(values) + " |" for name, values in _sums(results)]
+    of_three = [*_sums(_of_three(results))]
+    lines += [f"| of three brokers: {name} | " + " | ".join(values) + " |" for name, values in of_three]
     wrong = [result for result in results if result["errors"]]
     lines += ["", f"### The plays in which isrwatch is wrong: {len(wrong)}", ""]
     lines += ["| seed | what happens | brokers | must be found | called slow |", "|---:|---|---:|---|---|"]
     lines += [_wrong(result) for result in wrong[:25]]
     return "\n".join([*lines, ""])
+
+
+def _of_three(results: Sequence[Result]) -> list[Result]:
+    return [result for result in results if result["brokers"] == FEWEST]
 
 
 def _must(results: Sequence[Result], kind: str = "") -> int:
