@@ -194,4 +194,10 @@ REPLICA_METRICS: Final = (
         lambda row: row.response_micros / SECOND,
         "seconds",
     ),
+    _speed(
+        "append_seconds",
+        "Mean time of the broker's own part of a produce request, by its metrics agent; absent while unknown.",
+        lambda row: None if row.append_micros is None else row.append_micros / SECOND,
+        "seconds",
+    ),
 )

@@ -167,6 +167,7 @@ class BrokerSpeedRow(NamedTuple):
     is_slow: bool | None
     is_overloaded: bool | None
     response_micros: int
+    append_micros: int | None
     collected_at: int
 
 

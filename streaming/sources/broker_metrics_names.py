@@ -56,7 +56,7 @@ OF_BROKERS: Final = frozenset(
         "kafka_controller_kafkacontroller_brokerregistrationstate",
     }
 )
-PRODUCE_REQUESTS: Final = "kafka_network_requestmetrics_localtimems_produce_count"
+PRODUCE_REQUESTS: Final = "kafka_network_requestmetrics_localtimems_produce_count_total"
 PRODUCE_MEAN_MS: Final = "kafka_network_requestmetrics_localtimems_produce_mean"
 """Of the broker's own part of a produce request; see :mod:`append_times`."""
 SUMMED: Final = {

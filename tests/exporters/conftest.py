@@ -365,7 +365,14 @@ def put_speeds(tables: Tables, common: dict[str, Any]) -> None:
     speed = {**common, **measured, **counts, "response_micros": 4_000, "slowest_response_micros": 5_000}
     tables.put(
         BROKER_SPEED.name,
-        {**speed, "broker": 1, "is_slow": True, "is_overloaded": False, "response_micros": 900_000},
+        {
+            **speed,
+            "broker": 1,
+            "is_slow": True,
+            "is_overloaded": False,
+            "response_micros": 900_000,
+            "append_micros": 2_500,
+        },
         {**speed, "broker": 2},
     )
 
