@@ -18,6 +18,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``sample_ages``           until which age a sample is exposed; ages of the newest ones
 - ``kafka_exporter_names``  the metrics of kafka_exporter, with its names and labels
 - ``exporter_metrics``      metrics of the exporter itself
+- ``process_metrics``       metrics of its process
 - ``catalogue``             every metric, in the order of the exposition
 - ``detail``                which partitions have series of their own
 - ``sample_render_cache``   rendered lines of samples, kept until there are newer ones

@@ -11,6 +11,7 @@ from exporters.metrics.groups import GROUP_METRICS
 from exporters.metrics.incidents import INCIDENT_METRICS
 from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
 from exporters.metrics.partitions import PARTITION_METRICS
+from exporters.metrics.process_metrics import PROCESS_METRICS
 from exporters.metrics.quorum import QUORUM_METRICS, RECONCILIATION_METRICS, TRANSACTION_METRICS
 from exporters.metrics.replicas import REPLICA_METRICS
 from exporters.metrics.sample_ages import SAMPLE_AGE_METRICS
@@ -38,6 +39,7 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
     *SAMPLE_AGE_METRICS,
     *DROP_IN_METRICS,
     *EXPORTER_METRICS,
+    *PROCESS_METRICS,
 )
 
 

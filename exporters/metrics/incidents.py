@@ -1,11 +1,11 @@
-"""The metrics of incidents, by class."""
+"""The metrics of incidents: by class, and one series of each that is open."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.metric import OWN_PREFIX, ClusterMetric, Freshness, MetricType, Sample
-from exporters.read_model.snapshot import ClusterIncidents
+from exporters.read_model.snapshot import SECOND, ClusterIncidents
 from streaming.contracts.incidents import IncidentClass
 
 if TYPE_CHECKING:
@@ -27,13 +27,29 @@ def _by_class(
     return samples
 
 
+def _open(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    for row in () if cluster.incidents is None else cluster.incidents.open:
+        suspects = sorted(row["suspects"] or (), key=lambda each: (-each["score"], each["broker"]))
+        blamed = ",".join(str(each["broker"]) for each in suspects[:_MOST_SUSPECTS])
+        labels = cluster.name, row["incident_id"], row["incident_class"], row["severity"] or "", blamed
+        yield labels, row["opened_at"] / SECOND
+
+
 LABELS: Final = ("cluster", "class")
+_MOST_SUSPECTS: Final = 3
 INCIDENT_METRICS: Final = (
     ClusterMetric(
         name=f"{OWN_PREFIX}cluster_open_incidents",
         labels=LABELS,
         help="Open incidents, by class; derived by the job, a second or two behind the state.",
         samples=_by_class(ClusterIncidents.open_by_class),
+    ),
+    ClusterMetric(
+        name=f"{OWN_PREFIX}incident_opened_timestamp_seconds",
+        labels=("cluster", "incident", "class", "severity", "suspects"),
+        help="When an open incident began, in seconds since 1970; suspects are broker ids, the likeliest first.",
+        unit="seconds",
+        samples=_open,
     ),
     ClusterMetric(
         name=f"{OWN_PREFIX}cluster_closed_incidents_total",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streaming.contracts.totals import ObservedTime
 
 OWN_PREFIX: Final = "kafka_replication_"
+PROCESS_PREFIX: Final = "process_"
 
 Number = int | float
 Sample = tuple[tuple[str, ...], "Number"]
@@ -82,7 +83,7 @@ class Metric:
     @property
     def is_drop_in(self) -> bool:
         """Return whether this is a metric of kafka_exporter, which has no label ``cluster``."""
-        return not self.name.startswith(OWN_PREFIX)
+        return not self.name.startswith((OWN_PREFIX, PROCESS_PREFIX))
 
 
 @dataclass(frozen=True, slots=True)

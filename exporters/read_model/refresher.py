@@ -8,6 +8,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from prometheus_client import ProcessCollector
+
 from exporters.read_model.snapshot import NO_TABLE
 from streaming.contracts.tables import PARTITION_CHANGES
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 PAUSE_AFTER_ERROR: Final = 1.0
 # A refresh that finds nothing costs a millisecond, checking the change log alone a hundredth of it.
 SECONDS_BETWEEN_CHECKS: Final = 0.02
+_PROCESS: Final = ProcessCollector(registry=None)
 _LOG = logging.getLogger(__name__)
 
 
@@ -36,7 +39,11 @@ class TableHealth:
 
 @dataclass(frozen=True, slots=True)
 class ExporterHealth:
-    """The state of the exporter itself; ``without_detail`` counts partitions that are left out, by cluster."""
+    """The state of the exporter itself.
+
+    ``process`` has what Prometheus' client libraries collect of a process, by name; ``without_detail`` counts the
+    partitions that are left out, by cluster.
+    """
 
     program_version: str
     table_version: int
@@ -44,6 +51,7 @@ class ExporterHealth:
     refresh_errors: int
     series: int = 0
     tables: tuple[TableHealth, ...] = ()
+    process: Mapping[str, float] = field(default_factory=dict)
     without_detail: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -101,6 +109,7 @@ class Refresher(threading.Thread):
                 )
                 for status in self._statuses
             ),
+            process={sample.name: sample.value for family in _PROCESS.collect() for sample in family.samples},
         )
 
     def run(self) -> None:

@@ -11,6 +11,7 @@ from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition, ScrapeRequest
 from exporters.metrics.metric import Freshness
+from exporters.metrics.process_metrics import PROCESS_METRICS
 from exporters.metrics.topic_render_cache import ClusterLines
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth, TableHealth
@@ -32,7 +33,8 @@ def exposed(
         table._not_before = 0.0  # a busy machine reads slowly, and rests for longer
     snapshot = reader.refresh()
     tables = (TableHealth("partition_changes", True, 0.5, 0.125), TableHealth("incidents", False, None, 0.0))
-    health = ExporterHealth("1.2.3", snapshot.version, 0.25, 7, tables=tables)
+    process = {metric.name: 20.0 for metric in PROCESS_METRICS}
+    health = ExporterHealth("1.2.3", snapshot.version, 0.25, 7, tables=tables, process=process)
     blocks = (exposition or Exposition(STALE_AFTER)).render(snapshot, health, now, request or ScrapeRequest())
     return plain(blocks).decode()
 
@@ -289,7 +291,8 @@ def test_two_clusters_of_one_name_that_are_both_observed_have_their_ids_beside_i
 
 
 def drop_ins(values: Samples) -> Iterator[str]:
-    return (name for name in names(values) if not name.startswith("kafka_replication_") and "_server_" not in name)
+    others = ("kafka_replication_", "process_")
+    return (name for name in names(values) if not name.startswith(others) and "_server_" not in name)
 
 
 def test_fenced_brokers_are_not_counted_while_of_one_it_is_unknown(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from starlette.requests import Request
 
+from exporters.metrics.process_metrics import PROCESS_METRICS
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.web.app import OPTION, serving
@@ -218,3 +219,9 @@ def test_prometheus_scrapes_it_and_sees_every_series(address: str, prometheus_se
     exposed_series = eventually(lambda: server.value("kafka_replication_exporter_series"))
     assert eventually(lambda: server.value('scrape_samples_scraped{job="isrwatch"}')) == exposed_series
     assert server.value("kafka_replication_cluster_under_replicated_partitions") == 1
+
+
+def test_the_exporter_has_the_metrics_of_its_process(address: str) -> None:
+    text = ask(address, "/metrics")[2].decode()
+    shown = {line.split()[0] for line in text.splitlines() if line.startswith("process_")}
+    assert shown == {metric.name for metric in PROCESS_METRICS}
