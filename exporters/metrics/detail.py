@@ -7,11 +7,12 @@ every partition, and the counts and counters of topics, brokers and clusters, ex
 from __future__ import annotations
 
 from collections import defaultdict
+from heapq import merge
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.metric import PartitionMetric, ReplicaMetric, SampledMetric
-from exporters.read_model.snapshot import RECENT_MICROS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -25,6 +26,8 @@ _OF_REPLICA: Final = sum(
     isinstance(metric, ReplicaMetric) or (isinstance(metric, SampledMetric) and metric.is_detail)
     for metric in CATALOGUE
 )
+Key = tuple[str, int]
+"""Topic id and number."""
 _NOTHING: Final[frozenset[int]] = frozenset()
 
 
@@ -42,20 +45,10 @@ class Detail(NamedTuple):
 NO_DETAIL: Final = Detail({})
 
 
-class _Candidate(NamedTuple):
-    """A partition that should have series, in the order in which they are chosen."""
-
-    severity: int
-    settled_for: int
-    topic: str
-    number: int
-    cluster_id: str
-    topic_id: str
-    series: int
-
-
 def choose(clusters: Iterable[ClusterSnapshot], limit: int) -> dict[str, Detail]:
     """Choose the partitions that have series: offline ones first, then by what else is wrong, then by the last change.
+
+    Among equals those stay that were chosen before, so that series do not come and go.
 
     Args:
         clusters: all that are exposed together.
@@ -64,50 +57,56 @@ def choose(clusters: Iterable[ClusterSnapshot], limit: int) -> dict[str, Detail]
     Returns:
         by cluster id.
     """
-    candidates = [each for cluster in clusters for each in _candidates(cluster)]
-    if sum(each.series for each in candidates) > limit:
-        candidates.sort()
-    chosen: dict[str, dict[str, set[int]]] = {}
-    left_out: dict[str, int] = defaultdict(int)
+    together = list(clusters)
+    chosen: dict[str, set[Key]] = {each.cluster.cluster_id: set() for each in together}
     series = 0
-    for each in candidates:
-        topics = chosen.setdefault(each.cluster_id, defaultdict(set))
-        series += each.series
-        if series > limit:
-            left_out[each.cluster_id] += 1
-        else:
-            topics[each.topic_id].add(each.number)
+    for cluster, key, partition in _worst_first(together):
+        of_cluster = chosen[cluster.cluster.cluster_id]
+        if key not in of_cluster:
+            series += _OF_PARTITION + _OF_REPLICA * len(partition.replicas)
+            if series > limit:
+                break
+            of_cluster.add(key)
+    return {each.cluster.cluster_id: _detail(each, chosen[each.cluster.cluster_id]) for each in together}
+
+
+def _detail(cluster: ClusterSnapshot, chosen: set[Key]) -> Detail:
+    by_topic: dict[str, set[int]] = defaultdict(set)
+    for topic_id, number in chosen:
+        by_topic[topic_id].add(number)
+    eligible = len(cluster.unsettled.keys() | cluster.recent.keys() | _lagging(cluster).keys())
+    return Detail({topic_id: frozenset(numbers) for topic_id, numbers in by_topic.items()}, eligible - len(chosen))
+
+
+def _lagging(cluster: ClusterSnapshot) -> dict[Key, PartitionState]:
+    """Return the partitions with a replica that is behind, those of topics left out that were deleted since."""
+    keys = {(each.topic_id, each.partition) for each in cluster.samples.lagging_replicas or ()}
+    topics = cluster.topics
     return {
-        cluster_id: Detail({topic_id: frozenset(numbers) for topic_id, numbers in topics.items()}, left_out[cluster_id])
-        for cluster_id, topics in chosen.items()
+        (topic_id, number): topics[topic_id].partitions[number]
+        for topic_id, number in sorted(keys)
+        if topic_id in topics and number in topics[topic_id].partitions
     }
 
 
-def _candidates(cluster: ClusterSnapshot) -> Iterator[_Candidate]:
-    at = cluster.watermark or 0
-    recent = {key: each for key, each in cluster.recent.items() if (each.changed_at or 0) >= at - RECENT_MICROS}
-    lagging = {(each.topic_id, each.partition) for each in cluster.samples.lagging_replicas or ()}
-    partitions = {**recent, **cluster.unsettled}
-    for topic_id, number in lagging - partitions.keys():
-        topic = cluster.topics.get(topic_id)
-        if topic is not None and number in topic.partitions:
-            partitions[topic_id, number] = topic.partitions[number]
-    for (topic_id, number), each in partitions.items():
-        severity = _severity(each, is_lagging=(topic_id, number) in lagging)
-        settled_for = max(0, at - (each.changed_at or 0)) if severity == _SETTLED else 0
-        series = _OF_PARTITION + _OF_REPLICA * len(each.replicas)
-        yield _Candidate(severity, settled_for, each.topic, number, cluster.cluster.cluster_id, topic_id, series)
+def _worst_first(clusters: Iterable[ClusterSnapshot]) -> Iterator[tuple[ClusterSnapshot, Key, PartitionState]]:
+    ranked: tuple[list[tuple[ClusterSnapshot, Key, PartitionState]], ...] = ([], [], [], [])
+    for cluster in clusters:
+        for key, partition in cluster.unsettled.items():
+            ranked[_severity(partition)].append((cluster, key, partition))
+        ranked[-1].extend((cluster, key, partition) for key, partition in _lagging(cluster).items())
+    yield from chain(*ranked)
+    yield from merge(*map(_newest_first, clusters), key=lambda each: -(each[2].changed_at or 0))
 
 
-_SETTLED: Final = 4
+def _newest_first(cluster: ClusterSnapshot) -> Iterator[tuple[ClusterSnapshot, Key, PartitionState]]:
+    return ((cluster, key, cluster.recent[key]) for key in reversed(cluster.recent))
 
 
-def _severity(partition: PartitionState, *, is_lagging: bool) -> int:
+def _severity(partition: PartitionState) -> int:
     """Rank what is wrong with a partition; 0 is worst."""
-    wrong = (
-        partition.is_offline,
-        bool(partition.is_under_min_isr),
-        partition.is_under_replicated,
-        bool(is_lagging or partition.adding_replicas or partition.removing_replicas),
-    )
-    return wrong.index(True) if any(wrong) else _SETTLED
+    if partition.is_offline:
+        return 0
+    if partition.is_under_min_isr:
+        return 1
+    return 2 if partition.is_under_replicated else 3

@@ -197,7 +197,8 @@ class ClusterDraft:
         """Drop what is recent no more: the first ones, since changes come in their order; of a table's rows any."""
         recent, since = self._recent, (self._cluster.authority_watermark or 0) - RECENT_MICROS
         if not self._last.topics:
-            return {key: each for key, each in recent.items() if (each.changed_at or 0) >= since}
+            by_time = sorted(recent.items(), key=lambda item: item[1].changed_at or 0)
+            return {key: each for key, each in by_time if (each.changed_at or 0) >= since}
         while recent and (recent[oldest := next(iter(recent))].changed_at or 0) < since:
             del recent[oldest]
         return recent

@@ -191,8 +191,8 @@ class ClusterSnapshot:
         topics: by topic id; only those with live partitions.
         unsettled: live partitions that are offline, under-replicated, under min ISR or being reassigned, by topic id
             and number: few, so that what is counted of them can be counted at each scrape.
-        recent: live partitions that changed within ``RECENT_MICROS`` before the watermark, and a few more, in the same
-            way.
+        recent: live partitions that changed within ``RECENT_MICROS`` before the watermark, in the same way; the newest
+            change last.
         tombstones: deleted partitions that still count in the totals, by topic id and number.
         brokers: by number, those that are gone included.
         totals: counted since the beginning, deleted topics included.
@@ -212,7 +212,7 @@ class ClusterSnapshot:
     cluster: ClusterState
     topics: Mapping[str, TopicPartitions] = field(default_factory=dict)
     unsettled: Mapping[tuple[str, int], PartitionState] = field(default_factory=dict)
-    recent: Mapping[tuple[str, int], PartitionState] = field(default_factory=dict)
+    recent: dict[tuple[str, int], PartitionState] = field(default_factory=dict)
     tombstones: Mapping[tuple[str, int], PartitionState] = field(default_factory=dict)
     brokers: Mapping[int, BrokerState] = field(default_factory=dict)
     totals: ClusterTotals = field(default_factory=ClusterTotals)

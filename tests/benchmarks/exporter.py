@@ -1,0 +1,232 @@
+"""How long a scrape takes while the cluster moves, and what it costs; beside prometheus_client's own renderer.
+
+    python -m tests.benchmarks.exporter [--partitions 10000 100000] [--scrapes 200]
+
+The exporter serves HTTP in a process of its own, as ``isrwatch export`` does; instead of reading tables it is given a
+cluster of which 100 partitions change every second, in ten commits, and every offset every ten seconds. Scrapes come as
+from Prometheus, one after the other, compressed, then from 100 scrapers at once. A change is served when its snapshot
+is rendered and compressed. The stock renderer makes the text of the same series at each scrape, as exporters do that
+are made with the client library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import multiprocessing
+import statistics
+import threading
+import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import uvicorn
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.parser import text_string_to_metric_families
+
+from exporters.metrics.exposition import Exposition
+from exporters.read_model.cluster_samples import ReplicaOffsets
+from exporters.read_model.draft import ClusterDraft
+from exporters.read_model.reader import micros_now
+from exporters.read_model.refresher import Refresher
+from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
+from exporters.web.server import Endpoints, application
+from streaming.contracts.observations import SourceKind
+from streaming.contracts.state import BrokerState, ClusterState, PartitionState
+from streaming.runtime.listening import address_of, listen
+from tests.benchmarks._processes import cpu_seconds, memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.connection import Connection
+
+BROKERS: Final = 6
+PARTITIONS_OF_A_TOPIC: Final = 20
+CHANGED: Final = 10
+OFFSETS_SECONDS: Final = 10.0
+COMMIT_SECONDS: Final = 0.1
+AT_ONCE: Final = 100
+
+
+def partition(number: int, *, is_out: bool = False, shrinks: int = 0) -> PartitionState:
+    """Make one partition of three replicas, the last of them out of sync or not."""
+    replicas = tuple((number + place) % BROKERS + 1 for place in range(3))
+    name = f"topic-{number // PARTITIONS_OF_A_TOPIC:05}"
+    healthy = PartitionState(
+        "id", "bench", f"id-of-{name}", name, number % PARTITIONS_OF_A_TOPIC, replicas, replicas,  # type: ignore[arg-type]
+        leader=replicas[0], leader_epoch=3, min_isr_effective=2, is_under_min_isr=False, is_at_min_isr=is_out,
+        isr_shrinks=shrinks,
+    )  # fmt: skip
+    if not is_out:
+        return healthy._replace(changed_at=micros_now() if shrinks else None)
+    now = micros_now()
+    return healthy._replace(isr=replicas[:2], is_under_replicated=True, under_replicated_since=now, changed_at=now)
+
+
+class MovingCluster:
+    """In the place of a reader of tables: each refresh is the next commit."""
+
+    tables = Path("moving")
+    statuses = ()
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+        self.seconds: list[float] = []
+        self._turn, self._next, self._offsets_at = 0, 0.0, 0.0
+        cluster = ClusterSnapshot(
+            cluster=ClusterState("id", "bench", SourceKind.METADATA_LOG),  # type: ignore[arg-type]
+            brokers={each: BrokerState("id", "bench", each) for each in range(1, BROKERS + 1)},  # type: ignore[arg-type]
+        )
+        draft = ClusterDraft(cluster)
+        for number in range(partitions):
+            draft.put_partition(partition(number))
+        self.snapshot = ReplicationSnapshot(clusters={"id": draft.finish()}, version=1)
+
+    def has_new_changes(self) -> bool:
+        return time.monotonic() >= self._next
+
+    def refresh(self) -> ReplicationSnapshot:
+        """Change some partitions, and every ten seconds all offsets."""
+        now = time.monotonic()
+        self._next, self._turn = now + COMMIT_SECONDS, self._turn + 1
+        last = self.snapshot.clusters["id"]
+        draft = ClusterDraft(last)
+        for place in range(CHANGED):
+            number = (self._turn // 2 * CHANGED + place) * 7919 % self.partitions
+            draft.put_partition(partition(number, is_out=self._turn % 2 == 0, shrinks=self._turn))
+        draft.put_cluster(last.cluster._replace(authority_watermark=micros_now()))
+        if now - self._offsets_at >= OFFSETS_SECONDS:
+            self._offsets_at = now
+            offset = 1_000_000 + self._turn
+            draft.put_offsets(
+                {
+                    topic_id: {each: (ReplicaOffsets(1, 17, offset + each),) for each in topic.partitions}
+                    for topic_id, topic in last.topics.items()
+                },
+                micros_now(),
+            )
+        self.snapshot = ReplicationSnapshot(clusters={"id": draft.finish()}, version=1 + self._turn)
+        return self.snapshot
+
+
+def serve(partitions: int, pipe: Connection) -> None:
+    """Serve a moving cluster, and say how long each change took from its commit until it could be served."""
+    exposition, reader, seconds = Exposition(60.0), MovingCluster(partitions), []
+
+    def prepare(snapshot: ReplicationSnapshot) -> None:
+        exposition.prepare(snapshot, micros_now())
+        seconds.append(time.monotonic() - (reader._next - COMMIT_SECONDS))
+
+    refresher = Refresher(reader, COMMIT_SECONDS, "bench", prepare)  # type: ignore[arg-type]
+    endpoints = Endpoints(refresher, 60.0, exposition=exposition)
+    opened = listen("127.0.0.1:0", "--listen")
+    server = uvicorn.Server(
+        uvicorn.Config(application(endpoints), log_level="warning", access_log=False, lifespan="off")
+    )
+    refresher.start()
+    threading.Thread(target=server.run, kwargs={"sockets": [opened]}, daemon=True).start()
+    pipe.send(address_of(opened))
+    pipe.recv()
+    pipe.send(seconds)
+
+
+def scrape(address: str) -> tuple[float, bytes]:
+    """Scrape as Prometheus does; give the seconds and what was sent."""
+    request = urllib.request.Request(f"http://{address}/metrics", headers={"Accept-Encoding": "gzip"})
+    began = time.perf_counter()
+    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - our own address
+        body = answer.read()
+    return time.perf_counter() - began, body
+
+
+class Stock:
+    """The same series by the client library, made at each scrape."""
+
+    def __init__(self, text: str) -> None:
+        self._families = list(text_string_to_metric_families(text))
+
+    def collect(self) -> Iterator[Any]:
+        for family in self._families:
+            labels = list(family.samples[0].labels) if family.samples else []
+            kind = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
+            made = kind(family.name, family.documentation, labels=labels)
+            for sample in family.samples:
+                made.add_metric(list(sample.labels.values()), sample.value)
+            yield made
+
+
+def stock_seconds(text: str) -> float:
+    """Return the seconds of a scrape by the client library, compressed as its server compresses."""
+    registry = CollectorRegistry()
+    registry.register(Stock(text))  # type: ignore[arg-type]
+    began = time.perf_counter()
+    gzip.compress(generate_latest(registry))
+    return time.perf_counter() - began
+
+
+def measure(partitions: int, scrapes: int) -> None:
+    """Measure one size, and print it."""
+    ours, theirs = multiprocessing.Pipe()
+    exporter = multiprocessing.get_context("spawn").Process(target=serve, args=(partitions, theirs), daemon=True)
+    exporter.start()
+    address, pid = ours.recv(), exporter.pid or 0
+    while not (body := _first(address)):
+        time.sleep(0.2)
+    time.sleep(2 * OFFSETS_SECONDS)
+    before, began = sum(cpu_seconds(pid).values()), time.monotonic()
+    time.sleep(OFFSETS_SECONDS)
+    moving = (sum(cpu_seconds(pid).values()) - before) / (time.monotonic() - began)
+    before, began = sum(cpu_seconds(pid).values()), time.monotonic()
+    times = []
+    for _ in range(scrapes):
+        seconds, body = scrape(address)
+        times.append(seconds)
+        time.sleep(0.1)
+    spent = sum(cpu_seconds(pid).values()) - before - moving * (time.monotonic() - began)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        at_once = list(pool.map(lambda _: scrape(address)[0], range(AT_ONCE)))
+    size = sum(memory(pid).values())
+    ours.send(None)
+    served = ours.recv()
+    text = gzip.decompress(body)
+    series = sum(not line.startswith(b"#") for line in text.splitlines())
+    stock = stock_seconds(text.decode())
+    print(
+        f"{partitions:,} partitions, {series:,} series, {len(text) / 1e6:.1f} MB of text, {len(body) / 1e6:.2f} zipped"
+    )
+    _print("a scrape", times)
+    _print(f"of {AT_ONCE} at once", at_once)
+    _print("a commit is served", served)
+    print(f"  CPU of a scrape {1000 * spent / scrapes:8.1f} ms; of rendering what moves {moving:.2f} cores")
+    print(f"  the client library {1000 * stock:8.0f} ms a scrape: {stock / statistics.median(times):.0f} times ours")
+    print(f"  memory {size / 1e6:.0f} MB (PSS)", flush=True)
+
+
+def _first(address: str) -> bytes:
+    try:
+        return scrape(address)[1]
+    except OSError:
+        return b""
+
+
+def _print(what: str, seconds: list[float]) -> None:
+    cuts = statistics.quantiles(seconds, n=100, method="inclusive")
+    measured = " ".join(f"{name} {1000 * cut:7.1f} ms" for name, cut in (("p50", cuts[49]), ("p99", cuts[98])))
+    print(f"  {what:20} {measured}   worst {1000 * max(seconds):.1f} ms")
+
+
+def main() -> None:
+    """Measure each size."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--partitions", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--scrapes", type=int, default=200)
+    options = parser.parse_args()
+    for partitions in options.partitions:
+        measure(partitions, options.scrapes)
+
+
+if __name__ == "__main__":
+    main()
