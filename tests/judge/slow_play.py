@@ -50,6 +50,8 @@ LEAST_APPEND_MS: Final = 45.0
 _LINGER_SECONDS: Final = 120.0
 """After a repair the score falls, and what was missed is caught up with."""
 _DRAWS: Final = 2_000
+_MOST_DRAWS: Final = 10 * _DRAWS
+"""Of clusters, until there is one with enough traffic; most plays need a few."""
 RULES: Final = ("isrwatch", "Cruise Control")
 
 
@@ -110,7 +112,7 @@ def _called(rounds: Iterable[tuple[float, Round]]) -> dict[str, list[tuple[Broke
 
 def _in_the_model(seed: int, random: Random) -> SlowPlay:
     kind = random.choices([*_DRAWERS], [weight for weight, _ in _DRAWERS.values()])[0]
-    for draw in range(_DRAWS):
+    for draw in range(_MOST_DRAWS):
         cluster = drawn_cluster(random, (kind,))
         if kind == "half" and len(cluster.scenario.brokers) == 3:
             continue  # two of three that receive slowly from the third are one that sends slowly

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,16 +33,14 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 PERIOD = Micros(1_500_000)
 PATIENCE = 120.0
-BROKERS = (1, 2, 3, 4)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Sandbox]:
-    """Four brokers, each of which replicates from and to every other one."""
-    plan = plan_cluster(brokers=4, proxy=True, properties={"num.partitions": "1"})
+@pytest.fixture(scope="module", params=[4, 3])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    """Brokers each of which replicates from and to every other one."""
+    plan = plan_cluster(brokers=request.param, proxy=True, properties={"num.partitions": "1"})
     with Sandbox(plan) as sandbox:
-        assignment = [[first, second, third] for first in BROKERS for second in BROKERS for third in BROKERS
-                      if len({first, second, third}) == 3]  # fmt: skip
+        assignment = [list(replicas) for replicas in permutations(sandbox.broker_ids, 3)]
         sandbox.admin.create_topic("orders", assignment=assignment)
         with TopicWriter(sandbox.bootstrap_servers, "orders", interval_seconds=0.2):
             yield sandbox
@@ -55,6 +54,7 @@ class Watched:
         self.speeds: dict[BrokerId, BrokerSpeed] = {}
         self.called: set[int] = set()
         self.rounds = 0
+        self.brokers = len(cluster.broker_ids)
         self.source = SamplesSource(
             parse_servers(cluster.bootstrap_servers),
             dialer(Security(), peers),
@@ -90,7 +90,7 @@ class Watched:
         """Watch for so long that there is a history of both signals."""
         self.until(
             lambda: (
-                len(self.speeds) == len(BROKERS)
+                len(self.speeds) == self.brokers
                 and all(min(len(each.responses), len(each.behind)) >= LEAST_HISTORY for each in self.speeds.values())
             )
         )
@@ -138,7 +138,7 @@ def test_a_broker_that_stands_still_again_and_again_is_found_by_its_response_tim
 
 
 def test_a_broker_whose_replication_is_slow_is_found_by_who_it_is_behind(cluster: Sandbox, watched: Watched) -> None:
-    for leader in (1, 2, 4):
+    for leader in set(cluster.broker_ids) - {3}:
         cluster.proxy.limit(leader, 3, 200)
     try:
         watched.until(lambda: watched.called)
@@ -149,7 +149,7 @@ def test_a_broker_whose_replication_is_slow_is_found_by_who_it_is_behind(cluster
 
 
 def test_where_all_brokers_are_slow_none_is_to_blame(cluster: Sandbox, watched: Watched) -> None:
-    with standing_still(cluster, *BROKERS):
+    with standing_still(cluster, *cluster.broker_ids):
         watched.until(lambda: any(speed.is_overloaded for speed in watched.speeds.values()))
         begun = watched.rounds
         watched.until(lambda: watched.rounds >= begun + 8)
