@@ -51,6 +51,10 @@ class AppendTimes:
         self._measured_at = RawArray(c_int64, max(1, len(brokers)))
         self._scrapes: dict[BrokerId, _Scrape] = {}
 
+    def __getstate__(self) -> dict[str, object]:
+        """Give another process what it reads; scrapes may come in meanwhile."""
+        return {**self.__dict__, "_scrapes": {}}
+
     def put(self, broker: BrokerId, requests: float | None, mean_ms: float | None, at: Micros) -> None:
         """Take what an agent says; None where it does not. Only one thread of one process does that for a broker."""
         if requests is None or mean_ms is None:

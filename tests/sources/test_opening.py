@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
+import pytest
+
+from streaming.bus.directory import DirectoryPublisher, DirectoryReader
+from streaming.bus.frames import BusFrame
+from streaming.contracts.codec import decode
 from streaming.contracts.identifiers import BrokerId, Micros
-from streaming.contracts.sample_blocks import BrokerMetricsObserved
+from streaming.contracts.observations import Channel
+from streaming.contracts.sample_blocks import BrokerMetricsObserved, BrokerSpeedsObserved
 from streaming.settings import ClusterSettings, CollectSettings, Settings
 from streaming.sources.append_times import AppendTimes
 from streaming.sources.broker_metrics_names import MAX_LAG
-from streaming.sources.opening import open_sources
+from streaming.sources.opening import open_collector, open_sources
 from streaming.sources.timer import monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.plugins.fake_kafka import FakeKafka
@@ -42,21 +49,34 @@ class Exporter(BaseHTTPRequestHandler):
         """Stay silent."""
 
 
-def test_metrics_of_brokers_are_of_the_cluster_that_is_polled_also_after_it_was_rebuilt(
-    fake_kafka: Callable[[int], FakeKafka], tmp_path: Path
-) -> None:
-    exporter = ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
-    threading.Thread(target=exporter.serve_forever, daemon=True).start()
-    cluster = fake_kafka(1)
-    settings = Settings(
+@pytest.fixture
+def exporter() -> Iterator[str]:
+    """The address of a running one."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/metrics"
+    server.shutdown()
+    server.server_close()
+
+
+def settings_of(cluster: FakeKafka, exporter: str) -> Settings:
+    return Settings(
         cluster=ClusterSettings(bootstrap_servers=cluster.bootstrap_servers, name="main"),
         collect=CollectSettings(
             primary_source="poll",
             poll_seconds=0.1,
-            broker_metrics={"1": f"http://127.0.0.1:{exporter.server_port}/metrics"},
+            broker_metrics={"1": exporter},
             broker_metrics_seconds=0.1,
+            offsets_seconds=1.0,
         ),
     )
+
+
+def test_metrics_of_brokers_are_of_the_cluster_that_is_polled_also_after_it_was_rebuilt(
+    fake_kafka: Callable[[int], FakeKafka], exporter: str, tmp_path: Path
+) -> None:
+    cluster = fake_kafka(1)
+    settings = settings_of(cluster, exporter)
     append_times = AppendTimes([BrokerId(1)])
     sources = open_sources(settings, tmp_path, lambda _: None, append_times=append_times)
     seen: list[str] = []
@@ -70,7 +90,32 @@ def test_metrics_of_brokers_are_of_the_cluster_that_is_polled_also_after_it_was_
     finally:
         for source in sources:
             source.close()
-        exporter.shutdown()
-        exporter.server_close()
     assert list(dict.fromkeys(seen)) == ["first", "rebuilt"]
     assert append_times.newest(monotonic()) == {1: 40_000}
+
+
+def test_what_agents_say_of_appends_is_in_the_rounds_that_another_process_publishes(
+    fake_kafka: Callable[[int], FakeKafka], exporter: str, tmp_path: Path
+) -> None:
+    cluster, bus = fake_kafka(2), tmp_path / "bus"
+    cluster.create_topic("orders", partitions=2, replicas=2)
+    publisher = partial(DirectoryPublisher, bus, segment_bytes=1 << 20)
+    collector = open_collector(settings_of(cluster, exporter), bus, publisher, print)
+    collector.start()
+    found: list[dict[int, int | None]] = []
+    deadline = time.monotonic() + 120
+    try:
+        while not found:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+            reader = DirectoryReader(bus)
+            for source, end in reader.end_positions(Channel.OFFSETS).items():
+                for frame in reader.read(Channel.OFFSETS, source, 0, end):
+                    block = decode(frame.payload) if isinstance(frame, BusFrame) else None
+                    if isinstance(block, BrokerSpeedsObserved):
+                        columns = block.values()
+                        found.append(dict(zip(columns["broker"], columns["append_micros"], strict=True)))
+    finally:
+        collector.stop()
+        collector.wait()
+    assert found[-1] == {1: 40_000, 2: None}
