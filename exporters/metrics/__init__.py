@@ -17,6 +17,9 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``settings``              metrics of settings that are not safe, and of versions
 - ``sample_ages``           until which age a sample is exposed; ages of the newest ones
 - ``kafka_exporter_names``  the metrics of kafka_exporter, with its names and labels
+- ``mbean``                 a metric that Kafka has as an MBean
+- ``jmx_partitions``        the MBeans of partitions and logs
+- ``jmx_names``             the metrics of Kafka's own MBeans, with the names of the JMX exporter's Kafka example
 - ``exporter_metrics``      metrics of the exporter itself
 - ``process_metrics``       metrics of its process
 - ``catalogue``             every metric, in the order of the exposition
@@ -24,4 +27,5 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``sample_render_cache``   rendered lines of samples, kept until there are newer ones
 - ``topic_render_cache``    rendered lines per topic, kept until the topic changes
 - ``exposition``            the whole response, put together at a scrape
+- ``jmx_exposition``        the response under the names of MBeans
 """

@@ -9,6 +9,7 @@ from exporters.metrics.clusters import CLUSTER_METRICS, SOURCE_METRICS
 from exporters.metrics.exporter_metrics import EXPORTER_METRICS
 from exporters.metrics.groups import GROUP_METRICS
 from exporters.metrics.incidents import INCIDENT_METRICS
+from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
 from exporters.metrics.partitions import PARTITION_METRICS
 from exporters.metrics.process_metrics import PROCESS_METRICS
@@ -44,9 +45,13 @@ CATALOGUE: Final[tuple[Metric, ...]] = (
 
 
 def reference() -> str:
-    """Render the catalogue as a Markdown table."""
+    """Render the catalogue, and the names of MBeans, as Markdown tables."""
     lines = ["| Metric | Type | Labels | Meaning | Stability |", "|---|---|---|---|---|"]
     for metric in CATALOGUE:
         labels = ", ".join(metric.labels) or "none"
         lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} | {metric.stability} |")
+    lines += ["", "At /metrics/jmx:", "", "| Metric | Type | Labels | Meaning | MBean |", "|---|---|---|---|---|"]
+    for mbean, metric, _ in JMX_METRICS:
+        labels = ", ".join(metric.labels)
+        lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.help} | `{mbean}` |")
     return "\n".join(lines) + "\n"

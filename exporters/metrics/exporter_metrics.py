@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from exporters.metrics.metric import OWN_PREFIX, ExporterMetric, MetricType
 
@@ -11,6 +12,11 @@ if TYPE_CHECKING:
 
     from exporters.metrics.metric import Number, Sample
     from exporters.read_model.refresher import ExporterHealth, TableHealth
+
+
+def metrics_path(cluster: str) -> str:
+    """Return the path of the metrics of one cluster alone."""
+    return f"/clusters/{quote(cluster, safe='')}/metrics"
 
 
 def _per_table(name: str, text: str, value: Callable[[TableHealth], Number | None], unit: str = "") -> ExporterMetric:
@@ -71,6 +77,13 @@ EXPORTER_METRICS: Final = (
         labels=("cluster",),
         help="Partitions without series of their own, although not healthy or just changed: export.detail_limit.",
         samples=lambda health: (((name,), count) for name, count in sorted(health.without_detail.items())),
+    ),
+    ExporterMetric(
+        name=f"{OWN_PREFIX}exporter_drop_in_names",
+        labels=("cluster", "path"),
+        help="1 if this exposition has the names of kafka_exporter, of this cluster; "
+        "0 while only the path has them, since they have no label for one of several clusters.",
+        samples=lambda health: [((name, metrics_path(name)), flag) for name, flag in health.drop_in_names],
     ),
     ExporterMetric(
         name=f"{OWN_PREFIX}exporter_series",

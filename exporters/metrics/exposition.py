@@ -141,7 +141,7 @@ class Exposition:
             detail_limit: the most series of partitions beside those that every partition has.
         """
         self._stale_after = stale_after_seconds
-        self._oldest = oldest_ages(stale_after_seconds, collect)
+        self.oldest: Final = oldest_ages(stale_after_seconds, collect)
         self._detail_limit = detail_limit
         self._lines: dict[str, tuple[ClusterLines, ClusterSampleLines]] = {}
         self._lock = threading.Lock()
@@ -169,7 +169,7 @@ class Exposition:
         detail = details.get(cluster_id, NO_DETAIL)
         topics, samples = self._lines.get(cluster_id, (None, None))
         if topics is None or samples is None or topics.name != cluster.name:  # the name is a label of every line
-            topics, samples = ClusterLines(cluster.name), ClusterSampleLines(self._oldest)
+            topics, samples = ClusterLines(cluster.name), ClusterSampleLines(self.oldest)
             self._lines[cluster_id] = topics, samples
         topics.update(cluster, detail)
         samples.update(cluster, detail, now)
@@ -199,13 +199,15 @@ class Exposition:
             if request.cluster in {None, name}
         ]
         blocks = [block for metric in CATALOGUE for block in self._blocks(metric, clusters, now, request)]
-        blocks += _broker_blocks(clusters, now, self._oldest[BROKER_METRICS.name], request)
+        blocks += _broker_blocks(clusters, now, self.oldest[BROKER_METRICS.name], request)
         left_out = {each.cluster.name: each.prepared.detail.left_out for each in clusters}
         series = sum(block.series for block in blocks)
-        return blocks + _exporter_blocks(replace(health, without_detail=left_out), series, request)
+        shown = tuple((each.cluster.name, int(len(clusters) == 1)) for each in clusters)
+        health = replace(health, without_detail=left_out, drop_in_names=shown)
+        return blocks + _exporter_blocks(health, series, request)
 
     def _stale(self, cluster: ClusterSnapshot, now: int) -> frozenset[Freshness]:
-        return stale_inputs(cluster, now, self._stale_after, self._oldest[REPLICA_OFFSETS.name])
+        return stale_inputs(cluster, now, self._stale_after, self.oldest[REPLICA_OFFSETS.name])
 
     def _blocks(
         self, metric: Metric, clusters: list[ClusterAtScrape], now: int, request: ScrapeRequest

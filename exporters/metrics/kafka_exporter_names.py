@@ -153,4 +153,12 @@ DROP_IN_METRICS: Final = (
         table=GROUP_OFFSETS.name,
         samples=per_topic(lambda row: row.lag),
     ),
+    SampledMetric(
+        name="kafka_consumer_lag_millis",
+        labels=(*GROUP_LABELS, "partition"),
+        help="For how many milliseconds a group could have read the oldest record of a partition that it has yet to "
+        "read, as the exporter built into Grafana Alloy names it; absent while unknown.",
+        table=GROUP_OFFSETS.name,
+        samples=per_partition(lambda row: None if row.lag_seconds is None else round(row.lag_seconds * 1000)),
+    ),
 )

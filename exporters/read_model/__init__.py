@@ -3,12 +3,14 @@
 - ``cluster_samples``  the newest samples of one cluster, as values
 - ``snapshot``       the content of the tables at one version, as values that never change
 - ``cluster_names``  the names of clusters, where two have the same one
+- ``isr_meters``     ISR changes by the leader that made them
 - ``incidents``      open and recent incidents
 - ``events``         the newest events, kept in memory
 - ``sampled_settings``  throttles left behind and feature levels, from sampled settings
 - ``cluster_draft``  the next snapshot of one cluster, made from the last one
 - ``draft``          the next snapshot of all clusters
 - ``advice``         restart advice and freshness, as the job computed them
+- ``messages_in``    records appended, by the leader that appended them
 - ``samples``        the newest samples, and how far the job has applied each source
 - ``rebuilt``        the state from the change log alone
 - ``side_tables``    each table that no change is read from, read for itself

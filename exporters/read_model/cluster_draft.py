@@ -25,7 +25,7 @@ from streaming.contracts.totals import EPISODES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from exporters.read_model.cluster_samples import PartitionOffsets
+    from exporters.read_model.cluster_samples import ClusterSamples, PartitionOffsets
     from exporters.read_model.snapshot import BrokerAdvice, ClusterTimes
     from streaming.contracts.identifiers import Micros
     from streaming.contracts.state import BrokerState, ClusterState, PartitionState
@@ -59,6 +59,7 @@ class ClusterDraft:
         self._samples = last.samples
         self._advice = last.advice
         self._times = last.times
+        self._isr_meters = last.isr_meters
 
     def put_partition(self, partition: PartitionState) -> None:
         """Take over a partition's state; a tombstone leaves the topic, and stays in the totals until it is dropped."""
@@ -143,6 +144,11 @@ class ClusterDraft:
             for topic_id, partitions in offsets.items()
         }
 
+    @property
+    def samples(self) -> ClusterSamples:
+        """The newest samples so far."""
+        return self._samples
+
     def put_samples(self, **rows: Any) -> None:  # noqa: ANN401 - each field of ClusterSamples has its own type
         """Take over the newest samples of some tables."""
         self._samples = self._samples._replace(**rows)
@@ -156,6 +162,10 @@ class ClusterDraft:
         """Take over the times of all partitions; they only grow."""
         self._times = times.over(self._times)
         self._date_advice()
+
+    def put_isr_meters(self, meters: Mapping[int, tuple[int, int]]) -> None:
+        """Take over how often each leader changed an ISR."""
+        self._isr_meters = meters
 
     def drop_advice(self) -> None:
         """Forget the advice."""
@@ -191,6 +201,7 @@ class ClusterDraft:
             samples=self._samples,
             advice=self._advice,
             times=self._times,
+            isr_meters=self._isr_meters,
         )
 
     def _recent_ones(self) -> dict[tuple[str, int], PartitionState]:

@@ -5,7 +5,10 @@ Times are UTC microseconds; None is unknown. What a row means is said by ``strea
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _SECOND: Final = 1_000_000
 
@@ -187,11 +190,15 @@ class ClusterSamples(NamedTuple):
         lagging_replicas: of ``replica_offsets`` those that have not caught up.
         broker_offsets_at: when each broker was last asked for the offsets of its replicas.
         topic_sizes: of every topic.
+        replica_logs: start, end and size of the log of every replica: columns, because there are so many.
+        messages_in: broker and how many records were appended to the logs that it leads, since this process began.
     """
 
     lagging_replicas: tuple[LaggingReplica, ...] | None = ()
     broker_offsets_at: tuple[tuple[int, int], ...] | None = ()
     topic_sizes: tuple[TopicSize, ...] | None = ()
+    replica_logs: pa.Table | None = None
+    messages_in: tuple[tuple[int, int], ...] | None = ()
     broker_metrics: tuple[BrokerMetric, ...] | None = ()
     groups: tuple[GroupRow, ...] | None = ()
     group_offsets: tuple[GroupOffsetsRow, ...] | None = ()

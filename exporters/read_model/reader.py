@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.events import newest_events
+from exporters.read_model.isr_meters import IsrMeters
 from exporters.read_model.rebuilt import present_state
 from exporters.read_model.side_tables import SIDE_CONTENTS, SideTable, sentence_of
 from exporters.read_model.snapshot import NO_TABLE, ReplicationSnapshot, TableStatus
@@ -57,6 +58,7 @@ class TablesReader:
         self._changes: ChangeReader | None = None
         self._as_of = AsOf()
         self._retry_at: float | None = None
+        self._isr_meters = IsrMeters()
         self._side_tables = [SideTable(tables, content) for content in SIDE_CONTENTS]
         self._state_status = TableStatus(PARTITION_STATE_TABLE.name)
         self._changes_status = TableStatus(PARTITION_CHANGES.name)
@@ -162,12 +164,14 @@ class TablesReader:
             rows = pa.concat_tables(added)
             apply_changes(draft, rows, self._as_of)
             count_isr_removals(draft, rows, self._as_of)
+            self._isr_meters.follow(rows, changes.version)
             draft.events += newest_events(rows, EVENTS_KEPT)
 
     def _finish(self, draft: SnapshotDraft, version: int, read_at: int) -> None:
         """Read the side tables into the draft, and make it the snapshot."""
         for table in self._side_tables:
             table.read_into(draft)
+        self._isr_meters.put_into(draft)
         has_news = draft.drafts or draft.incidents is not self.snapshot.incidents
         if has_news or version != self.snapshot.version:
             self.snapshot = draft.finish(version, read_at, EVENTS_KEPT)

@@ -42,7 +42,8 @@ class ExporterHealth:
     """The state of the exporter itself.
 
     ``process`` has what Prometheus' client libraries collect of a process, by name; ``without_detail`` counts the
-    partitions that are left out, by cluster.
+    partitions that are left out, by cluster; ``drop_in_names`` has a flag for each cluster: whether the names of
+    kafka_exporter are shown.
     """
 
     program_version: str
@@ -53,6 +54,7 @@ class ExporterHealth:
     tables: tuple[TableHealth, ...] = ()
     process: Mapping[str, float] = field(default_factory=dict)
     without_detail: Mapping[str, int] = field(default_factory=dict)
+    drop_in_names: tuple[tuple[str, int], ...] = ()
 
 
 class Refresher(threading.Thread):

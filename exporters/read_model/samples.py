@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from exporters.read_model.cluster_samples import LaggingReplica, PartitionOffsets, ReplicaOffsets, TopicSize
+from exporters.read_model.messages_in import messages_in
 from streaming.contracts.identifiers import Micros
 from streaming.contracts.observations import Channel
 from streaming.contracts.state import SourceLag, SourceState
@@ -38,8 +39,9 @@ class PartitionKey(NamedTuple):
 SAMPLED: Final = ("collected_at", "source")
 OFFSETS_COLUMNS: Final = (
     *SampleOwner._fields, *SAMPLED, *PartitionKey._fields, *ReplicaOffsets._fields, *LaggingReplica._fields,
-    "size_bytes",
+    "log_end_offset", "size_bytes",
 )  # fmt: skip
+_LOG_COLUMNS: Final = ("topic_id", "partition", "broker", "log_start_offset", "log_end_offset", "size_bytes")
 
 
 def put_rows(draft: SnapshotDraft, rows: pa.Table, name: str, row: type[Any], channel: Channel) -> None:
@@ -90,12 +92,14 @@ def put_offsets(draft: SnapshotDraft, rows: pa.Table) -> None:
     lagging, asked_at, sizes = _lagging(rows), _asked_at(rows), _sizes(rows)
     for owner, offsets in clusters.items():
         of_cluster = asked_at[owner.cluster_id]
-        cluster = draft.cluster(*owner)
+        cluster, logs = draft.cluster(*owner), _logs(rows, owner.cluster_id)
         cluster.put_offsets(offsets, max(of_cluster.values()))
         cluster.put_samples(
             lagging_replicas=tuple(lagging.get(owner.cluster_id, ())),
             broker_offsets_at=tuple(sorted(of_cluster.items())),
             topic_sizes=tuple(sizes.get(owner.cluster_id, ())),
+            replica_logs=logs,
+            messages_in=messages_in(cluster.samples.messages_in, cluster.samples.replica_logs, logs),
         )
 
 
@@ -103,7 +107,7 @@ def drop_offsets(draft: SnapshotDraft) -> None:
     """Forget the offsets of every cluster."""
     for cluster in draft.every_cluster():
         cluster.put_offsets({}, None)
-    drop_rows(draft, "lagging_replicas", "broker_offsets_at", "topic_sizes")
+    drop_rows(draft, "lagging_replicas", "broker_offsets_at", "topic_sizes", "replica_logs", "messages_in")
 
 
 def put_progress(draft: SnapshotDraft, rows: pa.Table) -> None:
@@ -141,6 +145,11 @@ def _sizes(rows: pa.Table) -> dict[str, list[TopicSize]]:
         size = TopicSize(row["topic_id"], row["topic"], row["size_bytes_sum"], row["collected_at_max"])
         sizes[row["cluster_id"]].append(size)
     return sizes
+
+
+def _logs(rows: pa.Table, cluster_id: str) -> pa.Table:
+    of_cluster = rows.filter(pc.equal(rows["cluster_id"], cluster_id)).select([*_LOG_COLUMNS, "collected_at"])
+    return plain(of_cluster)
 
 
 def _aggregated(rows: pa.Table, keys: list[str], sums: list[tuple[str, str]]) -> list[dict[str, Any]]:

@@ -207,6 +207,7 @@ class ClusterSnapshot:
         times: of its partitions; None before the job reported any.
         incidents: None while there is no table of them.
         watermark_read_at: when its newest watermark was first read, by this machine's clock.
+        isr_meters: broker to the ISR shrinks and expands that it made as leader, since this process began to read.
     """
 
     cluster: ClusterState
@@ -227,6 +228,7 @@ class ClusterSnapshot:
     times: ClusterTimes | None = None
     incidents: ClusterIncidents | None = None
     watermark_read_at: int | None = None
+    isr_meters: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

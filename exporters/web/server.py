@@ -1,10 +1,12 @@
-"""The HTTP routes: ``/metrics``, ``/-/healthy``, ``/-/ready``, the JSON API, and an index page.
+"""The HTTP routes: ``/metrics`` and its variants, ``/-/healthy``, ``/-/ready``, the JSON API, and an index page.
 
 Every response is computed from the snapshot in memory: a request never waits for a table.
 """
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
@@ -12,7 +14,10 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from exporters.metrics.compression import gzipped, plain
+from exporters.metrics.exporter_metrics import metrics_path
 from exporters.metrics.exposition import CONTENT_TYPE, Exposition, ScrapeRequest
+from exporters.metrics.jmx_exposition import JmxExposition
+from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.reader import micros_now
 from exporters.read_model.snapshot import NO_TABLE
@@ -24,11 +29,14 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request as HttpRequest
 
+    from exporters.metrics.compression import Block
     from exporters.read_model.refresher import Refresher
+    from exporters.read_model.snapshot import ReplicationSnapshot
     from exporters.web.api import ApiQuery
 
 LINKS: Final = {
     "/metrics": "metrics for Prometheus (?cluster=NAME selects a cluster, ?name[]=METRIC selects metrics)",
+    "/metrics/jmx": "metrics under the names of Kafka's MBeans, for dashboards of JMX agents",
     "/api/v1/clusters": "clusters, brokers and sources",
     "/api/v1/partitions?state=under_replicated": "partitions in a given state",
     "/api/v1/events?limit=100": "newest events",
@@ -36,6 +44,8 @@ LINKS: Final = {
     "/-/healthy": "health check: the exporter refreshes from the tables",
     "/-/ready": "readiness check: the tables have been read",
 }
+_DROP_INS: Final = frozenset(metric.name for metric in DROP_IN_METRICS)
+_LOG: Final = logging.getLogger(__name__)
 _INDEX: Final = "<!doctype html><html lang=en><title>isrwatch</title><h1>isrwatch</h1><ul>{links}</ul></html>"
 
 
@@ -61,6 +71,8 @@ class Endpoints:
         self._stale_after = stale_after_seconds
         self._clock = clock
         self._exposition = exposition or Exposition(stale_after_seconds)
+        self._jmx_exposition = JmxExposition(stale_after_seconds, self._exposition.oldest)
+        self._without_drop_ins: tuple[str, ...] = ()
 
     def metrics(self, request: HttpRequest) -> Response:
         """Respond to a scrape.
@@ -68,15 +80,47 @@ class Endpoints:
         503 before the first snapshot: an empty exposition would set ``up`` to 1 and look like a cluster without
         problems.
         """
+        return self._scraped(request, self._render)
+
+    def drop_in_metrics(self, request: HttpRequest) -> Response:
+        """Respond with the names of kafka_exporter alone, of one cluster: the others are at ``/metrics``."""
+        return self._scraped(request, self._render_drop_ins)
+
+    def jmx_metrics(self, request: HttpRequest) -> Response:
+        """Respond to a scrape under the names of Kafka's MBeans, of every cluster."""
+        return self._scraped(request, self._jmx_exposition.render)
+
+    def _render(self, snapshot: ReplicationSnapshot, now: int, selection: ScrapeRequest) -> list[Block]:
+        clusters = tuple(clusters_by_name(snapshot))
+        if selection.cluster is None and len(clusters) > 1 and clusters != self._without_drop_ins:
+            self._without_drop_ins = clusters
+            _LOG.warning(
+                "/metrics has several clusters, so the names of kafka_exporter, which have no label for the cluster, "
+                "are only at %s",
+                ", ".join(map(metrics_path, clusters)),
+            )
+        return self._exposition.render(snapshot, self._refresher.health, now, selection)
+
+    def _render_drop_ins(self, snapshot: ReplicationSnapshot, now: int, selection: ScrapeRequest) -> list[Block]:
+        names = _DROP_INS & (selection.names or _DROP_INS)
+        if not names:
+            return []
+        selection = replace(selection, names=names)
+        return self._exposition.render(snapshot, self._refresher.health, now, selection)
+
+    def _scraped(
+        self, request: HttpRequest, render: Callable[[ReplicationSnapshot, int, ScrapeRequest], list[Block]]
+    ) -> Response:
+        """Respond with what is rendered of the cluster that the path, or else a parameter, names."""
         snapshot = self._refresher.snapshot
         if snapshot.version == NO_TABLE:
             return PlainTextResponse(self._why_not_ready(), 503)
-        cluster = request.query_params.get("cluster")
+        cluster = request.path_params.get("cluster", request.query_params.get("cluster"))
         clusters = clusters_by_name(snapshot)
         if cluster is not None and cluster not in clusters:
             return PlainTextResponse(f"unknown cluster {cluster}; known: {', '.join(clusters) or 'none yet'}\n", 404)
         selection = ScrapeRequest(cluster, frozenset(request.query_params.getlist("name[]")))
-        blocks = self._exposition.render(snapshot, self._refresher.health, self._clock(), selection)
+        blocks = render(snapshot, self._clock(), selection)
         headers = {"Content-Type": CONTENT_TYPE, "Vary": "Accept-Encoding"}
         if accepts_gzip(request.headers.get("Accept-Encoding", "")):
             return Response(gzipped(blocks), headers={**headers, "Content-Encoding": "gzip"})
@@ -138,6 +182,8 @@ def application(endpoints: Endpoints) -> Starlette:
         routes=[
             Route("/", endpoints.index),
             Route("/metrics", endpoints.metrics),
+            Route("/metrics/jmx", endpoints.jmx_metrics),
+            Route("/clusters/{cluster:path}/metrics", endpoints.drop_in_metrics),
             Route("/-/healthy", endpoints.healthy),
             Route("/-/ready", endpoints.ready),
             Route("/api/v1/clusters", endpoints.clusters),

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from streaming.contracts.events import Cause, Evidence
+from streaming.contracts.events import OF_LEADERS, Evidence
 from streaming.contracts.identifiers import NO_LEADER
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ class Meter(StrEnum):
 
 
 METRIC_OF: Final = {meter: f"kafka_server_replicamanager_{meter.replace('_', '')}_total" for meter in Meter}
-_OF_LEADERS: Final = frozenset({Cause.LAG, Cause.LEADER_STALL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +84,7 @@ def may_have_counted(
     if evidence == Evidence.INFERRED:
         return frozenset(leaders) - {NO_LEADER}
     before, after = leaders
-    is_of_leader = meter is Meter.ISR_EXPANDS or not _OF_LEADERS.isdisjoint(causes)
+    is_of_leader = meter is Meter.ISR_EXPANDS or not OF_LEADERS.isdisjoint(causes)
     return frozenset({after} - {NO_LEADER}) if before == after and is_of_leader else frozenset()
 
 

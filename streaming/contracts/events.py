@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class Subject(StrEnum):
@@ -73,6 +74,10 @@ class Cause(StrEnum):
     DELETED = "deleted"
     CONFIG = "config"
     UNKNOWN = "unknown"
+
+
+OF_LEADERS: Final = frozenset({Cause.LAG, Cause.LEADER_STALL})
+"""The causes of the ISR removals that a leader asks for; every other one is the controller's."""
 
 
 class Evidence(StrEnum):

@@ -138,12 +138,15 @@ def running_alertmanager(directory: Path, webhook: Webhook) -> Iterator[Alertman
 @contextmanager
 def running_prometheus(
     directory: Path,
-    targets: Mapping[str, str],
+    targets: Mapping[str, str | Mapping[str, Any]],
     rules: Sequence[Path | str] = (),
     alertmanager: Alertmanager | None = None,
     interval: str = "1s",
 ) -> Iterator[Prometheus]:
-    """Run a Prometheus that scrapes and evaluates at an interval; a rule file is a path, or its text."""
+    """Run a Prometheus that scrapes and evaluates at an interval; a rule file is a path, or its text.
+
+    The target of a job is its address, or a whole scrape configuration.
+    """
     for index, rule in enumerate(rules):
         text = rule.read_text() if isinstance(rule, Path) else rule
         (directory / f"rules-{index}.yml").write_text(text)
@@ -151,7 +154,8 @@ def running_prometheus(
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
         "rule_files": ["rules-*.yml"],
         "scrape_configs": [
-            {"job_name": job, "static_configs": [{"targets": [target]}]} for job, target in targets.items()
+            {"job_name": job, **({"static_configs": [{"targets": [target]}]} if isinstance(target, str) else target)}
+            for job, target in targets.items()
         ],
     }
     if alertmanager:

@@ -346,10 +346,11 @@ def test_a_broker_that_polls_list_no_more_is_missed_while_it_has_replicas(
     assert {dict(labels)["id"] for name, labels in alone if name == "kafka_broker_info"} == {"1", "4"}
 
 
-def test_a_metric_without_our_prefix_is_one_of_kafka_exporter() -> None:
+def test_a_metric_without_our_prefix_is_one_of_kafka_exporter_or_of_its_fork() -> None:
     assert {metric.name for metric in CATALOGUE if metric.is_drop_in} == {
         "kafka_broker_info",
         "kafka_brokers",
+        "kafka_consumer_lag_millis",
         "kafka_consumergroup_current_offset",
         "kafka_consumergroup_current_offset_sum",
         "kafka_consumergroup_lag",
@@ -372,7 +373,7 @@ def test_drop_in_metrics_are_exposed_for_one_cluster_or_the_selected_one(
     alone = set(drop_ins(samples(exposed(reader, fresh))))
     state = other_rows.state([1], [1], 1, min_isr=1)
     tables.commit(other_rows.cluster_row(), other_rows.partition("orders", 0, state), other_rows.source(fresh))
-    assert len(alone) == 15
+    assert len(alone) == 16
     assert set(drop_ins(samples(exposed(reader, fresh)))) == set()
     selected = samples(exposed(reader, fresh, ScrapeRequest(cluster="main")))
     assert set(drop_ins(selected)) == alone

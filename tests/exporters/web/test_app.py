@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from starlette.requests import Request
 
+from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
 from exporters.metrics.process_metrics import PROCESS_METRICS
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
@@ -109,6 +110,52 @@ def test_an_unknown_cluster_is_refused_by_name(address: str) -> None:
     assert ask(address, "/metrics?cluster=main")[0] == 200
 
 
+def test_several_clusters_each_have_the_names_of_kafka_exporter_at_a_path_of_their_own(
+    address: str, live_cluster: Any, other_rows: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    shown = 'kafka_replication_exporter_drop_in_names{cluster="main",path="/clusters/main/metrics"}'
+    assert f"{shown} 1" in ask(address, "/metrics")[2].decode()
+    now = micros_now()
+    other_rows.cluster = "o/ther 2"
+    state = other_rows.state([1], [1], 1, min_isr=1)
+    live_cluster.commit(
+        other_rows.cluster_row(now), other_rows.partition("bills", 0, state, now), other_rows.source(now)
+    )
+    wait_until(lambda: f"{shown} 0" in ask(address, "/metrics")[2].decode())
+    together = ask(address, "/metrics")[2].decode()
+    path = "/clusters/o%2Fther%202/metrics"
+    assert f'kafka_replication_exporter_drop_in_names{{cluster="o/ther 2",path="{path}"}} 0' in together
+    assert "kafka_topic_partitions{" not in together
+    topics = {each: ask(address, f"{each}?name[]=kafka_topic_partitions")[2].decode().splitlines()[2:] for each in (
+        "/clusters/main/metrics", path,
+    )}  # fmt: skip
+    assert list(topics.values()) == [
+        ['kafka_topic_partitions{topic="orders"} 2'],
+        ['kafka_topic_partitions{topic="bills"} 1'],
+    ]
+    alone = ask(address, "/clusters/main/metrics")[2].decode()
+    # Nothing else: what is at /metrics would be there twice for who scrapes both.
+    assert {line.split("{")[0].split()[0] for line in alone.splitlines() if line[0] != "#"} <= {
+        metric.name for metric in DROP_IN_METRICS
+    }
+    assert ask(address, "/clusters/main/metrics?name[]=kafka_replication_build_info")[2] == b""
+    assert ask(address, "/clusters/nobody/metrics")[0] == 404
+    said = [each.message for each in caplog.records if each.name == "exporters.web.server"]
+    assert said == [
+        (
+            "/metrics has several clusters, so the names of kafka_exporter, which have no label for the cluster, "
+            f"are only at /clusters/main/metrics, {path}"
+        )
+    ]
+
+
+def test_the_names_of_mbeans_are_at_a_path_of_their_own(address: str) -> None:
+    body = ask(address, "/metrics/jmx")[2].decode()
+    assert 'kafka_server_replicamanager_underreplicatedpartitions{kafka_cluster="main",instance="1"} 1' in body
+    assert "kafka_replication_" not in body
+    assert ask(address, "/metrics/jmx?cluster=nobody")[0] == 404
+
+
 def test_the_json_api_lists_clusters_with_their_data_age(address: str) -> None:
     (cluster,) = json_of(address, "/api/v1/clusters")["clusters"]
     assert (cluster["cluster"], cluster["cluster_id"], cluster["is_stale"]) == ("main", "id-of-main", False)
@@ -150,7 +197,7 @@ def test_every_link_of_the_index_page_responds(address: str) -> None:
     _, headers, body = ask(address, "/")
     assert headers["Content-Type"].startswith("text/html")
     links = [part.split(b'"')[0].decode() for part in body.split(b'href="')[1:]]
-    assert len(links) == 7
+    assert len(links) == 8
     assert {ask(address, link)[0] for link in links} == {200}
 
 

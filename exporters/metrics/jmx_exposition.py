@@ -1,0 +1,108 @@
+"""The response under the names of Kafka's MBeans: derived values, and what agents of brokers report instead of them.
+
+Where a broker's own agent is scraped (``collect.broker_metrics``), what it reports wins over what is derived, and what
+nobody can derive is there besides. A derived counter never stands in for one of an agent, even while that is stale: the
+two count since different moments, and a step from one to the other would read as changes of an ISR.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final
+
+from exporters.metrics.catalogue import CATALOGUE
+from exporters.metrics.compression import Block
+from exporters.metrics.exposition import MICROS, stale_inputs
+from exporters.metrics.jmx_names import JMX_METRICS
+from exporters.metrics.mbean import LABELS
+from exporters.metrics.metric import ClusterMetric, Metric, MetricType
+from exporters.metrics.text import header, line, metric_name
+from exporters.read_model.cluster_names import clusters_by_name
+from streaming.contracts.sample_tables import BROKER_METRICS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from exporters.metrics.exposition import ScrapeRequest
+    from exporters.metrics.mbean import MBeanMetric
+    from exporters.metrics.metric import Number, Sample
+    from exporters.read_model.snapshot import ClusterSnapshot, ReplicationSnapshot
+
+_OWN_NAMES: Final = frozenset(metric.name for metric in CATALOGUE)
+_DERIVED: Final = {each.metric.name: each for each in JMX_METRICS}
+_Values = dict[tuple[str, ...], "Number"]
+
+
+class JmxExposition:
+    """Renders snapshots under the names of Kafka's MBeans."""
+
+    def __init__(self, stale_after_seconds: float, oldest: Mapping[str, float]) -> None:
+        """Render nothing yet.
+
+        Args:
+            stale_after_seconds: data age beyond which a cluster's state is left out.
+            oldest: up to which age samples are exposed, in seconds, by table.
+        """
+        self._stale_after = stale_after_seconds
+        self._oldest = oldest
+
+    def render(self, snapshot: ReplicationSnapshot, now: int, request: ScrapeRequest) -> list[Block]:
+        """Render the response to a scrape at a time in UTC microseconds."""
+        clusters = [
+            cluster for name, cluster in clusters_by_name(snapshot).items() if request.cluster in {None, name}
+        ]  # fmt: skip
+        reported = self._reported(clusters, now)
+        blocks: list[Block] = []
+        for name in (*_DERIVED, *sorted(reported.keys() - _DERIVED.keys())):
+            if request.wants(name):
+                blocks += self._blocks(name, clusters, now, reported.get(name, {}))
+        return blocks
+
+    def _reported(
+        self, clusters: Sequence[ClusterSnapshot], now: int
+    ) -> dict[str, dict[tuple[str, ...], Number | None]]:
+        """Return what agents report, by name and labels; None is too old."""
+        since = now - int(self._oldest[BROKER_METRICS.name] * MICROS)
+        reported: dict[str, dict[tuple[str, ...], Number | None]] = defaultdict(dict)
+        for cluster in clusters:
+            for row in cluster.samples.broker_metrics or ():
+                if metric_name(row.metric) and row.metric not in _OWN_NAMES:
+                    value = row.metric_value if row.collected_at >= since else None
+                    reported[row.metric][cluster.name, str(row.broker)] = value
+        return reported
+
+    def _blocks(
+        self,
+        name: str,
+        clusters: Sequence[ClusterSnapshot],
+        now: int,
+        reported: Mapping[tuple[str, ...], Number | None],
+    ) -> Iterator[Block]:
+        derived = _DERIVED.get(name)
+        metric: Metric = derived.metric if derived is not None else _of_agents(name)
+        values = {} if derived is None else dict(self._derived(derived, clusters, now))
+        for labels, value in reported.items():
+            if derived is not None and derived.is_of_cluster and labels not in values:
+                continue
+            if value is not None:
+                values[labels] = value
+            elif metric.kind is MetricType.COUNTER:
+                values.pop(labels, None)
+        if values:
+            lines = [line(name, metric.labels, labels, value) for labels, value in values.items()]
+            yield Block((header(metric).encode(), "".join(lines).encode()), len(lines))
+
+    def _derived(self, derived: MBeanMetric, clusters: Sequence[ClusterSnapshot], now: int) -> Iterable[Sample]:
+        metric = derived.metric
+        for cluster in clusters:
+            if isinstance(metric, ClusterMetric):
+                if metric.freshness not in stale_inputs(cluster, now, self._stale_after):
+                    yield from metric.samples(cluster, now)
+            else:
+                since = now - int(self._oldest[metric.table] * MICROS)
+                yield from ((labels, value) for labels, value, at in metric.samples(cluster) if at >= since)
+
+
+def _of_agents(name: str) -> Metric:
+    kind = MetricType.COUNTER if name.endswith("_total") else MetricType.GAUGE
+    return Metric(name=name, kind=kind, labels=LABELS, help="As the broker's own agent reports it.")

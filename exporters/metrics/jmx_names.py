@@ -1,0 +1,211 @@
+"""The gauges and meters of Kafka's own MBeans, derived from the tables: no broker needs an agent for them.
+
+The names are those of the Prometheus JMX exporter's Kafka example, in lower case, which Strimzi and others use as well,
+and so do their dashboards and alerts. The labels are those of Grafana's kafka-observ-lib: ``kafka_cluster``, and as
+``instance`` the id of the node whose MBean it is, since a node without an agent has no other name that never changes.
+
+What a broker counts, it counts of the partitions that it leads, or hosts. Gauges of a broker that is fenced are absent,
+as the agent's are while its broker is down: dashboards count the brokers by their series. What every controller reports
+of the whole cluster is here once, of the active one, so that a sum over controllers is right.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Final
+
+from exporters.metrics.jmx_partitions import PARTITION_MBEANS
+from exporters.metrics.mbean import MBeanMetric, derived, running, sampled
+from streaming.contracts import health
+from streaming.contracts.sample_tables import LOG_DIRECTORIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from exporters.metrics.metric import DatedSample, Number, Sample
+    from exporters.read_model.snapshot import ClusterSnapshot
+    from streaming.contracts.state import PartitionState
+
+_RUNNING, _SHUTTING_DOWN = 3, 6  # of org.apache.kafka.metadata.BrokerState
+UNKNOWN_CONTROLLER: Final = "controller"
+"""The instance of a cluster's gauges while the id of its active controller is unknown."""
+
+
+def _controller(cluster: ClusterSnapshot) -> str:
+    controller = cluster.cluster.controller
+    return UNKNOWN_CONTROLLER if controller is None else str(controller)
+
+
+def _of_brokers(
+    values: Callable[[ClusterSnapshot], Mapping[int, Number] | None],
+) -> Callable[[ClusterSnapshot, int], Iterator[Sample]]:
+    """Give every running broker its value, or 0; nothing while the values are unknown."""
+
+    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+        by_broker = values(cluster)
+        if by_broker is not None:
+            for number in running(cluster):
+                yield (cluster.name, str(number)), by_broker.get(number, 0)
+
+    return samples
+
+
+def _led(
+    is_counted: Callable[[PartitionState], object], state: str = health.PARTITIONS
+) -> Callable[[ClusterSnapshot], Mapping[int, int] | None]:
+    """Count the partitions in a state by leader; None while the state is unknown of all."""
+
+    def count(cluster: ClusterSnapshot) -> Mapping[int, int] | None:
+        # At min ISR may be every partition there is; in the other states are few, and those are kept apart.
+        partitions = cluster.partitions() if state == health.AT_MIN_ISR else cluster.unsettled.values()
+        if cluster.counts.in_state(state) is None:
+            return None
+        return Counter(each.leader for each in partitions if is_counted(each))
+
+    return count
+
+
+def _replica_manager(
+    name: str, text: str, values: Callable[[ClusterSnapshot], Mapping[int, Number] | None]
+) -> MBeanMetric:
+    return derived(f"kafka.server:type=ReplicaManager,name={name}", text, _of_brokers(values))
+
+
+def _isr_meter(name: str, change: str, place: int) -> MBeanMetric:
+    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+        for number in cluster.known_brokers():
+            yield (cluster.name, str(number)), cluster.isr_meters.get(number, (0, 0))[place]
+
+    text = (
+        f"ISR {change} that the broker asked for as leader, since this exporter started, not those of the controller."
+    )
+    return derived(f"kafka.server:type=ReplicaManager,name={name}", text, samples)
+
+
+def _of_cluster(
+    name: str, text: str, value: Callable[[ClusterSnapshot], Number | None], bean: str = "KafkaController"
+) -> MBeanMetric:
+    def samples(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+        sample = value(cluster)
+        if sample is not None:
+            yield (cluster.name, _controller(cluster)), sample
+
+    return derived(f"kafka.controller:type={bean},name={name}", text, samples, is_of_cluster=True)
+
+
+def _messages_in(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    if cluster.samples.replica_logs is not None:
+        for broker, count in cluster.samples.messages_in or ():
+            yield (cluster.name, str(broker)), count
+
+
+def _active_controller(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
+    active = cluster.cluster.controller
+    if active is not None:
+        for node in sorted({*(cluster.cluster.quorum_voters or ()), active}):
+            yield (cluster.name, str(node)), int(node == active)
+
+
+def _fenced(cluster: ClusterSnapshot, *, is_fenced: bool) -> int | None:
+    """Count registered brokers; None while none was reported, or of one it is unknown."""
+    fenced = [broker.is_fenced for broker in cluster.brokers.values() if cluster.is_registered(broker)]
+    return None if None in fenced or not fenced else sum(each is is_fenced for each in fenced)
+
+
+def _without_preferred_leader(cluster: ClusterSnapshot) -> int:
+    """Count as ``PartitionRegistration.hasPreferredLeader``: one without a leader has not the preferred one."""
+    return sum(cluster.counts.states.get(state, 0) for state in (health.OFF_PREFERRED_LEADER, health.OFFLINE))
+
+
+def _broker_state(cluster: ClusterSnapshot) -> Mapping[int, int]:
+    return {
+        number: _SHUTTING_DOWN if cluster.brokers[number].is_shutting_down else _RUNNING for number in running(cluster)
+    }
+
+
+def _offline_directories(cluster: ClusterSnapshot) -> Iterable[DatedSample]:
+    offline: dict[int, list[tuple[bool, int]]] = defaultdict(list)
+    for row in cluster.samples.log_directories or ():
+        offline[row.broker].append((not row.is_online, row.collected_at))
+    for broker, rows in offline.items():
+        yield (cluster.name, str(broker)), sum(is_offline for is_offline, _ in rows), max(at for _, at in rows)
+
+
+JMX_METRICS: Final = (
+    _replica_manager(
+        "PartitionCount", "Partitions of which the broker has a replica.", lambda each: each.counts.hosted
+    ),
+    _replica_manager("LeaderCount", "Partitions that the broker leads.", lambda each: each.counts.led),
+    _replica_manager(
+        "UnderReplicatedPartitions",
+        "Partitions that the broker leads and that have fewer replicas in sync than assigned.",
+        _led(lambda each: each.is_under_replicated),
+    ),
+    _replica_manager(
+        "UnderMinIsrPartitionCount",
+        "Partitions that the broker leads and that refuse writes with acks=all.",
+        _led(lambda each: each.is_under_min_isr, health.UNDER_MIN_ISR),
+    ),
+    _replica_manager(
+        "AtMinIsrPartitionCount",
+        "Partitions that the broker leads and that refuse writes after the loss of one more replica.",
+        _led(lambda each: each.is_at_min_isr, health.AT_MIN_ISR),
+    ),
+    _replica_manager(
+        "ReassigningPartitions",
+        "Partitions that the broker leads and that are being reassigned.",
+        _led(lambda each: each.adding_replicas or each.removing_replicas),
+    ),
+    _isr_meter("IsrShrinksPerSec", "shrinks", 0),
+    _isr_meter("IsrExpandsPerSec", "expands", 1),
+    derived(
+        "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec",
+        "Records appended to the logs that the broker leads, by the samples of their ends since this exporter started.",
+        _messages_in,
+    ),
+    derived(
+        "kafka.server:type=KafkaServer,name=BrokerState",
+        "3 while the broker runs, 6 in its controlled shutdown; absent while it is fenced.",
+        _of_brokers(_broker_state),
+    ),
+    derived(
+        "kafka.controller:type=KafkaController,name=ActiveControllerCount",
+        "1 of the active controller, 0 of the other voters; absent while unknown.",
+        _active_controller,
+    ),
+    _of_cluster(
+        "OfflinePartitionsCount",
+        "Partitions without a leader.",
+        lambda each: each.counts.in_state(health.OFFLINE),
+    ),
+    _of_cluster(
+        "PreferredReplicaImbalanceCount",
+        "Partitions that their preferred leader, the first of their replicas, does not lead.",
+        _without_preferred_leader,
+    ),
+    _of_cluster("GlobalTopicCount", "Topics.", lambda each: len(each.topics)),
+    _of_cluster("GlobalPartitionCount", "Partitions.", lambda each: each.counts.in_state(health.PARTITIONS)),
+    _of_cluster(
+        "ActiveBrokerCount",
+        "Registered brokers that are not fenced; absent while unknown.",
+        lambda each: _fenced(each, is_fenced=False),
+    ),
+    _of_cluster(
+        "FencedBrokerCount",
+        "Registered brokers that are fenced; absent while unknown.",
+        lambda each: _fenced(each, is_fenced=True),
+    ),
+    _of_cluster(
+        "UncleanLeaderElectionsPerSec",
+        "Leaders elected from outside ISR and ELR.",
+        lambda each: each.totals.unclean_elections,
+        "ControllerStats",
+    ),
+    sampled(
+        "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
+        "Log directories of the broker that it cannot use.",
+        LOG_DIRECTORIES,
+        _offline_directories,
+    ),
+    *PARTITION_MBEANS,
+)
