@@ -81,9 +81,10 @@ class JmxExposition:
         derived = _DERIVED.get(name)
         metric: Metric = derived.metric if derived is not None else _of_agents(name)
         values = {} if derived is None else dict(self._derived(derived, clusters, now))
+        counted_once = {cluster for cluster, *_ in values} if derived is not None and derived.is_of_cluster else set()
         for labels, value in reported.items():
-            if derived is not None and derived.is_of_cluster and labels not in values:
-                continue
+            if labels[0] in counted_once and labels not in values:
+                continue  # another controller's
             if value is not None:
                 values[labels] = value
             elif metric.kind is MetricType.COUNTER:

@@ -203,6 +203,13 @@ def test_what_an_agent_reports_wins_and_its_counter_is_never_replaced(
     assert by_instance(values, f"{MANAGER}isrshrinks_total") == {"1": 7, "3": 0, "4": 0}
     assert by_instance(values, f"{MANAGER}failedisrupdates_total") == {"4": 7}
     assert by_instance(values, f"{CONTROLLER}fencedbrokercount") == {"1000": 7}
+    # Which of them is active is unknown once the state is stale; what their agents say is not.
+    tables.put(BROKER_METRICS.name, *(
+        {**fresh, "collected_at": rows.start + 61 * SECOND, "broker": node, "metric": f"{CONTROLLER}fencedbrokercount"}
+        for node in (1000, 1001)
+    ))  # fmt: skip
+    values = shown(reader, rows.start + 61 * SECOND)
+    assert by_instance(values, f"{CONTROLLER}fencedbrokercount") == {"1000": 7, "1001": 7}
 
 
 def test_logs_and_directories_are_shown_while_their_samples_are_fresh(
