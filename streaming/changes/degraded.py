@@ -7,6 +7,9 @@ from functools import lru_cache
 from typing import Final
 
 TopicPartition = tuple[str, int]
+UNDER_MIN_ISR: Final = 1
+OFFLINE: Final = 2
+"""Places in ``DegradedPartition.states``."""
 
 
 @dataclass(slots=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from streaming.changes.degraded import OFFLINE, UNDER_MIN_ISR
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.incidents import PLANNED_CLASSES, RECOVERED, IncidentClass, Severity
 from streaming.contracts.topic_roles import GUESSED, TopicRole, failing, role_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streaming.changes.degraded import DegradedCount
     from streaming.changes.incident import Incident
 
@@ -55,23 +58,44 @@ def _severity(incident: Incident, kind: IncidentClass) -> Severity:
 def _consequence(incident: Incident, kind: IncidentClass) -> str:
     unsure = incident.unknown - incident.refused - incident.leaderless
     doubt = f"whether writers of {_topics(incident, unsure)} were refused is unknown, as min ISR is" if unsure else ""
+    harm = ", ".join(_harm(incident))
     if kind in _HARMLESS:
-        return doubt or "clients notice nothing"
-    _, under_min_isr, offline = incident.tallies
-    parts: list[str] = []
-    if incident.leaderless:
-        can = "cannot be" if offline.now else "could not be"
-        parts.append(f"partitions of {_topics(incident, incident.leaderless)} {can} written or read")
-    if incident.refused:
-        fail = "fail" if under_min_isr.now else "failed"
-        parts.append(f"acks=all writers of {_topics(incident, incident.refused)} {fail}")
-    roles = {role_of(incident.topics.get(topic_id, "")) for topic_id in incident.leaderless | incident.refused}
-    fail = "fail" if under_min_isr.now or offline.now else "failed"
-    parts += [f"{failing(role)} {fail}" for role in TopicRole if role in roles - GUESSED]
-    if incident.counts["unclean_elections"]:
-        parts.append("acknowledged records may be lost")
+        beside = f"{harm}, because other brokers were missing, too" if harm else ""
+        return ", ".join(filter(None, (beside, doubt))) or "clients notice nothing"
     is_over = "no write was refused" if not incident.held else "writes go on with fewer copies"
-    return ", ".join(filter(None, (*parts, doubt))) or is_over
+    return ", ".join(filter(None, (harm, doubt))) or is_over
+
+
+def _harm(incident: Incident) -> Iterator[str]:
+    """Say what fails while partitions are degraded because of an incident, or failed."""
+    refusing, offline = (_topics_in_state(incident, place) for place in (UNDER_MIN_ISR, OFFLINE))
+    yield from _now_and_before(incident, incident.leaderless, offline, "partitions of {} {} written or read", _CAN_BE)
+    yield from _now_and_before(incident, incident.refused, refusing, "acks=all writers of {} {}", _FAIL)
+    roles = {role_of(incident.topics.get(topic_id, "")) for topic_id in incident.leaderless | incident.refused}
+    failing_now = {role_of(incident.topics.get(topic_id, "")) for topic_id in offline | refusing}
+    for role in TopicRole:
+        if role in roles - GUESSED:
+            yield f"{failing(role)} {_FAIL[role not in failing_now]}"
+    if incident.counts["unclean_elections"]:
+        yield "acknowledged records may be lost"
+
+
+_CAN_BE: Final = ("cannot be", "could not be")
+_FAIL: Final = ("fail", "failed")
+
+
+def _topics_in_state(incident: Incident, place: int) -> set[str]:
+    """Return the ids of the topics with partitions that are in a state of ``DegradedPartition`` now."""
+    return {topic_id for (topic_id, _), held in incident.held.items() if held.states[place]}
+
+
+def _now_and_before(
+    incident: Incident, topic_ids: set[str], now: set[str], sentence: str, verbs: tuple[str, str]
+) -> Iterator[str]:
+    """Say what fails, and what does not any more: of several topics one may have recovered before the others."""
+    for those, verb in zip((topic_ids & now, topic_ids - now), verbs, strict=True):
+        if those:
+            yield sentence.format(_topics(incident, those), verb)
 
 
 def _topics(incident: Incident, topic_ids: set[str]) -> str:

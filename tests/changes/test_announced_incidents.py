@@ -99,6 +99,18 @@ def test_a_crash_of_another_broker_meanwhile_is_a_loss_beside_it_or_makes_it_one
     assert ("broker_loss", [5]) in [(kind, [broker for broker in suspects if broker == 5]) for kind, suspects in found]
 
 
+def test_of_planned_work_it_is_not_said_that_clients_notice_nothing_while_a_crash_beside_it_refuses_writes() -> None:
+    faults = [(10.0, "stop", {"broker": 3}), (15.0, "kill", {"broker": 4}), (60.0, "start", {"broker": 4})]
+    table = table_of([played(faults, 90, [(5, 900, 3)])], IncidentGaps()).values()
+
+    said = {row["incident_class"]: (row["severity"], row["consequence"]) for row in table}
+    failed = "acks=all writers of topic orders failed"
+    assert said == {
+        "controlled_shutdown": ("info", f"{failed}, because other brokers were missing, too"),
+        "broker_loss": ("critical", failed),
+    }
+
+
 def test_what_happened_before_the_announcement_is_not_planned() -> None:
     assert named(played(crash(3, 30, 30), 120, [(45, 100, 3)])) == [("broker_loss", [3])]
 

@@ -149,6 +149,32 @@ def test_of_a_topic_without_a_leader_it_is_said_once_that_it_cannot_be_written()
     assert incidents(story)[0]["consequence"] == "partitions of topic orders cannot be written or read"
 
 
+def test_a_topic_that_has_recovered_is_not_said_to_fail_while_another_one_does() -> None:
+    offsets = {"topic_id": "topic-2", "topic": "__consumer_offsets"}
+    story = Story()
+    story.config("2")
+    story.config("2", topic="__consumer_offsets")
+    story.snapshot([{}])
+    story.later().partition(cause="created", evidence="proven", **offsets)
+    lost = {"isr": (1,), "partition_epoch": 1, "cause": "fenced", "evidence": "proven"}
+    story.later().partition(**lost)
+    story.partition(**lost, **offsets)
+    story.broker(2, fenced=True)
+    story.broker(3, fenced=True)
+    assert incidents(story)[0]["consequence"] == (
+        "acks=all writers of topics __consumer_offsets and orders fail, "
+        "commits and rebalances of the groups kept there fail"
+    )
+
+    back = {"isr": (1, 2), "partition_epoch": 2, "cause": "expand", "evidence": "proven"}
+    story.later(5).partition(**back, **offsets)
+    story.later().heartbeat()
+    assert incidents(story)[0]["consequence"] == (
+        "acks=all writers of topic orders fail, acks=all writers of topic __consumer_offsets failed, "
+        "commits and rebalances of the groups kept there failed"
+    )
+
+
 def test_a_broker_that_is_back_from_a_clean_stop_and_does_not_catch_up_is_no_planned_work_for_ever() -> None:
     story = Orders()
     story.stop(1)
