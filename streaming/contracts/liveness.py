@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from streaming.contracts.identifiers import Micros
     from streaming.contracts.state import BrokerState
@@ -23,6 +23,8 @@ FRESH: Final = 60_000_000
 """Four scrapes by default (``collect.broker_metrics_seconds``). What an agent said before is no longer true."""
 SESSION_TIMEOUT_MS: Final = 9_000
 """``broker.session.timeout.ms`` by default: where the settings of the brokers are not sampled."""
+HEARTBEAT_INTERVAL: Final = 2_000_000
+"""``broker.heartbeat.interval.ms`` by default, in microseconds: a broker may live on for as long after its last one."""
 
 BROKER_STATE: Final = "kafka_server_kafkaserver_brokerstate"
 LOGS_LEFT: Final = "kafka_log_logmanager_remaininglogstorecover"
@@ -56,23 +58,36 @@ _ACTIVE: Final = 30  # of BrokerRegistrationState
 
 
 class AgentSamples(NamedTuple):
-    """What agents say of one broker; None where none does, or has not lately."""
+    """What agents say of one broker; None where none does, or has not lately.
+
+    ``is_before_heartbeat``: its own agent has said nothing since the last heartbeat that the controller knows of.
+    """
 
     broker_state: int | None = None
     logs_left: int | None = None
     heartbeat_age_ms: int | None = None
     registration_state: int | None = None
+    is_before_heartbeat: bool = False
 
 
-def agent_samples(samples: Iterable[tuple[str, float, Micros]], now: Micros) -> AgentSamples:
+def agent_samples(samples: Collection[tuple[str, float, Micros]], now: Micros) -> AgentSamples:
     """Gather the samples that are about one broker.
 
     Args:
         samples: name of a metric, value, and when it was taken.
         now: UTC microseconds; what is older than ``FRESH`` does not count.
     """
+    taken = {metric: taken_at for metric, _, taken_at in samples if now - taken_at <= FRESH}
     fresh = {metric: int(value) for metric, value, taken_at in samples if now - taken_at <= FRESH}
-    return AgentSamples(*map(fresh.get, (BROKER_STATE, LOGS_LEFT, HEARTBEAT_AGE_MS, REGISTRATION_STATE)))
+    own_at = max((taken[metric] for metric in (BROKER_STATE, LOGS_LEFT) if metric in taken), default=now)
+    heartbeat_at = taken.get(HEARTBEAT_AGE_MS, 0) - fresh.get(HEARTBEAT_AGE_MS, 0) * 1_000
+    return AgentSamples(
+        fresh.get(BROKER_STATE),
+        fresh.get(LOGS_LEFT),
+        fresh.get(HEARTBEAT_AGE_MS),
+        fresh.get(REGISTRATION_STATE),
+        is_before_heartbeat=own_at + HEARTBEAT_INTERVAL < heartbeat_at,
+    )
 
 
 def liveness_of(broker: BrokerState | None, agents: AgentSamples, session_ms: int = SESSION_TIMEOUT_MS) -> Liveness:
@@ -85,15 +100,17 @@ def liveness_of(broker: BrokerState | None, agents: AgentSamples, session_ms: in
     """
     if broker is not None and broker.is_registered and _may_lead(broker, agents):
         return Liveness.SHUTTING_DOWN if broker.is_shutting_down else Liveness.UP
+    is_silent = agents.heartbeat_age_ms is not None and agents.heartbeat_age_ms >= session_ms
     by_itself = Liveness.RECOVERING if agents.logs_left else _BY_STATE.get(agents.broker_state)
-    if by_itself is not None:
+    # The last scrape of a broker before it died says that it ran, for a minute.
+    if by_itself is not None and not (is_silent and agents.is_before_heartbeat):
         return by_itself
     if broker is not None and not broker.is_registered:
         return Liveness.UNREGISTERED
     if agents.heartbeat_age_ms is None:
         return Liveness.UNKNOWN
     # A fenced broker sends its heartbeats from when it starts until it is unfenced.
-    return Liveness.DEAD if agents.heartbeat_age_ms >= session_ms else Liveness.RECOVERING
+    return Liveness.DEAD if is_silent else Liveness.RECOVERING
 
 
 def _may_lead(broker: BrokerState, agents: AgentSamples) -> bool:

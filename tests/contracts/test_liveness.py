@@ -80,6 +80,24 @@ def test_what_an_agent_said_a_minute_ago_is_no_longer_true() -> None:
     assert agent_samples(said, Micros(FRESH + 2)) == AgentSamples()
 
 
+@pytest.mark.parametrize(
+    ("own_at", "age_ms", "expected"),
+    [
+        (10, 9_000, Liveness.DEAD),  # it ran in its last scrape, and died before the next
+        (24, 9_000, Liveness.FENCED),  # its agent answers, while the controller does not hear it
+        (10, 400, Liveness.FENCED),  # the controller hears it
+        (10, None, Liveness.FENCED),  # nobody says anything else
+    ],
+)
+def test_what_an_agent_said_before_the_last_heartbeat_does_not_make_a_dead_broker_run(
+    own_at: int, age_ms: int | None, expected: Liveness
+) -> None:
+    said = [(liveness.BROKER_STATE, 3.0, Micros(own_at * 1_000_000)), (liveness.LOGS_LEFT, 0.0, Micros(own_at))]
+    if age_ms is not None:
+        said.append((liveness.HEARTBEAT_AGE_MS, float(age_ms), Micros(25_000_000)))
+    assert liveness_of(FENCED, agent_samples(said, Micros(30_000_000))) is expected
+
+
 def test_the_metrics_that_it_asks_for_are_kept() -> None:
     names = {liveness.BROKER_STATE, liveness.LOGS_LEFT, liveness.HEARTBEAT_AGE_MS}
     assert names | {liveness.REGISTRATION_STATE} <= METRICS | OF_BROKERS | SUMMED.keys()
