@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.read_model.cluster_samples import NO_SAMPLES, ClusterSamples
 from streaming.contracts import health
-from streaming.contracts.observations import SourceKind
+from streaming.contracts.observations import Channel, SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
 from streaming.contracts.tally import Tally
 
@@ -254,6 +254,12 @@ class ClusterSnapshot:
         """Return whether the data is too old to state anything."""
         age = self.age_seconds(now)
         return age is None or age > stale_after_seconds
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether the job writes what follows from the changes, as far as it has said: else advice is of before."""
+        of_changes = (each for each in self.sources.values() if each.channel == Channel.REPLICATION)
+        return all(each.lag.is_query_up is not False for each in of_changes)
 
     def isr_removals_of(self, broker: int) -> Mapping[str, int] | None:
         """Return how often a broker left an ISR, by cause; None while unknown."""

@@ -81,15 +81,15 @@ def broker_rows(
         cluster: its snapshot.
         freshness: columns that every row begins with.
         further: further columns of ``broker_state``, which every row has.
-        more: their values by broker; None where there is none, or where the state is stale.
+        more: their values by broker; None where there is none, or where the state is stale, or they are not renewed.
     """
-    counts = cluster.counts
+    counts, is_current = cluster.counts, cluster.is_derived and not freshness["is_stale"]
     for number in cluster.known_brokers():
         broker = cluster.brokers.get(number)
         yield {
             **freshness,
             **dict.fromkeys(further),
-            **({} if freshness["is_stale"] else more.get(number, {})),  # advice on stale state would be wrong
+            **(more.get(number, {}) if is_current else {}),  # advice on stale state would be wrong
             **({} if broker is None else broker._asdict()),
             "broker": number,
             "broker_state": live_view.broker_state(cluster, number)[0],

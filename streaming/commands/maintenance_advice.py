@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.changes.maintenance import is_down
 from streaming.changes.restart_safety import keeps_quorum, with_fresh_quorum, with_running_voters
 from streaming.contracts.observations import Channel, SourceKind
-from streaming.contracts.state import BrokerState, ClusterState, SourceState
+from streaming.contracts.state import BrokerState, ClusterState, SourceLag, SourceState
 from streaming.contracts.stop_effects import WOULD_GO_OFFLINE, WOULD_GO_UNDER_MIN_ISR, loss_by_stops
 from streaming.contracts.tables import (
     BROKER_STATE_TABLE,
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from collections.abc import Set as AbstractSet
     from pathlib import Path
+
+    import pyarrow as pa
 
     from streaming.contracts.identifiers import BrokerId, ClusterId
 
@@ -65,10 +67,15 @@ def stop_warnings(tables: Path, brokers: Sequence[BrokerState], now: int) -> Ite
     cluster_id, numbers = brokers[0].cluster_id, sorted(one.broker for one in brokers)
     up = {one.broker for one in brokers if not is_down(one)}
     unknown = set(up)
-    observed = _observed_until(tables, cluster_id)
-    if observed is None or now - observed > FRESH_SECONDS * _SECOND:
-        age = "have no state of its cluster" if observed is None else f"are {(now - observed) // _SECOND:,} s old"
-        yield f"whether broker {', '.join(map(str, numbers))} can be stopped is unknown: the tables {age}"
+    observed, why = _observed_until(tables, cluster_id), ""
+    if observed is None:
+        why = "the tables have no state of its cluster"
+    elif now - observed > FRESH_SECONDS * _SECOND:
+        why = f"the tables are {(now - observed) // _SECOND:,} s old"
+    elif not _is_written(tables, cluster_id):
+        why = "the job does not write the tables of its state, and its log says why"
+    if why:
+        yield f"whether broker {', '.join(map(str, numbers))} can be stopped is unknown: {why}"
         return
     for row in select(table, BROKER_STATE_TABLE).sort_by("broker").to_pylist():
         if row["cluster_id"] != cluster_id or row["broker"] not in up:
@@ -135,7 +142,7 @@ def _shapes(tables: Path, where: str) -> Iterator[tuple[_Shape, int]]:
 
 def _observed_until(tables: Path, cluster_id: ClusterId) -> int | None:
     """Return up to when the state in the tables is observed; of announcements nothing follows."""
-    sources = states_of(SourceState, select(open_ours(tables, SOURCE_PROGRESS), SOURCE_PROGRESS, _REPLICATION))
+    sources = states_of(SourceState, _progress(tables))
     return max(
         (
             source.observed_until
@@ -146,3 +153,14 @@ def _observed_until(tables: Path, cluster_id: ClusterId) -> int | None:
         ),
         default=None,
     )
+
+
+def _is_written(tables: Path, cluster_id: ClusterId) -> bool:
+    """Return whether the job writes the state tables; it may go on with what is observed while it cannot."""
+    rows = _progress(tables)
+    written = zip(states_of(SourceState, rows), states_of(SourceLag, rows), strict=True)
+    return all(lag.is_query_up is not False for source, lag in written if source.cluster_id == cluster_id)
+
+
+def _progress(tables: Path) -> pa.Table:
+    return select(open_ours(tables, SOURCE_PROGRESS), SOURCE_PROGRESS, _REPLICATION)

@@ -438,6 +438,19 @@ def test_of_old_tables_it_is_unknown_whether_a_broker_can_be_stopped(
     assert "whether broker 2 can be stopped is unknown: the tables are 20" in warning
 
 
+def test_advice_of_a_job_that_cannot_write_it_any_more_is_not_believed(
+    run: Callable[..., Result], tmp_path: Path
+) -> None:
+    bus, tables = tmp_path / "bus", tmp_path / "tables"
+    watch_and_apply(bus, tables)
+    progress = ProgressTable(tables, Channel.REPLICATION)
+    progress.replace([(state, SourceLag(is_query_up=False)) for state in progress.sources()], progress.as_of_version)
+
+    said = sentence(run("--broker", "2", "--for", "30m", *WHY, "--if-safe"), code=1)
+    assert "whether broker 2 can be stopped is unknown: the job does not write the tables of its state" in said
+    assert records(bus) == []
+
+
 def test_a_damaged_table_does_not_keep_work_from_being_announced(run: Callable[..., Result], tmp_path: Path) -> None:
     bus, tables = tmp_path / "bus", tmp_path / "tables"
     watch_and_apply(bus, tables)

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.commands import app
-from streaming.contracts.tables import BROKER_STATE_TABLE, PARTITION_CHANGES
+from streaming.contracts.tables import BROKER_STATE_TABLE, PARTITION_CHANGES, SOURCE_PROGRESS
 from streaming.delta.table_log import newest_version
 from tests.exporters.conftest import SECOND, START, Rows, Tables
 
@@ -92,6 +92,18 @@ def test_brokers_of_a_fresh_cluster_have_every_column_that_their_table_defines(t
     assert {name for name in simple - set(row) if not name.endswith(("_offset", "_version"))} == set()
     words = state(tables.directory, "--brokers").split()
     assert ("0.75" in words, "?" in words) == (True, True)
+
+
+def test_advice_that_the_job_cannot_renew_is_not_shown(tables: Tables, rows: Rows) -> None:
+    now = time.time_ns() // 1_000
+    source = rows.source(now)
+    tables.commit(rows.cluster_row(now), rows.broker(1, now), source)
+    tables.put(BROKER_STATE_TABLE.name, {**rows.owner, "broker": 1, "is_safe_to_stop": True}, as_of=1)
+    progress = {**source, **source["source_after"], "channel": "replication", "reported_at": now}
+    for is_query_up, advice in ((True, True), (False, None)):
+        tables.put(SOURCE_PROGRESS.name, {**progress, "is_query_up": is_query_up}, as_of=1)
+        (row,) = objects(tables.directory, "--brokers")
+        assert (row["is_stale"], row["is_safe_to_stop"]) == (False, advice)
 
 
 def test_on_a_narrow_terminal_the_advice_of_each_broker_stands_whole_below_the_table(
