@@ -63,6 +63,11 @@ class Position:
         """Whether everything that the last response reported as committed was released."""
         return UNKNOWN < self.high_watermark <= self.applied.offset
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether records were received that are not committed yet."""
+        return bool(self._held)
+
     def receive(self, response: FetchResponseFields) -> FetchResult:
         """Process one response."""
         if response.error:

@@ -104,7 +104,7 @@ class MetadataLogSource:
         self._is_busy = self._is_unacknowledged = self._is_new_log = False
         self._image = self._restored() or self._empty()
         end = LogEnd(self._image.image_offset + 1, self._image.image_epoch)
-        self._tail = Tail(bootstrap, dial, cluster_id=self.cluster_id, end=end, report=report)
+        self._tail = Tail(bootstrap, dial, cluster_id=self.cluster_id, end=end, report=report, timer=timer)
 
     def connect(self, *, seconds: float) -> None:
         """Verify that the log can be read; wait up to ``seconds`` for a leader.

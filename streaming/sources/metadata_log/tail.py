@@ -25,17 +25,19 @@ from streaming.sources.metadata_log.snapshot import LoadedSnapshot
 from streaming.sources.permissions import CLUSTER_ACTION, Denied
 from streaming.sources.protocol.connection import CLUSTER_AUTHORIZATION_FAILED, CannotServe, Connection, Dial
 from streaming.sources.protocol.quorum_messages import Leader
+from streaming.sources.timer import monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.contracts.identifiers import ClusterId
+    from streaming.contracts.identifiers import ClusterId, Micros
     from streaming.contracts.records import RecordBatch
 
 LONG_POLL_MS: Final = 500
 _FETCH_SECONDS: Final = 5.0
 _SHORTEST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 0.5
+_COMMIT_MICROS: Final = 5_000_000  # a commit takes milliseconds; controller.quorum.fetch.timeout.ms is 2 s
 _REFUSALS: Final = 3  # of a KRaft snapshot in turn: one may have been deleted meanwhile
 _TOPIC_AUTHORIZATION_FAILED: Final = 29
 _FORBIDDEN: Final = frozenset({CLUSTER_AUTHORIZATION_FAILED, _TOPIC_AUTHORIZATION_FAILED})
@@ -69,6 +71,7 @@ class Tail:
         end: where reading begins.
         report: takes one line for the user: connected, lost.
         pause: sleeps between attempts after an error.
+        timer: the monotonic time.
     """
 
     def __init__(  # noqa: PLR0913 - what the network needs, and what tests replace
@@ -80,8 +83,10 @@ class Tail:
         end: LogEnd = START,
         report: Callable[[str], None] = lambda _: None,
         pause: Callable[[float], None] = time.sleep,
+        timer: Callable[[], Micros] = monotonic,
     ) -> None:
         self.position = Position(end)
+        self._timer, self._committed_at = timer, timer()
         self._controllers = Controllers(bootstrap.controllers.by_node)
         self._bootstrap, self._dial = bootstrap, dial
         self._cluster_id = cluster_id
@@ -94,7 +99,7 @@ class Tail:
 
     @property
     def is_serving(self) -> bool:
-        """Whether the last Fetch was answered by the leader."""
+        """Whether the last Fetch was answered by a leader that commits what it writes."""
         return self._is_serving
 
     def connect(self) -> None:
@@ -171,12 +176,16 @@ class Tail:
             raise ConnectionRefused(f"no controller serves the metadata log: {self._last_error}")
 
     def _fetch(self) -> Progress:
-        connection = self._connection or self._connect()
+        connection, applied = self._connection or self._connect(), self.position.applied
         response = connection.call(self._request(connection, self.position.end), FetchResponse, messages.read_fetch)
         result = self.position.receive(response)
         if result.error:
             self._refused(response, connection)
             return NOTHING
+        if self.position.applied != applied or not self.position.is_holding:
+            self._committed_at = self._timer()
+        elif self._timer() - self._committed_at > _COMMIT_MICROS:
+            return self._without_majority(connection)
         loaded = None if result.snapshot is None else self._load(connection, result.snapshot)
         if self._snapshot_refusals < _REFUSALS:
             self._served(connection)
@@ -210,6 +219,15 @@ class Tail:
                 f"reading the metadata log from controller {self._controllers.target} at {connection.address}, "
                 f"epoch {self._controllers.epoch}"
             )
+
+    def _without_majority(self, connection: Connection) -> Progress:
+        """Leave a leader that commits nothing: it has no majority, and before Kafka 3.7 it may answer on for ever.
+
+        Since then it resigns (KAFKA-15489). What another leader commits meanwhile is not in its log.
+        """
+        self._controllers.unreachable()
+        self._disconnect(f"{connection.address} leads the metadata quorum and commits nothing: it has no majority")
+        return NOTHING
 
     def _refused(self, response: messages.FetchResponseFields, connection: Connection) -> None:
         if response.error in _FORBIDDEN:

@@ -837,6 +837,57 @@ def test_a_log_of_which_no_controller_answers_any_more_is_not_current_after_half
     assert len(seen.snapshots()) == 2, "a poller may have taken over meanwhile"
 
 
+def test_a_leader_that_commits_nothing_does_not_keep_the_log_fresh(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], make_batch: Any
+) -> None:
+    """It has lost its majority, and before Kafka 3.7 it goes on to write and to answer."""
+    quorum.append(*frames)
+    seen = watch(heartbeat_seconds=5.0)
+    seen.reach(191)
+    before, quorum.high_watermark = len(seen.reported), 192
+    for at in range(192, 202):
+        seen.now = Micros(seen.now + 4_000_000)
+        quorum.append(make_batch(at, 1, b"\x01\x14\x00\x00", timestamp=seen.now // 1_000))
+        with suppress(ConnectionRefused):
+            seen.reported += seen.source.poll(seen.now)
+    assert [one.occurred_not_after for one in seen.reported[before:]] == [], "nobody knows that it is up to date"
+    assert not seen.source.is_primary
+    (lost,) = (line for line in seen.lines if line.startswith("lost the metadata log"))
+    assert lost.endswith("leads the metadata quorum and commits nothing: it has no majority; looking for the leader")
+
+    quorum.high_watermark = None
+    seen.until(lambda: seen.source.is_primary)
+    assert seen.source._image.image_offset == 201
+
+
+def test_a_leader_that_commits_nothing_is_left_for_the_one_that_the_majority_has_elected(
+    quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...], make_batch: Any
+) -> None:
+    """The old leader is cut off from the others, and still answers who reaches it."""
+    quorum.append(*frames)
+    seen = watch()
+    seen.reach(191)
+    isolated = seen.source._tail._controllers.target
+
+    def as_before(node: Any, _: Any) -> Any:
+        response = node.fetched(0)
+        response.responses[0].partitions[0].high_watermark = 192
+        return response if node.node_id == isolated else None
+
+    quorum.high_watermark = 192
+    quorum.append(make_batch(192, 1, b"\x01\x14\x00\x00", timestamp=seen.now // 1_000))
+    seen.reported += seen.source.poll(seen.now)
+    quorum.faults.extend([as_before] * 100)
+    quorum.elect(isolated % 3 + 1, 2)
+    quorum.log[-1] = in_epoch(2, quorum.log[-1])
+    quorum.high_watermark = None
+    seen.now = Micros(seen.now + 6_000_000)
+
+    seen.until(lambda: seen.source._image.image_offset == 192)
+
+    assert seen.source._tail._controllers.target == isolated % 3 + 1
+
+
 def test_the_controllers_are_reached_by_the_listener_that_is_named(
     quorum: Any, watch: Any, frames: tuple[EncodedBatch, ...]
 ) -> None:
