@@ -120,12 +120,16 @@ def unclean_election(settings: AlertSettings) -> Rule:
 
 
 def no_controller(settings: AlertSettings) -> Rule:
-    """Page for a metadata quorum without a leader: the metadata log stands still while the brokers answer."""
+    """Page for a metadata quorum without a leader: the metadata log stands still while the brokers answer.
+
+    Where polls have taken over from the log, the controller is not known any more.
+    """
     age, up, behind, controller = signals.SOURCE_AGE, signals.QUERY_UP, signals.BEHIND, signals.CONTROLLER
-    log, other = (_of_collector(age, matcher) for matcher in (_REPLICATION, 'channel!="replication"'))
+    log, other = (_of_collector(age, matcher) for matcher in (_LOG, 'channel!="replication"'))
     silent = (
         f"max by (cluster) ({log} > {settings.stale_seconds} "
-        f"and on (cluster, collector) {other} <= {settings.stale_seconds})"
+        f"and on (cluster, collector) {other} <= {settings.stale_seconds})\n"
+        f"and on (cluster) {signals.DATA_AGE.now()} > {settings.stale_seconds}"
     )
     applied = (
         f"min by (cluster) ({up.series(EVERYWHERE, _REPLICATION)}) == 1 "
@@ -147,6 +151,8 @@ def no_controller(settings: AlertSettings) -> Rule:
 
 # Offsets and broker metrics have channels of their own and contain no ISR changes.
 _REPLICATION = 'channel="replication"'
+# Beside it in that channel: who votes, leases, and the poller, all of which go on without a controller.
+_LOG = 'channel="replication", source=~"metadata_log:.*"'
 
 
 def _of_collector(signal: Signal, matcher: str) -> str:

@@ -124,12 +124,12 @@ CLUSTER_METRICS: Final = (
     _gauge(
         "controller",
         "Id of the active controller; absent while unknown.",
-        lambda cluster: cluster.cluster.controller,
+        lambda cluster: cluster.controller,
     ),
     _gauge(
         "controller_epoch",
         "Raft epoch of the active controller; absent while unknown.",
-        lambda cluster: cluster.cluster.controller_epoch,
+        lambda cluster: None if cluster.controller is None else cluster.cluster.controller_epoch,
     ),
     _counter(
         "isr_shrinks",

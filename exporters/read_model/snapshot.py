@@ -256,10 +256,14 @@ class ClusterSnapshot:
         return age is None or age > stale_after_seconds
 
     @property
+    def controller(self) -> int | None:
+        """The active controller; None while polls are the primary source: none says who it is."""
+        return None if self.cluster.authority is SourceKind.POLL else self.cluster.controller
+
+    @property
     def is_derived(self) -> bool:
         """Whether the job writes what follows from the changes, as far as it has said: else advice is of before."""
-        of_changes = (each for each in self.sources.values() if each.channel == Channel.REPLICATION)
-        return all(each.lag.is_query_up is not False for each in of_changes)
+        return all(it.lag.is_query_up is not False for it in self.sources.values() if it.channel == Channel.REPLICATION)
 
     def isr_removals_of(self, broker: int) -> Mapping[str, int] | None:
         """Return how often a broker left an ISR, by cause; None while unknown."""

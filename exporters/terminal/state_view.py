@@ -47,6 +47,7 @@ def cluster_row(cluster: ClusterSnapshot, now: int, stale_after_seconds: float) 
     return {
         **_freshness(cluster, now, stale_after_seconds),
         **cluster.cluster._asdict(),
+        "controller": cluster.controller,
         "brokers": cluster.registered_brokers(),
         **_counts(cluster.counts),
         **cluster.totals._asdict(),

@@ -132,6 +132,7 @@ class JsonApi:
     def _cluster(self, cluster: ClusterSnapshot) -> dict[str, Any]:
         return {
             **cluster.cluster._asdict(),
+            "controller": cluster.controller,
             **self._freshness(cluster),
             "states": {state: cluster.counts.in_state(state) for state in STATES},
             "totals": cluster.totals._asdict(),

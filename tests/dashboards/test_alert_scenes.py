@@ -121,6 +121,25 @@ SCENES = {
     "the controllers do not answer, the brokers do": Scene(
         stopped_data(10), {12: {STALE, "page KafkaNoController"}, LATE: {STALE, "page KafkaNoController"}}
     ),
+    "the controllers do not answer, the brokers and the poller beside the log do": Scene(
+        stopped_data(10)
+        | {
+            f'source_age_seconds{{{PROD}, channel="replication", source="{source}:c1"}}': always(3)
+            for source in ("admin", "quorum", "maintenance")
+        },
+        {12: {STALE, "page KafkaNoController"}, LATE: {STALE, "page KafkaNoController"}},
+    ),
+    "the controllers do not answer one of two collectors": Scene(
+        {f"source_age_seconds{{{PROD}, {LOG}}}": f"2x17 2+30x{STEPS - 18}"}, {12: set(), LATE: set()}
+    ),
+    "the controllers do not answer, and polls take over": Scene(
+        {
+            f"source_age_seconds{{{PROD}, {LOG}}}": f"2x17 2+30x{STEPS - 18}",
+            f'source_age_seconds{{{PROD}, channel="replication", source="admin:c1"}}': always(3),
+            f"cluster_controller{{{PROD}}}": f"100x21 stale _x{STEPS - 23}",
+        },
+        {10: set(), 13: {"page KafkaNoController"}, LATE: {"page KafkaNoController"}},
+    ),
     "the collector is dead": Scene(
         stopped_data(10) | {f"source_age_seconds{{{PROD}, {OFFSETS}}}": f"3x17 3+30x{STEPS - 18}"},
         {12: {STALE}, LATE: {STALE}},
