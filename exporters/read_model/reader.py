@@ -18,8 +18,8 @@ from exporters.read_model.draft import SnapshotDraft
 from exporters.read_model.events import newest_events
 from exporters.read_model.isr_meters import IsrMeters
 from exporters.read_model.rebuilt import present_state
-from exporters.read_model.side_tables import SIDE_CONTENTS, SideTable, sentence_of
-from exporters.read_model.snapshot import NO_TABLE, ReplicationSnapshot, TableStatus
+from exporters.read_model.side_tables import SIDE_CONTENTS, SideTable, TableStatus, sentence_of
+from exporters.read_model.snapshot import NO_TABLE, ReplicationSnapshot
 from streaming.contracts.tables import PARTITION_CHANGES, PARTITION_STATE_TABLE
 from streaming.delta.change_reader import ChangeReader, ChangesRestarted
 from streaming.delta.state_reader import AsOf, apply_changes, count_isr_removals, load_state

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.read_model import cluster_samples as sampled
 from exporters.read_model.advice import ADVICE_COLUMNS, TIMES_COLUMNS, drop_advice, drop_times, put_advice, put_times
@@ -29,7 +29,6 @@ from exporters.read_model.samples import (
     put_progress,
     put_rows,
 )
-from exporters.read_model.snapshot import TableStatus
 from streaming.contracts import sample_tables
 from streaming.contracts.observations import Channel
 from streaming.contracts.tables import BROKER_STATE_TABLE, CLUSTER_STATE_TABLE, INCIDENTS, SOURCE_PROGRESS
@@ -50,6 +49,18 @@ if TYPE_CHECKING:
 # A table is read again after resting this many times what the last reading took, and this many seconds after an error.
 REST_PER_WORK: Final = 5.0
 REST_AFTER_ERROR: Final = 1.0
+
+
+class TableStatus(NamedTuple):
+    """How the last reading of a table went: the error (None: it was read), how long it took, when one last succeeded.
+
+    ``read_at`` is of the monotonic clock; None while no reading has succeeded. Finding no new version is a success.
+    """
+
+    table: str
+    error: str | None = None
+    seconds: float = 0.0
+    read_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,18 +28,6 @@ NO_TABLE: Final = -1
 """The version of a snapshot that was taken before there was a table."""
 
 
-class TableStatus(NamedTuple):
-    """How the last reading of a table went: the error (None: it was read), how long it took, when one last succeeded.
-
-    ``read_at`` is of the monotonic clock; None while no reading has succeeded. Finding no new version is a success.
-    """
-
-    table: str
-    error: str | None = None
-    seconds: float = 0.0
-    read_at: float | None = None
-
-
 class ClusterTotals(NamedTuple):
     """Changes that a cluster ever counted, deleted topics included."""
 
@@ -189,10 +177,8 @@ class ClusterSnapshot:
     Attributes:
         cluster: its row.
         topics: by topic id; only those with live partitions.
-        unsettled: live partitions that are offline, under-replicated, under min ISR or being reassigned, by topic id
-            and number: few, so that what is counted of them can be counted at each scrape.
-        recent: live partitions that changed within ``RECENT_MICROS`` before the watermark, in the same way; the newest
-            change last.
+        unsettled: of topic id and number, those that are offline, under-replicated, under min ISR or being reassigned.
+        recent: the same, those that changed within ``RECENT_MICROS`` before the watermark; the newest change last.
         tombstones: deleted partitions that still count in the totals, by topic id and number.
         brokers: by number, those that are gone included.
         totals: counted since the beginning, deleted topics included.
@@ -263,7 +249,8 @@ class ClusterSnapshot:
     @property
     def is_derived(self) -> bool:
         """Whether the job writes what follows from the changes, as far as it has said: else advice is of before."""
-        return all(it.lag.is_query_up is not False for it in self.sources.values() if it.channel == Channel.REPLICATION)
+        sources = self.sources.values()
+        return all(one.lag.is_query_up is not False for one in sources if one.channel == Channel.REPLICATION)
 
     def isr_removals_of(self, broker: int) -> Mapping[str, int] | None:
         """Return how often a broker left an ISR, by cause; None while unknown."""
