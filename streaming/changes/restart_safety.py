@@ -50,8 +50,9 @@ def restart_advice(
     """Return the advice about each broker of one cluster.
 
     The order has a place for every broker that can be restarted, one after the other, without a loss that another
-    order would avoid. Fewest led partitions first, so that few leaders move, and late; the active controller last,
-    because its failover delays all others. Brokers that are fenced or shutting down are restarting already: they have
+    order would avoid. Those first that registered longest ago: who restarts the first one and asks again is not sent to
+    the same broker. Where that is unknown, fewest led partitions first, so that few leaders move, and late. The active
+    controller last, because its failover delays all others. Brokers that are fenced or shutting down are restarting already: they have
     no place.
     """
     brokers, names = list(brokers), tally.of_brokers(cluster.cluster_id)
@@ -186,8 +187,9 @@ def _order(stops: dict[BrokerId, _Stop], cluster: ClusterState, among: AbstractS
     if not _is_observed(cluster):
         return order
 
-    def rank(stop: _Stop) -> tuple[bool, int, int]:
-        return stop.broker.broker == cluster.controller, stop.names.get("led_partitions", 0), stop.broker.broker
+    def rank(stop: _Stop) -> tuple[bool, int, int, int]:
+        number = stop.broker.broker
+        return number == cluster.controller, stop.broker.broker_epoch or 0, stop.names.get("led_partitions", 0), number
 
     waiting = sorted((stop for number, stop in stops.items() if number in among), key=rank)
     while free := next((stop for stop in waiting if stop.is_free(cluster, order.keys())), None):

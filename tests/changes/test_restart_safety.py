@@ -300,6 +300,20 @@ def test_the_order_beside_announced_work_waits_for_no_broker_that_has_no_place_i
     assert [one.restart_order for one in each.values()] == [None, None, None]
 
 
+def test_a_broker_that_was_restarted_leads_nothing_and_is_not_the_first_to_restart_again(story: Story) -> None:
+    """Whoever asks before each restart comes to all but the controller."""
+    story.config("1")
+    for broker in BROKERS:
+        story.broker(broker, broker_epoch=broker)
+    story.snapshot([{"leader": 2}, {"leader": 3}])
+    restarted = []
+    for epoch in (11, 12, 13):
+        first = advice(story.seen)[1][0]
+        restarted.append(first)
+        story.later().broker(first, broker_epoch=epoch)
+    assert restarted == [1, 2, 3]
+
+
 def test_a_broker_that_is_on_its_way_down_has_no_place_in_the_order(story: Story) -> None:
     story.config("1")
     story.snapshot()
