@@ -79,6 +79,12 @@ def test_without_three_recent_scrapes_of_the_same_run_with_requests_in_between_t
     assert scraped(*scrapes).newest(at(scrapes[-1][0])) == {}
 
 
+def test_after_a_restart_three_scrapes_are_enough_again() -> None:
+    before = said((15, 200, 50.0))
+    again = [(seconds + 30, *rest) for seconds, *rest in said((15, 200, 60.0), (30, 200, 70.0), of=100)]
+    assert scraped(*before, *again).newest(at(60)) == {ONE: 60_000}
+
+
 def test_few_requests_are_added_to_those_after_them() -> None:
     times = scraped(*said((10, 6, 30.0), (20, 6, 30.0), (30, 20, 40.0)))
     assert times.newest(at(30)) == {ONE: 30_000}
