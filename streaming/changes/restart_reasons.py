@@ -83,7 +83,8 @@ def _forbidding(obstacles: Obstacles) -> Iterator[str]:
         down = f" (down: {_list(obstacles.waits_for_down)})" if obstacles.waits_for_down else ""
         yield f"{lost}: {_brokers(obstacles.waits_for)} must catch up first{down}"
     if obstacles.keeps_quorum is False and not obstacles.is_quorum_unavoidable:
-        yield f"the controller quorum would lose its majority: voter {_behind(obstacles)} must catch up first"
+        lost = "would lose its majority" if obstacles.is_voter else "has no majority to elect other leaders"
+        yield f"the controller quorum {lost}: voter {_behind(obstacles)} must catch up first"
     if obstacles.unknown_min_isr:
         yield f"unknown: the min ISR of {_partitions(obstacles.unknown_min_isr)} is unknown"
     if obstacles.keeps_quorum is None:

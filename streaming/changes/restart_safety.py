@@ -227,8 +227,9 @@ def keeps_quorum(
 ) -> bool | None:
     """Return whether a majority of the voters goes on if nodes stop; None while it is unknown who has caught up.
 
-    A node that has no vote takes none away, and neither does one in a cluster whose voters nobody has reported: that is
-    said beside the advice. Source: KIP-595; a voter that has not caught up could not commit what the others wrote.
+    A node that has no vote takes none away, but without a majority nobody elects leaders for those that it led. Of a
+    cluster whose voters nobody has reported nothing is known, which is said beside the advice. Source: KIP-595; a voter
+    that has not caught up could not commit what the others wrote.
 
     Args:
         nodes: brokers or controllers, all of which stop at once.
@@ -236,7 +237,7 @@ def keeps_quorum(
         restarted: nodes that have been restarted and have caught up.
     """
     voters = cluster.quorum_voters
-    if voters is None or nodes.isdisjoint(voters):
+    if not voters:
         return True
     if cluster.quorum_caught_up is None:
         return None

@@ -32,7 +32,7 @@ def losses(world: World, broker: int) -> frozenset[object]:
     lost: set[object] = {
         number for number, each in enumerate(down.partitions) if broker in each.replicas and not each.is_available
     }
-    if world.voters and broker in world.voters and not down.has_quorum():
+    if world.voters and not down.has_quorum():
         lost.add("quorum")
     return frozenset(lost)
 
