@@ -32,7 +32,7 @@ UNKNOWN_CONTROLLER: Final = "controller"
 
 
 def _controller(cluster: ClusterSnapshot) -> str:
-    controller = cluster.cluster.controller
+    controller = cluster.controller
     return UNKNOWN_CONTROLLER if controller is None else str(controller)
 
 
@@ -100,7 +100,7 @@ def _messages_in(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
 
 
 def _active_controller(cluster: ClusterSnapshot, _: int) -> Iterator[Sample]:
-    active = cluster.cluster.controller
+    active = cluster.controller
     if active is not None:
         for node in sorted({*(cluster.cluster.quorum_voters or ()), active}):
             yield (cluster.name, str(node)), int(node == active)

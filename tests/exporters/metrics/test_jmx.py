@@ -130,10 +130,12 @@ def test_what_controllers_say_of_the_cluster_is_there_once(reader: TablesReader,
     assert by_instance(values, f"{CONTROLLER}activecontrollercount") == {"1000": 1, "1001": 0}
 
 
+@pytest.mark.parametrize("of_cluster", [{"controller": None}, {"authority": "poll"}])
 def test_while_the_controller_is_unknown_the_cluster_has_its_counts_and_no_active_controller(
-    reader: TablesReader, rows: Any, tables: Any
+    reader: TablesReader, rows: Any, tables: Any, of_cluster: dict[str, Any]
 ) -> None:
-    tables.commit(rows.cluster_row(rows.start, controller=None))
+    """Of a polled cluster it is not known any more, whoever it was."""
+    tables.commit(rows.cluster_row(rows.start, **of_cluster))
     values = shown(reader, rows.start)
     assert by_instance(values, f"{CONTROLLER}offlinepartitionscount") == {"controller": 1}
     assert f"{CONTROLLER}activecontrollercount" not in names(values)
