@@ -52,8 +52,8 @@ def restart_advice(
     The order has a place for every broker that can be restarted, one after the other, without a loss that another
     order would avoid. Those first that registered longest ago: who restarts the first one and asks again is not sent to
     the same broker. Where that is unknown, fewest led partitions first, so that few leaders move, and late. The active
-    controller last, because its failover delays all others. Brokers that are fenced or shutting down are restarting already: they have
-    no place.
+    controller last, because its failover delays all others. Brokers that are fenced or shutting down are restarting
+    already: they have no place.
     """
     brokers, names = list(brokers), tally.of_brokers(cluster.cluster_id)
     cluster = with_running_voters(with_fresh_quorum(cluster), brokers)
