@@ -1,11 +1,8 @@
-"""The response to a scrape: Prometheus text format 0.0.4, rendered by hand to stay fast at 100,000 partitions.
+"""The response to a scrape, rendered by hand to stay fast at 100,000 partitions.
 
 The lines of a topic are rendered again only when the topic, its open episodes or its offsets changed, those of samples
 when there are newer ones. That and compression happen when the tables change, before a scrape asks. Only the metrics of
 clusters, brokers and the exporter itself are rendered at every scrape.
-
-OpenMetrics is not offered: nothing that it adds is used here (no
-exemplars, no creation timestamps), and Prometheus accepts both formats.
 
 Which series a scrape shows depends on the age of the data, never on a change of the tables: while an input is stale,
 the metrics that require it (``Freshness``) are left out, so that an alert or a panel cannot take an old value for a
@@ -22,10 +19,11 @@ from typing import TYPE_CHECKING, Final
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import Block
 from exporters.metrics.detail import DETAIL_LIMIT, NO_DETAIL, choose
+from exporters.metrics.headings import Heading
 from exporters.metrics.metric import ClusterMetric, ExporterMetric, Freshness, Metric, MetricType, SampledMetric
 from exporters.metrics.sample_ages import oldest_ages
 from exporters.metrics.sample_render_cache import ClusterSampleLines
-from exporters.metrics.text import header, line, metric_name
+from exporters.metrics.text import line, metric_name
 from exporters.metrics.topic_render_cache import PER_TOPIC, ClusterLines
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.snapshot import ReplicationSnapshot
@@ -41,11 +39,10 @@ if TYPE_CHECKING:
     from exporters.read_model.snapshot import ClusterSnapshot
 
 DEFAULT_INTERVALS: Final = CollectSettings()
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 MICROS: Final = 1_000_000
 _OWN_NAMES: Final = frozenset(metric.name for metric in CATALOGUE)
 _TOPIC_INDEX: Final = {metric.name: index for index, metric in enumerate(PER_TOPIC)}
-_HEADERS: Final = {metric.name: Block((header(metric).encode(),), 0) for metric in CATALOGUE}
+_HEADINGS: Final = {metric.name: Heading(metric) for metric in CATALOGUE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +217,7 @@ class Exposition:
         shown = [each for each in clusters if each.shows(metric)]
         if isinstance(metric, ClusterMetric):
             samples = (sample for each in shown for sample in metric.samples(each.cluster, now))
-            yield from _block(_HEADERS[metric.name], metric, samples)
+            yield from _block(_HEADINGS[metric.name], metric, samples)
             return
         if isinstance(metric, SampledMetric):
             kept = [each.prepared for each in shown]
@@ -228,7 +225,7 @@ class Exposition:
         else:
             blocks = [each.prepared.topics[_TOPIC_INDEX[metric.name]] for each in shown]
         if any(block.series for block in blocks):
-            yield _HEADERS[metric.name]
+            yield _HEADINGS[metric.name]
             yield from blocks
 
 
@@ -258,7 +255,7 @@ def _broker_blocks(
     for name, rows in sorted(samples.items()):
         kind = MetricType.COUNTER if name.endswith("_total") else MetricType.GAUGE
         metric = Metric(name=name, kind=kind, labels=("cluster", "broker"), help="Metric of the broker itself.")
-        blocks += _block(Block((header(metric).encode(),), 0), metric, rows)
+        blocks += _block(Heading(metric), metric, rows)
     return blocks
 
 
@@ -266,5 +263,5 @@ def _exporter_blocks(health: ExporterHealth, series: int, request: ScrapeRequest
     own = [metric for metric in CATALOGUE if isinstance(metric, ExporterMetric) and request.wants(metric.name)]
     complete = replace(health, series=series + sum(len(list(metric.samples(health))) for metric in own))
     return [
-        block for metric in own for block in _block(_HEADERS[metric.name], metric, metric.samples(complete))
+        block for metric in own for block in _block(_HEADINGS[metric.name], metric, metric.samples(complete))
     ]  # fmt: skip

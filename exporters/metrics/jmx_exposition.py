@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import Block
 from exporters.metrics.exposition import MICROS, stale_inputs
+from exporters.metrics.headings import Heading
 from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.metrics.mbean import LABELS
 from exporters.metrics.metric import ClusterMetric, Metric, MetricType
-from exporters.metrics.text import header, line, metric_name
+from exporters.metrics.text import line, metric_name
 from exporters.read_model.cluster_names import clusters_by_name
 from streaming.contracts.sample_tables import BROKER_METRICS
 
@@ -91,7 +92,8 @@ class JmxExposition:
                 values.pop(labels, None)
         if values:
             lines = [line(name, metric.labels, labels, value) for labels, value in values.items()]
-            yield Block((header(metric).encode(), "".join(lines).encode()), len(lines))
+            yield Heading(metric)
+            yield Block(("".join(lines).encode(),), len(lines))
 
     def _derived(self, derived: MBeanMetric, clusters: Sequence[ClusterSnapshot], now: int) -> Iterable[Sample]:
         metric = derived.metric

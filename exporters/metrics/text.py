@@ -1,4 +1,4 @@
-"""Lines of the Prometheus text format 0.0.4."""
+"""Lines of the Prometheus text format 0.0.4, and of OpenMetrics 1.0 where that differs."""
 
 from __future__ import annotations
 
@@ -40,6 +40,13 @@ def number(value: Number) -> str:
 def header(metric: Metric) -> str:
     """Format the HELP and TYPE lines of a metric."""
     return f"# HELP {metric.name} {metric.help.translate(_HELP_ESCAPES)}\n# TYPE {metric.name} {metric.kind}\n"
+
+
+def openmetrics_header(metric: Metric) -> str:
+    """Format the HELP, TYPE and UNIT lines of a metric."""
+    name = metric.name.removesuffix("_total") if metric.kind == "counter" else metric.name
+    unit = f"# UNIT {name} {metric.unit}\n" if metric.unit and name.endswith(f"_{metric.unit}") else ""
+    return f"# HELP {name} {escaped(metric.help)}\n# TYPE {name} {metric.kind}\n{unit}"
 
 
 def line(name: str, labels: Sequence[str], values: Sequence[str], value: Number) -> str:

@@ -9,13 +9,15 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from exporters.metrics.compression import gzipped, plain
 from exporters.metrics.exporter_metrics import metrics_path
-from exporters.metrics.exposition import CONTENT_TYPE, Exposition, ScrapeRequest
+from exporters.metrics.exposition import Exposition, ScrapeRequest
+from exporters.metrics.headings import OPENMETRICS, TEXT, in_openmetrics
 from exporters.metrics.jmx_exposition import JmxExposition
 from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
 from exporters.read_model.cluster_names import clusters_by_name
@@ -121,7 +123,9 @@ class Endpoints:
             return PlainTextResponse(f"unknown cluster {cluster}; known: {', '.join(clusters) or 'none yet'}\n", 404)
         selection = ScrapeRequest(cluster, frozenset(request.query_params.getlist("name[]")))
         blocks = render(snapshot, self._clock(), selection)
-        headers = {"Content-Type": CONTENT_TYPE, "Vary": "Accept-Encoding"}
+        is_openmetrics = choose_encoder(request.headers.get("Accept", ""))[1].startswith("application/openmetrics-text")
+        blocks = in_openmetrics(blocks) if is_openmetrics else blocks
+        headers = {"Content-Type": OPENMETRICS if is_openmetrics else TEXT, "Vary": "Accept, Accept-Encoding"}
         if accepts_gzip(request.headers.get("Accept-Encoding", "")):
             return Response(gzipped(blocks), headers={**headers, "Content-Encoding": "gzip"})
         return Response(plain(blocks), headers=headers)

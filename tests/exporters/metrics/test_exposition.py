@@ -4,12 +4,14 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporters.metrics.brokers import ISR_REMOVAL_CAUSES
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import plain
 from exporters.metrics.exposition import Exposition, ScrapeRequest
+from exporters.metrics.headings import in_openmetrics
 from exporters.metrics.metric import Freshness
 from exporters.metrics.process_metrics import PROCESS_METRICS
 from exporters.metrics.topic_render_cache import ClusterLines
@@ -92,6 +94,20 @@ def test_the_exposition_of_a_healthy_cluster_is_the_golden_one(tables: Any, rows
         rows.source(now),
     )
     golden("metrics_healthy.prom", exposed(TablesReader(tables.directory), now + SECOND))
+
+
+def test_openmetrics_has_the_same_samples_under_names_that_its_parser_accepts(reader: TablesReader, fresh: int) -> None:
+    snapshot = reader.refresh()
+    blocks = Exposition(STALE_AFTER).render(snapshot, ExporterHealth("1.2.3", 1, 0.25, 7), fresh, ScrapeRequest())
+    in_text = samples(plain(blocks).decode())
+    strict = openmetrics.text_string_to_metric_families(plain(in_openmetrics(blocks)).decode())
+    families = {family.name: family for family in strict}
+    assert in_text == {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families.values()
+        for sample in family.samples
+    }
+    assert families["kafka_replication_cluster_under_min_isr_seconds"].unit == "seconds"
 
 
 def test_the_exposition_of_two_clusters_is_the_golden_one(

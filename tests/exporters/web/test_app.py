@@ -272,3 +272,15 @@ def test_the_exporter_has_the_metrics_of_its_process(address: str) -> None:
     text = ask(address, "/metrics")[2].decode()
     shown = {line.split()[0] for line in text.splitlines() if line.startswith("process_")}
     assert shown == {metric.name for metric in PROCESS_METRICS}
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/jmx"])
+def test_who_asks_for_openmetrics_gets_it(address: str, path: str) -> None:
+    asked = {"Accept": "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3"}
+    _, headers, body = ask(address, path, **asked)
+    assert headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    assert body.endswith(b"# EOF\n")
+    _, headers, body = ask(address, path)
+    assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert b"# EOF" not in body
+    assert headers["Vary"] == "Accept, Accept-Encoding"
