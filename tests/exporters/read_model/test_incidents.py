@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECOND = 1_000_000
-OPEN, CLOSED = INCIDENT_METRICS
+OPEN, EACH_OPEN, CLOSED = INCIDENT_METRICS
 
 
 def counts(reader: TablesReader, metric: Any, cluster: str = "main") -> Counter[str]:
@@ -73,6 +73,8 @@ def test_the_count_of_a_class_never_goes_back_while_incidents_change_their_class
     for incidents, still_open, over in steps:
         tables.put(INCIDENTS.name, *incidents, as_of=1)
         assert (counts(reader, OPEN), counts(reader, CLOSED)) == (still_open, over)
+        each = EACH_OPEN.samples(clusters_by_name(reader.snapshot)["main"], 0)
+        assert Counter(labels[2] for labels, _ in each) == still_open
     assert counts(TablesReader(tables.directory), CLOSED) == {"rolling_restart": 1}
 
 
