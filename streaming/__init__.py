@@ -14,6 +14,7 @@ Packages in the order of the data. Each depends only on the contract of the one 
 - ``delta``             reads and writes the tables
 - ``jobs``              the Spark queries: bus in, one commit per batch out
 - ``commands``          the command line; each command is loaded only when it is called
+- ``web``               HTTP as every program serves it
 - ``runtime``           Java and jars, found or fetched
 - ``settings``          the configuration; every key is checked
 - ``cluster_settings``  the same of several clusters, each as if it stood alone

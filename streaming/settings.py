@@ -126,6 +126,7 @@ class ExportSettings:
     refresh_seconds: float = 0.1
     stale_after_seconds: float = 60.0
     detail_limit: int = 20_000
+    telemetry_path: str = "/metrics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +257,7 @@ def _checked(settings: Settings) -> Settings:
         if not least <= number < math.inf:  # not "number < least", which no NaN is
             raise ConfigurationError(f"{key} is {number}; it must be at least {least}, and finite")
     _check_folders(settings.collect.spark_checkpoints)
+    check_telemetry_path("export.telemetry_path", settings.export.telemetry_path)
     hours = settings.maintenance.max_hours
     if not 0 < hours <= _LONGEST_LEASE_HOURS:
         raise ConfigurationError(f"maintenance.max_hours is {hours}; it must be above 0 and at most 168, a week")
@@ -269,6 +271,18 @@ def _check_folders(folders: Mapping[str, str]) -> None:
                 f"collect.spark_checkpoints: {name!r} = {folder!r} must be a name and the path of a folder that this "
                 "machine can read, no URL; mount it where it is in an object store"
             )
+
+
+def check_telemetry_path(key: str, path: str) -> None:
+    """Refuse a path that is none, or that of something else.
+
+    Raises:
+        ConfigurationError: it does; the sentence names the key.
+    """
+    if not re.fullmatch(r"/[\w.~/-]+", path, re.ASCII) or path.startswith(
+        ("/-/", "/api/", "/healthz", "/clusters/", "/metrics/")
+    ):
+        raise ConfigurationError(f"{key} is {path!r}; write a path that nothing else has, for example /metrics")
 
 
 def _check_seconds(key: str, value: float) -> None:

@@ -121,6 +121,11 @@ def test_the_example_with_a_token_command_is_one_that_prints_a_token(tmp_path: P
         ("[job]\ntrigger_seconds = inf\n", "trigger_seconds is inf; it must be 0 or more, and finite"),
         ("[job]\ntrigger_seconds = -1\n", "trigger_seconds is -1.0"),
         ("[cluster.client]\nacks = 1\n", "cluster.client must be a table of strings"),
+        (
+            "[export]\ntelemetry_path = 'metrics'\n",
+            "export.telemetry_path is 'metrics'; write a path that nothing else",
+        ),
+        ("[export]\ntelemetry_path = '/api/v1/x'\n", "export.telemetry_path is '/api/v1/x'; write a path"),
         ("[cluster\n", "is not TOML"),
     ],
 )

@@ -15,10 +15,11 @@ from exporters.metrics.exposition import DEFAULT_INTERVALS, Exposition
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.web.server import Endpoints, application
-from streaming.runtime.listening import address_of, listen
+from streaming.runtime.listening import address_of, listen_all
+from streaming.web.middleware import Secured
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from streaming.settings import CollectSettings, ExportSettings
@@ -28,12 +29,12 @@ STOP_SECONDS: Final = 2
 START_SECONDS: Final = 30
 
 
-def serve(tables: Path, settings: ExportSettings, opened: socket.socket, collect: CollectSettings) -> None:
+def serve(tables: Path, settings: ExportSettings, opened: Sequence[socket.socket], collect: CollectSettings) -> None:
     """Serve until SIGTERM or SIGINT."""
     server, refresher = _parts(tables, settings, collect)
     refresher.start()
     try:
-        server.run(sockets=[opened])
+        server.run(sockets=list(opened))
     finally:
         refresher.stop()
 
@@ -43,22 +44,23 @@ def serving(tables: Path, settings: ExportSettings) -> Iterator[str]:
     """Serve from threads of this process while the context is open.
 
     Yields:
-        host and port, as in a URL.
+        host and port of the first address, as in a URL.
     """
-    opened = listen(settings.listen, OPTION)
+    opened = listen_all(settings.listen, OPTION)
     server, refresher = _parts(tables, settings)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]}, name="http", daemon=True)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": opened}, name="http", daemon=True)
     refresher.start()
     thread.start()
     try:
         _wait_until_started(server, thread)
-        yield address_of(opened)
+        yield address_of(opened[0])
     finally:
         server.should_exit = True
         refresher.stop()
         thread.join()
         refresher.join()
-        opened.close()
+        for each in opened:
+            each.close()
 
 
 def _parts(
@@ -71,9 +73,11 @@ def _parts(
         version("isrwatch"),
         lambda snapshot: exposition.prepare(snapshot, micros_now()),
     )
-    endpoints = Endpoints(refresher, settings.stale_after_seconds, exposition=exposition)
+    endpoints = Endpoints(
+        refresher, settings.stale_after_seconds, exposition=exposition, telemetry_path=settings.telemetry_path
+    )
     config = uvicorn.Config(
-        application(endpoints),
+        Secured(application(endpoints)),
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from streaming.errors import ConfigurationError
-from streaming.settings import load
+from streaming.settings import ExportSettings, check_telemetry_path, load
 
 
 def export(
@@ -19,7 +19,12 @@ def export(
         Path | None, typer.Option("--config", "--config.file", help="Configuration file; see conf/isrwatch.toml.")
     ] = None,
     listen_address: Annotated[
-        str | None, typer.Option("--web.listen-address", help="host:port to listen on; default: export.listen.")
+        list[str] | None,
+        typer.Option("--web.listen-address", help="host:port to listen on, repeatable; default: export.listen."),
+    ] = None,
+    telemetry_path: Annotated[
+        str | None,
+        typer.Option("--web.telemetry-path", help="Path of the metrics; default: export.telemetry_path."),
     ] = None,
     tables: Annotated[
         Path | None, typer.Option("--tables", help="Folder of the Delta tables; default: tables.directory.")
@@ -30,8 +35,8 @@ def export(
 ) -> None:
     """Serve the Delta tables to Prometheus and as JSON until Ctrl-C. Needs neither Spark nor Java.
 
-    Paths: /metrics, /metrics/jmx, /clusters/NAME/metrics, /-/healthy, /-/ready, /api/v1/clusters, /api/v1/partitions,
-    /api/v1/events, /api/v1/incidents.
+    Paths: /metrics, /metrics/jmx, /clusters/NAME/metrics, /-/healthy (and /healthz), /-/ready, /api/v1/clusters,
+    /api/v1/partitions, /api/v1/events, /api/v1/incidents.
 
     Example: isrwatch export --config isrwatch.toml
     """
@@ -41,16 +46,27 @@ def export(
         typer.echo(reference(), nl=False)
         return
     from exporters.web.app import OPTION, serve
-    from streaming.runtime.listening import address_of, listen
+    from streaming.runtime.listening import address_of, listen_all
     from streaming.runtime.memory import return_freed_memory
 
     return_freed_memory()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     settings = load(config_file)
-    exporting = settings.export if listen_address is None else replace(settings.export, listen=listen_address)
+    exporting = _overridden(settings.export, listen_address, telemetry_path)
     folder = Path(settings.tables.directory) if tables is None else tables
     if folder.is_file():
         raise ConfigurationError(f"{folder} is a file; point tables.directory (--tables) at the folder of the tables")
-    opened = listen(exporting.listen, OPTION)
-    typer.echo(f"serving {folder} on http://{address_of(opened)}/metrics", err=True)
+    opened = listen_all(exporting.listen, OPTION)
+    addresses = ", ".join(f"http://{address_of(each)}{exporting.telemetry_path}" for each in opened)
+    typer.echo(f"serving {folder} on {addresses}", err=True)
     serve(folder, exporting, opened, settings.collect)
+
+
+def _overridden(settings: ExportSettings, addresses: list[str] | None, telemetry_path: str | None) -> ExportSettings:
+    """Apply the options, which override the configuration file."""
+    if addresses:
+        settings = replace(settings, listen=",".join(addresses))
+    if telemetry_path is not None:
+        check_telemetry_path("--web.telemetry-path", telemetry_path)
+        settings = replace(settings, telemetry_path=telemetry_path)
+    return settings

@@ -1,4 +1,4 @@
-"""The HTTP routes: ``/metrics`` and its variants, ``/-/healthy``, ``/-/ready``, the JSON API, and an index page.
+"""The HTTP routes: ``/metrics`` and its variants, ``/-/healthy`` (``/healthz``), ``/-/ready``, JSON API, and an index.
 
 Every response is computed from the snapshot in memory: a request never waits for a table.
 """
@@ -24,10 +24,11 @@ from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.reader import micros_now
 from exporters.read_model.snapshot import NO_TABLE
 from exporters.web.api import JsonApi, query_of
+from exporters.web.landing import landing
 from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from starlette.requests import Request as HttpRequest
 
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
     from exporters.read_model.snapshot import ReplicationSnapshot
     from exporters.web.api import ApiQuery
 
+METRICS: Final = "/metrics"
+_ENDED: Final = "the thread that reads the tables has ended; restart isrwatch export"
+_METRICS_LINK: Final = "metrics for Prometheus (?cluster=NAME selects a cluster, ?name[]=METRIC selects metrics)"
 LINKS: Final = {
-    "/metrics": "metrics for Prometheus (?cluster=NAME selects a cluster, ?name[]=METRIC selects metrics)",
     "/metrics/jmx": "metrics under the names of Kafka's MBeans, for dashboards of JMX agents",
     "/api/v1/clusters": "clusters, brokers and sources",
     "/api/v1/partitions?state=under_replicated": "partitions in a given state",
@@ -48,7 +51,6 @@ LINKS: Final = {
 }
 _DROP_INS: Final = frozenset(metric.name for metric in DROP_IN_METRICS)
 _LOG: Final = logging.getLogger(__name__)
-_INDEX: Final = "<!doctype html><html lang=en><title>isrwatch</title><h1>isrwatch</h1><ul>{links}</ul></html>"
 
 
 class Endpoints:
@@ -60,6 +62,7 @@ class Endpoints:
         stale_after_seconds: float,
         clock: Callable[[], int] = micros_now,
         exposition: Exposition | None = None,
+        telemetry_path: str = METRICS,
     ) -> None:
         """Respond from the snapshot of a refresher.
 
@@ -68,7 +71,9 @@ class Endpoints:
             stale_after_seconds: data age beyond which a cluster's state is not exposed.
             clock: returns the time in UTC microseconds.
             exposition: renders the metrics; by default with the default settings.
+            telemetry_path: the path of the metrics.
         """
+        self.telemetry_path = telemetry_path
         self._refresher = refresher
         self._stale_after = stale_after_seconds
         self._clock = clock
@@ -134,7 +139,7 @@ class Endpoints:
         """Respond 200 while the thread that refreshes from the tables runs, else 503."""
         if self._refresher.is_alive():
             return PlainTextResponse("isrwatch export is healthy\n")
-        return PlainTextResponse("the thread that reads the tables has ended; restart isrwatch export\n", 503)
+        return PlainTextResponse(f"{_ENDED}\n", 503)
 
     def ready(self, _: HttpRequest) -> Response:
         """Respond 200 once there is a snapshot to serve, with a line per table that is left out of it; else 503."""
@@ -160,9 +165,18 @@ class Endpoints:
         return self._json(request, JsonApi.incidents)
 
     def index(self, _: HttpRequest) -> Response:
-        """Respond with links to the other paths."""
-        links = "".join(f'<li><a href="{path}">{path}</a>: {text}</li>' for path, text in LINKS.items())
-        return HTMLResponse(_INDEX.format(links=links))
+        """Respond with the state of everything in short, and links to the other paths."""
+        links = {self.telemetry_path: _METRICS_LINK, **LINKS}
+        return HTMLResponse(
+            landing(self._refresher.snapshot, self._clock(), self._stale_after, list(self._problems()), links)
+        )
+
+    def _problems(self) -> Iterator[str]:
+        if not self._refresher.is_alive():
+            yield _ENDED
+        if self._refresher.snapshot.version == NO_TABLE:
+            yield self._why_not_ready()
+        yield from (f"without {table}: {why}" for table, why in sorted(self._refresher.unreadable.items()))
 
     def _json(self, request: HttpRequest, content: Callable[[JsonApi, ApiQuery], dict[str, Any]]) -> Response:
         try:
@@ -185,10 +199,11 @@ def application(endpoints: Endpoints) -> Starlette:
     return Starlette(
         routes=[
             Route("/", endpoints.index),
-            Route("/metrics", endpoints.metrics),
+            Route(endpoints.telemetry_path, endpoints.metrics),
             Route("/metrics/jmx", endpoints.jmx_metrics),
             Route("/clusters/{cluster:path}/metrics", endpoints.drop_in_metrics),
             Route("/-/healthy", endpoints.healthy),
+            Route("/healthz", endpoints.healthy),
             Route("/-/ready", endpoints.ready),
             Route("/api/v1/clusters", endpoints.clusters),
             Route("/api/v1/partitions", endpoints.partitions),

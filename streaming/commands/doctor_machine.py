@@ -58,7 +58,7 @@ def _java(_: Settings) -> Iterator[tuple[Status, str]]:
 
 
 def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:
-    from streaming.runtime.listening import listen
+    from streaming.runtime.listening import listen_all
 
     for key, address in (
         ("collect.listen", settings.collect.listen),
@@ -68,7 +68,8 @@ def _ports(settings: Settings) -> Iterator[tuple[Status, str]]:
         if not address:
             continue
         try:
-            listen(address, key).close()
+            for opened in listen_all(address, key):
+                opened.close()
         except ConfigurationError as refusal:
             yield Status.WARNING, f"{refusal}, unless it is isrwatch that runs already"
         else:

@@ -1,4 +1,4 @@
-"""The listening socket of a server. Depends on addresses only, not on HTTP."""
+"""The listening sockets of a server. Depends on addresses only, not on HTTP."""
 
 from __future__ import annotations
 
@@ -8,6 +8,23 @@ from typing import Final
 from streaming.errors import ConfigurationError
 
 BACKLOG: Final = 128
+
+
+def listen_all(addresses: str, option: str) -> list[socket.socket]:
+    """Open a listening socket for each address of a list with commas.
+
+    Raises:
+        ConfigurationError: one of them is invalid or in use; none stays open then.
+    """
+    opened: list[socket.socket] = []
+    try:
+        for address in addresses.split(","):
+            opened.append(listen(address.strip(), option))  # noqa: PERF401 - those before a refused one are closed
+    except ConfigurationError:
+        for each in opened:
+            each.close()
+        raise
+    return opened
 
 
 def listen(address: str, option: str) -> socket.socket:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import hashlib
 import json
+import re
 import socket
 import threading
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,12 +22,14 @@ from exporters.metrics.process_metrics import PROCESS_METRICS
 from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.web.app import OPTION, serving
+from exporters.web.landing import LONGEST_LIST
 from exporters.web.server import Endpoints
-from streaming.contracts.tables import PARTITION_CHANGES
+from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.errors import ConfigurationError
-from streaming.runtime.listening import listen
+from streaming.runtime.listening import listen, listen_all
 from streaming.settings import ExportSettings
-from tests.plugins.local_http import wait_until
+from streaming.web.middleware import SECURITY_HEADERS
+from tests.plugins.local_http import free_port, wait_until
 from tests.plugins.prometheus import eventually, prometheus_server  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
@@ -199,6 +205,62 @@ def test_every_link_of_the_index_page_responds(address: str) -> None:
     links = [part.split(b'"')[0].decode() for part in body.split(b'href="')[1:]]
     assert len(links) == 8
     assert {ask(address, link)[0] for link in links} == {200}
+
+
+def test_the_index_shows_health_data_age_clusters_and_open_incidents(
+    address: str, live_cluster: Any, rows: Any
+) -> None:
+    text = ask(address, "/")[2].decode()
+    assert "The exporter reads the tables." in text
+    age, *counts = re.findall(r"<td>([^<]*)", text.partition("<td>main")[2].partition("</table>")[0])
+    assert re.fullmatch(r"\d+\.\d s", age)
+    assert counts == ["1", "2", "1", "1", "0", "unknown"]  # incidents: there is no table of them
+    suspects = [{"broker": 2, "score": 0.25}]
+    live_cluster.put(
+        INCIDENTS.name,
+        rows.incident("loss:e1", "broker_loss", micros_now(), suspects=suspects, summary="<b>broker</b> 2"),
+        as_of=0,
+    )
+    line = b"<td>broker_loss<td>2<td>&lt;b&gt;broker&lt;/b&gt; 2"
+    wait_until(lambda: line in ask(address, "/")[2])
+    many = [rows.incident(f"loss:e{number}", "broker_loss", number) for number in range(LONGEST_LIST + 3)]
+    live_cluster.put(INCIDENTS.name, *many, as_of=0)
+    wait_until(lambda: b"<p>and 3 older ones" in ask(address, "/")[2])
+    assert ask(address, "/")[2].count(b"<td>broker_loss<td>") == LONGEST_LIST
+
+
+def test_the_index_says_why_the_exporter_is_not_ready(tables: Any) -> None:
+    with serving(tables.directory, SETTINGS) as address:
+        assert f"there are no tables in {tables.directory} yet" in ask(address, "/")[2].decode()
+
+
+def test_every_response_has_the_security_headers(address: str) -> None:
+    for path in ("/", "/metrics", "/healthz", "/api/v1/clusters", "/nowhere"):
+        headers = ask(address, path)[1]
+        assert {name: headers[name] for name in SECURITY_HEADERS} == SECURITY_HEADERS
+    style = ask(address, "/")[2].partition(b"<style>")[2].partition(b"</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in SECURITY_HEADERS["Content-Security-Policy"]
+
+
+def test_it_listens_on_several_addresses_and_serves_the_metrics_at_the_path_of_choice(live_cluster: Any) -> None:
+    ports = [free_port(), free_port()]
+    listen_on = ", ".join(f"127.0.0.1:{port}" for port in ports)
+    with serving(live_cluster.directory, replace(SETTINGS, listen=listen_on, telemetry_path="/probe/all")):
+        for port in ports:
+            other = f"127.0.0.1:{port}"
+            wait_until(lambda other=other: ask(other, "/-/ready")[0] == 200)
+            assert b"kafka_replication_cluster_info" in ask(other, "/probe/all")[2]
+            assert ask(other, "/metrics")[0] == 404
+            assert ask(other, "/healthz")[2] == ask(other, "/-/healthy")[2] != b""
+            assert b'href="/probe/all"' in ask(other, "/")[2]
+
+
+def test_of_several_addresses_none_stays_open_when_one_is_taken(address: str) -> None:
+    port = free_port()
+    with pytest.raises(ConfigurationError, match=f"cannot listen on {address}"):
+        listen_all(f"127.0.0.1:{port},{address}", OPTION)
+    listen(f"127.0.0.1:{port}", OPTION).close()
 
 
 def test_concurrent_scrapes_all_get_the_whole_exposition(address: str) -> None:

@@ -29,9 +29,9 @@ def test_the_list_of_metrics_has_each_of_them_once() -> None:
     assert listed == [metric.name for metric in (*CATALOGUE, *(each.metric for each in JMX_METRICS))]
 
 
-def scrape(address: str) -> bytes | None:
+def scrape(address: str, path: str = "/metrics") -> bytes | None:
     try:
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as response:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=30) as response:
             return bytes(response.read())
     except OSError:
         return None
@@ -63,6 +63,30 @@ def test_a_file_in_place_of_the_tables_is_refused_at_the_start() -> None:
     outcome = CliRunner().invoke(app, ["--tables", __file__])
     assert isinstance(outcome.exception, ConfigurationError)
     assert f"{__file__} is a file; point tables.directory (--tables)" in str(outcome.exception)
+
+
+def test_repeated_addresses_and_a_telemetry_path_are_served(tables: Any, rows: Any) -> None:
+    tables.commit(rows.cluster_row(), rows.source(rows.start))
+    addresses = [f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"]
+    options = [option for address in addresses for option in ("--web.listen-address", address)]
+    command = [sys.executable, "-m", "streaming.commands", "export", "--tables", str(tables.directory), *options]
+    program = subprocess.Popen([*command, "--web.telemetry-path", "/probe"], stderr=subprocess.PIPE, text=True)
+    try:
+        for address in addresses:
+            wait_until(lambda address=address: scrape(address, "/probe") or program.poll() is not None)
+            assert b"kafka_replication_cluster_info" in (scrape(address, "/probe") or b"")
+    finally:
+        os.kill(program.pid, signal.SIGTERM)
+        _, errors = program.communicate(timeout=60)
+    assert f"on http://{addresses[0]}/probe, http://{addresses[1]}/probe\n" in errors
+
+
+def test_a_telemetry_path_of_something_else_is_refused() -> None:
+    app = Typer()
+    app.command()(export)
+    outcome = CliRunner().invoke(app, ["--web.telemetry-path", "/-/healthy"])
+    assert isinstance(outcome.exception, ConfigurationError)
+    assert str(outcome.exception).startswith("--web.telemetry-path is '/-/healthy'; write a path that nothing else has")
 
 
 def test_an_address_that_is_taken_ends_the_program_with_one_sentence(tmp_path: Path) -> None:

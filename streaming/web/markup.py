@@ -1,0 +1,45 @@
+"""HTML documents with one style, which the default Content-Security-Policy allows by its hash and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+STYLE: Final = (
+    "body{font-family:sans-serif;max-width:75em;margin:2em auto;padding:0 1em}"
+    "table{border-collapse:collapse}th,td{border:1px solid #bbb;padding:.3em .7em;text-align:left}"
+    ".bad{color:#a00;font-weight:bold}.good{color:#060}"
+)
+STYLE_HASH: Final = f"sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}"
+"""Of the style, as a Content-Security-Policy names it."""
+
+
+def document(title: str, *body: str) -> str:
+    """Return an HTML document; ``body`` is HTML, the title is text."""
+    return (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{escape(title)}</title><style>{STYLE}</style>"
+        f"<h1>{escape(title)}</h1>{''.join(body)}</html>\n"
+    )
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table of texts."""
+    head = "".join(f"<th>{escape(text)}" for text in header)
+    lines = "".join("<tr>" + "".join(f"<td>{escape(text)}" for text in row) for row in rows)
+    return f"<table><tr>{head}{lines}</table>"
+
+
+def sentence(text: str, *, is_good: bool) -> str:
+    """Return a paragraph that says that something is well, or is not."""
+    return f"<p class={'good' if is_good else 'bad'}>{escape(text)}</p>"
+
+
+def link_list(links: Mapping[str, str]) -> str:
+    """Return a list of paths, each with what is there."""
+    items = (f'<li><a href="{escape(path)}">{escape(path)}</a>: {escape(text)}' for path, text in links.items())
+    return f"<ul>{''.join(items)}</ul>"
