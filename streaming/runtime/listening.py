@@ -7,7 +7,11 @@ from typing import Final
 
 from streaming.errors import ConfigurationError
 
-BACKLOG: Final = 128
+BACKLOG: Final = 2048
+"""Clients that may wait in the kernel's queue, which has a limit of its own (net.core.somaxconn)."""
+
+SILENT_SECONDS: Final = 3
+"""For how long the kernel keeps a client that has sent nothing to itself."""
 
 
 def listen_all(addresses: str, option: str) -> list[socket.socket]:
@@ -46,6 +50,8 @@ def listen(address: str, option: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     opened = socket.socket(family, socket.SOCK_STREAM)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if hasattr(socket, "TCP_DEFER_ACCEPT"):  # Linux: a client that sends nothing takes no descriptor
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, SILENT_SECONDS)
     try:
         opened.bind((host, int(port)))
         opened.listen(BACKLOG)

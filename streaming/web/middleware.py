@@ -1,4 +1,4 @@
-"""What every response gets, whatever program it is of: security headers."""
+"""What every response gets, whatever program it is of: security headers, and a body in parts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from starlette.datastructures import MutableHeaders
 from streaming.web.markup import STYLE_HASH
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SECURITY_HEADERS: Final = {
@@ -21,6 +23,10 @@ SECURITY_HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 """No response has a script, loads anything, may be framed or is worth keeping."""
+
+
+PART_BYTES: Final = 64 * 1024
+"""A body is sent in parts of this size, each once the client has read those before: a slow one costs no memory."""
 
 
 class Secured:
@@ -37,6 +43,18 @@ class Secured:
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
-            await send(message)
+            for part in _parts(message):
+                await send(part)
 
         await self._application(scope, receive, send_secured)
+
+
+def _parts(message: Message) -> Iterator[Message]:
+    body = memoryview(message.get("body", b""))
+    starts = range(0, len(body), PART_BYTES)
+    if len(starts) <= 1:
+        yield message
+        return
+    for start in starts:
+        more = start + PART_BYTES < len(body) or message.get("more_body", False)
+        yield {**message, "body": body[start : start + PART_BYTES], "more_body": more}

@@ -1,0 +1,151 @@
+"""HTTP connections, and how long each may wait for its client: nobody holds a descriptor without using it.
+
+uvicorn closes a connection that is idle after a response. One that never sends a request, sends it a byte at a time,
+or does not read the response, would stay open for ever: each of these phases has a limit here.
+"""
+
+from __future__ import annotations
+
+import resource
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
+
+HEADER_BYTES: Final = 16 * 1024
+"""Longest request line with headers."""
+RESERVED_DESCRIPTORS: Final = 256
+"""Left for tables, the bus, Kafka: what the program is there for."""
+MOST_CONNECTIONS: Final = 2048
+
+
+class Phase(StrEnum):
+    """What a connection waits for."""
+
+    REQUEST = "request"
+    RESPONSE = "response"
+    READER = "reader"
+    NEXT_REQUEST = "next_request"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLimits:
+    """Seconds that a client may leave its connection in a phase.
+
+    Attributes:
+        request: from the connection, or the first byte of a later request, to the end of the headers; TLS included.
+        reader: from the moment that a client did not read a response as fast as it is sent, to its end.
+        idle: after a response.
+        request_at_limit: as ``request``, when every connection is taken and another client waits for one.
+        reader_at_limit: for how long a client may read nothing at all, then; idle ones are closed at once.
+    """
+
+    request: float = 10.0
+    reader: float = 30.0
+    idle: float = 75.0
+    request_at_limit: float = 0.2
+    reader_at_limit: float = 2.0
+
+    def seconds(self, phase: Phase, *, at_limit: bool) -> float:
+        """Return the limit of a phase."""
+        match phase:
+            case Phase.REQUEST:
+                return self.request_at_limit if at_limit else self.request
+            case Phase.READER:
+                return self.reader_at_limit if at_limit else self.reader
+            case Phase.NEXT_REQUEST:
+                return 0.0 if at_limit else self.idle
+            case Phase.RESPONSE:
+                return inf  # it waits for us
+
+
+class HttpConnection(H11Protocol):
+    """One connection of a client, from its acceptance on."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        loop: asyncio.AbstractEventLoop,
+        closed: Callable[[HttpConnection], None],
+    ) -> None:
+        """Begin to wait for a request.
+
+        Args:
+            config: uvicorn's.
+            server_state: uvicorn's.
+            app_state: uvicorn's.
+            loop: the event loop of the server.
+            closed: is called once the connection is lost.
+        """
+        super().__init__(config, server_state, app_state, loop)
+        self._closed = closed
+        self.is_connected = False
+        self._enter(Phase.REQUEST)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Begin to receive."""
+        self.is_connected = True
+        super().connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Receive a part of a request."""
+        if self.phase is Phase.NEXT_REQUEST:
+            self._enter(Phase.REQUEST)
+        super().data_received(data)
+
+    def handle_events(self) -> None:
+        """Begin to respond if a request is complete."""
+        super().handle_events()
+        is_responding = self.cycle is not None and not self.cycle.response_complete
+        if is_responding and self.phase is not Phase.READER:
+            self._enter(Phase.RESPONSE)
+
+    def pause_writing(self) -> None:
+        """Wait for a client that reads slowly."""
+        super().pause_writing()
+        self._progressed_at = self.loop.time()
+        if self.phase is Phase.RESPONSE:
+            self._enter(Phase.READER)
+
+    def resume_writing(self) -> None:
+        """Go on: the client has read."""
+        super().resume_writing()
+        self._progressed_at = self.loop.time()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self._enter(Phase.NEXT_REQUEST)
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Free what belongs to the connection."""
+        super().connection_lost(exc)
+        self._closed(self)
+
+    def is_overdue(self, limits: TimeLimits, *, at_limit: bool) -> bool:
+        """Return whether its client has taken too long."""
+        since = self._progressed_at if at_limit else self.since
+        return self.loop.time() - since >= limits.seconds(self.phase, at_limit=at_limit)
+
+    def _enter(self, phase: Phase) -> None:
+        self.phase = phase
+        self.since = self._progressed_at = self.loop.time()
+
+
+def connection_limit(most: int = MOST_CONNECTIONS) -> int:
+    """Return how many connections this process can serve: below its limit of descriptors by what it needs itself."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if descriptors == resource.RLIM_INFINITY:
+        return most
+    return max(1, min(most, descriptors - min(RESERVED_DESCRIPTORS, descriptors // 2)))

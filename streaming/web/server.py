@@ -1,0 +1,195 @@
+"""The HTTP server: accepts as many connections as the descriptors of the process allow, and closes those that wait.
+
+A client that waits for a connection while all are taken stays in the kernel's queue: it is served as soon as one is
+free, which is at once if another client sends no request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import threading
+import time
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+
+from streaming.web.connections import HEADER_BYTES, HttpConnection, Phase, TimeLimits, connection_limit
+from streaming.web.occurrences import OncePerMinute
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator, Sequence
+
+    from starlette.types import ASGIApp
+
+STOP_SECONDS: Final = 2
+START_SECONDS: Final = 30
+_PAUSE_SECONDS: Final = 0.05
+_TICKS_PER_SWEEP: Final = 5  # of 0.1 seconds
+_OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_LOG: Final = logging.getLogger(__name__)
+
+
+class WebServer(uvicorn.Server):
+    """uvicorn with an acceptance of its own: limited, and with a limit of time for every phase of a connection."""
+
+    def __init__(
+        self,
+        application: ASGIApp,
+        sockets: Sequence[socket.socket],
+        *,
+        limits: TimeLimits | None = None,
+        most_connections: int | None = None,
+    ) -> None:
+        """Serve an application.
+
+        Args:
+            application: responds to requests.
+            sockets: listening sockets; they are closed when the server stops.
+            limits: seconds that clients may take.
+            most_connections: connections at a time; by default as many as the limit of descriptors allows.
+        """
+        self._limits = limits or TimeLimits()
+        config = uvicorn.Config(
+            application,
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            ws="none",
+            timeout_keep_alive=int(self._limits.idle) + 1,  # the limit here is exact
+            timeout_graceful_shutdown=STOP_SECONDS,
+            h11_max_incomplete_event_size=HEADER_BYTES,
+        )
+        super().__init__(config)
+        self._sockets = list(sockets)
+        self._most = connection_limit() if most_connections is None else most_connections
+        self._connections: dict[HttpConnection, asyncio.Task[None]] = {}
+        self._ticks = 0
+        self._once = OncePerMinute()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections."""
+        await super().startup(sockets=sockets or [])
+        for logger in (_LOG, logging.getLogger("uvicorn.error")):
+            logger.addFilter(self._once)
+        self._loop = asyncio.get_running_loop()
+        for each in self._sockets:
+            each.setblocking(False)
+        self._resume()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more, and end what is left."""
+        self._pause()
+        for each in self._sockets:
+            each.close()
+        for connection in list(self._connections):
+            if not connection.is_connected:
+                self._close(connection)
+        await super().shutdown(sockets=sockets)
+        for logger in (_LOG, logging.getLogger("uvicorn.error")):
+            logger.removeFilter(self._once)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Close, each half second, the connections that have waited for their client for too long."""
+        self._ticks += 1
+        if self._ticks % _TICKS_PER_SWEEP == 0:
+            for connection in self._overdue(at_limit=False):
+                self._close(connection)
+            self._once.log_left_out()
+        return await super().on_tick(counter)
+
+    def _overdue(self, *, at_limit: bool) -> list[HttpConnection]:
+        return [each for each in self._connections if each.is_overdue(self._limits, at_limit=at_limit)]
+
+    def _accept(self, listening: socket.socket) -> None:
+        if len(self._connections) >= self._most and not self._make_room():
+            self._pause_shortly()
+            return
+        try:
+            accepted, _ = listening.accept()
+        except OSError as error:
+            if error.errno in _OUT_OF_DESCRIPTORS:
+                _LOG.warning("no HTTP connection can be accepted: %s; raise the limit of open files", error.strerror)
+                self._pause_shortly()
+            return  # the client gave up before
+        accepted.setblocking(False)
+        connection = HttpConnection(
+            self.config, self.server_state, self.lifespan.state, self._loop, closed=self._forget
+        )
+        self._connections[connection] = self._loop.create_task(self._connect(connection, accepted))
+
+    def _make_room(self) -> bool:
+        """Close the connection that can best be spared; return False if none can."""
+        _LOG.warning(
+            "all %d HTTP connections that the limit of open files allows are taken; idle clients, and those that send "
+            "no request or do not read, are disconnected for others",
+            self._most,
+        )
+        idle_first = {Phase.NEXT_REQUEST: 0, Phase.REQUEST: 1}
+        spared = min(
+            self._overdue(at_limit=True), key=lambda each: (idle_first.get(each.phase, 2), each.since), default=None
+        )
+        if spared is None:
+            return False
+        self._close(spared)
+        return True
+
+    async def _connect(self, connection: HttpConnection, accepted: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: connection, accepted)
+        except OSError:
+            accepted.close()
+            self._forget(connection)
+
+    def _close(self, connection: HttpConnection) -> None:
+        """Disconnect a client; what the kernel has already taken of a response still reaches it."""
+        task = self._connections[connection]
+        self._forget(connection)
+        if connection.is_connected:
+            connection.transport.abort()
+        else:
+            task.cancel()
+
+    def _forget(self, connection: HttpConnection) -> None:
+        self._connections.pop(connection, None)
+
+    def _pause(self) -> None:
+        for each in self._sockets:
+            if each.fileno() >= 0:
+                self._loop.remove_reader(each)
+
+    def _pause_shortly(self) -> None:
+        self._pause()
+        self._loop.call_later(_PAUSE_SECONDS, self._resume)
+
+    def _resume(self) -> None:
+        for each in self._sockets:
+            if each.fileno() >= 0:
+                self._loop.add_reader(each, partial(self._accept, each))
+
+
+@contextmanager
+def serving(server: WebServer) -> Iterator[None]:
+    """Serve from a thread of this process while the context is open."""
+    thread = threading.Thread(target=server.run, name="http", daemon=True)
+    thread.start()
+    try:
+        _wait_until_started(server, thread)
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def _wait_until_started(server: WebServer, thread: threading.Thread) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not server.started and thread.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if not server.started:
+        raise AssertionError("the HTTP server did not start")
