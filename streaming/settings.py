@@ -127,6 +127,7 @@ class ExportSettings:
     stale_after_seconds: float = 60.0
     detail_limit: int = 20_000
     telemetry_path: str = "/metrics"
+    web_config_file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

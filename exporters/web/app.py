@@ -11,7 +11,7 @@ from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
 from exporters.web.server import Endpoints, application
 from streaming.runtime.listening import address_of, listen_all
-from streaming.web.middleware import Secured
+from streaming.web.protection import Protection, protection_of
 from streaming.web.server import WebServer
 from streaming.web.server import serving as serving_http
 
@@ -25,9 +25,15 @@ if TYPE_CHECKING:
 OPTION: Final = "--web.listen-address"
 
 
-def serve(tables: Path, settings: ExportSettings, opened: Sequence[socket.socket], collect: CollectSettings) -> None:
+def serve(
+    tables: Path,
+    settings: ExportSettings,
+    opened: Sequence[socket.socket],
+    protected: Protection,
+    collect: CollectSettings,
+) -> None:
     """Serve until SIGTERM or SIGINT."""
-    server, refresher = _parts(tables, settings, opened, collect)
+    server, refresher = _parts(tables, settings, opened, protected, collect)
     refresher.start()
     try:
         server.run()
@@ -44,7 +50,7 @@ def serving(tables: Path, settings: ExportSettings) -> Iterator[str]:
     """
     opened = listen_all(settings.listen, OPTION)
     address = address_of(opened[0])
-    server, refresher = _parts(tables, settings, opened)
+    server, refresher = _parts(tables, settings, opened, protection_of(settings.web_config_file))
     refresher.start()
     try:
         with serving_http(server):
@@ -58,6 +64,7 @@ def _parts(
     tables: Path,
     settings: ExportSettings,
     opened: Sequence[socket.socket],
+    protected: Protection,
     collect: CollectSettings = DEFAULT_INTERVALS,
 ) -> tuple[WebServer, Refresher]:
     exposition = Exposition(settings.stale_after_seconds, collect, settings.detail_limit)
@@ -70,4 +77,4 @@ def _parts(
     endpoints = Endpoints(
         refresher, settings.stale_after_seconds, exposition=exposition, telemetry_path=settings.telemetry_path
     )
-    return WebServer(Secured(application(endpoints)), opened), refresher
+    return WebServer(application(endpoints), opened, protected), refresher

@@ -10,16 +10,17 @@ import resource
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from streaming.web.tls import has_allowed_name
+
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
-    from uvicorn.config import Config
-    from uvicorn.server import ServerState
+    from uvicorn.server import Server
 
 HEADER_BYTES: Final = 16 * 1024
 """Longest request line with headers."""
@@ -73,23 +74,22 @@ class HttpConnection(H11Protocol):
 
     def __init__(
         self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
+        server: Server,
         loop: asyncio.AbstractEventLoop,
+        *,
         closed: Callable[[HttpConnection], None],
+        allowed_names: Collection[str] = (),
     ) -> None:
         """Begin to wait for a request.
 
         Args:
-            config: uvicorn's.
-            server_state: uvicorn's.
-            app_state: uvicorn's.
+            server: uvicorn's.
             loop: the event loop of the server.
             closed: is called once the connection is lost.
+            allowed_names: names of which the certificate of a client that has one must have one; empty allows all.
         """
-        super().__init__(config, server_state, app_state, loop)
-        self._closed = closed
+        super().__init__(server.config, server.server_state, server.lifespan.state, loop)
+        self._closed, self._allowed_names = closed, allowed_names
         self.is_connected = False
         self._enter(Phase.REQUEST)
 
@@ -97,9 +97,13 @@ class HttpConnection(H11Protocol):
         """Begin to receive."""
         self.is_connected = True
         super().connection_made(transport)
+        if not has_allowed_name(transport.get_extra_info("peercert"), self._allowed_names):
+            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Receive a part of a request."""
+        if self.transport.is_closing():
+            return
         if self.phase is Phase.NEXT_REQUEST:
             self._enter(Phase.REQUEST)
         super().data_received(data)

@@ -1,10 +1,11 @@
-"""What every response gets, whatever program it is of: security headers, and a body in parts."""
+"""What every request and response gets, whatever program it is of: a login, security headers, a body in parts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
 
 from streaming.web.markup import STYLE_HASH
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from streaming.web.protection import Protection
 
 SECURITY_HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -30,23 +33,33 @@ PART_BYTES: Final = 64 * 1024
 
 
 class Secured:
-    """An ASGI application whose responses have security headers; those that it sets itself stay."""
+    """An ASGI application for those who log in, whose responses have security headers.
 
-    def __init__(self, application: ASGIApp) -> None:
-        self._application = application
+    Headers of the web configuration file win over those of here; an empty value leaves one out.
+    """
+
+    def __init__(self, application: ASGIApp, protection: Protection) -> None:
+        self._application, self._protection = application, protection
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to one request."""
+        rules = self._protection.rules
+        security = {**SECURITY_HEADERS, **rules.config.headers}
 
         async def send_secured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
+                for name, value in security.items():
+                    if value:
+                        headers.setdefault(name, value)
             for part in _parts(message):
                 await send(part)
 
-        await self._application(scope, receive, send_secured)
+        authorization = Headers(scope=scope).get("Authorization", "")
+        if rules.logins is not None and not await rules.logins.accept(authorization):
+            await PlainTextResponse("log in\n", 401, {"WWW-Authenticate": "Basic"})(scope, receive, send_secured)
+        else:
+            await self._application(scope, receive, send_secured)
 
 
 def _parts(message: Message) -> Iterator[Message]:

@@ -17,11 +17,15 @@ from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
+from streaming.web import protection
 from streaming.web.connections import HEADER_BYTES, HttpConnection, Phase, TimeLimits, connection_limit
+from streaming.web.middleware import Secured
 from streaming.web.occurrences import OncePerMinute
+from streaming.web.protection import Protection
 
 if TYPE_CHECKING:
     import socket
+    import ssl
     from collections.abc import Iterator, Sequence
 
     from starlette.types import ASGIApp
@@ -32,6 +36,7 @@ _PAUSE_SECONDS: Final = 0.05
 _TICKS_PER_SWEEP: Final = 5  # of 0.1 seconds
 _OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _LOG: Final = logging.getLogger(__name__)
+_LOGS: Final = (_LOG, protection.LOG, logging.getLogger("uvicorn.error"))
 
 
 class WebServer(uvicorn.Server):
@@ -41,6 +46,7 @@ class WebServer(uvicorn.Server):
         self,
         application: ASGIApp,
         sockets: Sequence[socket.socket],
+        protected: Protection | None = None,
         *,
         limits: TimeLimits | None = None,
         most_connections: int | None = None,
@@ -50,12 +56,14 @@ class WebServer(uvicorn.Server):
         Args:
             application: responds to requests.
             sockets: listening sockets; they are closed when the server stops.
+            protected: the web configuration file, as it is now.
             limits: seconds that clients may take.
             most_connections: connections at a time; by default as many as the limit of descriptors allows.
         """
         self._limits = limits or TimeLimits()
+        self._protection = protected or Protection()
         config = uvicorn.Config(
-            application,
+            Secured(application, self._protection),
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -76,7 +84,7 @@ class WebServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept connections."""
         await super().startup(sockets=sockets or [])
-        for logger in (_LOG, logging.getLogger("uvicorn.error")):
+        for logger in _LOGS:
             logger.addFilter(self._once)
         self._loop = asyncio.get_running_loop()
         for each in self._sockets:
@@ -92,7 +100,7 @@ class WebServer(uvicorn.Server):
             if not connection.is_connected:
                 self._close(connection)
         await super().shutdown(sockets=sockets)
-        for logger in (_LOG, logging.getLogger("uvicorn.error")):
+        for logger in _LOGS:
             logger.removeFilter(self._once)
 
     async def on_tick(self, counter: int) -> bool:
@@ -119,10 +127,14 @@ class WebServer(uvicorn.Server):
                 self._pause_shortly()
             return  # the client gave up before
         accepted.setblocking(False)
+        rules = self._protection.rules
         connection = HttpConnection(
-            self.config, self.server_state, self.lifespan.state, self._loop, closed=self._forget
+            self,
+            self._loop,
+            closed=self._forget,
+            allowed_names=rules.allowed_names,
         )
-        self._connections[connection] = self._loop.create_task(self._connect(connection, accepted))
+        self._connections[connection] = self._loop.create_task(self._connect(connection, accepted, rules.context))
 
     def _make_room(self) -> bool:
         """Close the connection that can best be spared; return False if none can."""
@@ -140,9 +152,12 @@ class WebServer(uvicorn.Server):
         self._close(spared)
         return True
 
-    async def _connect(self, connection: HttpConnection, accepted: socket.socket) -> None:
+    async def _connect(
+        self, connection: HttpConnection, accepted: socket.socket, context: ssl.SSLContext | None
+    ) -> None:
+        times = {"ssl_handshake_timeout": self._limits.request, "ssl_shutdown_timeout": 1.0} if context else {}
         try:
-            await self._loop.connect_accepted_socket(lambda: connection, accepted)
+            await self._loop.connect_accepted_socket(lambda: connection, accepted, ssl=context, **times)
         except OSError:
             accepted.close()
             self._forget(connection)

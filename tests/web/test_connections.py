@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from streaming.runtime.listening import SILENT_SECONDS, listen
 from streaming.web.connections import MOST_CONNECTIONS, TimeLimits, connection_limit
-from streaming.web.middleware import PART_BYTES, Secured
+from streaming.web.middleware import PART_BYTES
 from streaming.web.occurrences import OncePerMinute
 from streaming.web.server import WebServer, serving
 from tests.plugins.local_http import wait_until
@@ -40,7 +40,7 @@ class Server:
         routes = [Route("/", lambda _: PlainTextResponse("short")), Route("/large", lambda _: PlainTextResponse(BODY))]
         opened = listen("127.0.0.1:0", "--listen")
         self.address: tuple[str, int] = opened.getsockname()
-        self.program = WebServer(Secured(Starlette(routes=routes)), [opened], limits=limits, most_connections=most)
+        self.program = WebServer(Starlette(routes=routes), [opened], limits=limits, most_connections=most)
         self.clients = ExitStack()
 
     def client(self, sent: bytes = b"", buffered: int = 4096) -> socket.socket:

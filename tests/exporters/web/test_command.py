@@ -7,6 +7,7 @@ import sys
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
+import bcrypt
 import pytest
 from typer import Typer
 from typer.testing import CliRunner
@@ -15,6 +16,7 @@ from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.jmx_names import JMX_METRICS
 from exporters.web.command import export
 from streaming.errors import ConfigurationError
+from tests.plugins.certificates import make_certificate
 from tests.plugins.local_http import free_port, wait_until
 
 if TYPE_CHECKING:
@@ -79,6 +81,34 @@ def test_repeated_addresses_and_a_telemetry_path_are_served(tables: Any, rows: A
         os.kill(program.pid, signal.SIGTERM)
         _, errors = program.communicate(timeout=60)
     assert f"on http://{addresses[0]}/probe, http://{addresses[1]}/probe\n" in errors
+
+
+def test_a_web_configuration_gives_tls_and_logins(tables: Any, rows: Any, tmp_path: Path) -> None:
+    tables.commit(rows.cluster_row(), rows.source(rows.start))
+    make_certificate(tmp_path, "server")
+    hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+    web = tmp_path / "web.yml"
+    web.write_text(
+        f"tls_server_config: {{cert_file: server.crt, key_file: server.key}}\nbasic_auth_users: {{me: {hashed}}}\n"
+    )
+    address = f"127.0.0.1:{free_port()}"
+    options = ["--tables", str(tables.directory), "--web.listen-address", address, "--web.config.file", str(web)]
+    program = subprocess.Popen(
+        [sys.executable, "-m", "streaming.commands", "export", *options], stderr=subprocess.PIPE, text=True
+    )
+    curl = ["curl", "--silent", "--cacert", str(tmp_path / "server.crt"), "--connect-to", f"server:443:{address}"]
+    try:
+        exposition = wait_until(lambda: outcome([*curl, "--user", "me:secret", "https://server/metrics"]))
+        assert "kafka_replication_cluster_info" in exposition
+        assert outcome([*curl, "--user", "me:other", "https://server/metrics"]) == "log in\n"
+    finally:
+        program.terminate()
+        _, errors = program.communicate(timeout=60)
+    assert f"on https://{address}/metrics\n" in errors
+
+
+def outcome(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def test_a_telemetry_path_of_something_else_is_refused() -> None:
