@@ -78,6 +78,7 @@ class CollectSettings:
     broker_metrics_seconds: float = 15.0
     broker_metrics: dict[str, str] = field(default_factory=dict)
     broker_metrics_client: dict[str, str] = field(default_factory=dict)
+    web_config_file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +117,7 @@ class JobSettings:
     incident_gap_seconds: float = 60.0
     incident_rolling_gap_seconds: float = 900.0
     listen: str = "127.0.0.1:9309"
+    web_config_file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

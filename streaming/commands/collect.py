@@ -25,10 +25,15 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from streaming.bus.publisher import Publisher
-    from streaming.settings import Settings
+    from streaming.settings import CollectSettings, Settings
     from streaming.sources.collector import Collector
     from streaming.sources.collectors import Collectors
     from streaming.sources.source import Source
+
+
+WebConfigFile = Annotated[
+    str | None, typer.Option("--web.config.file", help="TLS and logins of it; default: collect.web_config_file.")
+]
 
 
 def collect(
@@ -52,6 +57,7 @@ def collect(
     listen: Annotated[
         str | None, typer.Option(help='host:port of /metrics and /-/healthy, "" for none; default: collect.listen.')
     ] = None,
+    web_config_file: WebConfigFile = None,
 ) -> None:
     """Read a Kafka cluster, or several, or a simulated one, and write observations to the bus, until Ctrl-C.
 
@@ -73,7 +79,7 @@ def collect(
         collector = _of_cluster(filled(every)[0])(_say)
     else:
         collector = _together(every)
-    with _status_server(settings.collect.listen if listen is None else listen, collector):
+    with _status_server(_served(settings.collect, listen, web_config_file), collector):
         _stop_on_signal(collector)
         collector.start()
         _say(f"{', '.join(collector.names)}: writing to {directory}; Ctrl-C stops it cleanly")
@@ -119,16 +125,33 @@ def _together(every: list[Settings]) -> Collectors:
     return Collectors({settings.cluster.name: _of_cluster(settings) for settings in filled(every)}, report=_say)
 
 
-def _status_server(address: str, collector: Collector | Collectors) -> AbstractContextManager[object]:
-    """Serve the collector's own metrics and health, if there is an address."""
-    from streaming.runtime.listening import listen
-    from streaming.runtime.status_server import StatusServer
+def _served(settings: CollectSettings, listen: str | None, web_config_file: str | None) -> CollectSettings:
+    """Apply the options about the collector's own metrics."""
+    return replace(
+        settings,
+        listen=settings.listen if listen is None else listen,
+        web_config_file=settings.web_config_file if web_config_file is None else web_config_file,
+    )
 
-    if not address:
+
+def _status_server(settings: CollectSettings, collector: Collector | Collectors) -> AbstractContextManager[object]:
+    """Serve the collector's own metrics and health, if there is an address."""
+    from streaming.runtime.listening import listen_all
+    from streaming.web.protection import protection_of
+    from streaming.web.status import StatusServer
+
+    if not settings.listen:
         return nullcontext()
-    opened = listen(address, "--listen (collect.listen)")
-    healthy = "a source reads partition state"
-    return closing(StatusServer(opened, collector.registry, collector.problems, program="collect", healthy=healthy))
+    protected = protection_of(settings.web_config_file)
+    server = StatusServer(
+        listen_all(settings.listen, "--listen (collect.listen)"),
+        collector.registry,
+        collector.problems,
+        program="collect",
+        healthy="a source reads partition state",
+        protected=protected,
+    )
+    return closing(server)
 
 
 def _simulated(scenario: str, settings: Settings, speed: float, seed: int) -> Source:

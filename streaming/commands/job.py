@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from streaming.settings import JobSettings
 
 
+WebConfigFile = Annotated[
+    str | None, typer.Option("--web.config.file", help="TLS and logins of it; default: job.web_config_file.")
+]
+
+
 def job(
     *,
     config: Annotated[Path | None, typer.Option(help="Configuration file (see conf/isrwatch.toml).")] = None,
@@ -40,13 +45,13 @@ def job(
     listen: Annotated[
         str | None, typer.Option(help='host:port of /metrics and /-/healthy, "" for none; default: job.listen.')
     ] = None,
+    web_config_file: WebConfigFile = None,
 ) -> None:
     """Fold the observations on the bus into Delta tables, with Spark Structured Streaming, until Ctrl-C.
 
     It can be killed and restarted at any time: nothing is lost or duplicated, even without its checkpoint.
 
     Serves /metrics and /-/healthy (503 while a query is down) on job.listen, by default 127.0.0.1:9309.
-
     A query that fails is restarted without affecting the others. The exit code is 1 when a query failed for good.
 
     Example: isrwatch job --config isrwatch.toml
@@ -70,6 +75,7 @@ def job(
         settings.job,
         queries=tuple(query) if query else settings.job.queries,
         listen=settings.job.listen if listen is None else listen,
+        web_config_file=settings.job.web_config_file if web_config_file is None else web_config_file,
     )
     _run_alone(job_settings, places)
     _say("stopped; everything applied is in the tables")

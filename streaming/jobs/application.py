@@ -19,8 +19,9 @@ from streaming.jobs.metrics import JobMetrics
 from streaming.jobs.registry import QUERIES, chosen, register_sources
 from streaming.jobs.reporting import Reporter
 from streaming.jobs.supervised import SupervisedQuery
-from streaming.runtime.listening import listen
-from streaming.runtime.status_server import StatusServer
+from streaming.runtime.listening import listen_all
+from streaming.web.protection import protection_of
+from streaming.web.status import StatusServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +66,7 @@ class Application:
         self.reporter = Reporter(self.queries, places)
         self.metrics = JobMetrics()
         self.metrics.watch(self.queries, self.reporter, places.tables)
-        self._server = _server(settings.listen, self)
+        self._server = _server(settings, self)
 
     def start(self, spark: SparkSession) -> None:
         """Start the queries, one after the other; none once a stop is requested."""
@@ -170,12 +171,17 @@ class Application:
             raise failures[0]
 
 
-def _server(address: str, application: Application) -> StatusServer | None:
-    if not address:
+def _server(settings: JobSettings, application: Application) -> StatusServer | None:
+    if not settings.listen:
         return None
-    opened = listen(address, "--listen (job.listen)")
+    protected = protection_of(settings.web_config_file)
     return StatusServer(
-        opened, application.metrics.registry, application.problems, program="job", healthy="every query runs"
+        listen_all(settings.listen, "--listen (job.listen)"),
+        application.metrics.registry,
+        application.problems,
+        program="job",
+        healthy="every query runs",
+        protected=protected,
     )
 
 

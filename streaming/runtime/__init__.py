@@ -10,7 +10,6 @@ What is fetched is found or fetched once into one cache folder and only looked u
 - ``jars``        the jars on this disk
 - ``class_archive``  the classes of a JVM, archived so that the next one starts faster
 - ``listening``   the socket that one of our servers listens on
-- ``status_server``  metrics and health of a program, over HTTP
 - ``garbage``     when Python's garbage collector may run
 - ``memory``      what a process has freed goes back to the system
 - ``arrow``       pyarrow without pandas

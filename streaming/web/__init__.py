@@ -11,4 +11,5 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``connections``  one connection, how long it may wait for its client, and how many there may be
 - ``occurrences``  log lines that clients can cause, once a minute
 - ``server``       accepts connections within these limits
+- ``status``       metrics and health of a program beside its work
 """

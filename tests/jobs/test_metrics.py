@@ -95,7 +95,8 @@ def test_the_front_page_leads_to_the_others_and_anything_else_is_not_found(
     application: Application, address: str
 ) -> None:
     assert application.problems()
-    assert "href=/metrics" in ask(address, "/")[1]
+    assert 'href="/metrics"' in ask(address, "/")[1]
+    assert ask(address, "/healthz")[1] == ask(address, "/-/healthy")[1]
     assert ask(address, "/nothing")[0] == 404
 
 

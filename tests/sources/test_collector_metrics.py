@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.errors import ConnectionRefused
 from streaming.runtime.listening import address_of, listen
-from streaming.runtime.status_server import StatusServer
 from streaming.sources.collector import Collector
+from streaming.web.status import StatusServer
 from tests.sources.test_collector import Scripted, WithUndecodable, heartbeat
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def page() -> Iterator[Any]:
         opened = listen("127.0.0.1:0", "--listen")
         address = address_of(opened)
         metrics = collector.metrics
-        servers.append(StatusServer(opened, metrics.registry, metrics.problems, program="collect", healthy="it reads"))
+        servers.append(
+            StatusServer([opened], metrics.registry, metrics.problems, program="collect", healthy="it reads")
+        )
 
         def get(path: str) -> tuple[int, str]:
             try:

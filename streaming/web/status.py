@@ -1,0 +1,85 @@
+"""HTTP of a program beside its work: its own metrics at ``/metrics``, ``/-/healthy``, and links to both at ``/``."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from streaming.web.connections import connection_limit
+from streaming.web.markup import document, link_list, sentence
+from streaming.web.server import WebServer, serving
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Sequence
+
+    from prometheus_client import CollectorRegistry
+    from starlette.requests import Request
+
+    from streaming.web.protection import Protection
+
+MOST_CONNECTIONS: Final = 64
+"""Few ask for it, and the program needs its descriptors."""
+
+
+class StatusServer:
+    """Serves from its own thread."""
+
+    def __init__(  # noqa: PLR0913 - where, what and by whose rules, in the words of three programs
+        self,
+        opened: Sequence[socket.socket],
+        registry: CollectorRegistry,
+        problems: Callable[[], list[str]],
+        *,
+        program: str,
+        healthy: str,
+        protected: Protection | None = None,
+    ) -> None:
+        """Serve on sockets.
+
+        Args:
+            opened: listening sockets.
+            registry: the metrics of ``/metrics``.
+            problems: returns one sentence for each thing that makes the program unhealthy.
+            program: the name of the command.
+            healthy: what is so while there are no problems.
+            protected: the web configuration file, as it is now.
+        """
+        self._registry, self._problems = registry, problems
+        self._program, self._healthy = program, healthy
+        routes = [
+            Route("/", self._index),
+            Route("/metrics", self._metrics),
+            Route("/-/healthy", self._health),
+            Route("/healthz", self._health),
+        ]
+        server = WebServer(
+            Starlette(routes=routes), opened, protected, most_connections=connection_limit(MOST_CONNECTIONS)
+        )
+        self._serving = ExitStack()
+        self._serving.enter_context(serving(server))
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._serving.close()
+
+    def _metrics(self, _: Request) -> Response:
+        return Response(generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    def _health(self, _: Request) -> Response:
+        problems = self._problems()
+        return PlainTextResponse("\n".join(problems or [self._healthy]) + "\n", 503 if problems else 200)
+
+    def _index(self, _: Request) -> Response:
+        problems = self._problems()
+        links = {
+            "/metrics": "metrics of this program itself, for Prometheus",
+            "/-/healthy": f"200 while {self._healthy}, else 503",
+        }
+        state = [sentence(problem, is_good=False) for problem in problems] or [sentence(self._healthy, is_good=True)]
+        return HTMLResponse(document(f"isrwatch {self._program}", *state, link_list(links)))
