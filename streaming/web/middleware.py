@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -28,7 +29,7 @@ SECURITY_HEADERS: Final = {
 """No response has a script, loads anything, may be framed or is worth keeping."""
 
 
-PART_BYTES: Final = 64 * 1024
+PART_BYTES: Final = 256 * 1024
 """A body is sent in parts of this size, each once the client has read those before: a slow one costs no memory."""
 
 
@@ -52,7 +53,9 @@ class Secured:
                 for name, value in security.items():
                     if value:
                         headers.setdefault(name, value)
-            for part in _parts(message):
+            for number, part in enumerate(_parts(message)):
+                if number:
+                    await asyncio.sleep(0)  # for others, and to learn that the client is gone
                 await send(part)
 
         authorization = Headers(scope=scope).get("Authorization", "")

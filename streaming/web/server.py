@@ -36,7 +36,7 @@ _PAUSE_SECONDS: Final = 0.05
 _TICKS_PER_SWEEP: Final = 5  # of 0.1 seconds
 _OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _LOG: Final = logging.getLogger(__name__)
-_LOGS: Final = (_LOG, protection.LOG, logging.getLogger("uvicorn.error"))
+_LOGS: Final = (_LOG, protection.LOG, logging.getLogger("uvicorn.error"), logging.getLogger("asyncio"))
 
 
 class WebServer(uvicorn.Server):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.bus.segments import folder_of
+from tests.plugins.certificates import make_certificate
 from tests.plugins.local_http import free_port
 
 if TYPE_CHECKING:
@@ -69,6 +71,26 @@ def test_a_simulated_cluster_is_collected_until_it_is_stopped(
     ]
 
 
+def test_its_metrics_are_served_on_several_addresses_with_tls(
+    collect: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    make_certificate(tmp_path, "authority")
+    make_certificate(tmp_path, "server", signed_by="authority")
+    web = tmp_path / "web.yml"
+    web.write_text("tls_server_config: {cert_file: server.crt, key_file: server.key}\n")
+    addresses = [f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"]
+    served = ("--listen", ",".join(addresses), "--web.config.file", str(web))
+    process = collect("--simulate", "steady", *served)
+    wait_for(lambda: contents(tmp_path / "bus", "simulated:collector-1"), process)
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "authority.crt"))
+    for address in addresses:
+        with urlopen(f"https://{address}/metrics", timeout=PATIENCE, context=trusting) as response:
+            assert b"isrwatch_collector_observations_total{" in response.read()
+    process.send_signal(signal.SIGTERM)
+    _, lines = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, len(lines.splitlines())) == (0, 2), lines
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
@@ -76,6 +98,11 @@ def test_a_simulated_cluster_is_collected_until_it_is_stopped(
         (["--bootstrap-servers", "here"], 2, "has 'here'; write host:port, separated by commas"),
         (["--bootstrap-servers", "127.0.0.1:1"], 1, "127.0.0.1:1 cannot be reached: Connection refused"),
         (["--simulate", "nowhere"], 2, "there is no scenario nowhere"),
+        (
+            ["--simulate", "steady", "--listen", "127.0.0.1:0", "--web.config.file", "/none.yml"],
+            2,
+            "cannot read the web configuration /none.yml: No such file or directory",
+        ),
         (["--simulate", "steady", "--speed", "0"], 2, "--speed is 0; it must be above 0"),
     ],
 )

@@ -129,6 +129,17 @@ def test_a_slow_client_holds_a_part_of_the_response_and_not_all_of_it() -> None:
         assert 0 < connection.transport.get_write_buffer_size() <= 3 * PART_BYTES
 
 
+def test_nothing_is_sent_or_logged_after_a_client_has_gone(caplog: pytest.LogCaptureFixture) -> None:
+    request = REQUEST.replace(b"/ ", b"/large ", 1)
+    with server(PATIENT) as web:
+        for _ in range(20):
+            client = web.client(request, buffered=1 << 20)
+            client.recv(1 << 16)
+            client.close()
+        wait_until(lambda: not web.program._connections, seconds=20)
+    assert caplog.records == []
+
+
 def test_at_the_limit_clients_without_a_request_give_way_to_those_with_one() -> None:
     with server(PATIENT, most=4) as web:
         half_open = [web.client(b"G") for _ in range(12)]
