@@ -6,6 +6,7 @@
 - ``isr_meters``     ISR changes by the leader that made them
 - ``incidents``      open and recent incidents
 - ``events``         the newest events, kept in memory
+- ``group_sums``     what the partitions of a group add up to
 - ``sampled_settings``  throttles left behind and feature levels, from sampled settings
 - ``cluster_draft``  the next snapshot of one cluster, made from the last one
 - ``draft``          the next snapshot of all clusters
