@@ -10,6 +10,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``partition_resources``  topics and partitions
 - ``group_resources``      groups and their offsets
 - ``history_resources``    the newest events, open incidents
+- ``health_response``      health as JSON
 - ``api``         the JSON responses about a snapshot
 - ``endpoints``   every path of the JSON API, declared once
 - ``openapi``     the OpenAPI document, made of these declarations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from exporters.read_model.cluster_names import clusters_by_name
+from exporters.read_model.cluster_names import clusters_by_name, selected_clusters
 from exporters.web.parameters import Parameter, RequestRefused, number, text
 
 if TYPE_CHECKING:
@@ -52,22 +52,17 @@ class View:
         }
 
 
-def selected_clusters(snapshot: ReplicationSnapshot, names: Iterable[str]) -> dict[str, ClusterSnapshot]:
+def clusters_of(snapshot: ReplicationSnapshot, names: Iterable[str]) -> dict[str, ClusterSnapshot]:
     """Return the clusters that a request selects by name or id; without any, all of them.
 
     Raises:
         RequestRefused: there is no such cluster: an empty response would look like a healthy one.
     """
-    shown = clusters_by_name(snapshot)
-    asked = frozenset(names)
-    there = {key for name, cluster in shown.items() for key in (name, cluster.cluster.cluster_id)}
-    for name in sorted(asked - there):
-        raise RequestRefused(404, f"unknown cluster {name}; known: {', '.join(shown) or 'none yet'}")
-    return {
-        name: cluster
-        for name, cluster in shown.items()
-        if not asked or name in asked or cluster.cluster.cluster_id in asked
-    }
+    selected, unknown = selected_clusters(snapshot, names)
+    if unknown:
+        there = ", ".join(clusters_by_name(snapshot)) or "none yet"
+        raise RequestRefused(404, f"unknown cluster {unknown[0]}; known: {there}")
+    return selected
 
 
 class Item(NamedTuple):

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Mount, Route
 
 from exporters.read_model.snapshot import NO_TABLE
-from exporters.web.api_resource import CLUSTER, View, selected_clusters
+from exporters.web.api_resource import CLUSTER, View, clusters_of
 from exporters.web.endpoints import ENDPOINTS, PREFIX
 from exporters.web.openapi import document_of
 from exporters.web.parameters import RequestRefused, query_of
@@ -61,7 +61,7 @@ class ApiRoutes:
             query = query_of(endpoint.parameters, request.query_params.multi_items())
             if snapshot.version == NO_TABLE:
                 return error_response(self._refresher.why_not_ready(), 503)
-            clusters = selected_clusters(snapshot, query[CLUSTER.name])
+            clusters = clusters_of(snapshot, query[CLUSTER.name])
             view = View(snapshot, self._clock(), self._stale_after, clusters, self._refresher.unreadable)
             status, content = endpoint.answer(view, query)
         except RequestRefused as error:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from exporters.web.api import RESOURCES, page_response, page_schema
+from exporters.read_model.cluster_health import HealthStatus
+from exporters.web.api import RESOURCES, UNREADABLE_SCHEMA, VERSION_COLUMNS, envelope, page_response, page_schema
+from exporters.web.health_response import CLUSTER_COLUMNS, PARAMETERS, STATUS, health_content
 from exporters.web.row_schemas import row_schema
 
 if TYPE_CHECKING:
@@ -63,4 +65,29 @@ def _of_resource(resource: ApiResource) -> Endpoint:
     )
 
 
-ENDPOINTS: Final[tuple[Endpoint, ...]] = tuple(map(_of_resource, RESOURCES))
+def _health(view: View, query: Query) -> Answer:
+    content = {**envelope(view), **health_content(view, query)}
+    return (200 if content["status"] is HealthStatus.HEALTHY else 503), content
+
+
+def _health_schema() -> Schema:
+    schema = row_schema((*VERSION_COLUMNS, STATUS))
+    more = {
+        "unreadable_tables": UNREADABLE_SCHEMA,
+        "clusters": {"type": "array", "items": {"$ref": "#/components/schemas/ClusterHealth"}},
+    }
+    return {**schema, "properties": {**schema["properties"], **more}, "required": [*schema["required"], *more]}
+
+
+HEALTH: Final = Endpoint(
+    name="health",
+    summary="Health",
+    help="Whether the clusters are healthy, with each reason why not and the age of what it rests on. Without fresh "
+    "data nothing is healthy, but unknown. 200 is healthy, so that a gate need not read the content; all else is 503.",
+    parameters=PARAMETERS,
+    answer=_health,
+    response=_health_schema(),
+    statuses={200: "Healthy.", 503: "Unhealthy or unknown; an error: the tables have not been read yet."},
+    schemas={"ClusterHealth": row_schema(CLUSTER_COLUMNS)},
+)
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (HEALTH, *map(_of_resource, RESOURCES))

@@ -53,7 +53,11 @@ def _merged(endpoints: list[Endpoint]) -> Document:
 
 
 def _operation(endpoint: Endpoint) -> Document:
-    statuses = {str(status): _response(text, endpoint.response) for status, text in endpoint.statuses.items()}
+    refused = {"anyOf": [endpoint.response, _ref("Error")]}
+    statuses = {
+        str(status): _response(text, endpoint.response if status == 200 else refused)  # noqa: PLR2004 - HTTP's own
+        for status, text in endpoint.statuses.items()
+    }
     errors = {str(status): _response(text, _ref("Error")) for status, text in ERRORS.items()}
     not_ready = {} if "503" in statuses else {"503": _response(NOT_READY, _ref("Error"))}
     return {

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 LINKS: Final = {
     "/metrics": "metrics for Prometheus (?cluster=NAME selects a cluster, ?name[]=METRIC selects metrics)",
     "/metrics/jmx": "metrics under the names of Kafka's MBeans, for dashboards of JMX agents",
+    "/api/v1/health": "whether the clusters are healthy, and why not",
     "/api/v1/clusters": "clusters, brokers and sources",
     "/api/v1/partitions?state=under_replicated": "partitions in a given state",
     "/api/v1/events?limit=100": "newest events",

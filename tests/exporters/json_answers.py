@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from exporters.web.api_resource import View, selected_clusters
+from exporters.web.api_resource import View, clusters_of
 from exporters.web.endpoints import ENDPOINTS
 from exporters.web.parameters import query_of
 
@@ -15,5 +15,5 @@ if TYPE_CHECKING:
 def json_answer(snapshot: ReplicationSnapshot, now: int, name: str, **parameters: str) -> Any:
     (endpoint,) = (each for each in ENDPOINTS if each.name == name)
     query = query_of(endpoint.parameters, parameters.items())
-    view = View(snapshot, now, 60.0, selected_clusters(snapshot, query["cluster"]))
+    view = View(snapshot, now, 60.0, clusters_of(snapshot, query["cluster"]))
     return endpoint.answer(view, query)[1]

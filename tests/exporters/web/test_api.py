@@ -13,8 +13,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from starlette.routing import Mount
 
-from exporters.read_model.reader import TablesReader
+from exporters.read_model.reader import TablesReader, micros_now
 from exporters.read_model.refresher import Refresher
+from exporters.web.api import RESOURCES
 from exporters.web.app import serving
 from exporters.web.endpoints import ENDPOINTS
 from exporters.web.server import Endpoints, application
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 SECOND = 1_000_000
 SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_seconds=0.02)
 PATHS = [endpoint.path for endpoint in ENDPOINTS]
+LISTS = [f"/api/v1/{resource.name}" for resource in RESOURCES]
 # Rows of each resource in the hand-made tables.
 ROWS_OF = {
     "clusters": 1,
@@ -97,7 +99,9 @@ def test_every_schema_of_the_description_is_one(document: Any) -> None:
 
 def test_every_response_is_as_described(address: str, document: Any) -> None:
     for path in PATHS:
-        response_schema(document, path, 200).validate(answer(address, path))
+        status, body = json_at(address, path)
+        assert (path, status) == (path, 200 if path in LISTS else 503)  # the cluster is stale
+        response_schema(document, path, status).validate(body)
 
 
 def test_every_resource_has_the_rows_of_the_tables(address: str) -> None:
@@ -123,18 +127,19 @@ def test_every_described_parameter_is_accepted_and_what_it_does_not_allow_is_ref
     address: str, document: Any
 ) -> None:
     for path in PATHS:
-        described = response_schema(document, path, 200)
         for parameter in document["paths"][path]["get"]["parameters"]:
             name, schema = parameter["name"], parameter["schema"]
             if name == "cursor":
                 continue
             for value in values_of(schema):
-                described.validate(answer(address, path, **{name: value}))
+                status, body = json_at(address, f"{path}?{urlencode({name: value})}")
+                assert (path, status) == (path, 200 if path in LISTS else 503)
+                response_schema(document, path, status).validate(body)
             if schema.get("items", schema) != {"type": "string"}:
                 status, sentence = refusal(address, path, **{name: "no such value"})
                 assert (status, sentence.split(";")[0]) == (400, f"{name} is 'no such value'")
             twice = urlencode([(name, values_of(schema)[0])] * 2)
-            assert ask(address, f"{path}?{twice}")[0] == (200 if schema["type"] == "array" else 400)
+            assert ask(address, f"{path}?{twice}")[0] in ({200, 503} if schema["type"] == "array" else {400})
 
 
 def test_an_unknown_parameter_is_refused_with_those_that_are_allowed(address: str, document: Any) -> None:
@@ -147,7 +152,8 @@ def test_an_unknown_parameter_is_refused_with_those_that_are_allowed(address: st
 def test_an_unknown_cluster_is_not_an_empty_answer(address: str, document: Any) -> None:
     for path in PATHS:
         assert refusal(address, path, cluster="nobody") == (404, "unknown cluster nobody; known: main")
-        assert answer(address, path, cluster="id-of-main")["count"] == answer(address, path, cluster="main")["count"]
+        by_name, by_id = (json_at(address, f"{path}?cluster={name}") for name in ("main", "id-of-main"))
+        assert (by_name[0], by_name[1].get("count")) == (by_id[0], by_id[1].get("count"))
         _, body = json_at(address, f"{path}?cluster=nobody")
         response_schema(document, path, 404).validate(body)
 
@@ -156,7 +162,7 @@ def test_what_is_not_there_or_not_allowed_is_refused_as_json(address: str) -> No
     status, body = json_at(address, "/api/v1/brokres")
     assert (status, body["error"].partition(",")[0]) == (
         404,
-        "Not Found: GET /api/v1/brokres; the paths are /api/v1/clusters",
+        "Not Found: GET /api/v1/brokres; the paths are /api/v1/health",
     )
     assert json_at(address, "/api/v2/clusters")[0] == 404
     request = urllib.request.Request(f"http://{address}/api/v1/clusters", method="POST", data=b"")
@@ -356,3 +362,44 @@ def test_responses_are_compressed_where_that_is_accepted(address: str) -> None:
     assert (headers["Content-Encoding"], headers["Vary"]) == ("gzip", "Accept-Encoding")
     assert list(json.loads(gzip.decompress(zipped))) == list(json.loads(plain))
     assert len(zipped) < len(plain) / 2
+
+
+def test_health_is_unknown_while_the_data_is_stale_and_old_data_may_be_asked_about(address: str) -> None:
+    status, body = json_at(address, "/api/v1/health")
+    (cluster,) = body["clusters"]
+    assert (status, body["status"], cluster["status"]) == (503, "unknown", "unknown")
+    assert cluster["reasons"][0]["reason"] == "stale"
+    status, body = json_at(address, f"/api/v1/health?max_age={2**31 - 1}")
+    (cluster,) = body["clusters"]
+    assert (status, body["status"], cluster["status"]) == (503, "unhealthy", "unhealthy")
+    assert [(each["reason"], each["examples"]) for each in cluster["reasons"] if each["severity"] == "critical"] == [
+        ("offline", ['odd "topic"\\-0']),
+        ("under_min_isr", ['odd "topic"\\-0', "orders-1"][1:]),
+    ]
+
+
+def test_health_is_200_for_a_gate_only_when_all_is_well_and_newer_than_asked(tables: Any, rows: Any) -> None:
+    now = micros_now()
+    tables.commit(
+        rows.cluster_row(now),
+        *(rows.broker(number, now) for number in (1, 2)),
+        rows.partition("orders", 0, rows.state([1, 2], [1, 2], 1), now, is_baseline=True),
+        rows.source(now),
+    )
+    with serving(tables.directory, SETTINGS) as address:
+        wait_until(lambda: ask(address, "/-/ready")[0] == 200)
+        status, body = json_at(address, "/api/v1/health")
+        assert (status, body["status"], body["clusters"][0]["reasons"]) == (200, "healthy", [])
+        assert body["clusters"][0]["observed_until"] == now
+        status, body = json_at(address, f"/api/v1/health?newer_than={now}")
+        assert (status, body["status"]) == (503, "unknown")
+        assert json_at(address, f"/api/v1/health?newer_than={now - 1}")[0] == 200
+        tables.commit(rows.partition("orders", 0, rows.state([1, 2], [1], 1), now))
+        wait_until(lambda: json_at(address, "/api/v1/health")[1]["status"] == "unhealthy")
+        _, body = json_at(address, "/api/v1/health?ignore=under_replicated&ignore=under_min_isr")
+        assert (body["status"], [each["counts"] for each in body["clusters"][0]["reasons"]]) == (
+            "healthy",
+            [False, False],
+        )
+        status, sentence = refusal(address, "/api/v1/health", ignore="stale")
+        assert (status, sentence.partition(";")[0]) == (400, "ignore is 'stale'")

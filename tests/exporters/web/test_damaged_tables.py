@@ -279,7 +279,7 @@ def test_a_null_in_any_column_that_may_be_null_gives_no_500_while_it_is_ready(li
         assert endpoints.ready(REQUEST).status_code == 200, (name, column)
         assert endpoints.metrics(REQUEST).status_code == 200, (name, column)
         for endpoint in ENDPOINTS:
-            assert endpoints.api.respond(endpoint, REQUEST).status_code == 200, (name, column, endpoint.name)
+            assert endpoints.api.respond(endpoint, REQUEST).status_code in endpoint.statuses, (name, column, endpoint)
         live_tables.put(name, *rows, as_of=1)
 
 
