@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +12,12 @@ import pytest
 from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthStatus, health_of
 from exporters.read_model.cluster_samples import ClusterSamples, LogDirectoryRow, QuorumMemberRow
 from exporters.read_model.health_reasons import BLIND, EXAMPLES, SEVERITY, SUMMARIES, HealthReason, ReasonKind
+from exporters.read_model.reader import TablesReader
 from exporters.read_model.snapshot import ClusterIncidents, ClusterSnapshot, PartitionCounts, SourceProgress
 from streaming.contracts import health
 from streaming.contracts.observations import SourceKind
 from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
+from tests.plugins.played import play
 
 SECOND = 1_000_000
 NOW = 1_790_000_000 * SECOND
@@ -255,3 +259,21 @@ def test_every_reason_has_a_severity_and_words_and_only_those_without_data_canno
     assert set(IGNORABLE) == set(ReasonKind) - BLIND
     everything = replace(BASIS, ignored=frozenset(ReasonKind))
     assert kinds(cluster(state={"has_baseline": False}), everything)[0] == "unknown"
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(2, "healthy"), (16, "unhealthy"), (60, "healthy")])
+def test_a_cluster_that_the_model_played_is_healthy_but_while_its_broker_is_lost(
+    tmp_path: Path, seconds: int, status: str
+) -> None:
+    """Broker 3 is killed after 3 s, and is back in every ISR before the end."""
+    play(tmp_path, "broker_loss", seconds=seconds)
+    (one,) = TablesReader(tmp_path).refresh().clusters.values()
+    assert one.watermark is not None
+    result = health_of({one.name: one}, {}, one.watermark + SECOND, BASIS)
+    counted = {each.reason.value: each.count for each in result.clusters[0].reasons}
+    states = Counter(state for each in one.partitions() for state in health.states_of(each))
+    assert result.status == status
+    for state in ("offline", "under_min_isr", "under_replicated"):
+        assert counted.get(state, 0) == states[state]
+    assert counted.get("broker_fenced", 0) == sum(bool(each.is_fenced) for each in one.brokers.values())
+    assert bool(counted) == (status == "unhealthy")
