@@ -139,6 +139,9 @@ def test_what_announced_work_explains_is_planned_and_no_more_than_that() -> None
     assert kinds(cluster(explained, other, brokers=away), allowing)[0] == "unhealthy"
     assert kinds(cluster(partition(0, (1,)), brokers=away), allowing)[0] == "unhealthy"
     assert kinds(cluster(partition(0, (), leader=-1), brokers=away), allowing)[0] == "unhealthy"
+    two_away = partition(0, (1,), min_isr=1)
+    expected = {"under_replicated", "at_min_isr", "planned_broker_outage"}
+    assert kinds(cluster(two_away, brokers=away), allowing) == ("unhealthy", expected)
 
 
 def test_work_whose_time_is_over_explains_nothing() -> None:
