@@ -39,6 +39,7 @@ STANDARD_NAMES: dict[str, str] = {}
 STANDARD_IN = {
     ("truth", "streaming/sources/simulated"): "the ground truth that a simulation is compared with",
     ("truth", "streaming/model/invariants"): "the same, of the invariants",
+    ("page", "exporters/web"): "some of the rows of a JSON API, which a cursor continues",
 }
 # The words that are wrong in prose, too; the others have a standard meaning somewhere ("this page").
 IN_PROSE = frozenset(

@@ -10,6 +10,7 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``partitions``            metrics of partitions and replicas
 - ``brokers``               metrics of brokers
 - ``unsettled``             counts of partitions that are not as they should be
+- ``cluster_health``  the metric of health
 - ``clusters``              metrics of clusters and of their sources
 - ``incidents``             metrics of incidents
 - ``groups``                metrics of groups and their lag

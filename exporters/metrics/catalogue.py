@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.brokers import BROKER_METRICS
+from exporters.metrics.cluster_health import HEALTH_METRICS
 from exporters.metrics.clusters import CLUSTER_METRICS, SOURCE_METRICS
 from exporters.metrics.exporter_metrics import EXPORTER_METRICS
 from exporters.metrics.groups import GROUP_METRICS
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 CATALOGUE: Final[tuple[Metric, ...]] = (
     *CLUSTER_METRICS,
+    *HEALTH_METRICS,
     *INCIDENT_METRICS,
     *BROKER_METRICS,
     *UNSETTLED_METRICS,

@@ -14,13 +14,22 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from exporters.metrics.catalogue import CATALOGUE
 from exporters.metrics.compression import Block
 from exporters.metrics.detail import DETAIL_LIMIT, NO_DETAIL, choose
 from exporters.metrics.headings import Heading
-from exporters.metrics.metric import ClusterMetric, ExporterMetric, Freshness, Metric, MetricType, SampledMetric
+from exporters.metrics.metric import (
+    ClusterMetric,
+    ExporterMetric,
+    Freshness,
+    JudgedMetric,
+    Metric,
+    MetricType,
+    SampledMetric,
+)
 from exporters.metrics.sample_ages import oldest_ages
 from exporters.metrics.sample_render_cache import ClusterSampleLines
 from exporters.metrics.text import line, metric_name
@@ -196,6 +205,7 @@ class Exposition:
             if request.cluster in {None, name}
         ]
         blocks = [block for metric in CATALOGUE for block in self._blocks(metric, clusters, now, request)]
+        blocks += _health_blocks(clusters, now, self._stale_after, health, request)
         blocks += _broker_blocks(clusters, now, self.oldest[BROKER_METRICS.name], request)
         left_out = {each.cluster.name: each.prepared.detail.left_out for each in clusters}
         series = sum(block.series for block in blocks)
@@ -210,7 +220,7 @@ class Exposition:
         self, metric: Metric, clusters: list[ClusterAtScrape], now: int, request: ScrapeRequest
     ) -> Iterator[Block]:
         """Yield the lines of one metric, of all clusters."""
-        if isinstance(metric, ExporterMetric) or not request.wants(metric.name):
+        if isinstance(metric, ExporterMetric | JudgedMetric) or not request.wants(metric.name):
             return
         if metric.is_drop_in and len(clusters) != 1:  # without a label cluster, two clusters would collide
             return
@@ -234,6 +244,17 @@ def _block(head: Block, metric: Metric, samples: Iterable[Sample]) -> Iterator[B
     if lines:
         yield head
         yield Block(("".join(lines).encode(),), len(lines))
+
+
+def _health_blocks(
+    clusters: list[ClusterAtScrape], now: int, stale_after: float, health: ExporterHealth, request: ScrapeRequest
+) -> Iterator[Block]:
+    """Render what is judged of each cluster, whether its state is stale or not."""
+    unreadable = {each.table: each.table for each in health.tables if not each.is_readable}
+    for metric in CATALOGUE:
+        if isinstance(metric, JudgedMetric) and request.wants(metric.name):
+            judged = (metric.samples(each.cluster, unreadable, now, stale_after) for each in clusters)
+            yield from _block(_HEADINGS[metric.name], metric, chain.from_iterable(judged))
 
 
 def _broker_blocks(

@@ -12,7 +12,7 @@ from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from exporters.read_model.cluster_samples import PartitionOffsets
     from exporters.read_model.refresher import ExporterHealth
@@ -152,6 +152,13 @@ class SampledMetric(Metric):
     freshness: Freshness = Freshness.SAMPLE
     is_of_topics: bool = False
     is_detail: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedMetric(Metric):
+    """Samples of one cluster from a judgement: it rests on data up to an age, and on tables that can be read."""
+
+    samples: Callable[[ClusterSnapshot, Mapping[str, str], int, float], Iterable[Sample]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,16 @@ def clusters_by_name(snapshot: ReplicationSnapshot) -> dict[str, ClusterSnapshot
     return {cluster.name: cluster for cluster in shown}
 
 
+def selected_clusters(
+    snapshot: ReplicationSnapshot, names: Iterable[str]
+) -> tuple[dict[str, ClusterSnapshot], list[str]]:
+    """Give the clusters that are asked for by name or id, all of them without any; and the names that none has."""
+    shown, asked = clusters_by_name(snapshot), frozenset(names)
+    keys = {name: {name, cluster.cluster.cluster_id} for name, cluster in shown.items()}
+    selected = {name: cluster for name, cluster in shown.items() if not asked or keys[name] & asked}
+    return selected, sorted(asked - {key for each in keys.values() for key in each})
+
+
 def _observed_now(of_one_name: Sequence[ClusterSnapshot]) -> Iterable[ClusterSnapshot]:
     oldest = _seen_at(of_one_name[-1]) - OBSERVED_TOGETHER
     observed = [cluster for cluster in of_one_name if _seen_at(cluster) > oldest]

@@ -1,8 +1,8 @@
-"""The newest events, kept in memory: rows of changes exploded as in ``replication_events``."""
+"""The newest events, kept in memory: rows of changes exploded as in ``replication_events``; whom an event concerns."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
@@ -11,6 +11,8 @@ from streaming.delta.arrow_values import columns_of, rows_as
 from streaming.delta.events import events_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
 
@@ -27,3 +29,9 @@ def newest_events(changes: pa.Table, limit: int) -> list[EventRow]:
     versions = events["version"].to_pylist()
     order = sorted(range(len(rows)), key=lambda index: (versions[index], rows[index].occurred_not_after))
     return [rows[index] for index in order][-limit:]
+
+
+def brokers_of(row: Mapping[str, Any]) -> set[int]:
+    """Return the brokers that an event concerns."""
+    single = {row["event_broker"], row["leader_before"], row["leader_after"]}
+    return (single | {*(row["left_isr"] or ()), *(row["joined_isr"] or ())}) - {None}

@@ -6,10 +6,13 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.read_model.snapshot import ClusterIncidents
+from streaming.contracts.incidents import RECOVERED
 from streaming.contracts.tables import AS_OF, INCIDENTS
 from streaming.delta.arrow_values import columns_of, rows_as
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
     from deltalake import DeltaTable
 
@@ -60,6 +63,11 @@ def put_incidents(draft: SnapshotDraft, rows: pa.Table) -> None:
 def drop_incidents(draft: SnapshotDraft) -> None:
     """Forget the incidents of every cluster: whether there are any is unknown."""
     draft.put_incidents(None)
+
+
+def is_recovered(row: Mapping[str, Any]) -> bool:
+    """Return whether nothing of an open incident is left to mend; it may still go on."""
+    return row["closed_at"] is None and str(row["summary"]).endswith(f"; {RECOVERED}")
 
 
 def _row(one: pa.Table) -> Row:

@@ -93,6 +93,12 @@ class Refresher(threading.Thread):
         """Return the tables that cannot be read, each with the sentence that says why."""
         return {status.table: status.error for status in self._statuses if status.error is not None}
 
+    def why_not_ready(self) -> str:
+        """Say why there is no snapshot yet, in one sentence."""
+        if self.last_error is not None:
+            return f"the tables cannot be read: {self.last_error}"
+        return f"there are no tables in {self.tables} yet; start isrwatch job"
+
     @property
     def health(self) -> ExporterHealth:
         """Return the exporter's own state."""

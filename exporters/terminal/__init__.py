@@ -26,8 +26,10 @@ From the bottom of the import order to the top (``lint-imports`` checks it):
 - ``reassignments``      what it shows of reassignments in progress
 - ``recovery``           what it shows of brokers that recover, and of replicas that catch up
 - ``options``            the options that several commands share
+- ``health_gate``        waits until clusters are healthy
 - ``events_command``     ``isrwatch events``
 - ``state_command``      ``isrwatch state``
+- ``health_command``     ``isrwatch health``
 - ``incidents_command``  ``isrwatch incidents``
 - ``tables_command``     ``isrwatch tables``
 """

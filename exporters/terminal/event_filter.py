@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from exporters.read_model.events import brokers_of
 from exporters.terminal.time_parsing import day_of
 
 if TYPE_CHECKING:
@@ -70,12 +71,6 @@ class EventFilter:
             "" if self.collected_since is None else f"collected_at >= {_timestamp(self.collected_since)}",
         ]
         return " AND ".join(clause for clause in clauses if clause) or "true"
-
-
-def brokers_of(row: Mapping[str, Any]) -> set[int]:
-    """Return the brokers that an event concerns."""
-    single = {row["event_broker"], row["leader_before"], row["leader_after"]}
-    return (single | {*(row["left_isr"] or ()), *(row["joined_isr"] or ())}) - {None}
 
 
 def matches_topic(topic: str | None, patterns: Iterable[str]) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from exporters.read_model.group_sums import summed
 from exporters.terminal.event_filter import matches_topic
 from exporters.terminal.sample_rows import samples_of
 from exporters.terminal.time_parsing import SECOND
@@ -39,7 +40,7 @@ def group_rows(folder: Path, topics: tuple[str, ...], now: int) -> Iterator[Row]
         if matches_topic(row["topic"], topics):
             groups.setdefault(_key(row), []).append(row)
     for key, rows in sorted(groups.items()):
-        yield {**_newest([*filter(None, [described.get(key)]), *rows], now), **_summed(rows)}
+        yield {**_newest([*filter(None, [described.get(key)]), *rows], now), **summed(rows)}
 
 
 def _key(row: Row) -> tuple[str, str, str]:
@@ -54,18 +55,4 @@ def _newest(rows: list[Row], now: int) -> Row:
         **{name: newest.get(name) for name in _OF_GROUP},
         "idle_seconds": None if progress_at is None else max(0, now - progress_at) / SECOND,
         "sample_age_seconds": newest["sample_age_seconds"],
-    }
-
-
-def _summed(rows: list[Row]) -> Row:
-    with_lag = [row for row in rows if row["lag"] is not None]
-    worst = max(with_lag, key=lambda row: row["lag"], default=None)
-    seconds = [row["lag_seconds"] for row in rows]
-    return {
-        "partitions": len(rows),
-        "lag": sum(row["lag"] for row in with_lag) if rows and len(with_lag) == len(rows) else None,
-        "lag_seconds": None if not seconds or None in seconds else max(seconds),
-        "records_lost": sum(row["records_lost"] or 0 for row in rows) if rows else None,
-        "worst_partition": None if worst is None else f"{worst['topic']}-{worst['partition']}",
-        "worst_lag": None if worst is None else worst["lag"],
     }

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from exporters.read_model.incidents import INCIDENT_COLUMNS
+from exporters.read_model.incidents import INCIDENT_COLUMNS, is_recovered
 from exporters.terminal.event_filter import EventFilter
 from exporters.terminal.events import history
 from exporters.terminal.output import Field
 from exporters.terminal.time_parsing import SECOND, span
-from streaming.contracts.incidents import PLANNED_CLASSES, RECOVERED, IncidentClass
+from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass
 from streaming.contracts.tables import INCIDENTS, SOURCE_PROGRESS
 from streaming.delta.arrow_values import columns_of
 from streaming.delta.queries import open_ours, query, quoted
@@ -108,11 +108,6 @@ def closed(row: Row, clock: Clock) -> str:
         f"not yet: recovered at {clock.iso(row['updated_at'])}, closes when it has been quiet for "
         "job.incident_gap_seconds"
     )
-
-
-def is_recovered(row: Row) -> bool:
-    """Return whether nothing of an open incident is left to mend; it may still go on."""
-    return row["closed_at"] is None and str(row["summary"]).endswith(f"; {RECOVERED}")
 
 
 def suspects(row: Row) -> str:

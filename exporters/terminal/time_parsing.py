@@ -104,6 +104,21 @@ def _time_of_day(text: str) -> dt.time:
     return dt.time.fromisoformat(f"0{text}" if text[1] == ":" else text)
 
 
+def seconds_of(text: str) -> float:
+    """Parse a duration; a bare number is in seconds.
+
+    Raises:
+        ConfigurationError: the text is not a duration.
+
+    >>> seconds_of("90s"), seconds_of("1.5m"), seconds_of("10")
+    (90.0, 90.0, 10.0)
+    """
+    given = _AGO.fullmatch(text.strip() + "s" * text.strip()[-1:].isdecimal())
+    if given is None or "ago" in text:
+        raise ConfigurationError(f"cannot read the duration {text!r}; write for example 30s, 5m or 2h")
+    return float(given[1]) * _UNITS[given[2]]
+
+
 def micros_of(moment: dt.datetime) -> int:
     """Convert a time with a zone to UTC microseconds."""
     return (moment - _EPOCH) // dt.timedelta(microseconds=1)

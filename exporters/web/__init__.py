@@ -2,9 +2,21 @@
 
 From the bottom of the import order to the top (``lint-imports`` checks it):
 
-- ``api``      the JSON answers about a snapshot
-- ``landing``  the index
-- ``server``   the routes
-- ``app``      the running exporter: refresher and HTTP server
-- ``command``  ``isrwatch export``
+- ``parameters``  query parameters, each declared once
+- ``paging``      pages of ordered rows, and their cursors
+- ``row_schemas``  JSON Schema from the columns of the tables
+- ``api_resource``  what a resource of the JSON API is
+- ``cluster_resources``    clusters, brokers, announced maintenance
+- ``partition_resources``  topics and partitions
+- ``group_resources``      groups and their offsets
+- ``history_resources``    the newest events, open incidents
+- ``health_response``      health as JSON
+- ``api``         the JSON responses about a snapshot
+- ``endpoints``   every path of the JSON API, declared once
+- ``openapi``     the OpenAPI document, made of these declarations
+- ``api_routes``  the routes of the JSON API
+- ``landing``     the index
+- ``server``      all routes
+- ``app``         the running exporter: refresher and HTTP server
+- ``command``     ``isrwatch export``
 """

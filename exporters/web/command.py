@@ -41,8 +41,8 @@ def export(
 ) -> None:
     """Serve the Delta tables to Prometheus and as JSON until Ctrl-C. Needs neither Spark nor Java.
 
-    Paths: /metrics, /metrics/jmx, /clusters/NAME/metrics, /-/healthy (and /healthz), /-/ready, /api/v1/clusters,
-    /api/v1/partitions, /api/v1/events, /api/v1/incidents.
+    Paths: /metrics, /metrics/jmx, /clusters/NAME/metrics, /-/healthy (and /healthz), /-/ready, /api/v1/health, and
+    /api/v1/openapi.json, which describes the JSON API.
 
     Example: isrwatch export --config isrwatch.toml
     """

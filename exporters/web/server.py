@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from exporters.metrics.compression import gzipped, plain
@@ -23,9 +24,8 @@ from exporters.metrics.kafka_exporter_names import DROP_IN_METRICS
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.reader import micros_now
 from exporters.read_model.snapshot import NO_TABLE
-from exporters.web.api import JsonApi, query_of
+from exporters.web.api_routes import ApiRoutes, failed, refused
 from exporters.web.landing import landing
-from streaming.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,17 +35,18 @@ if TYPE_CHECKING:
     from exporters.metrics.compression import Block
     from exporters.read_model.refresher import Refresher
     from exporters.read_model.snapshot import ReplicationSnapshot
-    from exporters.web.api import ApiQuery
 
 METRICS: Final = "/metrics"
 _ENDED: Final = "the thread that reads the tables has ended; restart isrwatch export"
 _METRICS_LINK: Final = "metrics for Prometheus (?cluster=NAME selects a cluster, ?name[]=METRIC selects metrics)"
 LINKS: Final = {
     "/metrics/jmx": "metrics under the names of Kafka's MBeans, for dashboards of JMX agents",
+    "/api/v1/health": "whether the clusters are healthy, and why not",
     "/api/v1/clusters": "clusters, brokers and sources",
     "/api/v1/partitions?state=under_replicated": "partitions in a given state",
     "/api/v1/events?limit=100": "newest events",
     "/api/v1/incidents": "open incidents with their suspects",
+    "/api/v1/openapi.json": "description of the JSON API (OpenAPI)",
     "/-/healthy": "health check: the exporter refreshes from the tables",
     "/-/ready": "readiness check: the tables have been read",
 }
@@ -78,6 +79,7 @@ class Endpoints:
         self._stale_after = stale_after_seconds
         self._clock = clock
         self._exposition = exposition or Exposition(stale_after_seconds)
+        self.api = ApiRoutes(refresher, stale_after_seconds, clock)
         self._jmx_exposition = JmxExposition(stale_after_seconds, self._exposition.oldest)
         self._without_drop_ins: tuple[str, ...] = ()
 
@@ -121,7 +123,7 @@ class Endpoints:
         """Respond with what is rendered of the cluster that the path, or else a parameter, names."""
         snapshot = self._refresher.snapshot
         if snapshot.version == NO_TABLE:
-            return PlainTextResponse(self._why_not_ready(), 503)
+            return PlainTextResponse(f"{self._refresher.why_not_ready()}\n", 503)
         cluster = request.path_params.get("cluster", request.query_params.get("cluster"))
         clusters = clusters_by_name(snapshot)
         if cluster is not None and cluster not in clusters:
@@ -144,25 +146,9 @@ class Endpoints:
     def ready(self, _: HttpRequest) -> Response:
         """Respond 200 once there is a snapshot to serve, with a line per table that is left out of it; else 503."""
         if self._refresher.snapshot.version == NO_TABLE:
-            return PlainTextResponse(self._why_not_ready(), 503)
+            return PlainTextResponse(f"{self._refresher.why_not_ready()}\n", 503)
         left_out = (f"without {table}: {why}\n" for table, why in sorted(self._refresher.unreadable.items()))
         return PlainTextResponse("".join(("isrwatch export is ready\n", *left_out)))
-
-    def clusters(self, _: HttpRequest) -> Response:
-        """Respond to ``/api/v1/clusters``."""
-        return JSONResponse(self._api().clusters())
-
-    def partitions(self, request: HttpRequest) -> Response:
-        """Respond to ``/api/v1/partitions``."""
-        return self._json(request, JsonApi.partitions)
-
-    def events(self, request: HttpRequest) -> Response:
-        """Respond to ``/api/v1/events``."""
-        return self._json(request, JsonApi.events)
-
-    def incidents(self, request: HttpRequest) -> Response:
-        """Respond to ``/api/v1/incidents``."""
-        return self._json(request, JsonApi.incidents)
 
     def index(self, _: HttpRequest) -> Response:
         """Respond with the state of everything in short, and links to the other paths."""
@@ -175,23 +161,8 @@ class Endpoints:
         if not self._refresher.is_alive():
             yield _ENDED
         if self._refresher.snapshot.version == NO_TABLE:
-            yield self._why_not_ready()
+            yield self._refresher.why_not_ready()
         yield from (f"without {table}: {why}" for table, why in sorted(self._refresher.unreadable.items()))
-
-    def _json(self, request: HttpRequest, content: Callable[[JsonApi, ApiQuery], dict[str, Any]]) -> Response:
-        try:
-            query = query_of(request.query_params)
-        except ConfigurationError as error:
-            return JSONResponse({"error": str(error)}, 400)
-        return JSONResponse(content(self._api(), query))
-
-    def _api(self) -> JsonApi:
-        return JsonApi(self._refresher.snapshot, self._clock(), self._stale_after)
-
-    def _why_not_ready(self) -> str:
-        if self._refresher.last_error is not None:
-            return f"the tables cannot be read: {self._refresher.last_error}\n"
-        return f"there are no tables in {self._refresher.tables} yet; start isrwatch job\n"
 
 
 def application(endpoints: Endpoints) -> Starlette:
@@ -205,11 +176,9 @@ def application(endpoints: Endpoints) -> Starlette:
             Route("/-/healthy", endpoints.healthy),
             Route("/healthz", endpoints.healthy),
             Route("/-/ready", endpoints.ready),
-            Route("/api/v1/clusters", endpoints.clusters),
-            Route("/api/v1/partitions", endpoints.partitions),
-            Route("/api/v1/events", endpoints.events),
-            Route("/api/v1/incidents", endpoints.incidents),
-        ]
+            endpoints.api.mounted(),
+        ],
+        exception_handlers={HTTPException: refused, Exception: failed},
     )
 
 

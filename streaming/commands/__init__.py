@@ -102,6 +102,11 @@ COMMANDS: Final[dict[str, Command]] = {
         help="Show incidents: one line per incident, however many partitions it affected.",
         extra="export",
     ),
+    "health": Command(
+        target="exporters.terminal.health_command:health",
+        help="Show whether clusters are healthy, as an exit code; --wait is a gate for rolling restarts.",
+        extra="export",
+    ),
     "maintenance": Command(
         target="streaming.commands.maintenance:maintenance",
         help="Announce planned work on brokers, so that what it causes is not reported as a failure.",

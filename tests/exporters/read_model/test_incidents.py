@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from exporters.metrics.incidents import INCIDENT_METRICS
 from exporters.read_model.cluster_names import clusters_by_name
 from exporters.read_model.reader import TablesReader
 from exporters.terminal.incidents import read_incidents
-from exporters.web.api import JsonApi, query_of
 from streaming.contracts.incidents import IncidentClass
 from streaming.contracts.tables import INCIDENTS, PARTITION_CHANGES
 from streaming.delta.change_reader import ChangeReader
 from streaming.delta.maintenance import RetentionPolicy
 from streaming.jobs.driver.incidents import IncidentsBatch
+from tests.exporters.json_answers import json_answer
 from tests.plugins.played import START, play
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def test_without_the_table_nothing_is_told(tables: Any, rows: Any) -> None:
     snapshot = TablesReader(tables.directory).refresh()
     (cluster,) = snapshot.clusters.values()
     assert [sample for metric in INCIDENT_METRICS for sample in metric.samples(cluster, 0)] == []
-    answer = JsonApi(snapshot, rows.start, 60.0).incidents(query_of({}))
+    answer = json_answer(snapshot, rows.start, "incidents")
     assert (answer["freshness"]["main"]["incidents_available"], answer["incidents"]) == (False, [])
 
 
@@ -88,15 +89,15 @@ def test_the_api_tells_the_open_ones_newest_first_with_their_suspects(tables: An
         other_rows.incident("lag:3", "slow_follower", rows.start + SECOND),
         as_of=1,
     )
-    answers = JsonApi(TablesReader(tables.directory).refresh(), rows.start + SECOND, 60.0)
-    told = answers.incidents(query_of({}))
+    answers = partial(json_answer, TablesReader(tables.directory).refresh(), rows.start + SECOND, "incidents")
+    told = answers()
     assert [row["incident_id"] for row in told["incidents"]] == ["lag:3", "loss:1"]
     assert {name: it["incidents_available"] for name, it in told["freshness"].items()} == {"main": True, "other": True}
-    (main,) = answers.incidents(query_of({"cluster": "main"}))["incidents"]
+    (main,) = answers(cluster="main")["incidents"]
     assert (main["suspects"], main["brokers"], main["topics"]) == (suspects, (3,), ("orders",))
     assert (main["opened_at"], main["closed_at"]) == (rows.start, None)
     assert "carried" not in main
-    assert (told["count"], answers.incidents(query_of({"limit": "1"}))["incidents"]) == (2, told["incidents"][:1])
+    assert (told["count"], answers(limit="1")["incidents"]) == (2, told["incidents"][:1])
 
 
 def test_what_the_incidents_of_a_scenario_become_is_told_and_the_count_only_grows(tmp_path: Path) -> None:

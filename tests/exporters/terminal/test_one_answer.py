@@ -14,7 +14,6 @@ from exporters.metrics.exposition import Exposition, ScrapeRequest
 from exporters.read_model.reader import TablesReader
 from exporters.read_model.refresher import ExporterHealth
 from exporters.terminal.groups import group_rows
-from exporters.web.api import JsonApi
 from streaming.commands import app
 from streaming.contracts.observations import DISKLESS
 from streaming.contracts.sample_tables import GROUP_OFFSETS
@@ -23,6 +22,7 @@ from streaming.delta.queries import read_all
 from streaming.delta.writer import APPEND, Writer
 from streaming.jobs.driver.batch import ReplicationBatch
 from tests.changes.conftest import Story
+from tests.exporters.json_answers import json_answer
 from tests.jobs.driver.test_batch import published
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def test_clusters_count_their_registered_brokers_and_leave_unknown_counts_out(tm
 
     done = CliRunner().invoke(app, ["state", "--tables", str(tmp_path), "--clusters", "--format", "json"])
     (row,) = map(json.loads, done.stdout.splitlines())
-    (of_api,) = JsonApi(TablesReader(tmp_path).refresh(), story.now, 60).clusters()["clusters"]
+    (of_api,) = json_answer(TablesReader(tmp_path).refresh(), story.now, "clusters")["clusters"]
 
     assert (row["brokers"], row["under_min_isr_partitions"], row["under_replicated_partitions"]) == (3, None, 1)
     states = of_api["states"]
@@ -93,8 +93,7 @@ def test_diskless_topics_are_counted_and_left_out_by_everybody_also_after_a_rest
     assert 'cluster_diskless_partitions{cluster="orders-eu"} 1\n' in exposed
     assert 'cluster_offline_partitions{cluster="orders-eu"} 0\n' in exposed
     assert 'partition_under_replicated{cluster="orders-eu",topic="cold",partition="0"} 0\n' in exposed
-    api = JsonApi(TablesReader(tmp_path).refresh(), story.now, 60)
-    (cluster,) = api.clusters()["clusters"]
+    (cluster,) = json_answer(TablesReader(tmp_path).refresh(), story.now, "clusters")["clusters"]
     assert {name: cluster["states"][name] for name in ("partitions", "diskless", "under_replicated", "offline")} == {
         "partitions": 2, "diskless": 1, "under_replicated": 0, "offline": 0,
     }  # fmt: skip

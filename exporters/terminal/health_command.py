@@ -1,0 +1,172 @@
+"""``isrwatch health``: whether the clusters are healthy, as an exit code, in words, or as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthStatus, document_of
+from exporters.read_model.health_reasons import HealthSeverity, ReasonKind
+from exporters.terminal.health_gate import HealthReader, Look, Waiting, newer_than_now
+from exporters.terminal.options import ClusterOption, ConfigOption, TablesOption, folder_of
+from exporters.terminal.output import until_closed
+from exporters.terminal.time_parsing import SECOND, seconds_of, span
+from streaming.errors import ConfigurationError
+from streaming.settings import load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from exporters.read_model.cluster_health import ClusterHealth
+    from exporters.read_model.health_reasons import HealthReason
+
+EXIT_CODES: Final = {HealthStatus.HEALTHY: 0, HealthStatus.UNHEALTHY: 1, HealthStatus.UNKNOWN: 3}
+_INTERRUPTED: Final = 130
+_STYLES: Final = {
+    HealthStatus.HEALTHY: "green",
+    HealthStatus.UNHEALTHY: "bold red",
+    HealthStatus.UNKNOWN: "bold yellow",
+    HealthSeverity.CRITICAL: "red",
+    HealthSeverity.WARNING: "yellow",
+    HealthSeverity.PLANNED: "dim",
+    HealthSeverity.UNKNOWN: "yellow",
+}
+
+
+def health(  # noqa: PLR0913 - one parameter per option
+    *,
+    wait: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Wait until all is healthy, for so long at most: 30s, 10m.")
+    ] = None,
+    settle: Annotated[
+        str, typer.Option(metavar="DURATION", help="With --wait: for how long it must have been healthy.")
+    ] = "10s",
+    max_age: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Older data is unknown; default: export.stale_after_seconds."),
+    ] = None,
+    allow_planned: Annotated[
+        bool, typer.Option("--allow-planned", help="Do not count what announced work explains.")
+    ] = False,
+    ignore: Annotated[
+        list[ReasonKind] | None,
+        typer.Option(metavar="REASON", help=f"Do not count a reason; may be repeated: {', '.join(IGNORABLE)}."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as one JSON object.")] = False,
+    cluster: ClusterOption = None,
+    tables: TablesOption = None,
+    config_file: ConfigOption = None,
+) -> None:
+    """Show whether the clusters are healthy, and every reason why not, with the age of the data it rests on.
+
+    Exit code: 0 healthy, 1 unhealthy, 2 a wrong option or configuration, 3 unknown, as with stale data. With --wait
+    this is a gate for rolling restarts: only data from after its start count.
+
+    Example: isrwatch health --wait 10m && echo next broker
+    """
+    settings = load(config_file)
+    age = settings.export.stale_after_seconds if max_age is None else seconds_of(max_age)
+    ignored = frozenset(map(str, _ignorable(ignore or [])))
+    basis = HealthBasis(max_age_seconds=age, allows_planned=allow_planned, ignored=ignored)
+    names = tuple(cluster or ())
+    if wait is None:
+        reader = HealthReader(folder_of(tables, config_file), names, basis)
+        look = reader.look()
+        if look.missing:
+            there = ", ".join(reader.names()) or "none"
+            raise ConfigurationError(f"unknown cluster {look.missing[0]}; known: {there}")
+    else:
+        folder = Path(settings.tables.directory) if tables is None else tables
+        basis = newer_than_now(basis)
+        look = _waited(seconds_of(wait), seconds_of(settle), HealthReader(folder, names, basis))
+    with until_closed():
+        _print(look, basis, as_json=as_json)
+    raise typer.Exit(EXIT_CODES[look.status])
+
+
+def _ignorable(ignored: list[ReasonKind]) -> list[ReasonKind]:
+    for reason in ignored:
+        if reason not in IGNORABLE:
+            raise ConfigurationError(f"{reason} cannot be ignored: without data nothing is healthy")
+    return ignored
+
+
+def _waited(seconds: float, settle_seconds: float, reader: HealthReader) -> Look:
+    """Wait; each change of what it waits for is a line on stderr."""
+    if settle_seconds > seconds:
+        raise ConfigurationError("--settle is longer than --wait: it could never pass")
+    reported: list[str] = []
+
+    def report(look: Look, left: float) -> None:
+        waits_for = _waits_for(look)
+        if waits_for not in reported[-1:]:
+            reported.append(waits_for)
+            typer.echo(f"waiting for {span(left)} at most: {waits_for}", err=True)
+
+    waiting = Waiting(seconds=seconds, settle_seconds=settle_seconds, clock=time.monotonic, sleep=time.sleep)
+    try:
+        return waiting.until_healthy(reader.look, report)
+    except KeyboardInterrupt:
+        raise typer.Exit(_INTERRUPTED) from None
+
+
+def _waits_for(look: Look) -> str:
+    if look.health.status is HealthStatus.HEALTHY:
+        return "healthy, to settle"
+    reasons = [f"{reason.reason} of {each.cluster}" for each in look.health.clusters for reason in each.reasons]
+    missing = [f"no data of {name}" for name in look.missing]
+    return ", ".join([*reasons, *missing]) or "there are no tables yet"
+
+
+def _print(look: Look, basis: HealthBasis, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(_document(look, basis), ensure_ascii=False) + "\n")
+        return
+    console = Console(highlight=False)
+    for line in _lines(look, basis):
+        console.print(line, soft_wrap=True)
+
+
+def _document(look: Look, basis: HealthBasis) -> dict[str, Any]:
+    return {
+        "unreadable_tables": look.unreadable,
+        "missing_clusters": look.missing,
+        **document_of(look.health, basis),
+        "status": look.status,
+    }
+
+
+def _lines(look: Look, basis: HealthBasis) -> Iterator[Text]:
+    for cluster in look.health.clusters:
+        yield _cluster_line(cluster)
+        yield from (_reason_line(reason, cluster, counts=basis.counts(reason)) for reason in cluster.reasons)
+    for name in look.missing:
+        yield Text(f"unknown: cluster {name} has not been observed", style=_STYLES[HealthStatus.UNKNOWN])
+    if not look.health.clusters and not look.missing:
+        why = "; ".join(look.unreadable.values()) or "no cluster has been observed; start isrwatch job and collect"
+        yield Text(f"unknown: {why}", style=_STYLES[HealthStatus.UNKNOWN])
+    if look.status is not look.health.status:
+        yield Text("unknown: healthy, but not for as long as --settle asks", style=_STYLES[look.status])
+
+
+def _cluster_line(cluster: ClusterHealth) -> Text:
+    age = "" if cluster.age_seconds is None else f", observed {span(cluster.age_seconds)} ago"
+    return Text(f"{cluster.status}: cluster {cluster.cluster}{age}", style=_STYLES[cluster.status])
+
+
+def _reason_line(reason: HealthReason, cluster: ClusterHealth, *, counts: bool) -> Text:
+    until = cluster.observed_until
+    lasting = "" if reason.since is None or until is None else f" for {span(max(0, until - reason.since) / SECOND)}"
+    old = reason.age_seconds is not None and reason.age_seconds != cluster.age_seconds
+    age = f" (as of {span(reason.age_seconds or 0)} ago)" if old else ""
+    more = f" and {reason.more:,} more" if reason.more else ""
+    label = reason.severity if counts else f"{reason.severity}, not counted"
+    sentence = f"  {label}: {reason.reason} {reason.count:,}{lasting}{age}: {reason.summary}: "
+    return Text(sentence + ", ".join(reason.examples) + more, style=_STYLES[reason.severity] if counts else "dim")

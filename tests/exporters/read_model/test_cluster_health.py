@@ -1,0 +1,282 @@
+"""The one rule of health, case by case: what a snapshot shows, and what is said of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exporters.read_model.cluster_health import IGNORABLE, HealthBasis, HealthStatus, health_of
+from exporters.read_model.cluster_samples import ClusterSamples, LogDirectoryRow, QuorumMemberRow
+from exporters.read_model.health_reasons import BLIND, EXAMPLES, SEVERITY, SUMMARIES, HealthReason, ReasonKind
+from exporters.read_model.reader import TablesReader
+from exporters.read_model.snapshot import ClusterIncidents, ClusterSnapshot, PartitionCounts, SourceProgress
+from streaming.contracts import health
+from streaming.contracts.observations import SourceKind
+from streaming.contracts.state import BrokerState, ClusterState, PartitionState, SourceLag, SourceState
+from tests.plugins.played import play
+
+SECOND = 1_000_000
+NOW = 1_790_000_000 * SECOND
+OBSERVED = NOW - 5 * SECOND
+BASIS = HealthBasis(max_age_seconds=60.0)
+CLUSTER: Any = ClusterState("id", "main", SourceKind.METADATA_LOG, 100, 3, has_baseline=True)
+LOG = "metadata_log:collector-1"
+OFFSETS = "offsets:collector-1"
+
+
+def broker(number: int, **more: Any) -> BrokerState:
+    return BrokerState("id", "main", number, is_fenced=False, **more)  # type: ignore[arg-type]  # ids are strings
+
+
+def partition(number: int, isr: tuple[int, ...], leader: int = 1, min_isr: int | None = 2, **more: Any) -> Any:
+    replicas = (1, 2, 3)
+    return PartitionState(
+        "id", "main", "t", "orders", number, replicas=replicas, isr=isr, leader=leader,
+        min_isr_configured=min_isr, min_isr_effective=min_isr,
+        is_offline=health.is_offline(leader),
+        is_under_replicated=health.is_under_replicated(replicas, isr, ()),
+        is_under_min_isr=health.is_under_min_isr(min_isr, isr),
+        is_at_min_isr=health.is_at_min_isr(min_isr, isr),
+        **{"under_replicated_since": NOW - 20 * SECOND, "offline_since": NOW - 9 * SECOND, **more},
+    )  # type: ignore[call-arg]  # fmt: skip
+
+
+def source(name: str, kind: SourceKind, until: int, channel: str = "replication", **lag: Any) -> Any:
+    state: Any = SourceState("id", "main", name, kind, observed_until=until)  # type: ignore[arg-type]
+    return (channel, name), SourceProgress(channel, state, SourceLag(**{"is_query_up": True, "behind_bytes": 0, **lag}))
+
+
+def cluster(*unsettled: PartitionState, **more: Any) -> ClusterSnapshot:
+    state = CLUSTER._replace(authority_watermark=OBSERVED, **more.pop("state", {}))
+    brokers = {number: broker(number) for number in (1, 2, 3)} | more.pop("brokers", {})
+    return ClusterSnapshot(
+        cluster=state,
+        unsettled={(each.topic_id, each.partition): each for each in unsettled},
+        brokers=brokers,
+        counts=PartitionCounts(hosted=dict.fromkeys((1, 2, 3), 10)),
+        incidents=more.pop("incidents", ClusterIncidents()),
+        **more,
+    )
+
+
+def judged(one: ClusterSnapshot, basis: HealthBasis = BASIS, **unreadable: str) -> tuple[str, dict[str, HealthReason]]:
+    result = health_of({"main": one}, unreadable, NOW, basis)
+    (of_cluster,) = result.clusters
+    assert result.status == of_cluster.status
+    return result.status.value, {each.reason.value: each for each in of_cluster.reasons}
+
+
+def kinds(one: ClusterSnapshot, basis: HealthBasis = BASIS, **unreadable: str) -> tuple[str, set[str]]:
+    status, reasons = judged(one, basis, **unreadable)
+    return status, set(reasons)
+
+
+def incident(severity: str | None, summary: str = "broker 3 was lost", kind: str = "broker_loss") -> ClusterIncidents:
+    row = {"incident_id": "loss:1", "incident_class": kind, "severity": severity, "summary": summary, "opened_at": 7}
+    return ClusterIncidents(({**row, "closed_at": None},))
+
+
+def announced(number: int, until: int = NOW + SECOND) -> dict[int, BrokerState]:
+    return {number: broker(number, maintenance_since=1, maintenance_until=until, maintenance_why="disk")}
+
+
+def member(node: int, caught_up_at: int) -> QuorumMemberRow:
+    return QuorumMemberRow(node, True, 100, 500, caught_up_at, NOW - 3 * SECOND)
+
+
+def directory(*, is_online: bool) -> LogDirectoryRow:
+    return LogDirectoryRow(2, "/data", is_online, None, None, None, None, None, NOW - 4 * SECOND)
+
+
+def test_without_anything_wrong_and_with_fresh_data_a_cluster_is_healthy() -> None:
+    assert kinds(cluster(samples=ClusterSamples(log_directories=(directory(is_online=True),)))) == ("healthy", set())
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        (partition(0, (1, 2, 3), leader=-1), {"offline"}),
+        (partition(0, (1,)), {"under_min_isr", "under_replicated"}),
+        (partition(0, (1, 2)), {"under_replicated", "at_min_isr"}),
+        (partition(0, (1, 2), min_isr=1), {"under_replicated"}),
+        (partition(0, (1, 2), min_isr=None), {"under_replicated", "unknown_min_isr"}),
+    ],
+)
+def test_each_state_of_a_partition_is_a_reason(one: PartitionState, expected: set[str]) -> None:
+    assert kinds(cluster(one)) == ("unhealthy", expected)
+
+
+def test_a_diskless_partition_is_no_reason_and_neither_is_one_that_moves() -> None:
+    moving = partition(0, (1, 2, 3), adding_replicas=(4,))
+    assert kinds(cluster(moving, partition(1, (1,), is_diskless=True))) == ("healthy", set())
+
+
+def test_an_unknown_minimum_of_what_lacks_replicas_leaves_the_rest_unknown() -> None:
+    ignoring = replace(BASIS, ignored=frozenset({"under_replicated"}))
+    assert kinds(cluster(partition(0, (1, 2), min_isr=None)), ignoring)[0] == "unknown"
+
+
+def test_a_reason_has_its_first_examples_how_many_more_since_when_and_on_what_it_rests() -> None:
+    many = [partition(n, (1, 2), under_replicated_since=NOW - n * SECOND) for n in range(EXAMPLES + 3, 0, -1)]
+    _, reasons = judged(cluster(*many))
+    reason = reasons["under_replicated"]
+    assert (reason.count, reason.more) == (EXAMPLES + 3, 3)
+    assert reason.examples == tuple(f"orders-{n}" for n in range(1, EXAMPLES + 1))
+    assert (reason.since, reason.age_seconds) == (NOW - (EXAMPLES + 3) * SECOND, 5.0)
+
+
+def test_what_announced_work_explains_is_planned_and_no_more_than_that() -> None:
+    explained, other = partition(0, (1, 2)), partition(1, (1, 3))
+    away = {3: announced(3)[3]._replace(is_fenced=True)}
+    planned = {"planned_under_replication", "planned_broker_outage"}
+    assert kinds(cluster(explained, brokers=away)) == ("unhealthy", planned)
+    allowing = replace(BASIS, allows_planned=True)
+    assert kinds(cluster(explained, brokers=away), allowing) == ("healthy", planned)
+    assert kinds(cluster(explained, other, brokers=away), allowing)[0] == "unhealthy"
+    assert kinds(cluster(partition(0, (1,)), brokers=away), allowing)[0] == "unhealthy"
+    assert kinds(cluster(partition(0, (), leader=-1), brokers=away), allowing)[0] == "unhealthy"
+    two_away = partition(0, (1,), min_isr=1)
+    expected = {"under_replicated", "at_min_isr", "planned_broker_outage"}
+    assert kinds(cluster(two_away, brokers=away), allowing) == ("unhealthy", expected)
+
+
+def test_work_whose_time_is_over_explains_nothing() -> None:
+    away = {3: announced(3, until=NOW - 1)[3]._replace(is_fenced=True)}
+    allowing = replace(BASIS, allows_planned=True)
+    expected = {"under_replicated", "at_min_isr", "broker_fenced"}
+    assert kinds(cluster(partition(0, (1, 2)), brokers=away), allowing) == ("unhealthy", expected)
+
+
+def test_brokers_that_hold_replicas_and_are_not_there_are_missing() -> None:
+    gone = broker(2)._replace(is_registered=False)
+    status, reasons = judged(cluster(brokers={2: gone}))
+    assert (status, reasons["broker_missing"].examples) == ("unhealthy", ("broker 2",))
+    empty = replace(cluster(brokers={2: gone}), counts=PartitionCounts(hosted={1: 10, 3: 10}))
+    assert kinds(empty) == ("healthy", set())
+    status, reasons = judged(cluster(brokers={2: broker(2)._replace(is_fenced=True)}))
+    assert (status, reasons["broker_fenced"].examples) == ("unhealthy", ("broker 2",))
+
+
+def test_directories_and_voters_are_judged_by_their_samples() -> None:
+    late = (member(100, NOW), member(101, NOW - 11 * SECOND), member(102, NOW - 9 * SECOND))
+    samples = ClusterSamples(log_directories=(directory(is_online=False),), quorum_members=late)
+    status, reasons = judged(cluster(samples=samples))
+    assert (status, set(reasons)) == ("unhealthy", {"log_directory_offline", "quorum_voter_behind"})
+    directories, voters = reasons["log_directory_offline"], reasons["quorum_voter_behind"]
+    assert (directories.examples, directories.age_seconds) == (("/data of broker 2",), 4.0)
+    assert (voters.examples, voters.since, voters.age_seconds) == (("voter 101",), NOW - 11 * SECOND, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("incidents", "status"),
+    [
+        (incident("critical"), "unhealthy"),
+        (incident("warning"), "unhealthy"),
+        (incident("info", kind="rolling_restart"), "healthy"),
+        (incident("critical", "broker 3 was lost; recovered"), "healthy"),
+        (incident(None), "unhealthy"),
+        (incident(None, kind="rolling_restart"), "healthy"),
+        (None, "healthy"),
+    ],
+)
+def test_an_open_incident_counts_while_something_of_it_is_left_to_mend(incidents: Any, status: str) -> None:
+    assert judged(cluster(incidents=incidents))[0] == status
+
+
+def test_without_data_nothing_is_healthy() -> None:
+    assert health_of({}, {}, NOW, BASIS) == (HealthStatus.UNKNOWN, ())
+    assert kinds(cluster(state={"has_baseline": False})) == ("unknown", {"no_data"})
+    never = replace(cluster(), cluster=CLUSTER)
+    assert kinds(never) == ("unknown", {"no_data"})
+
+
+def test_data_that_are_too_old_say_nothing_whatever_they_say() -> None:
+    for now, expected in ((OBSERVED + 60 * SECOND, "unhealthy"), (OBSERVED + 60 * SECOND + 1, "unknown")):
+        assert health_of({"main": cluster(partition(0, (1,)))}, {}, now, BASIS).status == expected
+    for now, expected in ((OBSERVED + 60 * SECOND, "healthy"), (OBSERVED + 60 * SECOND + 1, "unknown")):
+        assert health_of({"main": cluster()}, {}, now, BASIS).status == expected
+
+
+def test_data_from_before_a_moment_say_nothing_about_what_came_after_it() -> None:
+    for moment, expected in ((OBSERVED - 1, "unhealthy"), (OBSERVED, "unknown")):
+        assert judged(cluster(partition(0, (1,))), replace(BASIS, newer_than=moment))[0] == expected
+    for moment, expected in ((OBSERVED - 1, "healthy"), (OBSERVED, "unknown")):
+        assert judged(cluster(), replace(BASIS, newer_than=moment))[0] == expected
+
+
+def test_a_clock_that_is_ahead_makes_no_data_newer_than_when_they_were_read() -> None:
+    ahead = cluster(state={}, watermark_read_at=NOW - 2 * SECOND)
+    ahead = replace(ahead, cluster=ahead.cluster._replace(authority_watermark=NOW + 3600 * SECOND))  # type: ignore[arg-type]
+    assert judged(ahead, replace(BASIS, newer_than=NOW - 2 * SECOND))[0] == "unknown"
+    assert judged(ahead, replace(BASIS, newer_than=NOW - 3 * SECOND))[0] == "healthy"
+
+
+def test_a_table_that_cannot_be_read_leaves_unknown_what_only_it_shows_and_what_is_wrong_stays_wrong() -> None:
+    status, reasons = judged(cluster(), incidents="the table incidents is damaged")
+    assert (status, reasons["table_unreadable"].examples) == ("unknown", ("the table incidents is damaged",))
+    assert kinds(cluster(partition(0, (1,))), incidents="damaged")[0] == "unhealthy"
+    assert kinds(cluster(), groups="damaged") == ("healthy", set())
+
+
+def test_a_log_that_stands_still_while_its_collector_reads_brokers_has_no_controller() -> None:
+    silent = NOW - 70 * SECOND
+    log = source(LOG, SourceKind.METADATA_LOG, silent)
+    samples = source(OFFSETS, SourceKind.NONE, NOW - SECOND, "offsets")
+    stale = {"state": {"authority_watermark": silent}}
+
+    def with_sources(*sources: Any) -> ClusterSnapshot:
+        one = cluster(sources=dict(sources))
+        return replace(one, cluster=one.cluster._replace(**stale["state"]))  # type: ignore[arg-type]
+
+    assert kinds(with_sources(log, samples)) == ("unhealthy", {"stale", "no_controller"})
+    assert kinds(with_sources(log)) == ("unknown", {"stale"})
+    behind = source(LOG, SourceKind.METADATA_LOG, silent, behind_bytes=3)
+    assert kinds(with_sources(behind, samples)) == ("unknown", {"stale"})
+    elsewhere = source("offsets:collector-2", SourceKind.NONE, NOW - SECOND, "offsets")
+    assert kinds(with_sources(log, elsewhere)) == ("unknown", {"stale"})
+
+
+def test_polling_that_took_over_from_the_log_is_a_lost_primary_source_for_a_day() -> None:
+    poll = source("admin:collector-1", SourceKind.POLL, NOW - SECOND)
+    for silent, expected in ((70, {"primary_source_lost"}), (50, set()), (86_401, set())):
+        log = source(LOG, SourceKind.METADATA_LOG, NOW - silent * SECOND)
+        assert kinds(cluster(sources=dict([poll, log])))[1] == expected
+
+
+def test_the_worst_cluster_gives_the_status() -> None:
+    good, bad, blind = cluster(), cluster(partition(0, (1,))), cluster(state={"has_baseline": False})
+    for clusters, expected in (
+        ({"a": good, "b": good}, "healthy"),
+        ({"a": good, "b": blind}, "unknown"),
+        ({"a": blind, "b": bad}, "unhealthy"),
+    ):
+        assert health_of(clusters, {}, NOW, BASIS).status == expected
+
+
+def test_every_reason_has_a_severity_and_words_and_only_those_without_data_cannot_be_ignored() -> None:
+    assert set(SEVERITY) == set(SUMMARIES) == set(ReasonKind)
+    assert set(IGNORABLE) == set(ReasonKind) - BLIND
+    everything = replace(BASIS, ignored=frozenset(ReasonKind))
+    assert kinds(cluster(state={"has_baseline": False}), everything)[0] == "unknown"
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(2, "healthy"), (16, "unhealthy"), (60, "healthy")])
+def test_a_cluster_that_the_model_played_is_healthy_but_while_its_broker_is_lost(
+    tmp_path: Path, seconds: int, status: str
+) -> None:
+    """Broker 3 is killed after 3 s, and is back in every ISR before the end."""
+    play(tmp_path, "broker_loss", seconds=seconds)
+    (one,) = TablesReader(tmp_path).refresh().clusters.values()
+    assert one.watermark is not None
+    result = health_of({one.name: one}, {}, one.watermark + SECOND, BASIS)
+    counted = {each.reason.value: each.count for each in result.clusters[0].reasons}
+    states = Counter(state for each in one.partitions() for state in health.states_of(each))
+    assert result.status == status
+    for state in ("offline", "under_min_isr", "under_replicated"):
+        assert counted.get(state, 0) == states[state]
+    assert counted.get("broker_fenced", 0) == sum(bool(each.is_fenced) for each in one.brokers.values())
+    assert bool(counted) == (status == "unhealthy")

@@ -1,0 +1,204 @@
+"""``isrwatch health``: its exit code, its words, its JSON, and the gate of --wait."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from exporters.read_model.cluster_health import ClusterHealth, HealthAnswer, HealthStatus
+from exporters.read_model.reader import micros_now
+from exporters.terminal.health_gate import Look, Waiting
+from streaming.commands import app
+from tests.plugins.local_http import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECOND = 1_000_000
+
+
+def ran(tables: Any, *options: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["health", "--tables", str(tables.directory), *options])
+    return done.exit_code, done.output
+
+
+def commit(tables: Any, rows: Any, isr: list[int], at: int | None = None) -> None:
+    """A cluster of one partition, observed at a moment."""
+    now = micros_now() if at is None else at
+    tables.commit(
+        rows.cluster_row(now),
+        *(rows.broker(number, now, maintenance_since=None, maintenance_until=None) for number in (1, 2)),
+        rows.partition("orders", 0, rows.state([1, 2], isr, 1, min_isr=1, under_replicated_since=now), now),
+        rows.source(now),
+    )
+
+
+def test_a_healthy_cluster_is_exit_code_0(tables: Any, rows: Any) -> None:
+    commit(tables, rows, [1, 2])
+    code, output = ran(tables)
+    assert (code, output.partition(", observed")[0]) == (0, "healthy: cluster main")
+
+
+def test_an_unhealthy_cluster_is_exit_code_1_with_every_reason(tables: Any, rows: Any) -> None:
+    commit(tables, rows, [1])
+    code, output = ran(tables)
+    lines = output.splitlines()
+    assert (code, lines[0].partition(",")[0]) == (1, "unhealthy: cluster main")
+    assert lines[1] == (
+        "  warning: under_replicated 1 for 0.0s: partitions have fewer replicas in sync than assigned: orders-0"
+    )
+    assert "at_min_isr" in lines[2]
+    code, output = ran(tables, "--ignore", "under_replicated", "--ignore", "at_min_isr")
+    assert (code, "warning, not counted: under_replicated" in output) == (0, True)
+
+
+def test_stale_data_is_exit_code_3_whatever_it_says_unless_old_data_is_allowed(tables: Any, rows: Any) -> None:
+    for isr, code in (([1, 2], 0), ([1], 1)):
+        commit(tables, rows, isr, micros_now() - 90 * SECOND)
+        assert ran(tables)[0] == 3
+        assert ran(tables, "--max-age", "5m")[0] == code
+
+
+def test_what_announced_work_explains_counts_unless_it_is_allowed(tables: Any, rows: Any) -> None:
+    now = micros_now()
+    until = now + 60 * SECOND
+    work = {"maintenance_since": now, "maintenance_until": until, "maintenance_why": "disk"}
+    commit(tables, rows, [1])
+    tables.commit(rows.broker(2, now, **work), rows.source(now))
+    assert ran(tables)[0] == 1
+    code, output = ran(tables, "--allow-planned")
+    assert (code, "planned, not counted: planned_under_replication 1" in output) == (0, True)
+
+
+def test_the_answer_as_json_has_every_reason_and_what_is_missing(tables: Any, rows: Any) -> None:
+    commit(tables, rows, [1])
+    code, output = ran(tables, "--json")
+    answer = json.loads(output)
+    (cluster,) = answer["clusters"]
+    assert (code, answer["status"], cluster["status"], answer["unreadable_tables"]) == (1, "unhealthy", "unhealthy", {})
+    assert [(each["reason"], each["examples"], each["more"], each["counts"]) for each in cluster["reasons"]] == [
+        ("under_replicated", ["orders-0"], 0, True),
+        ("at_min_isr", ["orders-0"], 0, True),
+    ]
+
+
+def test_tables_that_cannot_be_read_leave_it_unknown(tables: Any, rows: Any) -> None:
+    commit(tables, rows, [1, 2])
+    log = tables.directory / "partition_changes" / "_delta_log"
+    (log / f"{2:020}.json").write_text("{ not a commit", encoding="utf-8")
+    code, output = ran(tables)
+    assert (code, output.startswith("unknown: ")) == (3, True)
+    assert "partition_changes" in output
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--cluster", "nobody"], "unknown cluster nobody; known: main"),
+        (["--max-age", "soon"], "cannot read the duration 'soon'; write for example 30s, 5m or 2h"),
+        (["--wait", "5m ago"], "cannot read the duration '5m ago'"),
+        (["--ignore", "stale"], "stale cannot be ignored: without data nothing is healthy"),
+        (["--wait", "5s"], "--settle is longer than --wait: it could never pass"),
+    ],
+)
+def test_a_wrong_option_is_exit_code_2(tables: Any, rows: Any, options: list[str], sentence: str) -> None:
+    commit(tables, rows, [1, 2])
+    code, output = ran(tables, *options)
+    assert (code, sentence in output) == (2, True)
+
+
+def test_without_tables_it_is_a_wrong_configuration_and_with_wait_unknown(tables: Any) -> None:
+    assert ran(tables)[0] == 2
+    code, output = ran(tables, "--wait", "0.2s", "--settle", "0s")
+    assert (code, "unknown: no cluster has been observed" in output) == (3, True)
+
+
+def test_the_gate_does_not_pass_on_data_from_before_its_start(tables: Any, rows: Any) -> None:
+    commit(tables, rows, [1, 2])
+    code, output = ran(tables, "--wait", "1.5s", "--settle", "0s")
+    assert (code, "not_yet_observed" in output) == (3, True)
+
+
+def test_the_gate_passes_once_newer_data_are_healthy_and_settled(tables: Any, rows: Any) -> None:
+    commit(tables, rows, [1])
+    stopped = threading.Event()
+
+    def observe() -> None:
+        began = time.monotonic()
+        while not stopped.wait(0.3):
+            commit(tables, rows, [1, 2] if time.monotonic() - began > 1.5 else [1])
+
+    observer = threading.Thread(target=observe)
+    began = time.monotonic()
+    observer.start()
+    try:
+        code, output = ran(tables, "--wait", "60s", "--settle", "2s")
+    finally:
+        stopped.set()
+        observer.join()
+    assert (code, output.splitlines()[-1].partition(",")[0]) == (0, "healthy: cluster main")
+    assert "under_replicated of main" in output
+    assert "healthy, to settle" in output
+    assert time.monotonic() - began > 3.5
+
+
+class Scripted:
+    """A cluster that shows one status after the other, a second apart; its data age with it unless they stand still."""
+
+    def __init__(self, *statuses: str, is_standing: bool = False) -> None:
+        self.time = 0.0
+        self._statuses = statuses
+        self._is_standing = is_standing
+
+    def look(self) -> Look:
+        status = HealthStatus(self._statuses[min(int(self.time), len(self._statuses) - 1)])
+        until = 0 if self._is_standing else int(self.time * SECOND)
+        return Look(HealthAnswer(status, (ClusterHealth("id", "main", status, until, 0.0, ()),)))
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+    def waited(self, seconds: float, settle: float) -> tuple[str, float]:
+        waiting = Waiting(seconds=seconds, settle_seconds=settle, clock=lambda: self.time, sleep=self.sleep)
+        return waiting.until_healthy(self.look, lambda *_: None).status.value, self.time
+
+
+@pytest.mark.parametrize(
+    ("cluster", "expected"),
+    [
+        (Scripted("healthy"), ("healthy", 3.0)),
+        (Scripted("unhealthy", "unknown", "healthy"), ("healthy", 5.0)),
+        (Scripted("healthy", "healthy", "unhealthy", "healthy"), ("healthy", 6.0)),
+        (Scripted("healthy", "healthy", "unknown", "healthy"), ("healthy", 6.0)),
+        (Scripted(*["healthy", "unhealthy"] * 20), ("unknown", 10.0)),
+        (Scripted("unhealthy"), ("unhealthy", 10.0)),
+        (Scripted("healthy", is_standing=True), ("unknown", 10.0)),
+    ],
+)
+def test_health_must_last_for_the_time_to_settle_by_the_time_of_the_data(
+    cluster: Scripted, expected: tuple[str, float]
+) -> None:
+    assert cluster.waited(10.0, 3.0) == expected
+
+
+def test_an_interrupted_gate_has_not_passed(tables: Any, rows: Any, tmp_path: Path) -> None:
+    commit(tables, rows, [1, 2])
+    command = [sys.executable, "-m", "streaming.commands", "health", "--tables", str(tables.directory), "--wait", "60s"]
+    errors = tmp_path / "errors"
+    with errors.open("w") as stderr:
+        gate = subprocess.Popen(command, stderr=stderr, stdout=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: "waiting for" in errors.read_text())
+        finally:
+            os.kill(gate.pid, signal.SIGINT)
+        assert gate.wait(timeout=60) == 130
+    assert "Traceback" not in errors.read_text()

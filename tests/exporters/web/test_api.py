@@ -1,0 +1,405 @@
+"""The JSON API over real HTTP: each response fits what the API's own description says of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import pytest
+from jsonschema import Draft202012Validator
+from starlette.routing import Mount
+
+from exporters.read_model.reader import TablesReader, micros_now
+from exporters.read_model.refresher import Refresher
+from exporters.web.api import RESOURCES
+from exporters.web.app import serving
+from exporters.web.endpoints import ENDPOINTS
+from exporters.web.server import Endpoints, application
+from streaming.settings import ExportSettings
+from tests.exporters.web.test_app import ask
+from tests.plugins.local_http import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECOND = 1_000_000
+SETTINGS = ExportSettings(listen="127.0.0.1:0", refresh_seconds=0.02)
+PATHS = [endpoint.path for endpoint in ENDPOINTS]
+LISTS = [f"/api/v1/{resource.name}" for resource in RESOURCES]
+# Rows of each resource in the hand-made tables.
+ROWS_OF = {
+    "clusters": 1,
+    "brokers": 3,
+    "topics": 2,
+    "partitions": 3,
+    "groups": 5,
+    "group_offsets": 5,
+    "events": 0,
+    "incidents": 1,
+    "maintenance": 2,
+}
+
+
+def json_at(address: str, path: str) -> tuple[int, Any]:
+    status, headers, body = ask(address, path)
+    assert headers["Content-Type"] == "application/json", body
+    return status, json.loads(body)
+
+
+def answer(address: str, path: str, **parameters: Any) -> Any:
+    status, body = json_at(address, f"{path}?{urlencode(parameters, doseq=True)}")
+    assert status == 200, body
+    return body
+
+
+def refusal(address: str, path: str, **parameters: Any) -> tuple[int, str]:
+    status, body = json_at(address, f"{path}?{urlencode(parameters, doseq=True)}")
+    assert list(body) == ["error"]
+    return status, body["error"]
+
+
+@pytest.fixture
+def address(busy_cluster: Any) -> Iterator[str]:
+    with serving(busy_cluster.directory, SETTINGS) as address:
+        wait_until(lambda: ask(address, "/-/ready")[0] == 200)
+        yield address
+
+
+@pytest.fixture
+def document(address: str) -> Any:
+    return answer(address, "/api/v1/openapi.json")
+
+
+def response_schema(document: Any, path: str, status: int) -> Draft202012Validator:
+    response = document["paths"][path]["get"]["responses"][str(status)]
+    schema = response["content"]["application/json"]["schema"]
+    return Draft202012Validator({**schema, "components": document["components"]})
+
+
+def test_the_description_has_every_route_and_no_other(document: Any, busy_cluster: Any) -> None:
+    endpoints = Endpoints(Refresher(TablesReader(busy_cluster.directory), 1.0, "1.2.3"), 60.0)
+    (mount,) = (route for route in application(endpoints).routes if isinstance(route, Mount))
+    routes = {f"{mount.path}{route.path}" for route in mount.routes}  # type: ignore[attr-defined]  # all are Route
+    assert set(document["paths"]) == routes - {"/api/v1/openapi.json"}
+
+
+def test_every_schema_of_the_description_is_one(document: Any) -> None:
+    for schema in document["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+    for operation in (path["get"] for path in document["paths"].values()):
+        for parameter in operation["parameters"]:
+            Draft202012Validator.check_schema(parameter["schema"])
+        for response in operation["responses"].values():
+            Draft202012Validator.check_schema(response["content"]["application/json"]["schema"])
+
+
+def test_every_response_is_as_described(address: str, document: Any) -> None:
+    for path in PATHS:
+        status, body = json_at(address, path)
+        assert (path, status) == (path, 200 if path in LISTS else 503)  # the cluster is stale
+        response_schema(document, path, status).validate(body)
+
+
+def test_every_resource_has_the_rows_of_the_tables(address: str) -> None:
+    for name, expected in ROWS_OF.items():
+        body = answer(address, f"/api/v1/{name}")
+        assert (name, body["count"], len(body[name])) == (name, expected, expected)
+
+
+def values_of(schema: Any) -> list[Any]:
+    """Values that a declared parameter accepts."""
+    if schema["type"] == "array":
+        return values_of(schema["items"])
+    if "enum" in schema:
+        return list(schema["enum"])
+    if schema["type"] == "boolean":
+        return ["true", "false"]
+    if schema["type"] in {"integer", "number"}:
+        return [schema["minimum"], schema["maximum"]]
+    return schema.get("examples", ["main"])  # type: ignore[no-any-return]
+
+
+def test_every_described_parameter_is_accepted_and_what_it_does_not_allow_is_refused(
+    address: str, document: Any
+) -> None:
+    for path in PATHS:
+        for parameter in document["paths"][path]["get"]["parameters"]:
+            name, schema = parameter["name"], parameter["schema"]
+            if name == "cursor":
+                continue
+            for value in values_of(schema):
+                status, body = json_at(address, f"{path}?{urlencode({name: value})}")
+                assert (path, status) == (path, 200 if path in LISTS else 503)
+                response_schema(document, path, status).validate(body)
+            if schema.get("items", schema) != {"type": "string"}:
+                status, sentence = refusal(address, path, **{name: "no such value"})
+                assert (status, sentence.split(";")[0]) == (400, f"{name} is 'no such value'")
+            twice = urlencode([(name, values_of(schema)[0])] * 2)
+            assert ask(address, f"{path}?{twice}")[0] in ({200, 503} if schema["type"] == "array" else {400})
+
+
+def test_an_unknown_parameter_is_refused_with_those_that_are_allowed(address: str, document: Any) -> None:
+    for path in PATHS:
+        allowed = ", ".join(each["name"] for each in document["paths"][path]["get"]["parameters"])
+        assert refusal(address, path, clutser="main") == (400, f"unknown parameter 'clutser'; allowed: {allowed}")
+    assert refusal(address, "/api/v1/openapi.json", x=1) == (400, "unknown parameter 'x'; allowed: none")
+
+
+def test_an_unknown_cluster_is_not_an_empty_answer(address: str, document: Any) -> None:
+    for path in PATHS:
+        assert refusal(address, path, cluster="nobody") == (404, "unknown cluster nobody; known: main")
+        by_name, by_id = (json_at(address, f"{path}?cluster={name}") for name in ("main", "id-of-main"))
+        assert (by_name[0], by_name[1].get("count")) == (by_id[0], by_id[1].get("count"))
+        _, body = json_at(address, f"{path}?cluster=nobody")
+        response_schema(document, path, 404).validate(body)
+
+
+def test_what_is_not_there_or_not_allowed_is_refused_as_json(address: str) -> None:
+    status, body = json_at(address, "/api/v1/brokres")
+    assert (status, body["error"].partition(",")[0]) == (
+        404,
+        "Not Found: GET /api/v1/brokres; the paths are /api/v1/health",
+    )
+    assert json_at(address, "/api/v2/clusters")[0] == 404
+    request = urllib.request.Request(f"http://{address}/api/v1/clusters", method="POST", data=b"")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=30)  # noqa: S310 - our own server
+    assert (refused.value.code, set(refused.value.headers["Allow"].split(", "))) == (405, {"GET", "HEAD"})
+    assert json.loads(refused.value.read()) == {"error": "Method Not Allowed: POST /api/v1/clusters; use GET or HEAD"}
+    status, headers, body = ask(address, "/nothing")
+    assert (status, headers["Content-Type"], body) == (404, "text/plain; charset=utf-8", b"Not Found\n")
+
+
+def test_a_fault_of_our_own_is_json_too(busy_cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(busy_cluster.directory, SETTINGS) as address:
+        wait_until(lambda: ask(address, "/-/ready")[0] == 200)
+        monkeypatch.setattr("exporters.web.endpoints.page_response", lambda *_: 1 / 0)
+        assert json_at(address, "/api/v1/clusters") == (
+            500,
+            {"error": "a fault of isrwatch export; its log has the traceback"},
+        )
+        assert ask(address, "/metrics")[0] == 200
+
+
+def test_before_the_tables_are_there_the_api_says_so(tables: Any) -> None:
+    with serving(tables.directory, SETTINGS) as address:
+        sentence = f"there are no tables in {tables.directory} yet; start isrwatch job"
+        assert [refusal(address, path) for path in PATHS] == [(503, sentence)] * len(PATHS)
+        assert answer(address, "/api/v1/openapi.json")["openapi"] == "3.1.0"
+
+
+def test_pages_of_one_row_are_together_what_one_page_of_all_is(address: str) -> None:
+    for name in ROWS_OF:
+        whole = answer(address, f"/api/v1/{name}")
+        rows: list[Any] = []
+        parameters: dict[str, Any] = {"limit": 1}
+        for left in range(whole["count"], 0, -1):
+            page = answer(address, f"/api/v1/{name}", **parameters)
+            assert (page["count"], page["is_truncated"], page["has_changed"]) == (whole["count"], left > 1, False)
+            rows += page[name]
+            parameters["cursor"] = page["next_cursor"]
+        assert parameters.get("cursor") is None
+        assert [_without_ages(row) for row in rows] == [_without_ages(row) for row in whole[name]]
+
+
+def _without_ages(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "age_seconds"}
+
+
+def test_a_page_without_rows_says_that_there_are_some(address: str) -> None:
+    page = answer(address, "/api/v1/partitions", limit=0)
+    assert (page["partitions"], page["count"], page["is_truncated"], page["next_cursor"]) == ([], 3, True, None)
+
+
+def test_a_cursor_goes_on_behind_its_row_whatever_has_come_and_gone(address: str, busy_cluster: Any, rows: Any) -> None:
+    first = answer(address, "/api/v1/partitions", limit=2)
+    assert [(row["topic"], row["partition"]) for row in first["partitions"]] == [('odd "topic"\\', 0), ("orders", 0)]
+    healthy = rows.state([1, 2, 3], [1, 2, 3], 1)
+    gone = rows.state([1, 2, 3], [], -1, is_deleted=True)
+    busy_cluster.commit(rows.partition("a-new-one", 0, healthy), rows.partition("orders", 0, gone))
+    wait_until(lambda: answer(address, "/api/v1/topics")["count"] == 3)
+    then = answer(address, "/api/v1/partitions", limit=2, cursor=first["next_cursor"])
+    assert [(row["topic"], row["partition"]) for row in then["partitions"]] == [("orders", 1)]
+    assert (then["has_changed"], then["is_truncated"], then["next_cursor"]) == (True, False, None)
+
+
+@pytest.mark.parametrize("cursor", ["", "bm9uc2Vuc2U", "%%%", "W10", "a" * 3000])
+def test_a_cursor_that_no_response_had_is_refused(address: str, cursor: str) -> None:
+    status, sentence = refusal(address, "/api/v1/partitions", cursor=cursor)
+    assert (status, sentence.partition(";")[0]) == (400, "the cursor is not one of this request")
+
+
+def test_a_cursor_of_other_filters_is_refused(address: str) -> None:
+    cursor = answer(address, "/api/v1/partitions", limit=1)["next_cursor"]
+    assert refusal(address, "/api/v1/partitions", cursor=cursor, topic="orders")[0] == 400
+    assert refusal(address, "/api/v1/topics", cursor=cursor)[0] == 400
+    assert answer(address, "/api/v1/partitions", limit=7, cursor=cursor)["count"] == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "selected"),
+    [
+        ("partitions", {"topic": "orders"}, ["orders-0", "orders-1"]),
+        ("partitions", {"topic": ["orders", 'odd "topic"\\'], "partition": 0}, ['odd "topic"\\-0', "orders-0"]),
+        ("partitions", {"state": "under_replicated"}, ['odd "topic"\\-0', "orders-1"]),
+        ("partitions", {"state": ["offline", "under_min_isr"]}, ['odd "topic"\\-0', "orders-1"]),
+        ("partitions", {"state": "offline", "leader": 2}, []),
+        ("partitions", {"broker": 2}, ["orders-0", "orders-1"]),
+        ("partitions", {"leader": [1, 2]}, ["orders-0", "orders-1"]),
+        ("topics", {"state": "offline"}, ['odd "topic"\\-None']),
+        ("topics", {"topic": "gone"}, []),
+        ("group_offsets", {"group": "payments", "partition": [1, 2]}, ["orders-1", "orders-2"]),
+    ],
+)
+def test_filters_of_partitions_topics_and_offsets(
+    address: str, path: str, parameters: dict[str, Any], selected: list[str]
+) -> None:
+    body = answer(address, f"/api/v1/{path}", **parameters)
+    assert [f"{row['topic']}-{row.get('partition')}" for row in body[path]] == selected
+    assert (body["count"], body["is_truncated"]) == (len(selected), False)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "selected"),
+    [
+        ({"broker": [1, 3]}, [1, 3]),
+        ({"broker": 9}, []),
+    ],
+)
+def test_brokers_are_selected_by_number(address: str, parameters: dict[str, Any], selected: list[int]) -> None:
+    assert [row["broker"] for row in answer(address, "/api/v1/brokers", **parameters)["brokers"]] == selected
+
+
+def test_a_group_has_the_sums_of_its_partitions_and_null_for_what_is_unknown(address: str) -> None:
+    rows = {row["group"]: row for row in answer(address, "/api/v1/groups")["groups"]}
+    payments = rows["payments"]
+    assert (payments["members"], payments["partitions"], payments["lag"], payments["worst_lag"]) == (2, 3, None, 10)
+    assert (payments["worst_partition"], payments["records_lost"]) == ("orders-0", 4)
+    assert (rows["other"]["group_state"], rows["other"]["partitions"]) == (None, 2)
+    assert rows["idle"]["lag"] is None
+    by_state = answer(address, "/api/v1/groups", state="Empty")
+    assert [row["group"] for row in by_state["groups"]] == ["idle"]
+    by_broker = answer(address, "/api/v1/groups", broker=2)
+    assert [row["group"] for row in by_broker["groups"]] == ["undescribed"]
+
+
+def test_maintenance_is_listed_with_its_end_and_whether_it_overran(address: str, rows: Any) -> None:
+    announced, overran = answer(address, "/api/v1/maintenance")["maintenance"]
+    assert (announced["broker"], announced["maintenance_why"]) == (2, "new disk")
+    assert announced["maintenance_until"] == rows.start + 600 * SECOND
+    assert (overran["broker"], overran["maintenance_overran_at"], overran["is_active"]) == (3, rows.start, False)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "count"),
+    [
+        ({}, 1),
+        ({"class": "broker_loss"}, 1),
+        ({"class": "slow_follower"}, 0),
+        ({"broker": 3}, 1),
+        ({"broker": 1}, 0),
+    ],
+)
+def test_incidents_are_selected_by_class_and_broker(address: str, parameters: dict[str, Any], count: int) -> None:
+    body = answer(address, "/api/v1/incidents", **parameters)
+    assert (body["count"], body["freshness"]["main"]["incidents_available"]) == (count, True)
+
+
+def test_incidents_are_selected_by_the_time_of_their_begin(address: str, rows: Any) -> None:
+    began = rows.start + 20 * SECOND
+    for parameters, count in (
+        ({"since": began}, 1),
+        ({"since": began + 1}, 0),
+        ({"until": began}, 1),
+        ({"until": began - 1}, 0),
+    ):
+        assert answer(address, "/api/v1/incidents", **parameters)["count"] == count
+
+
+def test_events_are_selected_by_time_kind_cause_and_broker(address: str, busy_cluster: Any, rows: Any) -> None:
+    shrink = {"event_id": "e1", "event": "isr_shrink", "event_broker": None, "detail": None}
+    ended = {"event_id": "e2", "event": "under_replicated_ended", "event_broker": None, "detail": None}
+    state = rows.state([1, 2, 3], [1, 2], 1)
+    at = rows.start + 40 * SECOND
+    busy_cluster.commit(
+        rows.partition("orders", 0, state, at, events=[shrink], left_isr=[3], cause="lag"),
+        rows.partition("orders", 1, rows.state([2, 3, 1], [2, 3, 1], 2), at + SECOND, events=[ended]),
+    )
+    wait_until(lambda: answer(address, "/api/v1/events")["count"] == 2)
+
+    def selected(**parameters: Any) -> list[str]:
+        return [event["event_id"] for event in answer(address, "/api/v1/events", **parameters)["events"]]
+
+    assert selected() == ["e2", "e1"]
+    assert selected(broker=3) == selected(cause="lag") == selected(event="isr_shrink") == selected(until=at) == ["e1"]
+    assert selected(since=at + 1) == selected(partition=1) == ["e2"]
+    assert selected(since="2026-09-21T14:14:01Z") == ["e2"]
+    assert selected(since="2026-09-21T16:14:01+02:00") == ["e2"]
+    assert answer(address, "/api/v1/events")["held_since"] == at
+
+
+def test_what_cannot_be_read_is_named(address: str, busy_cluster: Any) -> None:
+    for file in (busy_cluster.directory / "groups").rglob("*.parquet"):
+        file.unlink()
+    busy_cluster.opened.pop("groups")
+    log = busy_cluster.directory / "groups" / "_delta_log"
+    newest = max(log.glob("*.json"))
+    (log / f"{int(newest.stem) + 1:020}.json").write_text("{ not a commit", encoding="utf-8")
+    body = wait_until(lambda: (body := answer(address, "/api/v1/groups"))["unreadable_tables"] and body)
+    assert (list(body["unreadable_tables"]), body["freshness"]["main"]["groups_available"]) == (["groups"], False)
+    assert "groups" in body["unreadable_tables"]["groups"]
+
+
+def test_responses_are_compressed_where_that_is_accepted(address: str) -> None:
+    path = "/api/v1/clusters"
+    _, headers, plain = ask(address, path)
+    assert "Content-Encoding" not in headers
+    _, headers, zipped = ask(address, path, **{"Accept-Encoding": "gzip"})
+    assert (headers["Content-Encoding"], headers["Vary"]) == ("gzip", "Accept-Encoding")
+    assert list(json.loads(gzip.decompress(zipped))) == list(json.loads(plain))
+    assert len(zipped) < len(plain) / 2
+
+
+def test_health_is_unknown_while_the_data_is_stale_and_old_data_may_be_asked_about(address: str) -> None:
+    status, body = json_at(address, "/api/v1/health")
+    (cluster,) = body["clusters"]
+    assert (status, body["status"], cluster["status"]) == (503, "unknown", "unknown")
+    assert cluster["reasons"][0]["reason"] == "stale"
+    status, body = json_at(address, f"/api/v1/health?max_age={2**31 - 1}")
+    (cluster,) = body["clusters"]
+    assert (status, body["status"], cluster["status"]) == (503, "unhealthy", "unhealthy")
+    assert [(each["reason"], each["examples"]) for each in cluster["reasons"] if each["severity"] == "critical"] == [
+        ("offline", ['odd "topic"\\-0']),
+        ("under_min_isr", ['odd "topic"\\-0', "orders-1"][1:]),
+    ]
+
+
+def test_health_is_200_for_a_gate_only_when_all_is_well_and_newer_than_asked(tables: Any, rows: Any) -> None:
+    now = micros_now()
+    tables.commit(
+        rows.cluster_row(now),
+        *(rows.broker(number, now) for number in (1, 2)),
+        rows.partition("orders", 0, rows.state([1, 2], [1, 2], 1), now, is_baseline=True),
+        rows.source(now),
+    )
+    with serving(tables.directory, SETTINGS) as address:
+        wait_until(lambda: ask(address, "/-/ready")[0] == 200)
+        status, body = json_at(address, "/api/v1/health")
+        assert (status, body["status"], body["clusters"][0]["reasons"]) == (200, "healthy", [])
+        assert body["clusters"][0]["observed_until"] == now
+        status, body = json_at(address, f"/api/v1/health?newer_than={now}")
+        assert (status, body["status"]) == (503, "unknown")
+        assert json_at(address, f"/api/v1/health?newer_than={now - 1}")[0] == 200
+        tables.commit(rows.partition("orders", 0, rows.state([1, 2], [1], 1), now))
+        wait_until(lambda: json_at(address, "/api/v1/health")[1]["status"] == "unhealthy")
+        _, body = json_at(address, "/api/v1/health?ignore=under_replicated&ignore=under_min_isr")
+        assert (body["status"], [each["counts"] for each in body["clusters"][0]["reasons"]]) == (
+            "healthy",
+            [False, False],
+        )
+        status, sentence = refusal(address, "/api/v1/health", ignore="stale")
+        assert (status, sentence.partition(";")[0]) == (400, "ignore is 'stale'")
