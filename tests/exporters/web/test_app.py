@@ -203,7 +203,7 @@ def test_every_link_of_the_index_page_responds(address: str) -> None:
     _, headers, body = ask(address, "/")
     assert headers["Content-Type"].startswith("text/html")
     links = [part.split(b'"')[0].decode() for part in body.split(b'href="')[1:]]
-    assert len(links) == 9
+    assert len(links) == 10
     assert {link: ask(address, link)[0] for link in links} == dict.fromkeys(links, 200) | {"/api/v1/health": 503}
 
 
