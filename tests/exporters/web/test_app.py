@@ -249,7 +249,7 @@ def test_it_listens_on_several_addresses_and_serves_the_metrics_at_the_path_of_c
     with serving(live_cluster.directory, replace(SETTINGS, listen=listen_on, telemetry_path="/probe/all")):
         for port in ports:
             other = f"127.0.0.1:{port}"
-            wait_until(lambda other=other: ask(other, "/-/ready")[0] == 200)
+            wait_until(lambda server=other: ask(server, "/-/ready")[0] == 200)
             assert b"kafka_replication_cluster_info" in ask(other, "/probe/all")[2]
             assert ask(other, "/metrics")[0] == 404
             assert ask(other, "/healthz")[2] == ask(other, "/-/healthy")[2] != b""
