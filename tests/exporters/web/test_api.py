@@ -145,7 +145,7 @@ def test_every_described_parameter_is_accepted_and_what_it_does_not_allow_is_ref
 def test_an_unknown_parameter_is_refused_with_those_that_are_allowed(address: str, document: Any) -> None:
     for path in PATHS:
         allowed = ", ".join(each["name"] for each in document["paths"][path]["get"]["parameters"])
-        assert refusal(address, path, clutser="main") == (400, f"unknown parameter 'clutser'; allowed: {allowed}")
+        assert refusal(address, path, clusterr="main") == (400, f"unknown parameter 'clusterr'; allowed: {allowed}")
     assert refusal(address, "/api/v1/openapi.json", x=1) == (400, "unknown parameter 'x'; allowed: none")
 
 

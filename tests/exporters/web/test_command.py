@@ -98,8 +98,8 @@ def test_a_web_configuration_gives_tls_and_logins(tables: Any, rows: Any, tmp_pa
     )
     curl = ["curl", "--silent", "--cacert", str(tmp_path / "server.crt"), "--connect-to", f"server:443:{address}"]
     try:
-        exposition = wait_until(lambda: outcome([*curl, "--user", "me:secret", "https://server/metrics"]))
-        assert "kafka_replication_cluster_info" in exposition
+        asked = [*curl, "--user", "me:secret", "https://server/metrics"]
+        assert wait_until(lambda: "kafka_replication_cluster_info" in outcome(asked))
         assert outcome([*curl, "--user", "me:other", "https://server/metrics"]) == "log in\n"
     finally:
         program.terminate()
