@@ -51,5 +51,6 @@ Derived from the state and the changes:
 - ``lag_attribution``         lag removals of several leaders compared: slow broker, stalled leader, lost link, split
 - ``incident_classes``        class and suspects of an incident
 - ``incident_words``          its summary: severity, consequence, next step
+- ``stop_words``              what it says of brokers that were stopped, or went down during announced work
 - ``incident_document``       an open incident as JSON, to resume it after a restart
 """

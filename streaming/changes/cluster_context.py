@@ -115,11 +115,15 @@ class ClusterContext:
                 must have begun by then, but for the time that lies between two polls.
             moment: end of the window.
         """
+        return all(self._holding(broker, since, moment) for broker in brokers)
+
+    def announced_work(self, brokers: Iterable[int], since: int, moment: int) -> set[str]:
+        """Return why work on any of these brokers was announced, as ``is_planned`` has it."""
+        return {lease.why for broker in brokers for lease in self._holding(broker, since, moment)}
+
+    def _holding(self, broker: int, since: int, moment: int) -> list[Lease]:
         latest = min(since, self.blind_since or since) + SILENCE
-        return all(
-            any(lease.holds(moment) and lease.since <= latest for lease in self.leases.get(broker, ()))
-            for broker in brokers
-        )
+        return [each for each in self.leases.get(broker, ()) if each.holds(moment) and each.since <= latest]
 
     def held(self, moment: int) -> frozenset[int]:
         """Return the brokers for which planned work was announced for a moment."""

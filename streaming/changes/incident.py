@@ -57,7 +57,11 @@ class Incident:
     lost_at: int = 0
     planned: set[int] = field(default_factory=set)
     announced: set[int] = field(default_factory=set)
-    """Of those, the ones that left ISRs while work on them was announced, and not by a clean stop."""
+    """Of those, the ones that went down, or left ISRs, while work on them was announced: no clean stop is proven."""
+    work: set[str] = field(default_factory=set)
+    """Why work on stopped brokers was announced, as it was given."""
+    overran_at: int = 0
+    """When the announced time of a broker was over that was not back."""
     disks: set[int] = field(default_factory=set)
     downs: list[BrokerAbsence] = field(default_factory=list)
     unclean_left: set[int] = field(default_factory=set)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SETS: Final = frozenset({
     "lost", "planned", "announced", "disks", "unclean_left", "harmed_by", "overdue", "controllers", "refused",
-    "leaderless", "unknown",
+    "leaderless", "unknown", "work",
 })  # fmt: skip
 _COUNTERS: Final = frozenset({"blamed", "verdicts", "causes", "counts"})
 

@@ -26,11 +26,12 @@ def absorb(incident: Incident, other: Incident) -> None:
     incident.opened_at = min(incident.opened_at, other.opened_at)
     incident.updated_at = max(incident.updated_at, other.updated_at)
     incident.version, incident.lost_at = max(incident.version, other.version), max(incident.lost_at, other.lost_at)
-    incident.skipped_at = max(incident.skipped_at, other.skipped_at)
+    for name in ("skipped_at", "overran_at"):
+        setattr(incident, name, max(getattr(incident, name), getattr(other, name)))
     for name in ("blamed", "departures", "verdicts", "causes", "counts"):
         getattr(incident, name).update(getattr(other, name))
-    sets = "lost planned announced disks unclean_left harmed_by overdue controllers refused leaderless unknown moving"
-    for name in sets.split():
+    sets = "lost planned announced work disks unclean_left harmed_by overdue controllers refused leaderless unknown"
+    for name in (*sets.split(), "moving"):
         getattr(incident, name).update(getattr(other, name))
     incident.downs = sorted((*incident.downs, *other.downs), key=lambda down: (down.at, down.broker))
     incident.episode = merged_episode(incident.episode, other.episode)

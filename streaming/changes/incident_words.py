@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streaming.changes.degraded import OFFLINE, UNDER_MIN_ISR
+from streaming.changes.stop_words import brokers_named, overdue, stopped, waited_for_leaders
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.incidents import PLANNED_CLASSES, RECOVERED, IncidentClass, Severity
 from streaming.contracts.topic_roles import GUESSED, TopicRole, failing, role_of
@@ -42,10 +43,13 @@ def text_of(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) 
     )
 
 
+def is_mended(incident: Incident, kind: IncidentClass) -> bool:
+    """Return whether nothing is left to mend. Until the incident is closed it may still go on."""
+    return incident.is_recovered and kind is not IncidentClass.CONTROLLER_FAILOVER
+
+
 def _is_over(incident: Incident, kind: IncidentClass) -> bool:
-    """Return whether there is nothing to mend any more. Until it is closed it may still go on."""
-    is_mended = incident.is_recovered and kind is not IncidentClass.CONTROLLER_FAILOVER
-    return incident.closed_at is not None or is_mended
+    return incident.closed_at is not None or is_mended(incident, kind)
 
 
 def _severity(incident: Incident, kind: IncidentClass) -> Severity:
@@ -60,8 +64,10 @@ def _consequence(incident: Incident, kind: IncidentClass) -> str:
     doubt = f"whether writers of {_topics(incident, unsure)} were refused is unknown, as min ISR is" if unsure else ""
     harm = ", ".join(_harm(incident))
     if kind in _HARMLESS:
-        beside = f"{harm}, because other brokers were missing, too" if harm else ""
-        return ", ".join(filter(None, (beside, doubt))) or "clients notice nothing"
+        beside = f"{harm}, which planned work alone does not explain: other brokers were missing, too" if harm else ""
+        said = ", ".join(filter(None, (waited_for_leaders(incident), doubt, beside)))
+        if said or not incident.announced:
+            return said or "clients notice nothing"
     is_over = "no write was refused" if not incident.held else "writes go on with fewer copies"
     return ", ".join(filter(None, (harm, doubt))) or is_over
 
@@ -116,13 +122,13 @@ def _next_step(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...
         away = away or tuple(sorted({down.broker for down in incident.downs if down.back_at is None}))
         if not away:
             has = "has" if len(suspects) == 1 else "have"
-            return f"wait until {_brokers(suspects)} {has} caught up, and stop no other broker meanwhile"
+            return f"wait until {brokers_named(suspects)} {has} caught up, and stop no other broker meanwhile"
         suspects = away
     if kind is IncidentClass.BROKER_LOSS and not incident.lost:
-        return f"find out why {_brokers(suspects)} did not come back, and stop no other broker meanwhile"
+        return f"find out why {brokers_named(suspects)} did not come back, and stop no other broker meanwhile"
     if _is_between(incident, kind, suspects):
-        return f"check the network between {_brokers(suspects)}, and restart nothing meanwhile"
-    return _NEXT[kind].format(brokers=_brokers(suspects), rack=incident.rack)
+        return f"check the network between {brokers_named(suspects)}, and restart nothing meanwhile"
+    return _NEXT[kind].format(brokers=brokers_named(suspects), rack=incident.rack)
 
 
 def _is_between(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> bool:
@@ -138,6 +144,12 @@ _AWAY: Final = frozenset({
     IncidentClass.UNSAFE_SHUTDOWN,
 })  # fmt: skip
 """Classes in which brokers are to be started again, until they are up."""
+_STOPS: Final = frozenset({
+    IncidentClass.CONTROLLED_SHUTDOWN,
+    IncidentClass.ROLLING_RESTART,
+    IncidentClass.UNSAFE_SHUTDOWN,
+})  # fmt: skip
+"""Classes in which somebody stopped brokers, or said that they would go down."""
 _NEXT: Final = {
     IncidentClass.BROKER_LOSS: "start {brokers} again, and stop no other broker meanwhile",
     IncidentClass.RACK_LOSS: "check power and network of rack {rack}, then start its brokers",
@@ -158,21 +170,19 @@ _NEXT: Final = {
 
 def _sentence(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) -> str:
     """Return what happened, to whom, without numbers of partitions."""
+    if kind in _STOPS:
+        return stopped(incident, kind, suspects)
+    if kind is IncidentClass.BROKER_LOSS and suspects and not incident.lost:
+        return overdue(incident, suspects)
     what = _WHAT[kind].format(
-        brokers=_brokers(suspects), were="were" if len(suspects) > 1 else "was", rack=incident.rack
+        brokers=brokers_named(suspects), were="were" if len(suspects) > 1 else "was", rack=incident.rack
     )
-    if kind is IncidentClass.BROKER_LOSS and not incident.lost:
-        is_away = any(incident.down_now(broker) is not None for broker in suspects)
-        late = "came back late" if incident.is_recovered else "did not catch up after its return"
-        what = f"{_brokers(suspects)} {'did not come back' if is_away else late} from a clean stop"
     if _is_between(incident, kind, suspects):
-        what = f"the network between {_brokers(suspects)} was cut"
+        what = f"the network between {brokers_named(suspects)} was cut"
     if kind is IncidentClass.UNCLEAN_ELECTION and (others := tuple(sorted(incident.lost.difference(suspects)))):
-        what += f" ({_brokers(others)} {'was' if len(others) == 1 else 'were'} lost, too)"
+        what += f" ({brokers_named(others)} {'was' if len(others) == 1 else 'were'} lost, too)"
     if lagging := _lagging_beside(incident, kind, suspects):
-        what += f" (replication between {_brokers(lagging)} lagged, too)"
-    if kind is IncidentClass.CONTROLLED_SHUTDOWN and incident.announced:
-        what = f"planned work on {_brokers(suspects)} was announced"
+        what += f" (replication between {brokers_named(lagging)} lagged, too)"
     if kind is IncidentClass.SLOW_FOLLOWER and incident.only_report is not None:
         leader, follower = incident.only_report
         what = f"broker {follower} could not keep up with broker {leader}, and one of the two may be at fault"
@@ -216,9 +226,6 @@ def _lagging_beside(incident: Incident, kind: IncidentClass, suspects: tuple[int
 _WHAT: Final = {
     IncidentClass.BROKER_LOSS: "{brokers} {were} lost",
     IncidentClass.RACK_LOSS: "rack {rack} with {brokers} was lost",
-    IncidentClass.CONTROLLED_SHUTDOWN: "{brokers} {were} stopped cleanly",
-    IncidentClass.ROLLING_RESTART: "rolling restart of {brokers}",
-    IncidentClass.UNSAFE_SHUTDOWN: "{brokers} {were} stopped though partitions had no replica to spare",
     IncidentClass.SLOW_FOLLOWER: "{brokers} could not keep up",
     IncidentClass.LEADER_STALL: "{brokers} stood still and expelled healthy followers",
     IncidentClass.NETWORK_SPLIT: "{brokers} {were} cut off from the other brokers",
@@ -229,12 +236,6 @@ _WHAT: Final = {
     IncidentClass.UNCLEAN_ELECTION: "{brokers} {were} lost and leaders were elected uncleanly",
     IncidentClass.CONTROLLER_FAILOVER: "another controller took over",
 }
-
-
-def _brokers(brokers: tuple[int, ...]) -> str:
-    if len(brokers) == 1:
-        return f"broker {brokers[0]}"
-    return f"brokers {', '.join(map(str, brokers[:-1]))} and {brokers[-1]}" if brokers else "an unknown broker"
 
 
 def _count(partitions: int) -> str:

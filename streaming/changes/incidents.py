@@ -1,16 +1,14 @@
 """Rows of the change log in, incidents out: related changes grouped into one incident. Pure; no clock, no IO.
 
 Rows of a cluster are one incident by the brokers they blame and the partitions they touch:
-
-- the same broker is to blame, or the leader that removed it for lag is itself to blame;
-- a loss takes over the lag that it began with;
+- the same broker is to blame, or the leader that removed it for lag is itself; a loss takes over the lag before it;
 - another broker is lost within a session of the last one, or degrades partitions further that were degraded already;
 - every change of a partition while it is degraded, and the return of its preferred leader afterwards.
 
-An incident stays open while a partition is degraded because of it, and then for a gap without changes: one minute, 15
-minutes for a rolling restart. After that it is remembered for the longer gap, because a second broker's restart may
-show that it was the first turn of a rolling restart. What touched no partition is no incident. Only the times of rows
-of the primary source count, so how rows are cut into batches changes nothing, and how far other sources are ahead.
+An incident stays open while a partition is degraded because of it, and then for a gap (``IncidentGaps``). It
+is remembered for the longer one, as a second broker's restart may show that it was the first turn of a rolling restart.
+What touched no partition is no incident. Only the times of rows of the primary source count, so how rows are cut into
+batches changes nothing, and how far other sources are ahead.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from streaming.changes.incident_bounds import (
     was_controller,
 )
 from streaming.changes.incident_signals import FAMILY_OF, HARM, UNRELATED, ChangeRow, Family
-from streaming.changes.planned_work import announced, end_of_broker, trouble_of
+from streaming.changes.planned_work import end_of_broker, trouble_of
 from streaming.changes.remembered_incidents import RememberedIncidents
 from streaming.changes.suspects import removal_suspects
 from streaming.contracts.events import EventKind, Subject
@@ -153,6 +151,7 @@ class IncidentFold:
             incident.unclean_left.update(gone, away.intersection(row.replicas))
         elif is_up:  # work on it is announced
             incident.planned.update(gone)
+            incident.work |= self.contexts[row.cluster_id].announced_work(gone, row.since, row.time)
         else:
             for broker in gone:
                 self._record_down(incident, broker, family, row)
@@ -185,11 +184,8 @@ class IncidentFold:
         degraded; the last one that touched it.
         """
         key = (row.topic_id, row.partition)
-        open_ones = [
-            incident
-            for incident in self._incidents.of(row)
-            if incident.closed_at is None and incident.base not in _STANDALONE
-        ]
+        mixing = [each for each in self._incidents.of(row) if each.base not in _STANDALONE]
+        open_ones = [each for each in mixing if each.closed_at is None]
         holding = [incident for incident in open_ones if incident.holds(key, row.joined)] or [
             incident for incident in open_ones if key in incident.held
         ]
@@ -206,18 +202,21 @@ class IncidentFold:
             elif event == EventKind.MAINTENANCE_OVERRAN:
                 self._overran(row)
             elif (family := end_of_broker(event, row)) is not None:
-                is_announced = self.contexts[row.cluster_id].is_planned((row.broker,), row.since, row.time)
-                self._broker_down(announced(family) if is_announced else family, row)
+                self._broker_down(family, row)
 
     def _overran(self, row: ChangeRow) -> None:
         """Escalate: the time of planned work on a broker is over, and it is not back."""
         for incident in self._incidents.of(row):
             if incident.closed_at is None and incident.down_now(row.broker) is not None:
                 incident.overdue.add(row.broker)
+                incident.overran_at = row.time
                 self._incidents.record(incident, row)
 
     def _broker_down(self, family: Family, row: ChangeRow) -> None:
         """Apply the end of a broker, or of one of its disks, to an incident that is open: alone it touches nothing."""
+        context = self.contexts[row.cluster_id]
+        is_announced = family is Family.LOSS and context.is_planned((row.broker,), row.since, row.time)
+        family = Family.PLANNED if is_announced else family
         incident = self._explaining(family, frozenset({row.broker}), None, row)
         incident = incident or waiting_for(row.broker, self._incidents.of(row))
         if incident is None:
@@ -226,12 +225,15 @@ class IncidentFold:
         if family is Family.DISK:
             incident.disks.add(row.broker)
         else:
+            incident.announced.update([row.broker] if is_announced else ())
             self._record_down(incident, row.broker, family, row)
         self._incidents.record(incident, row)
 
     def _record_down(self, incident: Incident, broker: int, family: Family, row: ChangeRow) -> None:
+        context = self.contexts[row.cluster_id]
         incident.record_down(broker, row, planned=family is Family.PLANNED)
-        incident.rack = self.contexts[row.cluster_id].lost_rack(incident.lost)
+        incident.work |= context.announced_work((broker,), row.since, row.time)
+        incident.rack = context.lost_rack(incident.lost)
 
     def _broker_up(self, row: ChangeRow, *, restarted: bool, left: bool) -> None:
         for incident in list(self._incidents.of(row)):
@@ -239,10 +241,8 @@ class IncidentFold:
                 continue
             if not left:
                 incident.record_up(row.broker, row.time if row.is_up else None, restarted=restarted)
-            if incident.closed_at is None:
-                self._incidents.record(incident, row)
-            else:
-                self._incidents.mark_changed(incident, row)
+            note = self._incidents.record if incident.closed_at is None else self._incidents.mark_changed
+            note(incident, row)
 
     def cluster(self, row: ChangeRow) -> None:
         """Apply the events of a cluster: another controller."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 _ANNOUNCED: Final = frozenset({Family.LAG, Family.LOSS})
+"""What is planned while work on the broker is announced: an unclean election never is, nor is a lost directory. Whether
+partitions went offline or refused writes is judged with the incident."""
 
 
 class Trouble(NamedTuple):
@@ -82,15 +84,6 @@ def _family_of_lacking(row: ChangeRow) -> Family:
     if row.leader == NO_LEADER:
         return Family.LOSS
     return Family.MOVE if row.is_moving and row.cause != Cause.REASSIGNMENT else Family.LAG
-
-
-def announced(family: Family) -> Family:
-    """Return what trouble of a broker is evidence of while planned work on it is announced.
-
-    An unclean election is never planned, nor is a lost directory. Whether partitions went offline or refused writes is
-    judged with the incident.
-    """
-    return Family.PLANNED if family in _ANNOUNCED else family
 
 
 def end_of_broker(event: str, row: ChangeRow) -> Family | None:

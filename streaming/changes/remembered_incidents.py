@@ -23,6 +23,15 @@ class IncidentGaps:
     usual: int = 60_000_000
     rolling: int = 900_000_000
 
+    def of(self, incident: Incident) -> int:
+        """Return how long this incident stays open: in a rolling restart the next turn may come late."""
+        return self.rolling if is_rolling(incident) else self.usual
+
+    def end(self, incident: Incident) -> int | None:
+        """Return when an incident closes if nothing more happens; None while it is under way, and once it is closed."""
+        is_waiting = incident.closed_at is None and not incident.is_under_way
+        return incident.updated_at + self.of(incident) if is_waiting else None
+
 
 class RememberedIncidents:
     """All of them by cluster, the oldest first, and those that the rows since ``start`` have changed."""
@@ -55,8 +64,7 @@ class RememberedIncidents:
             quiet = row.time - incident.updated_at
             if incident.is_under_way or quiet <= self._gaps.usual:
                 continue
-            gap = self._gaps.rolling if is_rolling(incident) else self._gaps.usual
-            if incident.closed_at is None and quiet > gap:
+            if incident.closed_at is None and quiet > self._gaps.of(incident):
                 incident.closed_at = incident.updated_at
                 self.mark_changed(incident, row)
             if incident.closed_at is not None and (quiet > self._gaps.rolling or not incident.downs):

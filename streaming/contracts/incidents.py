@@ -21,9 +21,10 @@ class IncidentClass(StrEnum):
     RACK_LOSS = "rack_loss"
     """Harmful: all brokers of one rack, and no other, were lost together. Suspects: the brokers of the rack."""
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
-    """Benign: one broker, or several at once, stopped cleanly; so far no other one in turn."""
+    """Benign: one broker, or several at once, stopped cleanly, or went down while work on it was announced; so far no
+    other one in turn."""
     ROLLING_RESTART = "rolling_restart"
-    """Benign: several brokers stopped cleanly, one after the other, and came back."""
+    """Benign: several brokers stopped cleanly, or as announced, one after the other, and came back."""
     UNSAFE_SHUTDOWN = "unsafe_shutdown"
     """Harmful: clean stops, but partitions could not spare the broker: they refused writes or had no leader."""
     SLOW_FOLLOWER = "slow_follower"

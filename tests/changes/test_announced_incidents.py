@@ -68,7 +68,7 @@ def named(rows: Sequence[ChangeRow]) -> list[tuple[str, list[int]]]:
 
 def summaries(rows: Sequence[ChangeRow]) -> list[str]:
     table = table_of([rows], IncidentGaps()).values()
-    return [row["summary"].partition(":")[0] for row in table if row["merged_into"] is None]
+    return [row["summary"].rpartition(": ")[0] for row in table if row["merged_into"] is None]
 
 
 def crash(broker: int, at: float, seconds: float) -> list[Fault]:
@@ -85,8 +85,65 @@ def test_a_crash_of_a_broker_whose_work_is_announced_is_planned_and_without_the_
 def test_the_summary_never_calls_a_crash_during_announced_work_a_clean_stop() -> None:
     stop = [(30, "stop", {"broker": 3}), (50, "start", {"broker": 3})]
 
-    assert summaries(played(crash(3, 30, 20), 120, [(20, 100, 3)])) == ["planned work on broker 3 was announced"]
-    assert summaries(played(stop, 120, [(20, 100, 3)])) == ["broker 3 was stopped cleanly"]
+    assert summaries(played(crash(3, 30, 20), 120, [(20, 100, 3)])) == [
+        "broker 3 went down during announced work (new disk)"
+    ]
+    assert summaries(played(stop, 120, [])) == ["broker 3 was stopped cleanly"]
+
+
+def test_an_announced_clean_stop_names_the_announcement() -> None:
+    stop: list[Fault] = [(30, "stop", {"broker": 3}), (50, "start", {"broker": 3})]
+
+    assert summaries(played(stop, 120, [(20, 100, 3)])) == ["broker 3 was stopped cleanly (announced: new disk)"]
+    refusing = played(stop, 120, [(20, 100, 3)], replication_factor=2, min_insync_replicas=2)
+    assert summaries(refusing) == [
+        "broker 3 was stopped though partitions had no replica to spare (announced: new disk)"
+    ]
+    assert summaries(played(stop, 120, [(60, 100, 3)])) == ["broker 3 was stopped cleanly"], "announced later"
+
+
+def test_what_an_announced_crash_cost_until_it_was_noticed_is_said() -> None:
+    rows = played(crash(3, 30, 20), 120, [(20, 100, 3)])
+    (row,) = table_of([rows], IncidentGaps()).values()
+
+    assert (row["severity"], row["consequence"]) == (
+        "info",
+        "partitions that broker 3 led had no leader until its session expired",
+    )
+
+
+@pytest.mark.parametrize(("back_at", "said"), [(None, "was lost"), (150, "was lost and came back late")])
+def test_a_crash_whose_announced_work_overran_is_called_lost_and_no_clean_stop(back_at: int | None, said: str) -> None:
+    back: list[Fault] = [] if back_at is None else [(back_at, "start", {"broker": 3})]
+    rows = played([(30, "kill", {"broker": 3}), *back], 260, [(20, 120, 3)])
+    (row,) = table_of([rows], IncidentGaps()).values()
+
+    overran = "its announced work overran at 2023-11-14 22:15:20Z (new disk)"
+    assert row["incident_class"] == "broker_loss"
+    assert row["summary"].startswith(f"broker 3 {said}, {overran}: up to ")
+
+
+def test_a_clean_stop_whose_announced_work_overran_is_still_called_one() -> None:
+    rows = played([(30, "stop", {"broker": 3})], 260, [(20, 120, 3)])
+    (row,) = table_of([rows], IncidentGaps()).values()
+
+    overran = "its announced work overran at 2023-11-14 22:15:20Z (new disk)"
+    assert row["summary"].startswith(f"broker 3 did not come back from a clean stop, {overran}: ")
+
+
+@pytest.mark.parametrize("delay", [-8, -3, 0, 1, 3, 6, 20])
+@pytest.mark.parametrize("turn", [[], [(10, "stop", {"broker": 2}), (20, "start", {"broker": 2})]])
+def test_an_incident_with_harm_never_says_that_clients_notice_nothing(delay: int, turn: list[Fault]) -> None:
+    """A broker goes down as announced, and another one without: both cost the same partitions their minimum ISR."""
+    faults: list[Fault] = [*turn, *crash(3, 50, 40), *crash(2, 50 + delay, 40)]
+    table = list(table_of([played(faults, 160, [(40, 150, 3)])], IncidentGaps()).values())
+
+    assert any(row["incident_class"] == "broker_loss" and row["severity"] == "critical" for row in table)
+    for row in table:
+        is_harmed = row["under_min_isr_peak"] or row["offline_peak"]
+        assert not (is_harmed and "notice nothing" in row["consequence"]), row["summary"]
+        if is_harmed and row["severity"] == "info":
+            assert row["consequence"].endswith("planned work alone does not explain: other brokers were missing, too")
 
 
 def test_of_another_broker_it_is_not_planned() -> None:
@@ -106,7 +163,10 @@ def test_of_planned_work_it_is_not_said_that_clients_notice_nothing_while_a_cras
     said = {row["incident_class"]: (row["severity"], row["consequence"]) for row in table}
     failed = "acks=all writers of topic orders failed"
     assert said == {
-        "controlled_shutdown": ("info", f"{failed}, because other brokers were missing, too"),
+        "controlled_shutdown": (
+            "info",
+            f"{failed}, which planned work alone does not explain: other brokers were missing, too",
+        ),
         "broker_loss": ("critical", failed),
     }
 

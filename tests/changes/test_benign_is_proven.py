@@ -17,9 +17,9 @@ ALL = (1, 2, 3)
 class Orders(Story):
     """A cluster of three brokers with one partition, of which brokers are stopped cleanly and started again."""
 
-    def __init__(self) -> None:
+    def __init__(self, minimum: str = "1") -> None:
         super().__init__()
-        self.config("1")
+        self.config(minimum)
         self.snapshot([{}])
         self.epoch = 0
 
