@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from exporters.read_model.snapshot import ClusterIncidents
-from streaming.contracts.incidents import RECOVERED
 from streaming.contracts.tables import AS_OF, INCIDENTS
 from streaming.delta.arrow_values import columns_of, rows_as
 
@@ -67,11 +66,19 @@ def drop_incidents(draft: SnapshotDraft) -> None:
 
 def is_recovered(row: Mapping[str, Any]) -> bool:
     """Return whether nothing of an open incident is left to mend; it may still go on."""
-    return row["closed_at"] is None and str(row["summary"]).endswith(f"; {RECOVERED}")
+    return row["closed_at"] is None and row["recovered_at"] is not None
+
+
+def without_running_times(row: Row) -> Row:
+    """Leave out times that still run: the table has them as of the last change, and a gap may have come since."""
+    for state in ("under_replicated", "under_min_isr", "offline"):
+        if row["closed_at"] is None and row[f"{state}_now"]:
+            row |= {f"{state}_seconds": None, f"{state}_partition_seconds": None}
+    return row
 
 
 def _row(one: pa.Table) -> Row:
-    return {name: values[0] for name, values in columns_of(one, INCIDENT_COLUMNS).items()}
+    return without_running_times({name: values[0] for name, values in columns_of(one, INCIDENT_COLUMNS).items()})
 
 
 def _newest_first(row: Row) -> tuple[int, str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any, Final
 
-from exporters.read_model.incidents import INCIDENT_COLUMNS, is_recovered
+from exporters.read_model.incidents import INCIDENT_COLUMNS, is_recovered, without_running_times
 from exporters.terminal.event_filter import EventFilter
 from exporters.terminal.events import history
 from exporters.terminal.output import Field
-from exporters.terminal.time_parsing import SECOND, span
-from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass
+from exporters.terminal.time_parsing import SECOND, Clock, span
+from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass, Severity
 from streaming.contracts.tables import INCIDENTS, SOURCE_PROGRESS
 from streaming.delta.arrow_values import columns_of
 from streaming.delta.queries import open_ours, query, quoted
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from exporters.terminal.output import Row
-    from exporters.terminal.time_parsing import Clock
     from exporters.terminal.unreadable import Unreadable
 
 _LAST_OBSERVED: Final = (
@@ -37,7 +37,8 @@ def read_incidents(tables: Path) -> list[dict[str, Any]]:
         return []
     incidents = query(table, f"SELECT {quoted(INCIDENT_COLUMNS)} FROM rows")  # noqa: S608 - our own columns
     columns = columns_of(incidents, INCIDENT_COLUMNS)
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    named = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
+    rows = map(without_running_times, named)
     return sorted(rows, key=lambda row: (row["closed_at"] is not None, -row["opened_at"], row["incident_id"]))
 
 
@@ -76,6 +77,36 @@ def evidence(tables: Path, incident: Row, unreadable: Unreadable) -> list[dict[s
     return [row for row in history(tables, selection, unreadable) if row["event_id"] in ids]
 
 
+def all_events(incident: Row, shown: int) -> str:
+    """Return how many events are shown, and the command that shows every event of that time if these are not all."""
+    clock, total = Clock(0), incident["evidence_events"]
+    if shown >= total:
+        return f"{shown} of {total} events"
+    since, until = clock.iso(incident["opened_at"]), clock.iso(incident["updated_at"] + SECOND // 1_000)
+    options = shlex.join(["--cluster", incident["cluster"], "--since", since, "--until", until, "--limit", "0"])
+    return f"{shown} of {total} events; all of that time: isrwatch events {options}"
+
+
+def explained_by(incident: Row, rows: Iterable[Row]) -> list[str]:
+    """Return the ids of the incidents that account for the harm within planned work: the harmful ones of that time."""
+    if incident["severity"] != Severity.INFO or not _is_harmed(incident):
+        return []
+    return [
+        row["incident_id"]
+        for row in rows
+        if row["cluster_id"] == incident["cluster_id"]
+        and row["merged_into"] is None
+        and row["severity"] != Severity.INFO
+        and _is_harmed(row)
+        and row["opened_at"] <= incident["updated_at"]
+        and incident["opened_at"] <= row["updated_at"]
+    ]
+
+
+def _is_harmed(row: Row) -> bool:
+    return bool(row["under_min_isr_peak"] or row["offline_peak"])
+
+
 def incident_fields(clock: Clock) -> tuple[Field, ...]:
     """Return the columns of an incident in a list."""
     return (
@@ -91,7 +122,7 @@ def incident_fields(clock: Clock) -> tuple[Field, ...]:
 def lasted(row: Row, clock: Clock) -> str:
     """Format the duration of an incident; of an open one, its duration so far, unless it has recovered."""
     if is_recovered(row):
-        return f"recovered after {span((row['updated_at'] - row['opened_at']) / SECOND)}"
+        return f"recovered after {_so_far(row)}"
     if row["closed_at"] is None:
         return f"open {span(max(0, clock.now - row['opened_at']) / SECOND)}"
     return span((row["closed_at"] - row["opened_at"]) / SECOND)
@@ -103,18 +134,25 @@ def closed(row: Row, clock: Clock) -> str:
         return f"{clock.iso(row['closed_at'])}, after {lasted(row, clock)}"
     if not is_recovered(row):
         return "still open"
-    # The job has its own configuration, so this names the key; the value here may be another one.
-    return (
-        f"not yet: recovered at {clock.iso(row['updated_at'])}, closes when it has been quiet for "
-        "job.incident_gap_seconds"
-    )
+    why = " for more restarts" if row["is_rolling"] else ", if nothing more happens,"
+    key = f"job.incident_{'rolling_' if row['is_rolling'] else ''}gap_seconds"
+    until = f"kept open{why} until {clock.iso(row['closes_at'])} ({key})"
+    return f"not yet: recovered after {_so_far(row)}, at {clock.iso(row['recovered_at'])}; {until}"
+
+
+def _so_far(row: Row) -> str:
+    return span((row["updated_at"] - row["opened_at"]) / SECOND)
 
 
 def suspects(row: Row) -> str:
-    """List the suspected brokers with their scores, highest first; "?" if there are none."""
-    ranked = sorted(row["suspects"] or (), key=lambda suspect: -(suspect["score"] or 0))
-    scored = (suspect for suspect in ranked if suspect["score"] is not None)
-    return ", ".join(f"{suspect['broker']} ({suspect['score']:.2f})" for suspect in scored) or "?"
+    """List the suspected brokers with their scores, highest first; "?" if none was found.
+
+    Who was stopped by an order is to blame for nothing, so a score of 0 makes no suspect.
+    """
+    scored = [suspect for suspect in row["suspects"] or () if suspect["score"] is not None]
+    blamed = sorted((suspect for suspect in scored if suspect["score"]), key=lambda suspect: -suspect["score"])
+    listed = ", ".join(f"{suspect['broker']} ({suspect['score']:.2f})" for suspect in blamed)
+    return listed or ("none" if scored else "?")
 
 
 def incident_style(row: Row) -> str:

@@ -13,8 +13,10 @@ from exporters.read_model.incidents import INCIDENT_COLUMNS
 from exporters.terminal.event_view import event_fields, event_style
 from exporters.terminal.events import COLUMNS
 from exporters.terminal.incidents import (
+    all_events,
     closed,
     evidence,
+    explained_by,
     incident_fields,
     incident_style,
     last_observed,
@@ -36,11 +38,17 @@ from exporters.terminal.unreadable import Unreadable
 from streaming.contracts.incidents import IncidentClass
 from streaming.settings import load
 
+IncidentArgument = Annotated[
+    str | None,
+    typer.Argument(
+        help="Show this incident in full; a unique prefix of its id is enough. An id begins with what the incident was "
+        "at first and never changes; its class may."
+    ),
+]
+
 
 def incidents(  # noqa: PLR0913 - one parameter per option
-    incident: Annotated[
-        str | None, typer.Argument(help="Show this incident in full; a unique prefix of its id is enough.")
-    ] = None,
+    incident: IncidentArgument = None,
     *,
     everything: Annotated[bool, typer.Option("--all", help="Include closed incidents.")] = False,
     kinds: Annotated[
@@ -72,7 +80,7 @@ def incidents(  # noqa: PLR0913 - one parameter per option
             _say_stale(output, last_observed(folder), stale_after)
         if incident is not None:
             selected = one_of(rows, incident)
-            _explain(output, selected, evidence(folder, selected, unreadable))
+            _explain(output, selected, evidence(folder, selected, unreadable), explained_by(selected, rows))
             unreadable.raise_if_any()
             return
         matching = [
@@ -101,7 +109,7 @@ def _say_stale(output: RowOutput, observed: dict[str, int], stale_after: float) 
             output.say(sentence, style="bold red")
 
 
-def _explain(output: RowOutput, incident: Row, events: list[dict[str, Any]]) -> None:
+def _explain(output: RowOutput, incident: Row, events: list[dict[str, Any]], others: list[str]) -> None:
     """Print one incident with its evidence; as JSON one object."""
     clock = output.clock
     if output.format is RowFormat.JSON:
@@ -110,12 +118,12 @@ def _explain(output: RowOutput, incident: Row, events: list[dict[str, Any]]) -> 
         output.console.file.write(json.dumps({**values, "evidence": event_values}, ensure_ascii=False) + "\n")
         return
     if output.is_for_people:
-        for line in _summary_lines(incident, clock, len(events)):
+        for line in _summary_lines(incident, clock, len(events), others):
             output.console.print(Text(line), soft_wrap=True)
     output.print(events, event_fields(clock, output.format, output.console.width), COLUMNS, event_style)
 
 
-def _summary_lines(incident: Row, clock: Clock, shown: int) -> list[str]:
+def _summary_lines(incident: Row, clock: Clock, shown: int, others: list[str]) -> list[str]:
     peaks = {name: incident[f"{name}_peak"] for name in ("under_replicated", "under_min_isr", "offline")}
     causes = (f"{each['cause']} {each['changes']:,}" for each in incident["causes"] or ())
     lines = {
@@ -125,6 +133,7 @@ def _summary_lines(incident: Row, clock: Clock, shown: int) -> list[str]:
         "severity": incident["severity"],
         "summary": incident["summary"],
         "meaning": incident["consequence"],
+        "harm by": ", ".join(others) or None,
         "do first": incident["next_step"],
         "opened": clock.iso(incident["opened_at"]),
         "closed": closed(incident, clock),
@@ -132,6 +141,6 @@ def _summary_lines(incident: Row, clock: Clock, shown: int) -> list[str]:
         "topics": ", ".join(incident["topics"] or ()) or None,
         "causes": ", ".join(causes) or None,
         "peak": ", ".join(f"{'?' if count is None else count} {name}" for name, count in peaks.items()),
-        "evidence": f"{shown} of {incident['evidence_events']} events",
+        "evidence": all_events(incident, shown),
     }
     return [f"{name:9} {text}" for name, text in lines.items() if text is not None]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streaming.changes.degraded import OFFLINE, UNDER_MIN_ISR
 from streaming.changes.stop_words import brokers_named, overdue, stopped, waited_for_leaders
 from streaming.contracts.identifiers import NO_LEADER
-from streaming.contracts.incidents import PLANNED_CLASSES, RECOVERED, IncidentClass, Severity
+from streaming.contracts.incidents import PLANNED_CLASSES, IncidentClass, Severity
 from streaming.contracts.topic_roles import GUESSED, TopicRole, failing, role_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def text_of(incident: Incident, kind: IncidentClass, suspects: tuple[int, ...]) 
     """Return the summary of an incident in one sentence, with what it consists of."""
     consequence, next_step = _consequence(incident, kind), _next_step(incident, kind, suspects)
     facts = _facts(incident, kind, suspects)
-    now = next_step if not _is_over(incident, kind) else RECOVERED if incident.closed_at is None else ""
+    now = next_step if not _is_over(incident, kind) else "recovered" if incident.closed_at is None else ""
     return IncidentText(
         summary=facts if kind in _HARMLESS else "; ".join(filter(None, (facts, consequence, now))),
         severity=_severity(incident, kind),

@@ -159,7 +159,7 @@ WHY: Final = (
 )
 
 INCIDENT: Final = (
-    required("incident_id", "string", "kind of its first evidence, and that event's id"),
+    required("incident_id", "string", "kind of its first evidence, whatever class it became later, and its id"),
     required("incident_class", "string", "class; it may become more severe while the incident is open"),
     required("opened_at", "timestamp", "when the first change happened, at the earliest"),
     required("updated_at", "timestamp", "newest change of it; counts and seconds are up to here"),
@@ -200,6 +200,9 @@ INCIDENT: Final = (
     Column("severity", "string", "info, warning or critical: no harm; fewer copies; writes refused or records lost"),
     Column("consequence", "string", "what it means for clients, or meant"),
     Column("next_step", "string", "what to do first"),
+    Column("recovered_at", "timestamp", "its last change, if nothing is left to mend; it may go on until it is closed"),
+    Column("closes_at", "timestamp", "when it closes if nothing more happens; null while it goes on, and once closed"),
+    Column("is_rolling", "boolean", "brokers went down in turn: it closes after job.incident_rolling_gap_seconds"),
 )  # fmt: skip
 
 # Configured minima, as rows of a cluster carry them.

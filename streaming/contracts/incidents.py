@@ -58,10 +58,6 @@ PLANNED_CLASSES: Final = frozenset({
 """Benign: proven to be ordered, each part of them."""
 
 
-RECOVERED: Final = "recovered"
-"""The last word of the summary of a harmful incident that is over; until it is closed it may go on."""
-
-
 class Severity(StrEnum):
     """How bad an incident is, or was at its worst."""
 

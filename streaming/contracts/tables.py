@@ -138,7 +138,7 @@ INCIDENTS: Final = Table(
     comment="One row per incident, however many partitions it affected",
     columns=(*CLUSTER, *INCIDENT, *AS_OF),
     key=("incident_id",),
-    layout=2,
+    layout=3,
 )
 
 QUARANTINE: Final = Table(

@@ -16,7 +16,9 @@ from streaming.changes.configured_times import ConfiguredTimes
 from streaming.changes.incident_classes import class_of, suspects_of
 from streaming.changes.incident_document import encode_incident
 from streaming.changes.incident_signals import BASELINE, ChangeRow
-from streaming.changes.incident_words import text_of
+from streaming.changes.incident_words import is_mended, text_of
+from streaming.changes.planned_work import is_rolling
+from streaming.changes.remembered_incidents import IncidentGaps
 from streaming.contracts.events import EventKind, Subject
 from streaming.contracts.identifiers import NO_LEADER
 from streaming.contracts.observations import SourceKind
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 TOPICS_NAMED: Final = 20
 SCHEMA: Final = arrow_schema(INCIDENTS)
 KAFKAS_TIMES: Final = ConfiguredTimes()
+USUAL_GAPS: Final = IncidentGaps()
 _MICROS: Final = 1e6
 _FLAGS: Final = ("is_under_replicated", "is_under_min_isr", "is_offline", "is_deleted")
 
@@ -197,12 +200,18 @@ def _tuples(lists: pa.Array) -> list[tuple[Any, ...]]:
 
 
 def incident_row(
-    incident: Incident, version: int, times: ConfiguredTimes = KAFKAS_TIMES, *, may_go_on: bool
+    incident: Incident,
+    version: int,
+    times: ConfiguredTimes = KAFKAS_TIMES,
+    gaps: IncidentGaps = USUAL_GAPS,
+    *,
+    may_go_on: bool,
 ) -> dict[str, Any]:
     """Write one incident as a row of its table."""
     kind = class_of(incident, times)
     suspects = suspects_of(incident, kind, times)
     names = sorted(set(incident.topics.values()))
+    is_recovered = incident.merged_into is None and is_mended(incident, kind)
     return {
         "incident_id": incident.incident_id,
         "cluster_id": incident.cluster_id,
@@ -211,6 +220,9 @@ def incident_row(
         "opened_at": incident.opened_at,
         "updated_at": incident.updated_at,
         "closed_at": incident.closed_at,
+        "recovered_at": incident.updated_at if is_recovered else None,
+        "closes_at": gaps.end(incident),
+        "is_rolling": is_rolling(incident),
         "merged_into": incident.merged_into,
         **text_of(incident, kind, tuple(suspects))._asdict(),
         "suspects": [{"broker": broker, "score": score} for broker, score in suspects.items()],

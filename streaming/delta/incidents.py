@@ -79,7 +79,7 @@ class IncidentsTable:
         self._merged_on = _NEVER
         self._end_where_changes_expired(unread_upto(directory))
         contexts = {} if self.version == BEFORE_FIRST else read_contexts(directory, self.version)
-        self._incidents = IncidentFold(gaps, self._carried(), contexts)
+        self._gaps, self._incidents = gaps, IncidentFold(gaps, self._carried(), contexts)
 
     def _read_open(self) -> None:
         """Read the files with an incident that may still change; an older program wrote the final ones beside them."""
@@ -186,7 +186,7 @@ class IncidentsTable:
             may_go_on = self._incidents.remembered(incident)
             self._open.pop(incident_id, None)
             rows = self._open if may_go_on else self._final
-            rows[incident_id] = incident_row(incident, version, times, may_go_on=may_go_on)
+            rows[incident_id] = incident_row(incident, version, times, self._gaps, may_go_on=may_go_on)
         is_late = time.monotonic() - self._written_at >= SECONDS_WITHOUT_NEWS and self.version > self._written
         if changed or is_late or self.version - self._written >= VERSIONS_WITHOUT_NEWS:
             self._write({})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import shlex
 import shutil
 import time
 from typing import TYPE_CHECKING
@@ -24,6 +26,7 @@ from streaming.delta.change_rows import changes_to_arrow
 from streaming.delta.progress import ProgressTable
 from streaming.jobs.driver.incidents import IncidentsBatch
 from tests.changes.conftest import Story
+from tests.changes.test_benign_is_proven import Orders
 from tests.plugins.played import play
 
 if TYPE_CHECKING:
@@ -39,6 +42,19 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for _, rows in ChangeReader(directory / PARTITION_CHANGES.name).poll():
         batch.apply(rows)
     return directory
+
+
+def write(story: Story, directory: Path) -> None:
+    """Write what the job makes of a story."""
+    ChangeLog(directory).commit(changes_to_arrow(fold(ReplicationState(), story.seen).changes), {})
+    batch = IncidentsBatch(directory, 60.0, 900.0)
+    for _, rows in ChangeReader(directory / PARTITION_CHANGES.name).poll():
+        batch.apply(rows)
+
+
+def later(moment: str, seconds: int) -> str:
+    at = dt.datetime.fromisoformat(moment) + dt.timedelta(seconds=seconds)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def incidents(tables: Path, *options: str) -> str:
@@ -65,13 +81,15 @@ def test_an_open_incident_is_shown_however_long_it_has_not_changed(tmp_path: Pat
     story.later().broker(3, fenced=True)
     story.partition(0, isr=(1, 2), partition_epoch=1, cause=Cause.FENCED, evidence=Evidence.PROVEN)
     story.later(3600).heartbeat()
-    ChangeLog(tmp_path).commit(changes_to_arrow(fold(ReplicationState(), story.seen).changes), {})
-    batch = IncidentsBatch(tmp_path, 60.0, 900.0)
-    for _, rows in ChangeReader(tmp_path / PARTITION_CHANGES.name).poll():
-        batch.apply(rows)
+    write(story, tmp_path)
 
     (row,) = (json.loads(line) for line in incidents(tmp_path, "--since", "1h", "--format", "json").splitlines())
     assert (row["incident_class"], row["closed_at"]) == ("broker_loss", None)
+    assert row["under_replicated_now"] == 1
+    assert row["under_replicated_seconds"] is None, (
+        "it runs on, and the row says only how long it was at its last change"
+    )
+    assert (row["under_replicated_partition_seconds"], row["under_min_isr_seconds"]) == (None, 0.0)
 
 
 def test_the_duration_of_an_incident_that_has_recovered_ends_there_though_it_is_still_open(tmp_path: Path) -> None:
@@ -81,16 +99,80 @@ def test_the_duration_of_an_incident_that_has_recovered_ends_there_though_it_is_
     story.partition(0, isr=(1, 2), partition_epoch=1, cause=Cause.FENCED, evidence=Evidence.PROVEN)
     story.later(30).broker(3, fenced=False)
     story.partition(0, partition_epoch=2, cause=Cause.EXPAND, evidence=Evidence.PROVEN)
-    ChangeLog(tmp_path).commit(changes_to_arrow(fold(ReplicationState(), story.seen).changes), {})
-    batch = IncidentsBatch(tmp_path, 60.0, 900.0)
-    for _, changes in ChangeReader(tmp_path / PARTITION_CHANGES.name).poll():
-        batch.apply(changes)
+    write(story, tmp_path)
 
     assert "recovered after 30.0s" in incidents(tmp_path)
     (row,) = (json.loads(line) for line in incidents(tmp_path, "--format", "json").splitlines())
     (line,) = (line for line in incidents(tmp_path, row["incident_id"]).splitlines() if line.startswith("closed"))
-    until = "closes when it has been quiet for job.incident_gap_seconds"
-    assert line == f"closed    not yet: recovered at {row['updated_at']}, {until}"
+    assert row["closes_at"] == later(row["updated_at"], 60)
+    until = f"kept open, if nothing more happens, until {row['closes_at']} (job.incident_gap_seconds)"
+    assert line == f"closed    not yet: recovered after 30.0s, at {row['updated_at']}; {until}"
+
+
+@pytest.mark.parametrize("turns", [(1,), (1, 2)])
+def test_planned_work_that_is_over_has_recovered_and_says_what_it_stays_open_for(
+    tmp_path: Path, turns: tuple[int, ...]
+) -> None:
+    story = Orders()
+    for broker in turns:
+        story.restart(broker)
+    write(story, tmp_path)
+
+    (row,) = (json.loads(line) for line in incidents(tmp_path, "--format", "json").splitlines())
+    shown = incidents(tmp_path, row["incident_id"]).splitlines()
+    (line,) = (line for line in shown if line.startswith("closed"))
+    gap, why, key = (
+        (60, ", if nothing more happens,", "job.incident_gap_seconds")
+        if turns == (1,)
+        else (900, " for more restarts", "job.incident_rolling_gap_seconds")
+    )
+    assert row["incident_class"] == ("controlled_shutdown" if turns == (1,) else "rolling_restart")
+    assert row["closes_at"] == later(row["updated_at"], gap)
+    assert line.endswith(f", at {row['recovered_at']}; kept open{why} until {row['closes_at']} ({key})")
+    assert line.startswith("closed    not yet: recovered after ")
+    assert "suspects  none" in shown, "who was stopped by an order is to blame for nothing"
+    assert [each["broker"] for each in row["suspects"]] == list(turns), "the table names them"
+
+    story.later(gap - 2).heartbeat()
+    write(story, tmp_path / "before")
+    assert "no open incidents" not in incidents(tmp_path / "before")
+    story.later(5).heartbeat()
+    write(story, tmp_path / "after")
+    assert incidents(tmp_path / "after") == "no open incidents; 1 closed, --all shows them\n"
+
+
+def test_planned_work_beside_harm_names_the_incident_that_accounts_for_it(tmp_path: Path) -> None:
+    story = Orders(minimum="2")
+    story.stop(1)
+    story.later(1).partition(isr=(3,), leader=3, leader_epoch=9, partition_epoch=9, cause="fenced", evidence="proven")
+    story.broker(2, fenced=True)
+    story.later(1).heartbeat()
+    write(story, tmp_path)
+
+    rows = {row["incident_class"]: row for row in map(json.loads, incidents(tmp_path, "--format", "json").splitlines())}
+    planned, lost = (rows[kind]["incident_id"] for kind in ("controlled_shutdown", "broker_loss"))
+    assert f"harm by   {lost}" in incidents(tmp_path, planned).splitlines()
+    assert "harm by" not in incidents(tmp_path, lost)
+
+
+def test_the_command_that_is_named_shows_every_event_of_an_incident(tmp_path: Path) -> None:
+    story = Story()
+    story.snapshot([{} for _ in range(30)])
+    story.later().broker(3, fenced=True)
+    for number in range(30):
+        story.partition(number, isr=(1, 2), partition_epoch=1, cause=Cause.FENCED, evidence=Evidence.PROVEN)
+    story.later(30)
+    write(story, tmp_path)
+
+    (row,) = (json.loads(line) for line in incidents(tmp_path, "--format", "json").splitlines())
+    (line,) = (line for line in incidents(tmp_path, row["incident_id"]).splitlines() if line.startswith("evidence"))
+    shown, _, command = line.partition("; all of that time: isrwatch ")
+    assert shown == f"evidence  20 of {row['evidence_events']} events"
+    done = CliRunner().invoke(app, [*shlex.split(command), "--tables", str(tmp_path), "--format", "json"])
+    named = [json.loads(each)["event_id"] for each in done.stdout.splitlines()]
+    assert done.exit_code == 0
+    assert len(named) >= row["evidence_events"], "others of that time may be among them"
+    assert set(row["event_ids"]) < set(named)
 
 
 def test_incidents_of_a_cluster_that_nobody_observes_any_more_are_marked(tables: Path, tmp_path: Path) -> None:
