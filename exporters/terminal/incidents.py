@@ -37,8 +37,8 @@ def read_incidents(tables: Path) -> list[dict[str, Any]]:
         return []
     incidents = query(table, f"SELECT {quoted(INCIDENT_COLUMNS)} FROM rows")  # noqa: S608 - our own columns
     columns = columns_of(incidents, INCIDENT_COLUMNS)
-    named = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
-    rows = map(without_running_times, named)
+    listed = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
+    rows = map(without_running_times, listed)
     return sorted(rows, key=lambda row: (row["closed_at"] is not None, -row["opened_at"], row["incident_id"]))
 
 
