@@ -187,7 +187,7 @@ class Exposition:
         """Render the response to a scrape.
 
         Args:
-            snapshot: content of the tables; the one that was prepared last, or it is prepared now.
+            snapshot: content of the tables; unless it was prepared, or a newer one, it is prepared now.
             health: state of the exporter.
             now: UTC microseconds; ages are measured from it.
             request: what the scrape selects; an unknown cluster gives the exporter's own metrics only.
@@ -197,7 +197,8 @@ class Exposition:
             samples follow.
         """
         prepared = self._prepared
-        if prepared.snapshot is not snapshot:
+        # A newer one was prepared since this scrape began: it must not be undone.
+        if prepared.snapshot is not snapshot and prepared.snapshot.read_at <= snapshot.read_at:
             prepared = self.prepare(snapshot, now)
         clusters = [
             ClusterAtScrape(each, self._stale(each.cluster, now))

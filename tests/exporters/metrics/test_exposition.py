@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -403,6 +404,20 @@ def test_only_the_metrics_selected_by_name_are_exposed(reader: TablesReader, fre
     shown = samples(exposed(reader, fresh, ScrapeRequest(names=chosen)))
     assert names(shown) == chosen
     assert shown["kafka_replication_exporter_series", ()] == len(shown) == 4
+
+
+def test_a_scrape_that_began_before_newer_tables_were_prepared_shows_those(
+    reader: TablesReader, fresh: int, tables: Any, rows: Any
+) -> None:
+    exposition, health = Exposition(STALE_AFTER), ExporterHealth("1.2.3", 1, 0.25, 7)
+    before = reader.refresh()
+    exposition.prepare(before, fresh)
+    tables.commit(rows.partition("orders", 0, rows.state([1, 2, 3], [2, 3], 2)), rows.source(fresh))
+    for table in reader._side_tables:
+        table._not_before = 0.0
+    exposition.prepare(replace(reader.refresh(), read_at=before.read_at + 1), fresh)
+    shown = samples(plain(exposition.render(before, health, fresh, ScrapeRequest())).decode())
+    assert shown["kafka_topic_partition_leader", (("partition", "0"), ("topic", "orders"))] == 2
 
 
 def test_a_scrape_of_a_prepared_snapshot_renders_no_topic(
